@@ -1,0 +1,59 @@
+.DEFAULT_GOAL := help
+export UV_PYTHON_DOWNLOADS := never
+unexport PYTHONDONTWRITEBYTECODE
+UV := .tools/bin/uv
+BIN := .venv/bin
+STAMP := .venv/.stamp
+
+.PHONY: help setup run demo test check format proto bench chaos clean
+
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(UV):
+	python3 -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check uv
+
+$(STAMP): $(UV) uv.lock pyproject.toml proto/pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
+	$(UV) sync --locked --quiet --group node
+	$(BIN)/python -m counterpoint.memory.retrieval.model
+	@touch $@
+
+setup: $(STAMP) ## Install everything: the workspace, the engines, the embedding model
+
+run: setup ## Start the engines and the five services; Ctrl-C stops them
+	@$(BIN)/counterpoint up
+
+demo: setup ## Play one real incident through five services, and check it
+	@$(BIN)/counterpoint demo
+
+test: setup ## The fast suite, on real engines
+	$(BIN)/pytest -q
+
+check: setup ## Formatting, lint, types, import rules, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/contract/test_house.py
+	$(BIN)/python -m counterpoint.proto.generate --check
+	$(BIN)/python -m counterpoint.router.openapi --check
+
+format: setup ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the workflow table, NATS permissions
+	$(BIN)/python -m counterpoint.proto.generate
+	$(BIN)/python -m counterpoint.router.openapi
+	$(BIN)/python docs/generate.py
+	$(BIN)/python deploy/nats/generate.py
+
+chaos: setup ## The long kill test: 1,000 tasks, 200 kills, five seeds (hours)
+	$(BIN)/python tests/chaos/harness.py --tasks 1000 --kills 200 --seeds 5
+
+bench: setup ## The benchmarks, ours beside the physical limit
+	$(BIN)/counterpoint bench commit
+	$(BIN)/counterpoint bench flow
+
+clean: ## Forget what was installed
+	rm -rf .venv .tools

@@ -1,0 +1,6 @@
+"""One way to run a service on NATS JetStream."""
+
+from counterpoint.bus.service import Service
+from counterpoint.bus.settings import BusSettings
+
+__all__ = ["BusSettings", "Service"]

@@ -1,0 +1,410 @@
+"""A service: it pulls its own messages, hands each to its handler with memory, and takes the commit."""
+
+import asyncio
+import math
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar, assert_never
+
+import nats.errors
+import structlog
+from faststream import AckPolicy
+from faststream.nats import JStream, NatsMessage, PullSub
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from counterpoint.bus.codec import Delivered, Inbound, decode, envelope
+from counterpoint.bus.connection import Connection
+from counterpoint.bus.delivery import DELAYS_S, Bury, Drop, Leave, Retry, decide
+from counterpoint.bus.health import health_app, http_server, serve
+from counterpoint.bus.letters import letter
+from counterpoint.bus.logs import configure
+from counterpoint.bus.settings import BusSettings
+from counterpoint.bus.streams import PULL_S, ConsumerSpec, consumer_specs
+from counterpoint.bus.telemetry import BACKLOG, DELIVERIES
+from counterpoint.guard.policy import policy
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import Commit, Origin, Outgoing, QueryReply, QueryRequest
+from counterpoint.proto.messages import Message, utc_now
+from counterpoint.proto.validation import parse
+from counterpoint.recall import Memory
+
+log = structlog.get_logger()
+
+M = TypeVar("M", bound=Message)
+Handler = Callable[[M, Memory], Awaitable[Commit]]
+Rejected = Callable[[Inbound, Permanent], Sequence[Outgoing]]
+
+_PROBE_S = 1.0
+_BURIAL = -1
+"""The run in which a message is buried: no run of the handler, so it has read nothing."""
+_RUNS = 5
+"""Of a handler over one delivery: after so many conflicts, or times that memory came back and went again."""
+
+
+class Service:
+    """One service process. `on` registers handlers; `also` what else it runs; `run` lives until SIGTERM.
+
+    `consumers` are those of the policy unless given; the server must have been provisioned with the same.
+    """
+
+    def __init__(self, name: str, settings: BusSettings, consumers: Sequence[ConsumerSpec] | None = None) -> None:
+        self.name = name
+        self.settings = settings
+        self.connection = Connection(name, settings)
+        specs = consumer_specs(policy()) if consumers is None else consumers
+        self._consumers = tuple(spec for spec in specs if spec.durable == name)
+        self._handlers: dict[str, Handler[Any]] = {}
+        self._rejected: Rejected | None = None
+        self._also: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._reasons: list[Callable[[], str | None]] = []
+        self._memory_answers = asyncio.Event()
+        self._consuming = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._deliveries: set[asyncio.Task[None]] = set()
+
+    def on(self, message_type: type[M]) -> Callable[[Handler[M]], Handler[M]]:
+        """Register the handler of a message type; the policy must hand that type to this service."""
+        if message_type.TYPE not in policy().consumed(self.name):
+            raise ValueError(f"the policy does not hand {message_type.TYPE} to {self.name}")
+
+        def register(handler: Handler[M]) -> Handler[M]:
+            self._handlers[message_type.TYPE] = handler
+            return handler
+
+        return register
+
+    def on_rejected(self, announce: Rejected) -> None:
+        """What to send besides the dead letter when an inbound message is refused for good."""
+        self._rejected = announce
+
+    def also(
+        self, work: Callable[[], Coroutine[Any, Any, None]], ready: Callable[[], str | None] | None = None
+    ) -> None:
+        """Run `work` beside the handlers; when it ends, the service ends. `ready` says what it still waits for."""
+        self._also.append(work)
+        if ready is not None:
+            self._reasons.append(ready)
+
+    def memory(self, project: str, principal: str | None, message_id: str | None = None) -> Memory:
+        """Memory for work that no message started: on behalf of a principal, in one project."""
+        origin = Origin(message_id=message_id or new_id(), fence=1, project=project, principal=principal)
+        return self._bound(origin)
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """What stands between this service and readiness."""
+        missing = [] if self.connection.connected else ["bus"]
+        if not self._memory_answers.is_set():
+            missing.append("memory")
+        if not self._consuming.is_set():
+            missing.append("consumers")
+        return (*missing, *(reason for check in self._reasons if (reason := check())))
+
+    async def run(self) -> None:
+        """Be the process: log, and live until SIGTERM or SIGINT."""
+        configure(self.name, self.settings.log_level)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.stop)
+        await self.live()
+
+    def stop(self) -> None:
+        """Have `live` return: nothing else is taken, what is under way has `drain_s` to finish."""
+        self._stopping.set()
+        self._room.set()
+
+    async def live(self) -> None:
+        """Connect, consume, serve health, until `stop`. Raises what any part of it raises."""
+        health, _ = http_server(health_app(self.waiting_for), self.settings.health_host, self.settings.health_port)
+        stopping = asyncio.create_task(self._stopping.wait(), name="stop")
+        parts = [
+            asyncio.create_task(serve(health), name="health"),
+            asyncio.create_task(self._work(), name="work"),
+        ]
+        try:
+            await asyncio.wait([stopping, *parts], return_when=asyncio.FIRST_COMPLETED)
+            for part in parts:
+                if part.done():
+                    log.critical("service.failed", part=part.get_name(), exc_info=part.exception())
+                    part.result()
+        finally:
+            self.stop()
+            await self._drain()
+            await self.connection.close()
+            health.should_exit = True
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(stopping, *parts, return_exceptions=True)
+            log.info("service.stopped")
+
+    async def _work(self) -> None:
+        await self.connection.open()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._probe(), name="probe")
+            if self._handlers:
+                await self._subscribe()
+            for work in self._also:
+                group.create_task(_endless(work), name=work.__qualname__)
+            log.info("service.started")
+
+    async def _subscribe(self) -> None:
+        """Bind to the consumers, when the provisioner has made them. A subscription to none would try to make it.
+
+        Messages are pulled one by one: a pull of several may keep the first until it ends, for others that never come.
+        """
+        await self._consuming.wait()
+        for spec in self._consumers:
+            subscriber = self.connection.broker.subscriber(
+                spec.filters[0],
+                durable=spec.durable,
+                stream=JStream(spec.stream, declare=False),
+                pull_sub=PullSub(batch_size=1, timeout=PULL_S),
+                inbox_prefix=f"{subjects.inbox_prefix(self.settings.nats_user)}.".encode(),
+                ack_policy=AckPolicy.MANUAL,
+                decoder=_whole,
+            )
+            subscriber(self._consume)
+        await self.connection.broker.start()
+
+    async def _drain(self) -> None:
+        subscribers = self.connection.broker.subscribers
+        await asyncio.gather(*(subscriber.stop() for subscriber in subscribers))
+        if self._deliveries:
+            _, late = await asyncio.wait(self._deliveries, timeout=self.settings.drain_s)
+            for delivery in late:
+                log.warning("delivery.cut")
+                delivery.cancel()
+
+    async def _consume(self, message: NatsMessage) -> None:
+        """Take one delivery; returns when there is room for the next ones."""
+        delivery = asyncio.create_task(self._deliver(message.raw_message))
+        self._deliveries.add(delivery)
+        delivery.add_done_callback(self._delivered)
+        if len(self._deliveries) >= self.settings.workers:
+            self._room.clear()
+        await self._room.wait()
+
+    def _delivered(self, delivery: asyncio.Task[None]) -> None:
+        self._deliveries.discard(delivery)
+        if len(self._deliveries) < self.settings.workers:
+            self._room.set()
+        if not delivery.cancelled() and (error := delivery.exception()) is not None:
+            log.error("delivery.failed", exc_info=error)
+
+    async def _deliver(self, raw: Msg) -> None:
+        """One delivery, from decoding to the ack. The only place that acknowledges."""
+        outcome = "left"
+        heartbeat = _Heartbeat(
+            raw, next(spec.ack_wait_s for spec in self._consumers if spec.stream == raw.metadata.stream)
+        )
+        try:
+            verdict = await self._verdict(raw)
+            match verdict:
+                case None | Drop() | Bury():
+                    await raw.ack_sync(timeout=self.settings.rpc_timeout_s)
+                case Retry(delay_s):
+                    await raw.nak(delay=delay_s)
+                case Leave():
+                    pass
+                case _:
+                    assert_never(verdict)
+            outcome = type(verdict).__name__.lower() if verdict else "done"
+        except (nats.errors.Error, TimeoutError, OSError) as away:
+            log.warning("delivery.unacknowledged", reason=type(away).__name__)
+        finally:
+            heartbeat.stop()
+            DELIVERIES.labels(self.name, outcome).inc()
+
+    async def _verdict(self, raw: Msg) -> Retry | Bury | Drop | Leave | None:
+        """Handle a delivery; what is left to do with it, None when it was done."""
+        meta = raw.metadata
+        place = Delivered(
+            stream=meta.stream,
+            sequence=meta.sequence.stream,
+            delivered=meta.num_delivered,
+            stored_at=meta.timestamp,
+        )
+        known = envelope(raw.subject, raw.headers or {}, **place)
+        try:
+            known = decode(raw.subject, raw.headers or {}, raw.data, **place)
+            await self._handle(known)
+            return None
+        except Exception as error:
+            verdict = decide(error, meta.num_delivered)
+            if isinstance(error, CounterpointError):
+                log.info("delivery.refused", message_id=known.id, reason=str(error), delivered=meta.num_delivered)
+            else:
+                log.error("handler.failed", message_id=known.id, delivered=meta.num_delivered, exc_info=error)
+        if isinstance(verdict, Bury):
+            try:
+                await self._bury(raw, known, verdict)
+            except Exception as error:
+                log.error("burial.failed", message_id=known.id, exc_info=error)
+                return Retry(DELAYS_S[-1])
+        return verdict
+
+    async def _handle(self, inbound: Inbound) -> None:
+        handler = self._handlers.get(inbound.type)
+        if handler is None:
+            raise Permanent("unknown_type", (Problem(field="ce-type", problem=f"{inbound.type} is not handled here"),))
+        message = _parsed(inbound)
+        run = conflicts = absences = 0
+        while True:
+            memory = self._bound(_origin(inbound, run), inbound)
+            run += 1
+            try:
+                commit = await handler(message, memory)
+                if _has_effect(commit) or memory.stepped:
+                    await memory.step(commit)
+                return
+            except (Conflict, Denied) as refused:
+                conflicts += 1
+                overtaken = isinstance(refused, Conflict) or refused.rule == "ended"
+                if not overtaken or conflicts >= _RUNS:
+                    raise
+            except Away as away:
+                absences += 1
+                if absences >= _RUNS:
+                    raise
+                await self._answering(away)
+
+    async def _bury(self, raw: Msg, known: Inbound, verdict: Bury) -> None:
+        error = Permanent(verdict.code, verdict.problems)
+        announced = tuple(self._rejected(known, error)) if self._rejected else ()
+        commit = Commit(
+            step="dead", messages=announced, dead_letter=letter(raw.subject, raw.headers or {}, raw.data, error)
+        )
+        absences = 0
+        while True:
+            try:
+                await self._bound(_origin(known, _BURIAL), known).step(commit)
+                log.warning("message.dead", message_id=known.id, code=error.code, subject=raw.subject)
+                return
+            except Away as away:
+                absences += 1
+                if absences >= _RUNS:
+                    raise
+                await self._answering(away)
+
+    def _bound(self, origin: Origin, inbound: Inbound | None = None) -> Memory:
+        return Memory(
+            self.connection.request,
+            self.name,
+            origin,
+            inbound.time if inbound else utc_now(),
+            inbound=(inbound.source, inbound.event_id, inbound.body) if inbound else None,
+            query_timeout_s=self.settings.rpc_timeout_s * 5,
+            commit_timeout_s=self.settings.rpc_timeout_s,
+        )
+
+    async def _answering(self, away: Away) -> None:
+        """Wait until memory answers again. Raises `away` when the service stops before."""
+        log.info("delivery.waits", reason=str(away))
+        self._memory_answers.clear()
+        waits = [asyncio.create_task(event.wait()) for event in (self._memory_answers, self._stopping)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._stopping.is_set():
+            raise away
+
+    async def _probe(self) -> None:
+        """Ask every second whether memory and our consumers are there."""
+        while True:
+            there = (
+                await _noted(self._consuming, self._have_consumers()),
+                await _noted(self._memory_answers, self._ask_memory()),
+            )
+            await asyncio.sleep(_PROBE_S if all(there) else _PROBE_S / 5)
+
+    async def _have_consumers(self) -> bool:
+        backlogs = [await self.connection.backlog(spec.stream, spec.durable) for spec in self._consumers]
+        for spec, backlog in zip(self._consumers, backlogs, strict=True):
+            BACKLOG.labels(spec.stream, spec.durable).set(math.nan if backlog is None else backlog)
+        return None not in backlogs
+
+    async def _ask_memory(self) -> bool:
+        if self.name == "memory":
+            return True
+        origin = Origin(message_id="probe", project=subjects.DEFAULT_PROJECT)
+        nothing = QueryRequest(origin=origin, queries=()).model_dump_json().encode()
+        raw = await self.connection.request(subjects.query(self.name), nothing, self.settings.rpc_timeout_s)
+        return QueryReply.model_validate_json(raw).refusal is None
+
+
+class _Heartbeat:
+    """Tells the server three times in every ack wait that a delivery is still worked on."""
+
+    def __init__(self, raw: Msg, ack_wait_s: float) -> None:
+        self._raw = raw
+        self._every_s = ack_wait_s / 3
+        self._loop = asyncio.get_running_loop()
+        self._sent: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(self._every_s, self._beat)
+
+    def _beat(self) -> None:
+        self._sent = self._loop.create_task(self._raw.in_progress())
+        self._sent.add_done_callback(_missed)
+        self._timer = self._loop.call_later(self._every_s, self._beat)
+
+    def stop(self) -> None:
+        """The delivery is over."""
+        self._timer.cancel()
+
+
+def _missed(beat: asyncio.Task[None]) -> None:
+    if not beat.cancelled() and (error := beat.exception()) is not None:
+        log.info("heartbeat.missed", reason=type(error).__name__)
+
+
+async def _noted(fact: asyncio.Event, asked: Awaitable[bool]) -> bool:
+    """Set `fact` to the answer; no answer is a no."""
+    try:
+        holds = await asked
+    except Away:
+        holds = False
+    if holds:
+        fact.set()
+    else:
+        fact.clear()
+    return holds
+
+
+async def _endless(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await work()
+    raise CounterpointError(f"{work.__qualname__} has ended")
+
+
+async def _whole(message: NatsMessage) -> NatsMessage:
+    return message
+
+
+def _parsed(inbound: Inbound) -> Message:
+    if not inbound.trusted:
+        return parse(inbound.type, inbound.body)
+    try:
+        return Message.register[inbound.type].model_validate(inbound.body)
+    except ValidationError as error:
+        problems = tuple(Problem(field=".".join(map(str, e["loc"])), problem=e["msg"]) for e in error.errors()[:20])
+        raise Permanent("invalid", problems) from error
+
+
+def _origin(inbound: Inbound, run: int) -> Origin:
+    return Origin(
+        message_id=inbound.id,
+        fence=inbound.fence,
+        run=run,
+        project=inbound.project,
+        task_id=inbound.task_id,
+        capability=inbound.capability,
+        traceparent=inbound.traceparent,
+    )
+
+
+def _has_effect(commit: Commit) -> bool:
+    return bool(commit.writes or commit.messages or commit.cancel_timers or commit.dead_letter)

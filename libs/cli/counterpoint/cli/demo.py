@@ -1,0 +1,155 @@
+"""The demo: a stack of its own in a throw-away folder, on which the story of an incident is played and checked."""
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import CommandError, Exit, Misused
+from counterpoint.cli.operate import quiet_logs
+from counterpoint.cli.session import Session
+
+if TYPE_CHECKING:
+    from counterpoint.cli.demo_checks import Told
+    from counterpoint.cli.demo_incident import Incident
+    from counterpoint.local.endpoints import Endpoints
+
+app = typer.Typer()
+
+ROOT = Path(__file__).resolve().parents[4]
+"""The checkout, whose examples are played."""
+ORDERS = ROOT / "examples" / "incidents" / "orders.yaml"
+PATIENCE_S = 120.0
+"""The longest that the story waits for one thing."""
+
+
+@command(app, "demo", Panel.OPERATE, "counterpoint demo --incident examples/incidents/freeipa.yaml")
+def demo(
+    session: Session,
+    incident: Annotated[
+        Path, typer.Option("--incident", help="The file of the incident to play.", show_default="orders")
+    ] = ORDERS,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder.")] = False,
+) -> Exit | None:
+    """Start a stack of its own, play an incident on it, check what came back, and stop it."""
+    from counterpoint.cli.demo_checks import Told
+    from counterpoint.cli.demo_incident import read_incident
+
+    if not incident.is_file():
+        raise Misused(f"{incident} is not there; the demo plays a file of a checkout, or one named by --incident")
+    story = read_incident(incident)
+    quiet_logs()
+    told = Told(None if session.json else session.out, session.err)
+    folder = Path(tempfile.mkdtemp(prefix="counterpoint-demo-"))
+    began = monotonic()
+    try:
+        ready_s = asyncio.run(_staged(session, told, story, folder))
+    except asyncio.CancelledError:
+        return Exit.FAILED
+    finally:
+        if keep:
+            session.note(f"the data is kept: counterpoint up --data-dir {folder}")
+        else:
+            shutil.rmtree(folder)
+    return ended(session, told, story.name, ready_s, monotonic() - began)
+
+
+async def _staged(session: Session, told: "Told", incident: "Incident", folder: Path) -> float:
+    """Start the stack, play, stop it. Returns the seconds until it was ready."""
+    from counterpoint.local.stack import Stack
+
+    stack = Stack(folder, http_port=0, progress=lambda stage, seconds: session.note(f"{stage:<12} {seconds:5.1f} s"))
+    current = asyncio.current_task()
+    if current is None:
+        raise RuntimeError("a coroutine runs in a task")
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
+    began = monotonic()
+    playing: asyncio.Task[None] | None = None
+    try:
+        await stack.start()
+        ready_s = monotonic() - began
+        playing = asyncio.create_task(asyncio.to_thread(_play, told, stack.endpoints, incident))
+        await _watched(asyncio.create_task(stack.watch()), playing, told)
+    finally:
+        told.stopped.set()
+        await stack.stop()
+        if playing is not None:
+            await asyncio.gather(playing, return_exceptions=True)
+    return ready_s
+
+
+async def _watched(supervising: asyncio.Task[None], playing: asyncio.Task[None], told: "Told") -> None:
+    """Wait for the end of the story, as long as the stack is well and no wait takes too long."""
+    try:
+        while not playing.done():
+            await asyncio.wait({supervising, playing}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            if supervising.done():
+                supervising.result()
+            if told.waited_s() > PATIENCE_S:
+                told.check("nothing is waited for too long", False, f"waited {PATIENCE_S:g} s for {told.waiting_for}")
+                return
+        playing.result()
+    except CommandError as error:
+        told.check("the story can go on", False, error.problem())
+    finally:
+        supervising.cancel()
+
+
+def _play(told: "Told", endpoints: "Endpoints", incident: "Incident") -> None:
+    from counterpoint.cli.address import Address
+    from counterpoint.cli.api import Api
+    from counterpoint.cli.demo_stage import Cast, Stage
+    from counterpoint.cli.demo_story import Story
+
+    with ExitStack() as connections:
+
+        def connected(url: str, token: str) -> Api:
+            return connections.enter_context(Api(Address(url, token)))
+
+        administrator = connected(endpoints.http, endpoints.token)
+
+        def principal(name: str, kind: str, *roles: str) -> str:
+            made = administrator.post(
+                "/v1/principals", {"name": name, "kind": kind, "roles": roles, "projects": [incident.name]}
+            )
+            return str(made["token"])
+
+        agent = principal("calling_llm", "agent", "submit", "report", "read", "override")
+        person = principal("on-call", "person", "submit", "report", "read", "ingest")
+        airflow = principal("airflow", "system", "report", "submit")
+        cast = Cast(
+            administrator=administrator,
+            calling_llm=connected(endpoints.http, agent),
+            person=connected(endpoints.http, person),
+            airflow=connected(endpoints.lineage, airflow),
+        )
+        Story(incident, Stage(incident.name, cast, ROOT, told), told).play()
+
+
+def ended(session: Session, told: "Told", incident: str, ready_s: float, total_s: float) -> Exit:
+    """Print the report of a story and say whether it went as it had to. Raises CommandError when nothing was seen."""
+    if not told.checks:
+        raise CommandError("the story was not played")
+    report = {
+        "incident": incident,
+        "ok": not told.failed,
+        "checks": [{"part": c.part, "name": c.name, "ok": c.ok, "seen": c.seen} for c in told.checks],
+        "cards": told.cards,
+        "seconds": {"ready": round(ready_s, 1), "total": round(total_s, 1)},
+    }
+    failed = "".join(f"\n✘ {check.part}: {check.name}" for check in told.failed)
+    session.show(
+        report,
+        lambda: (
+            f"\n{len(told.checks) - len(told.failed)} of {len(told.checks)} checks hold{failed}\n"
+            f"ready after {ready_s:.1f} s, {total_s:.1f} s in all"
+        ),
+    )
+    return Exit.FAILED if told.failed else Exit.DONE

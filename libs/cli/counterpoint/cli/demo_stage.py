@@ -1,0 +1,146 @@
+"""What can be done and seen on the stage of the demo, by HTTP alone: nothing here knows the story."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from counterpoint.cli.api import WAIT_S, Api
+from counterpoint.cli.card import counted
+from counterpoint.cli.demo_checks import Told
+from counterpoint.cli.demo_incident import Arrival
+from counterpoint.cli.errors import NotReachable
+from counterpoint.cli.files import Readable, walk
+from counterpoint.cli.ingest import send_with_progress
+from counterpoint.cli.watch import STREAM
+from counterpoint.proto.findings import Citation
+from counterpoint.proto.line import Action
+from counterpoint.proto.tasks import Task
+
+Seen = TypeVar("Seen")
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who plays: each asks with a token of its own. `airflow` talks to the lineage service."""
+
+    administrator: Api
+    calling_llm: Api
+    person: Api
+    airflow: Api
+
+
+@dataclass
+class Stage:
+    """A project on a running stack, and who plays there. Files are named as sources from `root`."""
+
+    project: str
+    cast: Cast
+    root: Path
+    told: Told
+    _heard: str = field(default="0", init=False)
+
+    def arrive(self, what: str, arrival: Arrival) -> None:
+        """Have a failure, or its end, arrive as it does: by its events one after the other, or as a task."""
+        if arrival.task:
+            self.told.say(f"{what}, submitted: {arrival.task.description}")
+            body = arrival.task.model_dump(mode="json", exclude_defaults=True) | {"project": self.project}
+            self.cast.calling_llm.post("/v1/tasks", body)
+            return
+        events = list(arrival.lines())
+        for event in events:
+            self.cast.airflow.post("/api/v1/lineage", event)
+        name = arrival.events.name if arrival.events else ""
+        self.told.say(f"{what}: {len(events)} OpenLineage events of {name} posted")
+
+    def ingest(self, what: str, paths: Sequence[Path], project: str | None = None) -> None:
+        """Hand documents over as the administrator."""
+        documents = [found for found in walk(paths, self.root) if isinstance(found, Readable)]
+        results = send_with_progress(self.told.progress, self.cast.administrator, documents, project or self.project)
+        chunks = sum(result.get("chunks", 0) for result in results)
+        self.told.say(f"ingested {what}: {counted(len(results), 'document')}, {counted(chunks, 'passage')}")
+        refused = [result for result in results if result["status"] == "refused"]
+        self.told.check("they are remembered", len(results) == len(documents) and not refused, refused)
+
+    def submit(self, body: dict[str, Any]) -> Task:
+        """Hand a task in and wait until it has ended or waits for input."""
+        body = body | {"project": self.project}
+        task_id = self.cast.calling_llm.post("/v1/tasks", body)["task_id"]
+        self.told.wait(f"task {task_id} to end or to wait for input")
+        while True:
+            found = self.cast.calling_llm.get(f"/v1/tasks/{task_id}", wait=WAIT_S, project=self.project)
+            task = Task.model_validate(found)
+            if task.state not in ("submitted", "working"):
+                self.told.wait(None)
+                return task
+
+    def report(self, task: Task, attempt: int, told: dict[str, Any]) -> None:
+        """Say as the person how an attempt went."""
+        self.cast.person.post(f"/v1/tasks/{task.task_id}/outcome", told | {"attempt": attempt}, project=self.project)
+
+    def task(self, task: Task) -> Task:
+        """The task as it is now."""
+        return Task.model_validate(self.cast.person.get(f"/v1/tasks/{task.task_id}", project=self.project))
+
+    def tasks(self) -> list[Task]:
+        """All tasks of the project."""
+        found = self.cast.person.pages("/v1/tasks", 1000, project=self.project)
+        return [Task.model_validate(one) for one in found["items"]]
+
+    def ids(self) -> set[str]:
+        """The ids of all tasks of the project."""
+        return {task.task_id for task in self.tasks()}
+
+    def line(self, task: Task) -> list[Action]:
+        """The line of a task."""
+        found = self.cast.person.get(f"/v1/tasks/{task.task_id}/line", project=self.project)
+        return [Action.model_validate(one) for one in found["items"]]
+
+    def only_new(self, known: set[str], what: str, wanted: Callable[[Task], bool]) -> Task:
+        """The one task that is not among the known ones, when it is as wanted."""
+
+        def look() -> list[Task] | None:
+            new = [task for task in self.tasks() if task.task_id not in known]
+            return new if any(wanted(task) for task in new) else None
+
+        new = self._hear(what, look)
+        self.told.check("it is one task", len(new) == 1, [task.task_id for task in new])
+        return next(task for task in new if wanted(task))
+
+    def until(self, task: Task, what: str, wanted: Callable[[Task], bool]) -> Task:
+        """The task as soon as it is as wanted."""
+
+        def look() -> Task | None:
+            now = self.task(task)
+            return now if wanted(now) else None
+
+        return self._hear(what, look)
+
+    def until_line(self, task: Task, what: str, wanted: Callable[[list[Action]], bool]) -> None:
+        """Wait until the line of a task is as wanted."""
+        self._hear(what, lambda: wanted(self.line(task)) or None)
+
+    def _hear(self, what: str, look: Callable[[], Seen | None]) -> Seen:
+        """Look, and again after each decision that is made, until there is something to see."""
+        self.told.wait(what)
+        found = look()
+        if found is None:
+            for event in self.cast.person.stream(
+                STREAM, last_id=self._heard, stopped=self.told.stopped, project=self.project
+            ):
+                self._heard = event.id or self._heard
+                if (found := look()) is not None:
+                    break
+        if found is None:
+            raise NotReachable(f"the decision stream ended while waiting for {what}")
+        self.told.wait(None)
+        return found
+
+    def source(self, path: Path) -> str:
+        """The name of a file as a source."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.as_posix()
+
+    def resolves(self, source: str, cited: Citation) -> bool:
+        """Whether what is cited stands in the file of that source, in that place."""
+        path = self.root / source
+        return path.is_file() and path.read_text()[cited.start : cited.end] == cited.quote

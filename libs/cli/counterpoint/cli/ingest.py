@@ -1,0 +1,108 @@
+"""The command that hands documents to memory."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import Exit, Misused, Refused
+from counterpoint.cli.files import Readable, Skipped, batches, walk
+from counterpoint.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from counterpoint.cli.api import Api
+
+app = typer.Typer()
+
+TYPES = ("markdown", "python", "text")
+BATCH_BYTES = 256 * 1024
+
+
+@command(app, "ingest", Panel.WORK, "counterpoint ingest docs/ runbooks/dns.md --project orders")
+def ingest(
+    session: Session,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.", exists=True)],
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="|".join(TYPES), help="What they are, else by their names.")
+    ] = None,
+) -> Exit | None:
+    """Have documents remembered. Ingesting again replaces what has changed and leaves the rest."""
+    if type_ is not None and type_ not in TYPES:
+        raise Misused(f"a type is one of {', '.join(TYPES)}, not {type_}")
+    found = list(walk(paths, Path.cwd()))
+    documents = [one for one in found if isinstance(one, Readable)]
+    skipped = [one for one in found if isinstance(one, Skipped)]
+    for one in skipped:
+        session.note(f"{'cannot read' if one.failed else 'skipped'} {one.path}: {one.reason}")
+    with session.connect() as api:
+        results = send_with_progress(session.err, api, documents, session.project, type_)
+    for result in results:
+        if result["status"] == "refused":
+            session.note(f"refused {result['source']}: {result.get('problem')}")
+    report = {
+        "documents": results,
+        "skipped": [{"path": str(one.path), "reason": one.reason, "failed": one.failed} for one in skipped],
+    }
+    session.show(report, lambda: _summary(results, skipped))
+    failed = any(result["status"] == "refused" for result in results) or any(one.failed for one in skipped)
+    return Exit.FAILED if failed else Exit.DONE
+
+
+def send(
+    api: "Api",
+    documents: Sequence[Readable],
+    project: str | None,
+    type_: str | None = None,
+    sent: Callable[[Readable], None] = lambda document: None,
+) -> list[dict[str, Any]]:
+    """Hand documents over in batches; returns what became of each. A batch that is refused is sent one by one."""
+    results: list[dict[str, Any]] = []
+    for batch in batches(documents, BATCH_BYTES):
+        try:
+            results += _post(api, batch, project, type_)
+        except Refused as refused:
+            if refused.status not in (400, 413, 422):
+                raise
+            if len(batch) > 1:
+                results += [one for document in batch for one in send(api, [document], project, type_)]
+            else:
+                problem = str(refused.body.get("detail") or refused)
+                results.append({"source": batch[0].source, "status": "refused", "problem": problem})
+        for document in batch:
+            sent(document)
+    return results
+
+
+def _post(api: "Api", batch: Sequence[Readable], project: str | None, type_: str | None) -> list[dict[str, Any]]:
+    documents = [
+        {"source": one.source, "text": one.text} | ({"type": type_} if type_ is not None else {}) for one in batch
+    ]
+    found: list[dict[str, Any]] = api.post("/v1/documents", {"documents": documents}, project=project)["documents"]
+    return found
+
+
+def send_with_progress(
+    console: "Console", api: "Api", documents: Sequence[Readable], project: str | None, type_: str | None = None
+) -> list[dict[str, Any]]:
+    """The same with a progress bar, where `console` is a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("ingesting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        bar = progress.add_task("ingesting", total=len(documents))
+        return send(api, documents, project, type_, lambda document: progress.advance(bar))
+
+
+def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[Skipped]) -> str:
+    from counterpoint.cli.card import counted
+
+    counts = Counter(result["status"] for result in results)
+    chunks = sum(result.get("chunks", 0) for result in results)
+    said = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
+    left = f"; {counted(len(skipped), 'path')} left out" if skipped else ""
+    return f"{counted(len(results), 'document')}: {said}; {counted(chunks, 'passage')}{left}"

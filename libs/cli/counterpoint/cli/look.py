@@ -1,0 +1,235 @@
+"""The commands that look at tasks, at what is known, and at what rests on what."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import Misused
+from counterpoint.cli.session import Session
+from counterpoint.cli.work import TaskId
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = typer.Typer()
+
+CELL_CHARS = 100
+"""What is longer is cut in tables; JSON has all of it."""
+_FOLDED = frozenset({"about", "tried", "name", "namespace", "roles", "projects", "subject"})
+
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")]
+
+
+@command(app, "tasks", Panel.LOOK, "counterpoint tasks --state input_required")
+def tasks(
+    session: Session,
+    state: Annotated[str | None, typer.Option("--state", help="Only those in this state.")] = None,
+    limit: Limit = 50,
+) -> None:
+    """List tasks, newest first."""
+    with session.connect() as api:
+        found = api.pages("/v1/tasks", limit, state=state, project=session.project)
+    session.show(
+        found,
+        lambda: table(
+            ("submitted", "state", "kind", "task", "about"),
+            [
+                (
+                    when(task.get("submitted_at")),
+                    task["state"] + (f" ({task['waiting_for']})" if task.get("waiting_for") else ""),
+                    task["kind"],
+                    task["task_id"],
+                    task.get("title") or task["description"],
+                )
+                for task in found["items"]
+            ],
+            "no tasks",
+        ),
+    )
+
+
+@command(app, "show", Panel.LOOK, "counterpoint show TASK")
+def show(session: Session, task: TaskId) -> None:
+    """Show one task as a card: what failed, what is known, what to do next."""
+    with session.connect() as api:
+        found = api.get(f"/v1/tasks/{task}", project=session.project)
+
+    def human() -> "RenderableType":
+        from counterpoint.cli.card import rendered
+
+        return rendered(found, session.out)
+
+    session.show(found, human)
+
+
+@command(app, "why", Panel.LOOK, "counterpoint why TASK")
+def why(session: Session, task: TaskId) -> None:
+    """Show the line of a task: who reasoned what, on what basis, leading to what."""
+    with session.connect() as api:
+        line = api.get(f"/v1/tasks/{task}/line", project=session.project)
+
+    def human() -> "RenderableType":
+        from counterpoint.cli.tree import drawn
+
+        return drawn(line)
+
+    session.show(line, human)
+
+
+@command(app, "search", Panel.LOOK, 'counterpoint search "resolver timed out" -n 5')
+def search(
+    session: Session,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="How many at most.")] = 10,
+    vector_weight: Annotated[
+        float, typer.Option("--vector-weight", min=0, max=1, help="1 is meaning alone, 0 words alone.")
+    ] = 0.5,
+) -> None:
+    """Search the documents by words and by meaning."""
+    body = {"text": text, "k": limit, "vector_weight": vector_weight}
+    with session.connect() as api:
+        found = api.post("/v1/search", body, project=session.project)
+    session.show(found, lambda: "\n\n".join(_passage(item) for item in found["items"]) or "nothing found")
+
+
+@command(app, "attempts", Panel.LOOK, 'counterpoint attempts --error "DNS lookup timed out"')
+def attempts(
+    session: Session,
+    error: Annotated[str | None, typer.Option("--error", help="Those for this error, then for ones like it.")] = None,
+    job: Annotated[str | None, typer.Option("--job", metavar="NS/NAME", help="Those about a job.")] = None,
+    limit: Limit = 50,
+) -> None:
+    """List what was tried before, and how it went."""
+    with session.connect() as api:
+        found = api.pages("/v1/attempts", limit, error=error, job=job, project=session.project)
+    session.show(
+        found,
+        lambda: table(
+            ("when", "outcome", "by", "tried", "task"),
+            [
+                (
+                    when(one.get("decided_at") or one["at"]),
+                    f"{one['outcome']} ({one['evidence']})" if one["outcome"] != "unknown" else "unknown",
+                    one.get("override_by") or one["by"],
+                    one["tried"],
+                    f"{one['task_id']} #{one['attempt']}",
+                )
+                for one in found["items"]
+            ],
+            "no attempts",
+        ),
+    )
+
+
+@command(app, "escalations", Panel.LOOK, "counterpoint escalations")
+def escalations(session: Session, limit: Limit = 50) -> None:
+    """List the tasks that wait for somebody, and what would let them go on."""
+    with session.connect() as api:
+        found = api.pages("/v1/escalations", limit, project=session.project)
+
+    def human() -> "RenderableType":
+        blocks = []
+        for task in found["items"]:
+            escalation = task.get("escalation") or {}
+            head = f"{task['task_id']}  {task.get('title') or task['description']}"
+            asked = f"  {escalation.get('code')}, asks {escalation.get('to')}"
+            needs = [f"  {need['kind']}: {need['what']}\n    {need['how']}" for need in escalation.get("needs", ())]
+            blocks.append("\n".join([head, asked, *needs]))
+        return "\n\n".join(blocks) or "nobody is needed"
+
+    session.show(found, human)
+
+
+@command(app, "lineage", Panel.LOOK, "counterpoint lineage file/orders_ingest.fetch_orders --direction down")
+def lineage(
+    session: Session,
+    job: Job,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops.")] = 20,
+    direction: Annotated[str, typer.Option("--direction", metavar="up|down|both", help="Which way.")] = "both",
+) -> None:
+    """Show what a job reads and writes, and what comes before and after it."""
+    if direction not in ("up", "down", "both"):
+        raise Misused(f"a direction is up, down or both, not {direction}")
+    with session.connect() as api:
+        found = api.get(f"{_job_path(job)}/lineage", depth=depth, direction=direction, project=session.project)
+    session.show(
+        found,
+        lambda: table(
+            ("hops", "kind", "namespace", "name", "owner"),
+            [
+                (
+                    f"{place['hops']:+d}" if place["hops"] else "0",
+                    place["node"]["kind"],
+                    place["node"]["namespace"],
+                    place["node"]["name"],
+                    place.get("owner") or "",
+                )
+                for place in sorted(found["nodes"], key=lambda place: place["hops"])
+            ],
+            "nothing is known of it",
+            truncated=found.get("truncated", False),
+        ),
+    )
+
+
+@command(app, "blast-radius", Panel.LOOK, "counterpoint blast-radius file/orders_ingest.fetch_orders")
+def blast_radius(
+    session: Session,
+    job: Job,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops.")] = 20,
+) -> None:
+    """Show what rests on a job, and whose it is."""
+    with session.connect() as api:
+        found = api.get(f"{_job_path(job)}/blast-radius", depth=depth, project=session.project)
+    session.show(
+        found,
+        lambda: table(
+            ("hops", "by", "kind", "name", "owner"),
+            [
+                (str(row["hops"]), row["edge"], row["kind"], row["name"], row.get("owner") or "")
+                for row in found["downstream"]
+            ],
+            "nothing rests on it",
+            truncated=found.get("truncated", False),
+        ),
+    )
+
+
+def _passage(item: dict[str, Any]) -> str:
+    where = f"{item['source']}, characters {item['start']} to {item['end']}"
+    return f"{item['score']:.2f}  {where}\n{item['text'].strip()}"
+
+
+def _job_path(job: str) -> str:
+    from urllib.parse import quote
+
+    namespace, slash, name = job.rpartition("/")
+    if not slash or not namespace or not name:
+        raise Misused(f"a job is NAMESPACE/NAME, not {job}")
+    return f"/v1/jobs/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+def when(moment: Any) -> str:
+    """A moment as HTTP gives it, to the second."""
+    return str(moment or "")[:19].replace("T", " ")
+
+
+def table(
+    heads: tuple[str, ...], rows: list[tuple[str, ...]], nothing: str, truncated: bool = False
+) -> "RenderableType":
+    """Rows under their heads, or `nothing` when there are none."""
+    from textwrap import shorten
+
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        return nothing
+    table = Table(box=None, pad_edge=False, caption="there is more" if truncated else None, caption_justify="left")
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head not in _FOLDED)
+    for row in rows:
+        table.add_row(*(Text(shorten(cell, CELL_CHARS, placeholder=" …")) for cell in row))
+    return table

@@ -1,0 +1,167 @@
+"""The commands that start, stop and check a stack."""
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import Exit, Misused
+from counterpoint.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from counterpoint.local.endpoints import Endpoints
+    from counterpoint.local.up import Status
+
+app = typer.Typer()
+
+HTTP_PORT = 8484
+
+
+@command(app, "up", Panel.OPERATE, "counterpoint up --detach")
+def up(
+    session: Session,
+    http_port: Annotated[int, typer.Option("--http-port", min=0, max=65535, help="0 takes a free one.")] = HTTP_PORT,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when all is ready.")] = False,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Leave a read-only login of PostgreSQL.")] = False,
+) -> None:
+    """Start the engines and the five services; shows the live decision stream until Ctrl-C."""
+    from counterpoint.local import up as local
+    from counterpoint.local.endpoints import read_endpoints
+    from counterpoint.proto.subjects import DEFAULT_PROJECT
+
+    _no_url(session)
+    folder = session.place.folder()
+    quiet_logs()
+
+    async def ready(endpoints: "Endpoints") -> None:
+        session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
+        session.note(f"decisions in project {session.project or DEFAULT_PROJECT}; Ctrl-C stops all of it")
+        await _decisions(session, endpoints)
+
+    local.up(
+        folder,
+        http_port=http_port,
+        inspect=inspect,
+        detach=detach,
+        progress=lambda stage, seconds: session.note(f"{stage:<12} {seconds:5.1f} s"),
+        on_ready=None if detach else ready,
+    )
+    if detach:
+        endpoints = read_endpoints(folder)
+        session.show(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
+
+
+@command(app, "down", Panel.OPERATE, "counterpoint down")
+def down(session: Session) -> None:
+    """Stop the stack of a data folder, and wait for its end."""
+    from counterpoint.local import up as local
+
+    _no_url(session)
+    folder = session.place.folder()
+    stopped = local.down(folder)
+    session.show(
+        {"data_dir": str(folder), "stopped": stopped},
+        lambda: f"stopped what ran on {folder}" if stopped else f"nothing ran on {folder}",
+    )
+
+
+@command(app, "status", Panel.OPERATE, "counterpoint status")
+def status(session: Session) -> Exit | None:
+    """Say what runs on a data folder; exit code 3 when nothing does, 1 when a part of it does not answer."""
+    from counterpoint.local import up as local
+
+    _no_url(session)
+    folder = session.place.folder()
+    found = local.status(folder)
+    session.show({"data_dir": str(folder)} | found.model_dump(), lambda: _status(str(folder), found))
+    if not found.running:
+        return Exit.NOT_REACHABLE
+    parts = {**found.services, **found.engines}
+    return Exit.DONE if parts and all(parts.values()) else Exit.FAILED
+
+
+@command(app, "verify", Panel.OPERATE, "counterpoint verify --task TASK")
+def verify(
+    session: Session, task: Annotated[str | None, typer.Option("--task", help="Count what is about one task.")] = None
+) -> Exit | None:
+    """Check the audit log: that nothing in it or in the records was changed, added or taken away."""
+    with session.connect() as api:
+        report = api.get("/v1/audit/verify", task_id=task, project=session.project)
+    session.show(report, lambda: _verified(report))
+    return Exit.DONE if report["ok"] else Exit.FAILED
+
+
+def quiet_logs() -> None:
+    """Send the supervisor's log events of this process to standard error, from warnings up."""
+    import logging
+    import sys
+
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _no_url(session: Session) -> None:
+    if session.url:
+        raise Misused("this command is about a data folder: --data-dir, not --url")
+
+
+async def _decisions(session: Session, endpoints: "Endpoints") -> None:
+    """Print decisions until cancelled. The thread ends with the stream, which ends with the router."""
+    from counterpoint.cli.address import Address
+    from counterpoint.cli.api import Api
+    from counterpoint.cli.watch import follow
+
+    stopped = threading.Event()
+
+    def print_them() -> None:
+        with Api(Address(endpoints.http, endpoints.token)) as api:
+            follow(session, api, stopped=stopped)
+
+    try:
+        await asyncio.to_thread(print_them)
+    finally:
+        stopped.set()
+
+
+def _where(endpoints: "Endpoints") -> "RenderableType":
+    from rich.table import Table
+    from rich.text import Text
+
+    rows: list[tuple[str, str]] = [
+        ("HTTP API", endpoints.http),
+        ("OpenAPI", f"{endpoints.http}/openapi.json"),
+        ("OpenLineage", f"{endpoints.lineage}/api/v1/lineage"),
+        ("NATS", endpoints.nats),
+    ]
+    if (postgres := endpoints.engines.get("postgres")) and postgres.dsn:
+        rows.append(("PostgreSQL", postgres.dsn))
+    table = Table.grid(padding=(0, 2))
+    for name, where in rows:
+        table.add_row(Text(name, style="bold"), Text(where))
+    return table
+
+
+def _status(folder: str, found: "Status") -> "RenderableType":
+    if not found.running:
+        return f"nothing runs on {folder}; start it with `counterpoint up --data-dir {folder}`"
+    if not found.services:
+        return f"{folder}: process {found.pid} is starting"
+    parts = [(name, "ready" if ready else "NOT READY") for name, ready in found.services.items()]
+    parts += [(name, "runs" if lives else "GONE") for name, lives in found.engines.items()]
+    return "\n".join([f"{folder}: process {found.pid}", *(f"  {name:<10} {state}" for name, state in parts)])
+
+
+def _verified(report: dict[str, Any]) -> str:
+    counts = f"{report['commits']} commits, {report['refusals']} refusals, {report['records']} record versions"
+    head = f"head: leaf {report['head']['position']}, {report['head']['chain']}"
+    if report["ok"]:
+        return f"the audit log is whole: {counts}\n{head}"
+    return "\n".join([f"THE AUDIT LOG IS BROKEN in {report['broken_count']} places: {counts}", *report["broken"], head])

@@ -1,0 +1,279 @@
+"""Capabilities: signed, expiring tokens that say what one service may do for one message, project and task.
+
+A token is a biscuit. Its authority block holds one fact, `grant(root key, what is granted)`, written by memory; every
+later block only narrows. Memory mints and verifies; a holder attenuates without asking anyone. Whether the granted
+rights cover a request is decided by the diode from the `Grant`; whether the attenuations allow it is decided here.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+from biscuit_auth import (
+    AuthorizationError,
+    AuthorizerBuilder,
+    Biscuit,
+    BiscuitBuilder,
+    BiscuitValidationError,
+    BlockBuilder,
+    DataLogError,
+    KeyPair,
+    PrivateKey,
+    PublicKey,
+    Rule,
+    UnverifiedBiscuit,
+)
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr
+
+from counterpoint.proto.errors import Denied, Transient
+
+TOKEN_MAX_BYTES = 16_384
+BLOCKS_MAX = 8
+_EVALUATION_TIME_LIMIT = timedelta(seconds=5)
+"""Biscuit's own limit of 1 ms refuses valid tokens on a busy machine."""
+
+_OUT_OF_LIMITS = "Reached Datalog execution limits"
+_GRANT_QUERY = Rule("granted($grant) <- grant($root, $grant)")
+_ROOT_KEY = re.compile(r"\Agrant\(hex:([0-9a-f]{64}), ")
+
+_NAME = re.compile(r"[A-Za-z0-9_.*-]*")
+_NAME_SET = rf'\{{(?:,|"{_NAME.pattern}"(?:, "{_NAME.pattern}")*)\}}'
+_CHECKS = (
+    *(rf"{fact}\(\${fact}\), {_NAME_SET}\.contains\(\${fact}\)" for fact in ("store", "operation", "agent")),
+    r"time\(\$time\), \$time < -?[0-9]+",
+)
+_ATTENUATION = re.compile(rf"(?:check if (?:{'|'.join(_CHECKS)});\n)*")
+"""All that a block after the first may say, as biscuit prints it. Biscuit's language has loops that its limits do not
+stop, so a block in any other words is not evaluated."""
+
+
+class Access(NamedTuple):
+    """One thing a request does: an operation on a store, signed by an agent (empty when nothing is signed)."""
+
+    store: str
+    operation: str
+    agent: str = ""
+
+
+class Grant(BaseModel):
+    """What a capability allows, as memory wrote it: for one audience (service), project, task and inbound message."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    audience: str = Field(min_length=1)
+    project: str = Field(min_length=1)
+    task: str | None
+    message: str = Field(min_length=1)
+    rights: frozenset[tuple[str, str]]
+    sends: frozenset[str]
+    clearance: int = Field(ge=0)
+    agents: frozenset[str]
+    expires_at: AwareDatetime
+
+
+class SigningKey(BaseModel):
+    """A root key: its id, which every token names, and its Ed25519 seed as 64 hex digits."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int = Field(ge=0, lt=2**32)
+    private: SecretStr
+
+    @classmethod
+    def generate(cls, key_id: int) -> Self:
+        """A fresh random key."""
+        return cls(id=key_id, private=SecretStr(KeyPair().private_key.to_bytes().hex()))
+
+
+class Keyring:
+    """The root keys, newest first: the first mints, all verify.
+
+    Tokens minted and verified lately are remembered, at most `cached`: one that is known letter by letter is genuine.
+    """
+
+    def __init__(self, keys: Sequence[SigningKey], cached: int = 4096) -> None:
+        if not keys:
+            raise ValueError("a keyring needs a key")
+        pairs = {
+            key.id: KeyPair.from_private_key(PrivateKey(f"ed25519-private/{key.private.get_secret_value()}"))
+            for key in keys
+        }
+        if len(pairs) != len(keys):
+            raise ValueError("two keys of a keyring have the same id")
+        self.newest_id = keys[0].id
+        self.newest = pairs[self.newest_id]
+        self._public_keys = {key_id: pair.public_key for key_id, pair in pairs.items()}
+        self._cached = cached
+        self._known: OrderedDict[str, _Verified] = OrderedDict()
+
+    def verified(self, token: str) -> "_Verified":
+        """A token of ours, whole. Raises `Denied` with `malformed` or `signature`."""
+        known = self._known.get(token)
+        if known is None:
+            known = self._verify(token)
+            self.remember(token, known)
+        return known
+
+    def remember(self, token: str, verified: "_Verified") -> None:
+        """Know a token again without looking at its signature."""
+        self._known[token] = verified
+        if len(self._known) > self._cached:
+            self._known.popitem(last=False)
+
+    def _verify(self, token: str) -> "_Verified":
+        parsed = _parsed(token)
+        root_key_id = parsed.root_key_id()
+        public_key = None if root_key_id is None else self._public_keys.get(root_key_id)
+        if public_key is None:
+            raise Denied("signature", "a token signed by a key in use")
+        try:
+            biscuit = parsed.verify(public_key)
+        except BiscuitValidationError as error:
+            raise Denied("signature", "an unaltered token") from error
+        if biscuit.to_base64() != token:
+            raise Denied("malformed", "the token as it was minted, not another spelling of it")
+        for index in range(1, biscuit.block_count()):
+            if _ATTENUATION.fullmatch(biscuit.block_source(index)) is None:
+                raise Denied("malformed", "attenuations of the known kind only")
+        try:
+            (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
+            grant = Grant.model_validate_json(fact.terms[0])
+        except ValueError as error:
+            raise Denied("malformed", "one grant, of this version") from error
+        except (AuthorizationError, DataLogError) as error:
+            raise _evaluation_error(error) from error
+        return _Verified(biscuit, grant, frozenset(biscuit.revocation_ids), attenuated=biscuit.block_count() > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    biscuit: Biscuit
+    grant: Grant
+    revocation_ids: frozenset[str]
+    attenuated: bool
+
+
+def mint(keyring: Keyring, grant: Grant) -> str:
+    """A token for `grant`, signed by the newest key of `keyring`, as URL-safe base64."""
+    builder = BiscuitBuilder(
+        "grant({root}, {grant});",
+        {"root": keyring.newest.public_key.to_bytes(), "grant": grant.model_dump_json()},
+    )
+    builder.set_root_key_id(keyring.newest_id)
+    biscuit = builder.build(keyring.newest.private_key)
+    token = biscuit.to_base64()
+    keyring.remember(token, _Verified(biscuit, grant, frozenset(biscuit.revocation_ids), attenuated=False))
+    return token
+
+
+def attenuate(
+    token: str,
+    *,
+    stores: Collection[str] | None = None,
+    operations: Collection[str] | None = None,
+    agents: Collection[str] | None = None,
+    expires_at: datetime | None = None,
+) -> str:
+    """`token` narrowed to the given stores, operations, signing agents and end (whole seconds); None leaves as it is.
+
+    Needs no key of ours: the token names the public key that biscuit wants before it appends. Raises `Denied` with
+    the rule `malformed` or `signature` when `token` is no whole token.
+    """
+    checks: list[str] = []
+    parameters: dict[str, object] = {}
+    for fact, names in (("store", stores), ("operation", operations), ("agent", agents)):
+        if names is not None:
+            if not all(map(_NAME.fullmatch, names)):
+                raise ValueError(f"not the name of a {fact} among {sorted(names)}")
+            checks.append(f"check if {fact}(${fact}), {{{fact}}}.contains(${fact});")
+            parameters[fact] = {"", *names} if fact == "agent" else set(names)
+    if expires_at is not None:
+        checks.append("check if time($time), $time < {time};")
+        parameters["time"] = int(expires_at.timestamp())
+    parsed = _parsed(token)
+    root = _ROOT_KEY.match(parsed.block_source(0))
+    if root is None:
+        raise Denied("malformed", "a token minted by memory")
+    try:
+        biscuit = parsed.verify(PublicKey(f"ed25519/{root[1]}"))
+    except BiscuitValidationError as error:
+        raise Denied("signature", "an unaltered token") from error
+    return biscuit.append(BlockBuilder("".join(checks), parameters)).to_base64()
+
+
+def verify(
+    keyring: Keyring,
+    token: str,
+    accesses: Iterable[Access],
+    *,
+    now: datetime,
+    revoked: AbstractSet[str] = frozenset(),
+) -> Grant:
+    """The grant of a `token` that is genuine, unexpired at `now`, not `revoked`, and whose attenuations let it access.
+
+    `revoked` holds revocation ids (see `revocation_ids`). Raises `Denied` with the rule `malformed`, `signature`,
+    `revoked`, `expired` or `attenuated`, and `Transient` when there was no time to evaluate the attenuations.
+    The grant's own rights are not compared with `accesses`: that is the diode's decision.
+    """
+    verified = keyring.verified(token)
+    if not verified.revocation_ids.isdisjoint(revoked):
+        raise Denied("revoked", "a capability that is not revoked")
+    if now >= verified.grant.expires_at:
+        raise Denied("expired", f"a capability that ends after {now.isoformat()}")
+    if verified.attenuated:
+        now_s = int(now.timestamp())
+        for access in accesses:
+            _evaluate(verified.biscuit, access, now_s)
+    return verified.grant
+
+
+def revocation_ids(token: str) -> tuple[str, ...]:
+    """The revocation ids of a token's blocks, the minted one first: revoking that one refuses all made from it."""
+    return tuple(_parsed(token).revocation_ids)
+
+
+def _parsed(token: str) -> UnverifiedBiscuit:
+    if len(token) > TOKEN_MAX_BYTES:
+        raise Denied("malformed", f"a token of at most {TOKEN_MAX_BYTES} bytes")
+    try:
+        parsed = UnverifiedBiscuit.from_base64(token)
+    except BiscuitValidationError as error:
+        raise Denied("malformed", "a token") from error
+    if parsed.block_count() > BLOCKS_MAX:
+        raise Denied("malformed", f"a token of at most {BLOCKS_MAX} blocks")
+    return parsed
+
+
+def _evaluate(biscuit: Biscuit, access: Access, now_s: int) -> None:
+    """One access at a time, so that a check which asks for some store holds for every store of the request."""
+    try:
+        _request(access, now_s).build(biscuit).authorize()
+    except (AuthorizationError, DataLogError) as error:
+        raise _evaluation_error(error) from error
+
+
+@lru_cache(maxsize=1024)
+def _request(access: Access, now_s: int) -> AuthorizerBuilder:
+    return _authorizer(
+        "store({store}); operation({operation}); agent({agent}); time({now_s}); allow if true;",
+        {**access._asdict(), "now_s": now_s},
+    )
+
+
+def _authorizer(source: str, parameters: dict[str, object]) -> AuthorizerBuilder:
+    builder = AuthorizerBuilder(source, parameters)
+    limits = builder.limits()  # type: ignore[attr-defined]
+    limits.max_time = _EVALUATION_TIME_LIMIT
+    builder.set_limits(limits)  # type: ignore[attr-defined]
+    return builder
+
+
+def _evaluation_error(error: Exception) -> Denied | Transient:
+    if str(error) == _OUT_OF_LIMITS:
+        return Transient("the attenuations of a capability took too long to evaluate")
+    return Denied("attenuated", str(error))

@@ -1,0 +1,257 @@
+"""The detector: where secrets and payment cards are in a text, and the text without them.
+
+A finding says kind and place, never the value. Text is normalised before it is searched (compatibility forms folded,
+invisible format characters dropped, one level of base64 opened); places are those of the text as it was given.
+"""
+
+import binascii
+import hashlib
+import threading
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.guard.patterns import PATTERNS, STANDARD_BASE64, Span, find_assignments, find_cards, is_assigned
+
+VERDICTS_MAX = 16_384
+_LOOKS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A secret of kind `type` at `text[start:end]` of the text that was scanned."""
+
+    type: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFinding:
+    """A finding in one leaf of a body: the keys and indexes that lead to it, and whether it is in the last key."""
+
+    path: tuple[str | int, ...]
+    in_key: bool
+    finding: Finding
+
+
+def scan(text: str) -> tuple[Finding, ...]:
+    """The secrets in `text`, in order and apart from each other. Verdicts are remembered by the text's hash."""
+    return _verdicts.of(text)
+
+
+def redact(text: str, findings: Iterable[Finding]) -> str:
+    """`text` with `[redacted:<type>]` in place of each finding of its scan."""
+    parts: list[str] = []
+    at = 0
+    for finding in findings:
+        parts += text[at : finding.start], _tag(finding)
+        at = finding.end
+    return "".join([*parts, text[at:]])
+
+
+def _tag(finding: Finding) -> str:
+    return f"[redacted:{finding.type}]"
+
+
+def scan_fields(body: Mapping[str, Any], fields: Iterable[str]) -> tuple[FieldFinding, ...]:
+    """The secrets in the declared free-text `fields` of `body`: in nested values, in keys, and told by a key's name."""
+    return tuple(finding for field in fields if field in body for finding in _scan_value((field,), field, body[field]))
+
+
+def redact_fields(body: Mapping[str, Any], findings: Iterable[FieldFinding]) -> dict[str, Any]:
+    """A copy of `body` without what `scan_fields` found in it."""
+    values: dict[tuple[str | int, ...], list[Finding]] = {}
+    keys: dict[tuple[str | int, ...], list[Finding]] = {}
+    for found in findings:
+        (keys if found.in_key else values).setdefault(found.path, []).append(found.finding)
+    return {name: _redact_value((name,), value, values, keys) for name, value in body.items()}
+
+
+def _scan_value(path: tuple[str | int, ...], name: str, value: object) -> Iterator[FieldFinding]:
+    match value:
+        case dict() | Mapping():
+            for key, item in value.items():
+                inner = (*path, key)
+                yield from (FieldFinding(inner, True, finding) for finding in scan(key))
+                yield from _scan_value(inner, key, item)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _scan_value((*path, index), name, item)
+        case str() | int() if not isinstance(value, bool):
+            text = str(value)
+            findings = scan(text)
+            if is_assigned(name, text) or (findings and is_assigned(name, redact(text, findings))):
+                findings = (Finding("assignment", 0, len(text)),)
+            yield from (FieldFinding(path, False, finding) for finding in findings)
+        case _:
+            return
+
+
+def _redact_value(
+    path: tuple[str | int, ...],
+    value: object,
+    values: Mapping[tuple[str | int, ...], Sequence[Finding]],
+    keys: Mapping[tuple[str | int, ...], Sequence[Finding]],
+) -> object:
+    match value:
+        case dict() | Mapping():
+            redacted: dict[str, object] = {}
+            for key, item in value.items():
+                inner = (*path, key)
+                name = redact(key, keys.get(inner, ()))
+                while name in redacted:
+                    name += "'"
+                redacted[name] = _redact_value(inner, item, values, keys)
+            return redacted
+        case list() | tuple():
+            return [_redact_value((*path, index), item, values, keys) for index, item in enumerate(value)]
+        case _:
+            return redact(str(value), values[path]) if path in values else value
+
+
+class _Verdicts:
+    """What the detector said of the texts it saw last, at most `size` of them; the texts themselves are not kept."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
+
+    def of(self, text: str) -> tuple[Finding, ...]:
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).digest()
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+                return known
+        findings = _detect(text)
+        with self._lock:
+            self._known[key] = findings
+            if len(self._known) > self._size:
+                self._known.popitem(last=False)
+        return findings
+
+
+_verdicts = _Verdicts(VERDICTS_MAX)
+
+
+def _detect(text: str) -> tuple[Finding, ...]:
+    """All findings, also of a secret glued to another one, which shows only when that is gone."""
+    findings = _look(text)
+    for _ in range(_LOOKS_MAX):
+        if not findings:
+            return ()
+        hidden = _look(redact(text, findings))
+        if not hidden:
+            return tuple(findings)
+        findings = _apart([*findings, *_placed(hidden, _places_after_redaction(text, findings))])
+    return (Finding(findings[0].type, 0, len(text)),)
+
+
+def _look(text: str) -> list[Finding]:
+    normal, places = _normalised(text)
+    found = (Finding(kind, start, end) for kind, (start, end) in _find_all(normal))
+    return _apart(found if places is None else _placed(found, places))
+
+
+def _placed(findings: Iterable[Finding], places: Sequence[Span]) -> Iterator[Finding]:
+    for finding in findings:
+        yield Finding(finding.type, places[finding.start][0], places[finding.end - 1][1])
+
+
+def _places_after_redaction(text: str, findings: Iterable[Finding]) -> list[Span]:
+    places: list[Span] = []
+    at = 0
+    for finding in findings:
+        places += ((index, index + 1) for index in range(at, finding.start))
+        places += [(finding.start, finding.end)] * len(_tag(finding))
+        at = finding.end
+    places += ((index, index + 1) for index in range(at, len(text)))
+    return places
+
+
+def _apart(findings: Iterable[Finding]) -> list[Finding]:
+    """In order, those that overlap joined under the name of the first in the list: the most certain kind."""
+    apart: list[tuple[int, Finding]] = []
+    for rank, finding in sorted(enumerate(findings), key=lambda ranked: (ranked[1].start, ranked[0])):
+        if apart and finding.start < apart[-1][1].end:
+            first_rank, first = apart[-1]
+            kind = first.type if first_rank < rank else finding.type
+            apart[-1] = min(first_rank, rank), Finding(kind, first.start, max(first.end, finding.end))
+        else:
+            apart.append((rank, finding))
+    return [finding for _, finding in apart]
+
+
+def _find_all(text: str) -> Iterator[tuple[str, Span]]:
+    yield from _find(text)
+    for start, end in _long_words(text):
+        decoded = _decoded(text[start:end])
+        if decoded is not None:
+            for kind, _ in _find(_normalised(decoded)[0]):
+                yield kind, (start, end)
+
+
+def _find(text: str) -> Iterator[tuple[str, Span]]:
+    for pattern in PATTERNS:
+        for span in pattern.find(text):
+            yield pattern.kind, span
+    for span in find_cards(text):
+        yield "card", span
+    for span in find_assignments(text):
+        yield "assignment", span
+
+
+_BASE64_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_WORD_SIGNS = bytes(b"x"[0] if c in _BASE64_LETTERS else b" "[0] for c in range(256))
+_LONG_WORD = b"x" * 20
+
+
+def _long_words(text: str) -> Iterator[Span]:
+    signs = text.encode("ascii", "replace").translate(_WORD_SIGNS) + b" "
+    start = signs.find(_LONG_WORD)
+    while start >= 0:
+        end = signs.index(b" ", start)
+        while text[end : end + 1] == "=":
+            end += 1
+        yield start, end
+        start = signs.find(_LONG_WORD, end)
+
+
+def _decoded(word: str) -> str | None:
+    """The text that `word` is the base64 of, or None."""
+    digits = word.rstrip("=").translate(STANDARD_BASE64)
+    try:
+        return binascii.a2b_base64(digits + "=" * (-len(digits) % 4)).decode()
+    except ValueError:
+        return None
+
+
+def _normalised(text: str) -> tuple[str, list[Span] | None]:
+    """`text` folded (NFKC) without format characters (Cf), and for each of its characters the place it comes from.
+
+    The places are None where nothing changed.
+    """
+    if text.isascii():
+        return text, None
+    unusual = {char for char in set(text) if unicodedata.category(char) == "Cf" or _folded(char) != char}
+    if not unusual:
+        return text, None
+    chars: list[str] = []
+    places: list[Span] = []
+    for index, char in enumerate(text):
+        if char not in unusual:
+            chars.append(char)
+            places.append((index, index + 1))
+        elif unicodedata.category(char) != "Cf":
+            folded = _folded(char)
+            chars.append(folded)
+            places += [(index, index + 1)] * len(folded)
+    return "".join(chars), places
+
+
+def _folded(char: str) -> str:
+    return unicodedata.normalize("NFKC", char)

@@ -1,0 +1,335 @@
+"""What secrets and payment cards look like: one finder per kind, over normalised text.
+
+Every finder first asks for a literal that its kind cannot do without, because most text has none of them and a search
+for a literal costs a hundredth of a pattern. Kinds are ordered: where two findings overlap, the earlier kind names it.
+"""
+
+import binascii
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+Span = tuple[int, int]
+
+STANDARD_BASE64 = str.maketrans("-_", "+/")
+"""From the URL-safe alphabet to the standard one."""
+
+REDACTED = re.compile(r"\[redacted:[a-z_]+\]")
+"""What stands in place of a secret. It is never part of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A kind of secret: `regex` is tried only where one of `literals` begins.
+
+    Group 1, where there is one, is the secret itself and the rest its context. `valid` judges the secret's text.
+    """
+
+    kind: str
+    literals: tuple[str, ...]
+    regex: re.Pattern[str]
+    valid: Callable[[str], bool]
+
+    def find(self, text: str) -> Iterator[Span]:
+        """The spans of this kind in `text`."""
+        for literal in self.literals:
+            at = text.find(literal)
+            while at >= 0:
+                match = self.regex.match(text, at)
+                at += len(literal)
+                if match is not None:
+                    group = min(self.regex.groups, 1)
+                    if self.valid(match[group]):
+                        yield match.span(group)
+                    at = max(at, match.end())
+                at = text.find(literal, at)
+
+
+def luhn(digits: str) -> bool:
+    """Whether the last of these decimal digits is the check digit of the others (ISO/IEC 7812-1)."""
+    doubled = (int(digit) * 2 for digit in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(value - 9 if value > 9 else value for value in doubled)) % 10 == 0
+
+
+_ISSUERS = (
+    (re.compile(r"4"), {16, 19}),
+    (re.compile(r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), {16}),
+    (re.compile(r"3[47]"), {15}),
+    (re.compile(r"30[0-5]|36|3[89]"), {14}),
+    (re.compile(r"6011|64[4-9]|65|62|35(?:2[89]|[3-8])"), {16, 17, 18, 19}),
+)
+
+
+def is_card_number(digits: str) -> bool:
+    """Whether these digits are a payment card number: an issuer's prefix, a length it uses, and a check digit."""
+    return any(prefix.match(digits) and len(digits) in lengths for prefix, lengths in _ISSUERS) and luhn(digits)
+
+
+_DIGITS, _SEPARATORS = b"0123456789", b" -"
+_CARD_SIGNS = bytes(b"0"[0] if c in _DIGITS else b"-"[0] if c in _SEPARATORS else b"x"[0] for c in range(256))
+_CARD_SHAPES = (b"0000-0000-0000-0000", b"0000-000000-0000", b"00000000000000")
+
+
+def find_cards(text: str) -> Iterator[Span]:
+    """Payment card numbers, in one piece or grouped as on a card."""
+    signs = text.encode("ascii", "replace").translate(_CARD_SIGNS)
+    for shape in _CARD_SHAPES:
+        start = signs.find(shape)
+        while start >= 0:
+            end = start + len(shape)
+            while signs[end : end + 1] == b"0":
+                end += 1
+            if is_card_number(re.sub("[ -]", "", text[start:end])) and _stands_alone(text, start, end):
+                yield start, end
+                start = signs.find(shape, end)
+            else:
+                start = signs.find(shape, end if b"-" not in shape else start + 1)
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Neither part of an identifier or a longer number, nor digits around a decimal point."""
+    before, after = text[max(0, start - 2) : start], text[end : end + 2]
+    return not (
+        before[-1:].isalnum()
+        or before[-1:] == "_"
+        or (before[-1:] == "." and before[:1].isdigit())
+        or after[:1].isalnum()
+        or after[:1] == "_"
+        or (after[:1] == "." and after[1:].isdigit())
+    )
+
+
+_PLACEHOLDERS = frozenset(
+    [
+        *("changeme", "change_me", "change-me", "password", "passwd", "pass", "pwd", "secret", "token", "key"),
+        *("apikey", "api_key", "none", "null", "nil", "true", "false", "example", "placeholder", "redacted"),
+        *("hidden", "masked", "removed", "default", "dummy", "sample", "todo", "undefined", "unset", "empty"),
+        *("unknown", "user", "username", "admin", "root", "guest", "test", "value", "string"),
+    ]
+)
+_NO_VALUE = re.compile(
+    r"(?:\$\{|\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|<[^<>]*>?$|\{[A-Za-z_]*\}?$)"  # a variable, a template, a blank
+    r"|[A-Za-z_][\w.]*[(\[]"  # a call or a lookup
+    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.-]+){2,}$"  # a place
+    r"|(?:your|my|some|the|insert|enter)[-_ ]"
+    r"|.*(?:example|placeholder|changeme|dummy|xxxx)",
+    re.IGNORECASE,
+)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_WORDS = re.compile(r"[A-Z]?[a-z]+(?:[-_./:][A-Z]?[a-z]+)*")
+_NAME_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
+
+
+def entropy(text: str) -> float:
+    """Shannon's entropy of `text` in bits a character."""
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether `value` only stands where a secret would: a variable, a blank, a well-known dummy, one repeated sign."""
+    value = REDACTED.sub("", value)
+    return (
+        len(set(value)) <= 2
+        or value.strip("\"'`.,;:!?()").lower() in _PLACEHOLDERS
+        or _NO_VALUE.match(value) is not None
+    )
+
+
+def is_password(value: str) -> bool:
+    """Whether `value`, given as a password, is one: neither a placeholder nor plain words."""
+    value = REDACTED.sub("", value)
+    mixed = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit, _is_sign))
+    return len(value) >= 6 and mixed >= 2 and not is_placeholder(value) and _WORDS.fullmatch(value) is None
+
+
+def is_key(value: str) -> bool:
+    """Whether `value`, given as a key, looks drawn at random: long, digits among letters, no name made of words."""
+    value = REDACTED.sub("", value)
+    return (
+        len(value) >= 16
+        and any(char.isdigit() for char in value)
+        and any(char.isalpha() for char in value)
+        and entropy(value) >= 3.0
+        and 2 * sum(map(len, _NAME_WORD.findall(value))) < len(value)
+        and not is_placeholder(value)
+    )
+
+
+def is_token(value: str) -> bool:
+    """Whether `value`, given as a token, is one; a UUID there is somebody's id."""
+    return is_key(value) and _UUID.fullmatch(value) is None
+
+
+def _is_sign(char: str) -> bool:
+    return not char.isalnum() and char not in "-_."
+
+
+_Judge = Callable[[str], bool]
+_NAME_CHARS = 64
+_KEY_WORDS = ("api", "access", "auth", "account", "private", "signing")
+_NAMES: tuple[tuple[str, tuple[str, ...], _Judge], ...] = (
+    ("passw", ("",), is_password),
+    ("passphrase", ("",), is_password),
+    ("pwd", ("",), is_password),
+    ("token", ("",), is_token),
+    ("secret", ("",), is_key),
+    ("credential", ("",), is_key),
+    ("key", tuple(word + sign for word in _KEY_WORDS for sign in ("", "_", "-")), is_key),
+)
+"""A part of a name, what must stand before it, and the judge of the value under such a name."""
+
+_ASSIGNED = re.compile(
+    r"[A-Za-z0-9_-]{0,24}"  # the rest of the name
+    r"\\?[\"']?\s{0,3}(?::=|=>|==?|:)\s{0,3}"
+    r"(?:\\?\"((?:[^\"\\\n]|\\[^\"\n])+)|\\?'([^'\\\n]+)|([^\s\"',;&|]+))"
+)
+_OPTION = re.compile(r"[a-z-]{0,12} {1,2}([^\s\"',;&|-][^\s\"',;&|]*)")
+
+
+def find_assignments(text: str) -> Iterator[Span]:
+    """Values given to a name that means a password or a key: `password=...`, `"api_key": "..."`, `--token ...`."""
+    lowered = text.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
+    for part, befores, valid in _NAMES:
+        at = lowered.find(part)
+        while at >= 0:
+            end = at + len(part)
+            if lowered.endswith(befores, 0, at):
+                match = _ASSIGNED.match(text, end)
+                if match is None and _is_option(lowered, at):
+                    match = _OPTION.match(text, end)
+                if match is not None and match.lastindex is not None:
+                    if valid(match[match.lastindex]):
+                        yield match.span(match.lastindex)
+                    end = match.end()
+            at = lowered.find(part, end)
+
+
+def _is_option(lowered: str, at: int) -> bool:
+    dashes = lowered.rfind("--", max(0, at - 24), at)
+    return dashes >= 0 and " " not in lowered[dashes:at]
+
+
+def is_assigned(name: str, value: str) -> bool:
+    """Whether `value`, found under the key `name` of a mapping, is a password or a key."""
+    judges = _judges(name) if len(name) <= _NAME_CHARS else _judges.__wrapped__(name)
+    return any(valid(value) for valid in judges)
+
+
+@lru_cache(maxsize=4096)
+def _judges(name: str) -> tuple[_Judge, ...]:
+    """Who judges what is found under a name; most names mean no secret, and the same come again and again."""
+    lowered = REDACTED.sub("", name).lower()
+    return tuple(
+        valid
+        for part, befores, valid in _NAMES
+        if any(lowered.endswith(befores, 0, match.start()) for match in re.finditer(part, lowered))
+    )
+
+
+def _is_jwt(token: str) -> bool:
+    header = token.split(".", 1)[0].translate(STANDARD_BASE64)
+    try:
+        decoded = json.loads(binascii.a2b_base64(header + "=" * (-len(header) % 4)))
+    except ValueError:
+        return False
+    return isinstance(decoded, dict) and ("alg" in decoded or "typ" in decoded)
+
+
+def _is_basic(credentials: str) -> bool:
+    try:
+        return b":" in binascii.a2b_base64(credentials + "=" * (-len(credentials) % 4))
+    except ValueError:
+        return False
+
+
+def _is_bearer(token: str) -> bool:
+    return any(char.isdigit() for char in token) and entropy(token) >= 3.0 and not is_placeholder(token)
+
+
+def _is_aws_access_key(key: str) -> bool:
+    return not key.endswith("EXAMPLE")
+
+
+def _is_drawn(token: str) -> bool:
+    return entropy(token) >= 3.0
+
+
+def _has_key_body(block: str) -> bool:
+    return _KEY_BODY.search(block) is not None
+
+
+def _is_uri_password(password: str) -> bool:
+    return REDACTED.sub("", password) != "" and not is_placeholder(password)
+
+
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/]{24}")
+_ALONE = r"(?<![A-Za-z0-9])"
+
+PATTERNS = (
+    Pattern(
+        "private_key",
+        ("-----BEGIN ",),
+        re.compile(
+            r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:(?:[^-]++|-(?!----))*+-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+            r"|[A-Za-z0-9+/=\s\\]{32,})"
+        ),
+        _has_key_body,
+    ),
+    Pattern(
+        "aws_access_key",
+        ("AKIA", "ASIA"),
+        re.compile(_ALONE + r"A[KS]IA[A-Z2-7]{16}(?![A-Za-z0-9])"),
+        _is_aws_access_key,
+    ),
+    Pattern(
+        "github_token",
+        ("gh", "github_pat_"),
+        re.compile(r"(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{36,255})"),
+        _is_drawn,
+    ),
+    Pattern(
+        "gitlab_token",
+        ("gl",),
+        re.compile(_ALONE + r"gl(?:pat|dt|rt|ptt|oas|cbt|ft|imt|agent|soat)-[A-Za-z0-9_=.-]{20,255}"),
+        _is_drawn,
+    ),
+    Pattern(
+        "slack_token",
+        ("xox", "xapp-", "hooks.slack.com/"),
+        re.compile(
+            r"xox[abeoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,250}|xapp-[0-9]-[A-Za-z0-9-]{20,250}"
+            r"|hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{40,250}"
+        ),
+        _is_drawn,
+    ),
+    Pattern(
+        "service_key",
+        ("sk-", "sk_", "rk_", "AIza", "npm_", "pypi-AgE", "SG."),
+        re.compile(
+            _ALONE + r"(?:sk-[A-Za-z0-9_-]{20,250}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,250}"
+            r"|AIza[A-Za-z0-9_-]{35}|npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{50,1000}"
+            r"|SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64})(?![A-Za-z0-9])"
+        ),
+        _is_drawn,
+    ),
+    Pattern(
+        "jwt",
+        ("eyJ", "eyA"),
+        re.compile(r"(?<![A-Za-z0-9_-])e[A-Za-z0-9_-]{11,}+\.e[A-Za-z0-9_-]{11,}+\.[A-Za-z0-9_-]*"),
+        _is_jwt,
+    ),
+    Pattern("bearer", ("earer ", "EARER "), re.compile(r"(?i:earer) {1,3}([A-Za-z0-9._~+/=-]{16,})"), _is_bearer),
+    Pattern("basic_auth", ("asic ", "ASIC "), re.compile(r"(?i:asic) {1,3}([A-Za-z0-9+/]{8,}={0,2})"), _is_basic),
+    Pattern(
+        "uri_password",
+        ("://",),
+        re.compile(r"://[^\s:/?#@\"'<>]{0,128}:([^\s/@\"'<>]{1,256})@[^\s/]"),
+        _is_uri_password,
+    ),
+)
+"""The kinds that have a pattern; `find_cards` and `find_assignments` follow them."""

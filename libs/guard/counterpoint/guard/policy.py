@@ -1,0 +1,165 @@
+"""The policy file and its reader. Default deny: what the file does not say is refused."""
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from counterpoint.proto import subjects
+
+Tier = Literal["record", "vector", "episodic", "graph", "cache"]
+StoreRight = Literal["read", "write"]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServiceRow(_Row):
+    """A service: the agents it may sign as, how high it may read, whether it may work without a capability,
+
+    whether it may watch the live subjects, and the services whose changes it is handed.
+    """
+
+    agents: tuple[str, ...]
+    clearance: str
+    grant: bool
+    live: bool = False
+    changes_of: tuple[str, ...] = ()
+
+    def signs(self, agent: str) -> bool:
+        """Whether this service may sign as `agent`; `*` in a name stands for a number."""
+        return any(re.fullmatch(name.replace("*", "[0-9]{1,4}"), agent) for name in self.agents)
+
+
+class StoreRow(_Row):
+    """A store: where it is kept, who owns, appends to and reads it, its label and its free-text fields."""
+
+    tier: Tier
+    owner: str
+    authors: tuple[str, ...] = ()
+    readers: tuple[str, ...]
+    label: str
+    text: tuple[str, ...]
+    own_task: tuple[str, ...] = ()
+    shared: bool = False
+    ended: bool = False
+    system: bool = False
+
+    def read_by(self, service: str) -> bool:
+        """Owner, authors and readers may read."""
+        return service == self.owner or service in self.readers or service in self.authors
+
+    def written_by(self, service: str) -> bool:
+        """Owner and authors may write."""
+        return service == self.owner or service in self.authors
+
+
+class MessageRow(_Row):
+    """A message type: who may send it, who consumes it, and what memory does with it on the way."""
+
+    senders: tuple[str, ...]
+    consumer: str | None = None
+    consumers: tuple[str, ...] = ()
+    text: tuple[str, ...]
+    workflow: bool = False
+    keep: str | None = None
+    ended: bool = False
+
+    @property
+    def audience(self) -> tuple[str, ...]:
+        """Every service it is delivered to."""
+        return (self.consumer,) if self.consumer else self.consumers
+
+
+class RoleRow(_Row):
+    """What a principal's role lets a service do on its behalf."""
+
+    messages: tuple[str, ...] = ()
+    stores: dict[str, StoreRight] = Field(default_factory=dict)
+    ingest: bool = False
+
+
+class NatsRow(_Row):
+    """Subjects that a bus user which is no service may publish and subscribe; `{project}` is one of its projects."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+class Policy(_Row):
+    """The whole policy. It never changes, so what follows from it may be remembered by it."""
+
+    __hash__ = object.__hash__
+
+    version: Literal[1]
+    labels: tuple[str, ...]
+    services: dict[str, ServiceRow]
+    stores: dict[str, StoreRow]
+    messages: dict[str, MessageRow]
+    principals: dict[str, RoleRow]
+    nats: dict[str, NatsRow]
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        known = set(self.services)
+        for name, store in self.stores.items():
+            _check(f"stores.{name}", {store.owner, *store.authors, *store.readers} - known)
+            _check(f"stores.{name}.label", {store.label} - set(self.labels))
+        for name, message in self.messages.items():
+            _check(f"messages.{name}", {*message.senders, *message.audience} - known)
+            _check(f"messages.{name}.keep", {message.keep} - {None, *self.stores})
+        for name, service in self.services.items():
+            _check(f"services.{name}.clearance", {service.clearance} - set(self.labels))
+        for name, role in self.principals.items():
+            _check(f"principals.{name}", ({*role.stores} - set(self.stores)) | ({*role.messages} - set(self.messages)))
+        _check("messages", set(self.messages) ^ set(subjects.message_types()))
+        return self
+
+    def level(self, label: str) -> int:
+        """A label as a number: reading is allowed up to one's own."""
+        return self.labels.index(label)
+
+    def clearance(self, service: str) -> int:
+        """The highest label a service may read."""
+        return self.level(self.services[service].clearance)
+
+    def store_level(self, store: str) -> int:
+        """The label of a store as a number."""
+        return self.level(self.stores[store].label)
+
+    def readable(self, service: str) -> frozenset[str]:
+        """The stores a service may read."""
+        return frozenset(name for name, row in self.stores.items() if row.read_by(service))
+
+    def writable(self, service: str) -> frozenset[str]:
+        """The stores a service may write."""
+        return frozenset(name for name, row in self.stores.items() if row.written_by(service))
+
+    def sendable(self, service: str) -> frozenset[str]:
+        """The message types a service may have memory publish."""
+        return frozenset(name for name, row in self.messages.items() if service in row.senders)
+
+    def consumed(self, service: str) -> frozenset[str]:
+        """The message types a service is handed."""
+        return frozenset(name for name, row in self.messages.items() if service in row.audience)
+
+
+def _check(where: str, unknown: set[str] | set[str | None]) -> None:
+    if unknown:
+        raise ValueError(f"{where}: unknown {', '.join(sorted(map(str, unknown)))}")
+
+
+def read_policy(path: Path) -> Policy:
+    """A policy from a file. Raises `ValidationError` naming what is wrong."""
+    return Policy.model_validate(yaml.safe_load(path.read_text()))
+
+
+@lru_cache(maxsize=1)
+def policy() -> Policy:
+    """The policy this build was made with."""
+    return Policy.model_validate(yaml.safe_load(files("counterpoint.guard").joinpath("policy.yaml").read_text()))

@@ -1,0 +1,1 @@
+"""Embedded engines (NATS, PostgreSQL, Valkey) and the five services under one supervisor."""

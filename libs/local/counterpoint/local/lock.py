@@ -1,0 +1,54 @@
+"""The lock on a data folder: the only truth about whether a supervisor runs there."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from counterpoint.local.state import read_state
+from counterpoint.proto.errors import Permanent, Problem
+
+_PATIENCE_S = 0.3
+
+
+class AlreadyRunning(Permanent):
+    """Another supervisor holds the data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        holder = read_state(data_dir / "state.json").supervisor
+        by = f"process {holder.pid}" if holder is not None else "another process"
+        super().__init__("already_running", (Problem(field="data_dir", problem=f"{by} already runs on {data_dir}"),))
+
+
+def _try_lock(data_dir: Path, kind: int) -> int | None:
+    descriptor = os.open(data_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def hold(data_dir: Path) -> int:
+    """Lock the folder for this process's life. Returns the descriptor to close; raises AlreadyRunning.
+
+    It waits a moment, for a look by `is_held` is a short lock too.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while (descriptor := _try_lock(data_dir, fcntl.LOCK_EX)) is None:
+        if time.monotonic() > deadline:
+            raise AlreadyRunning(data_dir)
+        time.sleep(0.01)
+    return descriptor
+
+
+def is_held(data_dir: Path) -> bool:
+    """Does a supervisor run on this folder now?"""
+    if not data_dir.is_dir():
+        return False
+    descriptor = _try_lock(data_dir, fcntl.LOCK_SH)
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False

@@ -1,0 +1,81 @@
+"""NATS with JetStream."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from counterpoint.local.child import Program, running, sweep
+from counterpoint.local.engine import Engine
+from counterpoint.local.private import write_private
+from counterpoint.local.probe import ask
+from counterpoint.local.settings import local_settings
+from counterpoint.local.state import State
+
+MAX_PAYLOAD_BYTES = 1 << 20
+"""Above the contract's 256 KiB, so that a larger message reaches the router and is rejected with its reason."""
+
+
+class Nats(Engine):
+    """A NATS server. `authorization` is the text of its `authorization {}` block and may be changed between starts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        authorization: str,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        state: State | None = None,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__("nats", directory, state, log)
+        self.authorization = authorization
+        self.max_payload_bytes = max_payload_bytes
+        self._server_name = ""
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without credentials."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """The JetStream store."""
+        return self.directory / "jetstream"
+
+    async def prepare(self) -> Program:
+        """Write the configuration, with a new server name by which our own process is recognised."""
+        self._server_name = f"counterpoint-{secrets.token_hex(8)}"
+        config = self.directory / "nats.conf"
+        lines = (
+            f'listen: "127.0.0.1:{self.port}"',
+            f"server_name: {self._server_name}",
+            f"max_payload: {self.max_payload_bytes}",
+            f"jetstream {{ store_dir: {json.dumps(str(self.directory))} }}",
+            self.authorization,
+        )
+        write_private(config, "\n".join(lines) + "\n")
+        return Program(argv=(str(local_settings().nats_bin), "-c", str(config)), env={}, log=self.log)
+
+    async def answers(self) -> bool:
+        """Does it greet as the server we named, with JetStream and asking for credentials?"""
+        greeting = await ask(self.port, b"", lambda received: b"\r\n" in received)
+        if not greeting.startswith(b"INFO "):
+            return False
+        told = json.loads(greeting[5:].partition(b"\r\n")[0])
+        return (
+            told["server_name"] == self._server_name
+            and told.get("jetstream", False) is True
+            and told.get("auth_required", False) is True
+        )
+
+
+@asynccontextmanager
+async def run_nats(
+    directory: Path, authorization: str, max_payload_bytes: int = MAX_PAYLOAD_BYTES
+) -> AsyncIterator[Nats]:
+    """A NATS server for the length of the block, alone in `directory`; its data stays there."""
+    nats = Nats(directory, authorization, max_payload_bytes)
+    await sweep(nats.state)
+    async with running(nats):
+        yield nats

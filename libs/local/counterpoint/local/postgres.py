@@ -1,0 +1,230 @@
+"""PostgreSQL with pgvector."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+
+from counterpoint.local.child import Program, run, running, sweep
+from counterpoint.local.engine import Engine
+from counterpoint.local.private import write_private
+from counterpoint.local.settings import local_settings
+from counterpoint.local.state import State
+
+log = structlog.get_logger(__name__)
+
+_BOOTSTRAP = Path(__file__).with_name("bootstrap.sql")
+_SYNC_METHOD = "syncfs" if sys.platform.startswith("linux") else "fsync"
+"""One call for the whole file system is durable too, and saves an fsync for each of a thousand files."""
+
+
+def _password() -> str:
+    return token_hex(24)
+
+
+class PostgresPasswords(BaseModel):
+    """The passwords of the superuser and of our three roles."""
+
+    model_config = ConfigDict(frozen=True)
+
+    superuser: str = Field(default_factory=_password)
+    owner: str = Field(default_factory=_password)
+    memory: str = Field(default_factory=_password)
+    inspect: str = Field(default_factory=_password)
+
+
+class PostgresUrls(BaseModel):
+    """One URL per role, all of one server; `admin` is the superuser's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    admin: str
+    owner: str
+    memory: str
+    inspect: str
+
+    @classmethod
+    def of(cls, admin: str, passwords: PostgresPasswords) -> "PostgresUrls":
+        """Our roles' URLs on the server of the superuser's URL `admin`."""
+        parts = urlsplit(admin)
+        server = parts.netloc.rpartition("@")[2]
+
+        def url(role: str, password: str) -> str:
+            login = f"{role}:{quote(password, safe='')}@{server}"
+            return urlunsplit(parts._replace(netloc=login, path="/counterpoint"))
+
+        return cls(
+            admin=admin,
+            owner=url("counterpoint_owner", passwords.owner),
+            memory=url("counterpoint_memory", passwords.memory),
+            inspect=url("counterpoint_inspect", passwords.inspect),
+        )
+
+
+def _libpq_env(url: str) -> dict[str, str]:
+    """The URL as libpq's environment: a password on the command line could be seen by every process."""
+    parts = urlsplit(url)
+    query = {f"PG{name.upper()}": values[-1] for name, values in parse_qs(parts.query).items()}
+    return query | {
+        "PGHOST": parts.hostname or "127.0.0.1",
+        "PGPORT": str(parts.port or 5432),
+        "PGUSER": unquote(parts.username or "postgres"),
+        "PGPASSWORD": unquote(parts.password or ""),
+        "PGDATABASE": unquote(parts.path.lstrip("/")) or "postgres",
+    }
+
+
+async def bootstrap(urls: PostgresUrls, passwords: PostgresPasswords, log_path: Path) -> None:
+    """Make our roles, database and extension on the server of `urls.admin`; may be repeated. Raises Transient."""
+    program = Program(
+        argv=(
+            str(local_settings().postgres_bin_dir / "psql"),
+            "--no-psqlrc",
+            "--no-password",
+            "--quiet",
+            "--set=ON_ERROR_STOP=1",
+            f"--file={_BOOTSTRAP}",
+        ),
+        env=_libpq_env(urls.admin)
+        | {
+            "PGOPTIONS": "-c client_min_messages=warning -c synchronous_commit=off",
+            "COUNTERPOINT_OWNER_PASSWORD": passwords.owner,
+            "COUNTERPOINT_MEMORY_PASSWORD": passwords.memory,
+            "COUNTERPOINT_INSPECT_PASSWORD": passwords.inspect,
+        },
+        log=log_path,
+    )
+    await run("postgres bootstrap", program)
+
+
+def _working_in(data: Path) -> list[int]:
+    """The PostgreSQL processes whose working folder is `data` (Linux; elsewhere the server's own check must do)."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if (process / "cwd").readlink() == data and (process / "exe").readlink().name == "postgres":
+                found.append(int(process.name))
+    return found
+
+
+class Postgres(Engine):
+    """A PostgreSQL server with our roles, the database `counterpoint` and the extension `vector`."""
+
+    def __init__(
+        self, directory: Path, passwords: PostgresPasswords, state: State | None = None, log: Path | None = None
+    ) -> None:
+        super().__init__("postgres", directory, state, log)
+        self._passwords = passwords
+
+    @property
+    def urls(self) -> PostgresUrls:
+        """One URL per role."""
+        admin = f"postgresql://postgres:{self._passwords.superuser}@127.0.0.1:{self.port}/postgres"
+        return PostgresUrls.of(admin, self._passwords)
+
+    @property
+    def data(self) -> Path:
+        """The cluster's folder."""
+        return self.directory / "data"
+
+    async def prepare(self) -> Program:
+        """Clear what a crash left, make the cluster unless it is there, and say how to run it."""
+        await self._clear_crash()
+        if not self.data.exists():
+            await self._make_cluster()
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "recovery_init_sync_method": _SYNC_METHOD,
+            "log_min_messages": "warning",
+            "log_checkpoints": "off",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+        }
+        return Program(
+            argv=(
+                str(local_settings().postgres_bin_dir / "postgres"),
+                "-D",
+                str(self.data),
+                *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
+            ),
+            env={},
+            log=self.log,
+            stop_signal=signal.SIGINT,
+            death_signal=signal.SIGQUIT,
+            owned=self.directory,
+        )
+
+    async def answers(self) -> bool:
+        """Does our own process take connections, and are roles, database and extension there?"""
+        try:
+            told = (self.data / "postmaster.pid").read_text().split()
+        except FileNotFoundError:
+            return False
+        if told[:1] != [str(self.pid)] or told[-1] != "ready":
+            return False
+        await bootstrap(self.urls, self._passwords, self.log)
+        return True
+
+    async def _clear_crash(self) -> None:
+        """A pid file means that the last end was none of ours: end what still works there, then drop the file.
+
+        Left alone it stops the start when it is empty, or when its number now belongs to another process.
+        """
+        pid_file = self.data / "postmaster.pid"
+        if not pid_file.exists():
+            return
+        while left := _working_in(self.data):
+            log.warning("postgres.swept", pids=left)
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.02)
+        pid_file.unlink(missing_ok=True)
+
+    async def _make_cluster(self) -> None:
+        """Make it beside its place and move it there: half a cluster is never taken for one."""
+        draft, password_file = self.directory / "data.new", self.directory / "superuser"
+        shutil.rmtree(draft, ignore_errors=True)
+        write_private(password_file, self._passwords.superuser)
+        owner = self.directory.stat()
+        os.chown(password_file, owner.st_uid, owner.st_gid)
+        argv = (
+            str(local_settings().postgres_bin_dir / "initdb"),
+            f"--pgdata={draft}",
+            "--username=postgres",
+            f"--pwfile={password_file}",
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--locale-provider=builtin",
+            "--builtin-locale=C.UTF-8",
+            f"--sync-method={_SYNC_METHOD}",
+        )
+        try:
+            await run("initdb", Program(argv=argv, env={}, log=self.log, owned=self.directory))
+        finally:
+            password_file.unlink(missing_ok=True)
+        draft.rename(self.data)
+
+
+@asynccontextmanager
+async def run_postgres(directory: Path, passwords: PostgresPasswords | None = None) -> AsyncIterator[Postgres]:
+    """A PostgreSQL server for the length of the block, alone in `directory`; its data stays there.
+
+    A folder that already holds a cluster needs the passwords it was made with.
+    """
+    postgres = Postgres(directory, passwords or PostgresPasswords())
+    await sweep(postgres.state)
+    async with running(postgres):
+        yield postgres

@@ -1,0 +1,114 @@
+"""A supervisor program: in the foreground, or detached and reporting until all is ready."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from counterpoint.local.endpoints import Endpoints
+from counterpoint.local.lock import AlreadyRunning
+from counterpoint.local.private import private_folder
+from counterpoint.local.stack import Progress, Stack
+from counterpoint.proto.errors import CounterpointError, Transient
+
+OnReady = Callable[[Endpoints], Coroutine[Any, Any, None]]
+"""What to do while the stack runs; cancelled when it stops."""
+
+
+def serve(stack: Stack, on_ready: OnReady | None = None) -> None:
+    """Run `stack` until SIGINT, SIGTERM or SIGHUP, then stop it cleanly. Raises what `Stack.start` raises."""
+    asyncio.run(_serve(stack, on_ready))
+
+
+async def _serve(stack: Stack, on_ready: OnReady | None) -> None:
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    stopping = asyncio.create_task(asked.wait())
+    working = asyncio.create_task(_work(stack, on_ready))
+    try:
+        await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await asyncio.wait({working})
+        await stack.stop()
+
+
+async def _work(stack: Stack, on_ready: OnReady | None) -> None:
+    await stack.start()
+    if on_ready is None:
+        await stack.watch()
+    else:
+        await asyncio.gather(stack.watch(), on_ready(stack.endpoints))
+
+
+class _Report:
+    """Stages as JSON lines to whoever waits for us, the last one being `ready` or a failure."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def stage(self, stage: str, seconds: float) -> None:
+        self._send({"stage": stage, "seconds": round(seconds, 3)}, last=stage == "ready")
+
+    def failed(self, error: CounterpointError) -> None:
+        self._send({"failed": str(error), "already_running": isinstance(error, AlreadyRunning)}, last=True)
+
+    def _send(self, line: dict[str, object], last: bool) -> None:
+        if self._descriptor is None:
+            return
+        try:
+            os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+        except BrokenPipeError:
+            last = True
+        if last:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def run_supervisor(stack: Callable[[Progress], Stack], report_fd: int | None) -> None:
+    """The whole program: serve what `stack` makes; exit with code 1 and the reason when it fails."""
+    report = _Report(report_fd)
+    try:
+        serve(stack(report.stage))
+    except CounterpointError as error:
+        report.failed(error)
+        sys.exit(str(error))
+
+
+def run_detached(argv: Sequence[str], data_dir: Path, progress: Progress) -> None:
+    """Start a supervisor program that outlives us; return when all is ready, and tell `progress` its stages until then.
+
+    The program is given `--report-fd N`, which is for `run_supervisor`. Raises AlreadyRunning or Transient.
+    """
+    log_path = private_folder(data_dir / "logs") / "supervisor.log"
+    reading, writing = os.pipe()
+    with open(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
+        supervisor = subprocess.Popen(
+            [*argv, "--report-fd", str(writing)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+    os.close(writing)
+    with open(reading, encoding="utf-8") as reports:
+        for line in reports:
+            report = json.loads(line)
+            if "failed" in report:
+                supervisor.wait()
+                raise AlreadyRunning(data_dir) if report["already_running"] else Transient(report["failed"])
+            progress(report["stage"], report["seconds"])
+            if report["stage"] == "ready":
+                supervisor.returncode = 0  # it runs on, and Popen would warn that nobody waits for it
+                return
+    raise Transient(f"the supervisor ended with code {supervisor.wait()}, see {log_path}")

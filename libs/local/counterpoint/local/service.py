@@ -1,0 +1,121 @@
+"""The five services and the two jobs before them: which command, and which environment each gets."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, assert_never
+
+from counterpoint.local.child import Child, Program
+from counterpoint.local.credentials import Credentials
+from counterpoint.local.postgres import PostgresUrls
+from counterpoint.local.private import private_folder
+from counterpoint.local.probe import http_ok
+from counterpoint.local.state import State
+
+ServiceName = Literal["memory", "router", "manager", "developer", "lineage"]
+JobName = Literal["migrate", "provision"]
+
+SERVICES: tuple[ServiceName, ...] = ("memory", "router", "manager", "developer", "lineage")
+NATS_USERS = ("provisioner", *SERVICES, "publisher", "observer")
+
+COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
+    "migrate": (sys.executable, "-m", "counterpoint.memory.migrate"),
+    "provision": (sys.executable, "-m", "counterpoint.local.provision"),
+    **{name: (sys.executable, "-m", f"counterpoint.{name}.main") for name in SERVICES},
+}
+"""What is run for each name."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """All that the environments are made of. Ports are of 127.0.0.1."""
+
+    data_dir: Path
+    nats_url: str
+    postgres: PostgresUrls
+    valkey_url: str
+    http_port: int
+    lineage_port: int
+    credentials: Credentials
+    inherited: Mapping[str, str]
+
+
+def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
+    """The whole environment of one process: what it needs, its own secrets, and nothing else."""
+    env = {
+        "PATH": wiring.inherited.get("PATH", "/usr/bin:/bin"),
+        "HOME": wiring.inherited.get("HOME", "/"),
+        "LANG": wiring.inherited.get("LANG", "C.UTF-8"),
+    } | _inherited(wiring, "COUNTERPOINT_LOG_LEVEL")
+    match name:
+        case "migrate":
+            return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
+        case "provision":
+            return env | _nats(wiring, "provisioner")
+        case "memory" | "router" | "manager" | "developer" | "lineage":
+            data = {"COUNTERPOINT_DATA_DIR": str(wiring.data_dir / name)}
+            return env | _nats(wiring, name) | data | _own(name, wiring)
+        case _:
+            assert_never(name)
+
+
+def _inherited(wiring: Wiring, *names: str) -> dict[str, str]:
+    return {name: wiring.inherited[name] for name in names if name in wiring.inherited}
+
+
+def _nats(wiring: Wiring, user: str) -> dict[str, str]:
+    return {
+        "COUNTERPOINT_NATS_URL": wiring.nats_url,
+        "COUNTERPOINT_NATS_USER": user,
+        "COUNTERPOINT_NATS_PASSWORD": wiring.credentials.nats[user],
+    }
+
+
+def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
+    match name:
+        case "memory":
+            keys = [key.model_dump() for key in wiring.credentials.signing_keys]
+            return {
+                "COUNTERPOINT_POSTGRES_URL": wiring.postgres.memory,
+                "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
+                "COUNTERPOINT_SIGNING_KEYS": json.dumps(keys),
+                "COUNTERPOINT_ADMIN_TOKEN": wiring.credentials.admin_token,
+            } | _inherited(wiring, "COUNTERPOINT_MODEL_CACHE_DIR")
+        case "router":
+            return {"COUNTERPOINT_HTTP_HOST": "127.0.0.1", "COUNTERPOINT_HTTP_PORT": str(wiring.http_port)}
+        case "lineage":
+            return {"COUNTERPOINT_LINEAGE_PORT": str(wiring.lineage_port)}
+        case "manager" | "developer":
+            return {}
+        case _:
+            assert_never(name)
+
+
+class Service(Child):
+    """One of the five. It is ready when it says so on its health port."""
+
+    def __init__(self, name: ServiceName, argv: tuple[str, ...], wiring: Wiring, state: State) -> None:
+        super().__init__(name, state)
+        self._argv = argv
+        self._env = environment(name, wiring)
+        self._data = wiring.data_dir / name
+        self._log = wiring.data_dir / "logs" / f"{name}.log"
+        self._health_port = 0
+
+    @property
+    def health(self) -> str:
+        """Where /livez, /readyz and /metrics are."""
+        return f"http://127.0.0.1:{self._health_port}"
+
+    async def prepare(self) -> Program:
+        """Make its folder and take its health port, another one when that is in use."""
+        private_folder(self._data)
+        self._health_port = self.state.port(f"{self.name}.health")
+        env = self._env | {"COUNTERPOINT_HEALTH_PORT": str(self._health_port)}
+        return Program(argv=self._argv, env=env, log=self._log)
+
+    async def answers(self) -> bool:
+        """Is it ready: connected, its consumers there, memory answering?"""
+        return await http_ok(self._health_port, "/readyz")

@@ -1,0 +1,264 @@
+"""The engines and the five services of one data folder, started in order and kept alive."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import structlog
+
+from counterpoint.local.child import Child, Program, run, sweep
+from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService, write_endpoints
+from counterpoint.local.engine import Engine
+from counterpoint.local.lock import hold
+from counterpoint.local.nats import Nats
+from counterpoint.local.postgres import Postgres, PostgresUrls, bootstrap
+from counterpoint.local.private import private_folder
+from counterpoint.local.service import (
+    COMMANDS,
+    NATS_USERS,
+    SERVICES,
+    JobName,
+    Service,
+    ServiceName,
+    Wiring,
+    environment,
+)
+from counterpoint.local.settings import local_settings
+from counterpoint.local.state import Birth, State, is_free
+from counterpoint.local.supervisor import Supervisor
+from counterpoint.local.valkey import Valkey
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.subjects import inbox_prefix
+
+log = structlog.get_logger(__name__)
+
+Progress = Callable[[str, float], None]
+"""Told of each finished stage: its name, and how many seconds it took."""
+
+HTTP_PORT = 8484
+
+
+def policy_authorization(passwords: dict[str, str]) -> str:
+    """NATS users and rights, from the policy."""
+    from counterpoint.bus.permissions import nats_config
+
+    return nats_config(passwords)
+
+
+async def _together(*work: Coroutine[Any, Any, None]) -> None:
+    """Do all of it at the same time; the first failure cancels the rest and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+class Stack:
+    """One running Counterpoint. Start and stop it once, on the main thread's event loop.
+
+    `http_port` 0 takes a free port and keeps it. `commands` and `authorization` are what is run and who may do what on
+    the bus; tests give their own.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        http_port: int = HTTP_PORT,
+        inspect: bool = False,
+        progress: Progress = lambda stage, seconds: None,
+        commands: Mapping[ServiceName | JobName, tuple[str, ...]] = COMMANDS,
+        authorization: Callable[[dict[str, str]], str] = policy_authorization,
+    ) -> None:
+        self.data_dir = private_folder(data_dir)
+        self._wanted_http_port = http_port
+        self._inspect = inspect
+        self._progress = progress
+        self._commands = commands
+        self._authorization = authorization
+        self._engines: dict[str, Engine] = {}
+        self._services: dict[str, Service] = {}
+        self._supervisor = Supervisor(self._write_endpoints, self._back)
+        self._lock: int | None = None
+        self._state: State | None = None
+        self._wiring: Wiring | None = None
+        self._complete = False
+
+    async def start(self) -> None:
+        """Start everything and return when all of it is ready.
+
+        Raises AlreadyRunning, Permanent when the HTTP port is taken or a file is damaged, and Transient, with the end
+        of its log, for a child that fails. After a failure nothing runs.
+        """
+        self._lock = hold(self.data_dir)
+        try:
+            with self._stage("ready"):
+                await self._start(State(self.data_dir / "state.json"))
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop services, then NATS and Valkey, then PostgreSQL, and leave the folder to others."""
+        if self._lock is None:
+            return
+        self._complete = False
+        (self.data_dir / "endpoints.json").unlink(missing_ok=True)
+        await self._supervisor.stop(self._services.values())
+        await self._supervisor.stop(engine for name, engine in self._engines.items() if name != "postgres")
+        await self._supervisor.stop(engine for name, engine in self._engines.items() if name == "postgres")
+        if self._state is not None:
+            self._state.supervised_by(None)
+        os.close(self._lock)
+        self._lock = None
+
+    async def watch(self) -> None:
+        """Wait for ever; raises when the supervision itself has failed."""
+        await self._supervisor.watch()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL the process of an engine or a service, as a fault would; it is started again by itself."""
+        self._child(name).signal(signal.SIGKILL)
+
+    async def ready(self, name: str) -> None:
+        """Wait until the named child answers, at once when it does."""
+        await self._child(name).ready.wait()
+
+    async def wipe(self, engine: str) -> None:
+        """Kill an engine, lose all its data, and start it again, as a lost disk would make it."""
+        child = self._engines[engine]
+        await self._supervisor.release(child)
+        await child.kill()
+        child.wipe()
+        await child.start()
+        await self._back(engine)
+        self._supervisor.keep(child)
+        self._write_endpoints()
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where everything is, now."""
+        wiring = self._wired()
+        passwords = wiring.credentials.nats
+        engines = {name: RunningEngine(pid=engine.pid) for name, engine in self._engines.items()}
+        if self._inspect:
+            pid = engines["postgres"].pid if "postgres" in engines else None
+            engines["postgres"] = RunningEngine(pid=pid, dsn=wiring.postgres.inspect)
+        return Endpoints(
+            http=f"http://127.0.0.1:{wiring.http_port}",
+            token=wiring.credentials.admin_token,
+            nats=wiring.nats_url,
+            users={
+                user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
+                for user in ("publisher", "observer")
+            },
+            lineage=f"http://127.0.0.1:{wiring.lineage_port}",
+            services={
+                name: RunningService(pid=service.pid, health=service.health) for name, service in self._services.items()
+            },
+            engines=engines,
+        )
+
+    async def _start(self, state: State) -> None:
+        self._state = state
+        (self.data_dir / "endpoints.json").unlink(missing_ok=True)
+        state.supervised_by(Birth.of(os.getpid()))
+        with self._stage("sweep"):
+            await sweep(state)
+        credentials = load_credentials(self.data_dir / "secrets.json", NATS_USERS)
+        http_port = self._http_port(state)
+        urls = await self._start_engines(state, credentials)
+        self._wiring = Wiring(
+            data_dir=self.data_dir,
+            nats_url=urls["nats"],
+            postgres=PostgresUrls.of(urls["postgres"], credentials.postgres),
+            valkey_url=urls["valkey"],
+            http_port=http_port,
+            lineage_port=state.port("lineage"),
+            credentials=credentials,
+            inherited=os.environ,
+        )
+        await _together(self._run_job("migrate"), self._run_job("provision"))
+        self._services = {name: Service(name, self._commands[name], self._wiring, state) for name in SERVICES}
+        memory, *others = self._services.values()
+        await self._start_child(memory)
+        await _together(*(self._start_child(service) for service in others))
+        self._complete = True
+        self._write_endpoints()
+
+    def _http_port(self, state: State) -> int:
+        if self._wanted_http_port == 0:
+            return state.port("http")
+        if not is_free(self._wanted_http_port):
+            taken = Problem(field="http_port", problem=f"{self._wanted_http_port} is in use; 0 takes a free one")
+            raise Permanent("port_taken", (taken,))
+        return self._wanted_http_port
+
+    async def _start_engines(self, state: State, credentials: Credentials) -> dict[str, str]:
+        """Start those that no URL replaces. Returns each one's URL, PostgreSQL's with the superuser's login."""
+        settings, logs = local_settings(), self.data_dir / "logs"
+        urls: dict[str, str] = {}
+        if settings.nats_url is None:
+            authorization = self._authorization(credentials.nats)
+            nats = Nats(self.data_dir / "nats", authorization, state=state, log=logs / "nats.log")
+            self._engines["nats"], urls["nats"] = nats, nats.url
+        else:
+            urls["nats"] = settings.nats_url
+        if settings.valkey_url is None:
+            valkey = Valkey(self.data_dir / "valkey", credentials.valkey, state=state, log=logs / "valkey.log")
+            self._engines["valkey"], urls["valkey"] = valkey, valkey.url
+        else:
+            urls["valkey"] = settings.valkey_url
+        starts = []
+        if settings.postgres_url is None:
+            passwords, log_path = credentials.postgres, logs / "postgres.log"
+            postgres = Postgres(self.data_dir / "postgres", passwords, state=state, log=log_path)
+            self._engines["postgres"], urls["postgres"] = postgres, postgres.urls.admin
+        else:
+            urls["postgres"] = settings.postgres_url
+            external = PostgresUrls.of(settings.postgres_url, credentials.postgres)
+            starts.append(bootstrap(external, credentials.postgres, logs / "postgres.log"))
+        starts.extend(self._start_child(engine) for engine in self._engines.values())
+        with self._stage("engines"):
+            await _together(*starts)
+        return urls
+
+    async def _start_child(self, child: Child) -> None:
+        with self._stage(child.name):
+            await child.start()
+        self._supervisor.keep(child)
+
+    async def _run_job(self, name: JobName) -> None:
+        env = environment(name, self._wired())
+        with self._stage(name):
+            await run(name, Program(argv=self._commands[name], env=env, log=self.data_dir / "logs" / f"{name}.log"))
+
+    async def _back(self, name: str) -> None:
+        """NATS may come back without its store: make the streams and consumers again where they are gone."""
+        if name == "nats" and self._wiring is not None:
+            await self._run_job("provision")
+
+    def _write_endpoints(self) -> None:
+        if self._complete:
+            write_endpoints(self.data_dir / "endpoints.json", self.endpoints)
+
+    def _child(self, name: str) -> Child:
+        return self._engines[name] if name in self._engines else self._services[name]
+
+    def _wired(self) -> Wiring:
+        if self._wiring is None:
+            raise RuntimeError("the stack has not been started")
+        return self._wiring
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        since = monotonic()
+        yield
+        self._progress(name, monotonic() - since)

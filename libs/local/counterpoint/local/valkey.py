@@ -1,0 +1,68 @@
+"""Valkey, the second level of the cache."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from counterpoint.local.child import Program, running, sweep
+from counterpoint.local.engine import Engine
+from counterpoint.local.private import private_folder, write_private
+from counterpoint.local.probe import ask
+from counterpoint.local.settings import local_settings
+from counterpoint.local.state import State
+
+MAX_MEMORY_BYTES = 128 << 20
+"""Above this the least recently used entries go."""
+
+
+class Valkey(Engine):
+    """A Valkey server with an append-only file: a kill loses nothing, a power cut at most one second."""
+
+    def __init__(self, directory: Path, password: str, state: State | None = None, log: Path | None = None) -> None:
+        super().__init__("valkey", directory, state, log)
+        self._password = password
+
+    @property
+    def url(self) -> str:
+        """Where it listens, with the password."""
+        return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+
+    @property
+    def data(self) -> Path:
+        """The folder of the append-only file."""
+        return self.directory / "data"
+
+    async def prepare(self) -> Program:
+        """Write the configuration: a password on the command line could be seen by every process."""
+        config = self.directory / "valkey.conf"
+        lines = (
+            "bind 127.0.0.1",
+            f"port {self.port}",
+            f"dir {json.dumps(str(private_folder(self.data)))}",
+            f"requirepass {json.dumps(self._password)}",
+            "appendonly yes",
+            'save ""',
+            f"maxmemory {MAX_MEMORY_BYTES}",
+            "maxmemory-policy allkeys-lru",
+            "set-proc-title no",
+        )
+        write_private(config, "\n".join(lines) + "\n")
+        return Program(argv=(str(local_settings().valkey_bin), str(config)), env={}, log=self.log)
+
+    async def answers(self) -> bool:
+        """Does our own process take the password, and is its data loaded?"""
+        request = f"AUTH {self._password}\r\nPING\r\nINFO server\r\nQUIT\r\n".encode()
+        told = await ask(self.port, request, lambda received: False)
+        lines = told.split(b"\r\n")
+        return lines[:2] == [b"+OK", b"+PONG"] and b"process_id:%d" % self.pid in lines
+
+
+@asynccontextmanager
+async def run_valkey(directory: Path, password: str | None = None) -> AsyncIterator[Valkey]:
+    """A Valkey server for the length of the block, alone in `directory`; its data stays there."""
+    valkey = Valkey(directory, password or secrets.token_hex(24))
+    await sweep(valkey.state)
+    async with running(valkey):
+        yield valkey

@@ -1,0 +1,184 @@
+"""Memory as a handler sees it: bound to one delivery of one inbound message."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.memory import (
+    Commit,
+    CommitReply,
+    CommitRequest,
+    Document,
+    Found,
+    Get,
+    Ingested,
+    IngestReply,
+    IngestRequest,
+    Item,
+    MemoryQuery,
+    Origin,
+    PutPart,
+    PutReply,
+    QueryReply,
+    QueryRequest,
+    Refusal,
+)
+from counterpoint.proto.messages import PART_BYTES, Blob, Shape
+
+Record = TypeVar("Record", bound=Shape)
+
+
+class Transport(Protocol):
+    """One request over the bus and its reply. Raises `Transient` when nobody answers in time."""
+
+    async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes: ...
+
+
+def error_of(refusal: Refusal) -> CounterpointError:
+    """The error that a refusal stands for."""
+    match refusal.kind:
+        case "transient" if refusal.code == "away":
+            return Away(refusal.detail)
+        case "transient":
+            return Transient(f"{refusal.code}: {refusal.detail}")
+        case "denied":
+            return Denied(refusal.code, refusal.needed)
+        case "conflict":
+            store, _, record_id = refusal.detail.partition("/")
+            return Conflict(store, record_id, -1, -1)
+        case "permanent":
+            return Permanent(refusal.code, refusal.problems)
+
+
+class Memory:
+    """Queries and commits on behalf of one delivery.
+
+    `now` is the time of the inbound message, so that a redelivery and a replay decide alike.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        caller: str,
+        origin: Origin,
+        now: datetime,
+        *,
+        inbound: tuple[str | None, str | None, Any] | None = None,
+        query_timeout_s: float = 5.0,
+        commit_timeout_s: float = 5.0,
+    ) -> None:
+        self._transport = transport
+        self._caller = caller
+        self._query_timeout_s = query_timeout_s
+        self._commit_timeout_s = commit_timeout_s
+        self._reads = 0
+        self._steps = 0
+        self._inbound = inbound
+        self.origin = origin
+        self.now = now
+
+    @property
+    def project(self) -> str:
+        """The project of the inbound message."""
+        return self.origin.project
+
+    @property
+    def task_id(self) -> str | None:
+        """The task of the inbound message, when it has one."""
+        return self.origin.task_id
+
+    @property
+    def event(self) -> tuple[str, str] | None:
+        """`ce-source` and `ce-id` of the inbound message, when its sender gave them."""
+        source, event_id, _ = self._inbound or (None, None, None)
+        return (source, event_id) if source and event_id else None
+
+    @property
+    def body(self) -> Any:
+        """The inbound message's body as it came, with what its model does not know."""
+        return self._inbound[2] if self._inbound else None
+
+    @property
+    def stepped(self) -> bool:
+        """Whether this run of the handler has applied a step already."""
+        return self._steps > 0
+
+    def id(self, *parts: str | int) -> str:
+        """An id fixed by the inbound message and `parts`: the same again on a redelivery."""
+        return derived_id(self.origin.message_id, *parts)
+
+    async def query(self, *queries: MemoryQuery) -> tuple[Found, ...]:
+        """Answers in the order of the queries, from one snapshot. Raises `Transient` or `Denied`."""
+        request = QueryRequest(origin=self.origin, queries=queries)
+        raw = await self._transport(subjects.query(self._caller), _dump(request), self._query_timeout_s)
+        reply = QueryReply.model_validate_json(raw)
+        if reply.refusal is not None:
+            raise error_of(reply.refusal)
+        self._reads += 1
+        return reply.found
+
+    async def get(self, store: str, record_id: str) -> Item | None:
+        """One record, or None when there is none."""
+        (found,) = await self.query(Get(store=store, id=record_id))
+        return found.items[0] if found.items else None
+
+    async def step(self, commit: Commit) -> CommitReply:
+        """Apply a commit once. Raises `Conflict`, `Denied`, `Permanent` or `Transient`."""
+        request = CommitRequest(origin=self.origin, reads=self._reads, commit=commit)
+        raw = await self._transport(subjects.commit(self._caller), _dump(request), self._commit_timeout_s)
+        reply = CommitReply.model_validate_json(raw)
+        if reply.refusal is not None:
+            raise error_of(reply.refusal)
+        self._steps += 1
+        return reply
+
+    async def ingest(self, documents: Sequence[Document], timeout_s: float = 120.0) -> tuple[Ingested, ...]:
+        """Hand documents to memory; a large one goes ahead in parts. Raises like `step`."""
+        request = IngestRequest(origin=self.origin, documents=tuple([await self._light(d) for d in documents]))
+        raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
+        reply = IngestReply.model_validate_json(raw)
+        if reply.refusal is not None:
+            raise error_of(reply.refusal)
+        return reply.documents
+
+    async def upload(self, content: bytes) -> Blob:
+        """Put content into memory in parts; what is there already is not sent again. Raises like `step`."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        reply = await self._put(PutPart(origin=self.origin, sha256=sha256, bytes=len(content), part=0))
+        missing = sorted(set(range(-(-len(content) // PART_BYTES))) - set(reply.received))
+        for part in missing:
+            piece = base64.b64encode(content[part * PART_BYTES : (part + 1) * PART_BYTES])
+            reply = await self._put(
+                PutPart(origin=self.origin, sha256=sha256, bytes=len(content), part=part, content=piece)
+            )
+        if reply.blob is None:
+            raise Transient("parts of the upload were lost")
+        return reply.blob
+
+    async def _put(self, part: PutPart) -> PutReply:
+        raw = await self._transport(subjects.put(self._caller), _dump(part), self._query_timeout_s)
+        reply = PutReply.model_validate_json(raw)
+        if reply.refusal is not None:
+            raise error_of(reply.refusal)
+        return reply
+
+    async def _light(self, document: Document) -> Document:
+        content = document.text.encode(errors="replace")
+        if len(content) <= PART_BYTES:
+            return document
+        return document.model_copy(update={"text": "", "blob": await self.upload(content)})
+
+
+def record(item: Item, shape: type[Record]) -> Record:
+    """The item's body as a shape, with its version where the shape has one."""
+    known = {"version": item.version} if "version" in shape.model_fields else {}
+    return shape.model_validate({**item.body, **known})
+
+
+def _dump(value: Shape) -> bytes:
+    return value.model_dump_json(exclude_none=True).encode()

@@ -1,0 +1,51 @@
+"""Findings: what is known about a task, handed out with every proposal, escalation and end."""
+
+from typing import Literal
+
+from counterpoint.proto.messages import Id, Shape, Time
+
+
+class SimilarAttempt(Shape):
+    """An earlier try at the same failure. `evidence` says whether a person reported the outcome or a run showed it."""
+
+    id: Id
+    when: Time
+    tried: str
+    outcome: Literal["succeeded", "failed", "partial", "unknown"] | str
+    note: str | None = None
+    evidence: Literal["reported", "observed"] | str = "reported"
+    by: str
+    score: float
+
+
+class Citation(Shape):
+    """A span of a stored item: `quote` is the item's text from `start` to `end` (characters)."""
+
+    store: str
+    id: str
+    version: int
+    source_path: str
+    start: int
+    end: int
+    quote: str
+
+
+class Downstream(Shape):
+    """A job or dataset that rests on what failed, `hops` away."""
+
+    kind: Literal["job", "dataset"] | str
+    namespace: str
+    name: str
+    hops: int
+    edge: Literal["data", "control"] | str
+    owner: str | None = None
+
+
+class Findings(Shape):
+    """What memory and lineage know about a task. Empty lists mean: looked, and nothing found."""
+
+    similar_attempts: tuple[SimilarAttempt, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    downstream: tuple[Downstream, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()

@@ -1,0 +1,39 @@
+"""Ids: UUIDv7 made from the clock, or derived from a parent so that a retry makes the same id again."""
+
+import hashlib
+import secrets
+import time
+import uuid
+from collections.abc import Callable
+
+_RAND_MASK = (1 << 74) - 1
+
+
+def _uuid7(ms: int, rand: int) -> str:
+    value = (ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | (rand >> 62 & 0xFFF) << 64 | 0b10 << 62 | rand & ((1 << 62) - 1)
+    return str(uuid.UUID(int=value))
+
+
+def new_id(clock_ns: Callable[[], int] = time.time_ns) -> str:
+    """A fresh UUIDv7 as text."""
+    return _uuid7(clock_ns() // 1_000_000, secrets.randbits(74))
+
+
+def derived_id(parent: str, *parts: str | int) -> str:
+    """A UUIDv7-shaped id that depends only on its arguments and keeps the parent's time, so ids stay ordered by time.
+
+    A parent that is no UUIDv7 contributes time zero.
+    """
+    try:
+        known = uuid.UUID(parent)
+        ms = known.int >> 80 if known.version == 7 else 0
+    except ValueError:
+        ms = 0
+    digest = hashlib.sha256("\x1f".join([parent, *map(str, parts)]).encode()).digest()
+    return _uuid7(ms, int.from_bytes(digest[:10], "big") & _RAND_MASK)
+
+
+def foreign_id(source: str, event_id: str, time_ms: int) -> str:
+    """The id we give a message of another system: fixed by its `ce-source` and `ce-id`, ordered by `time_ms`."""
+    digest = hashlib.sha256(f"{source}\x1f{event_id}".encode()).digest()
+    return _uuid7(time_ms, int.from_bytes(digest[:10], "big") & _RAND_MASK)

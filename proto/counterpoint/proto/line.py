@@ -1,0 +1,46 @@
+"""The melodic line: the reasoning of one task as a graph of actions (seed 004)."""
+
+from typing import Literal
+
+from counterpoint.proto.decisions import Source
+from counterpoint.proto.messages import Id, Shape, Time
+
+ActionKind = Literal[
+    "submit",
+    "route",
+    "plan",
+    "search",
+    "assess",
+    "propose",
+    "answer",
+    "escalate",
+    "override",
+    "outcome",
+    "learn",
+    "resume",
+    "complete",
+    "fail",
+    "cancel",
+    "late",
+]
+
+
+class Action(Shape):
+    """One step of reasoning. `after` are the actions that led to it (LEADS_TO);
+    `coordinates_with` those it ran beside.
+
+    `seq` is the order given by the record, not by a clock; it is absent until the action is stored.
+    """
+
+    action_id: Id
+    task_id: Id
+    agent: str
+    kind: ActionKind | str
+    reasoning: str
+    result: str | None = None
+    after: tuple[Id, ...] = ()
+    coordinates_with: tuple[Id, ...] = ()
+    sources: tuple[Source, ...] = ()
+    decision_id: Id | None = None
+    at: Time
+    seq: int | None = None

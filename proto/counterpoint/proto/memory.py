@@ -1,0 +1,323 @@
+"""What services say to memory: queries, commits, documents; and what memory announces."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Base64Bytes, Field
+
+from counterpoint.proto.errors import Problem
+from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time
+
+
+class Origin(Shape):
+    """On whose behalf a service asks: the inbound message it works on, the fence of its delivery, and the run of the
+    handler over that delivery (a handler that starts anew has read nothing yet).
+
+    `capability` is the token that came with a work message. Work without a task carries none and names the
+    `principal` that asked instead; memory then applies the service's own grant, narrowed to `project`.
+    """
+
+    message_id: str
+    fence: int = 0
+    run: int = 0
+    project: ProjectName
+    task_id: str | None = None
+    capability: str | None = None
+    principal: str | None = None
+    traceparent: str | None = None
+
+
+class Get(Shape):
+    """One record by id; the reply holds no item when there is none."""
+
+    op: Literal["get"] = "get"
+    store: str
+    id: str
+
+
+class List(Shape):
+    """Records of one store, newest first unless `ascending`. `where` matches fields of the body for equality."""
+
+    op: Literal["list"] = "list"
+    store: str
+    where: dict[str, Any] = {}
+    task_id: str | None = None
+    ascending: bool = False
+    limit: int = Field(default=50, ge=1, le=1000)
+    cursor: int | None = Field(default=None, ge=0, lt=2**63)
+
+
+class VectorSearch(Shape):
+    """The `k` records of a store nearest in meaning to `text`."""
+
+    op: Literal["vector_search"] = "vector_search"
+    store: str
+    text: str = Field(max_length=100_000)
+    where: dict[str, Any] = {}
+    k: int = Field(default=10, ge=1, le=200)
+
+
+class HybridSearch(Shape):
+    """The `k` best records by words and by meaning; `vector_weight` 1 is meaning alone, 0 words alone (row C2)."""
+
+    op: Literal["hybrid_search"] = "hybrid_search"
+    store: str
+    text: str = Field(max_length=100_000)
+    where: dict[str, Any] = {}
+    k: int = Field(default=10, ge=1, le=200)
+    vector_weight: float = Field(default=0.5, ge=0, le=1)
+
+
+class Line(Shape):
+    """The actions of one task in the order of the record."""
+
+    op: Literal["line"] = "line"
+    task_id: str
+    newest_first: bool = False
+    limit: int = Field(default=1000, ge=1, le=10_000)
+
+
+class LogAfter(Shape):
+    """Messages of the project's log after a sequence number, for streams that resume."""
+
+    op: Literal["log_after"] = "log_after"
+    after: int = Field(ge=0, lt=2**63)
+    kinds: tuple[Literal["tasks", "decisions", "changes", "dead"], ...] = ("tasks", "decisions")
+    task_id: str | None = None
+    limit: int = Field(default=200, ge=1, le=1000)
+
+
+class Walk(Shape):
+    """Edges reached from `start` (values of the edges' `source`, or `target` when walking up), at most `depth` hops."""
+
+    op: Literal["walk"] = "walk"
+    store: str
+    start: tuple[str, ...]
+    direction: Literal["down", "up"] = "down"
+    depth: int = Field(default=10, ge=1, le=100)
+    limit: int = Field(default=1000, ge=1, le=10_000)
+
+
+class Verify(Shape):
+    """Check the audit log, of a project or one task: hashes, chain, and that records are as they were committed."""
+
+    op: Literal["verify"] = "verify"
+    task_id: str | None = None
+
+
+MemoryQuery = Annotated[
+    Get | List | VectorSearch | HybridSearch | Walk | Line | LogAfter | Verify, Field(discriminator="op")
+]
+
+
+class Item(Shape):
+    """A record as it was read. `seq` orders it within its project; `score` and `scores` come with searches."""
+
+    store: str
+    id: str
+    project: ProjectName
+    version: int
+    body: dict[str, Any]
+    author: str
+    label: int
+    integrity: int
+    seq: int
+    at: Time
+    score: float | None = None
+    scores: dict[str, float] | None = None
+
+
+class Found(Shape):
+    """The answer to one query: the items, and which tier answered and how."""
+
+    items: tuple[Item, ...] = ()
+    tier: str
+    plan: str
+    took_us: int
+    cache: Literal["hit", "miss", "off"] = "off"
+    next_cursor: int | None = None
+    gap: bool = False
+    report: dict[str, Any] | None = None
+
+
+class Refusal(Shape):
+    """Why memory did not do what was asked, in the terms of `counterpoint.proto.errors`."""
+
+    kind: Literal["transient", "permanent", "denied", "conflict"]
+    code: str
+    detail: str = ""
+    needed: str = ""
+    problems: tuple[Problem, ...] = ()
+
+
+class QueryRequest(Shape):
+    """Some queries in one request; they are answered in order from one snapshot."""
+
+    origin: Origin
+    queries: tuple[MemoryQuery, ...]
+
+
+class QueryReply(Shape):
+    """One `Found` per query, or the refusal of all of them."""
+
+    found: tuple[Found, ...] = ()
+    refusal: Refusal | None = None
+
+
+class Write(Shape):
+    """A new version of a record. `expect` is the version the writer saw (0: none yet); no `body` deletes it.
+
+    `schema_version` is that of the body, as the writer knows it: an older writer than what is stored is refused.
+    """
+
+    store: str
+    id: str
+    body: dict[str, Any] | None
+    expect: int = Field(default=0, ge=0)
+    schema_version: int = Field(default=1, ge=1)
+
+
+class Outgoing(Shape):
+    """A message to send; memory knows its subject from its type. With `due_at` it is a timer, cancelled by `timer`."""
+
+    type: str
+    data: dict[str, Any]
+    task_id: str | None = None
+    due_at: Time | None = None
+    timer: str | None = None
+
+
+class DeadLetter(Shape):
+    """A message that cannot be handled, as it came, with the reason."""
+
+    code: str
+    problems: tuple[Problem, ...] = ()
+    subject: str
+    headers: dict[str, str] = {}
+    body: str
+
+
+class Commit(Shape):
+    """The effects of one step, applied once and together.
+
+    `reads` is how many query requests this step's delivery has had answered: memory refuses the commit as transient
+    when it no longer knows them. Only the `last` step may send workflow messages or change workflow state.
+    """
+
+    step: str = "done"
+    last: bool = True
+    writes: tuple[Write, ...] = ()
+    messages: tuple[Outgoing, ...] = ()
+    cancel_timers: tuple[str, ...] = ()
+    dead_letter: DeadLetter | None = None
+
+
+class CommitRequest(Shape):
+    """A commit on somebody's behalf."""
+
+    origin: Origin
+    reads: int = 0
+    commit: Commit
+
+
+class CommitReply(Shape):
+    """What became of a commit.
+
+    `replayed`: this step was applied before and this is its stored outcome. `stale`: the task has moved on, nothing
+    was done and nothing need be. `versions` maps `store/id` to the version written.
+    """
+
+    status: Literal["done", "replayed", "stale", "refused"]
+    versions: dict[str, int] = {}
+    message_ids: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+
+
+class PutPart(Shape):
+    """One part of a blob of `bytes` bytes, known by its sha256 within the project; no `content`: only a question."""
+
+    origin: Origin
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=1, le=64 * 1024 * 1024)
+    part: int = Field(ge=0)
+    content: Base64Bytes | None = None
+
+
+class PutReply(Shape):
+    """Which parts memory has, and the blob once it is whole and was found harmless."""
+
+    received: tuple[int, ...] = ()
+    blob: Blob | None = None
+    refusal: Refusal | None = None
+
+
+class Document(Shape):
+    """A text to remember: in `text`, or uploaded before as `blob`.
+
+    `source` is its path or address and its identity within the project.
+    """
+
+    source: str = Field(min_length=1, max_length=2_000)
+    text: str = ""
+    blob: Blob | None = None
+    type: Literal["markdown", "python", "text"] | None = None
+    title: str | None = Field(default=None, max_length=500)
+    metadata: dict[str, Any] = {}
+
+
+class IngestRequest(Shape):
+    """Documents to ingest."""
+
+    origin: Origin
+    documents: tuple[Document, ...]
+
+
+class Ingested(Shape):
+    """What became of one document."""
+
+    source: str
+    document_id: str | None = None
+    status: Literal["added", "replaced", "unchanged", "refused"]
+    chunks: int = 0
+    embedded: int = 0
+    problem: str | None = None
+
+
+class IngestReply(Shape):
+    """One `Ingested` per document."""
+
+    documents: tuple[Ingested, ...] = ()
+    refusal: Refusal | None = None
+
+
+class Ref(Shape):
+    """A record at a version."""
+
+    store: str
+    id: str
+    version: int
+
+
+class RecordsChanged(Message):
+    """A commit happened: who read and wrote what. Announced on `changes.<project>.<service>`."""
+
+    TYPE: ClassVar[str] = "counterpoint.records.changed.v1"
+
+    commit_id: Id
+    project: ProjectName
+    service: str
+    task_id: Id | None = None
+    reads: tuple[Ref, ...] = ()
+    writes: tuple[Ref, ...] = ()
+    at: Time
+
+
+class MessageDied(Message):
+    """A message was dead-lettered."""
+
+    TYPE: ClassVar[str] = "counterpoint.message.died.v1"
+
+    dead_letter_id: Id
+    consumer: str
+    subject: str
+    code: str
+    problems: tuple[Problem, ...] = ()

@@ -1,0 +1,95 @@
+"""What every message is: an immutable model with a versioned type, and the register of all types."""
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+)
+
+_DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d.*")
+_DECIMAL = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
+
+
+def _written_out(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if not _DATE_AND_TIME.fullmatch(value):
+        raise ValueError("must be a time with its zone, such as 2026-11-20T17:30:00Z")
+    return datetime.fromisoformat(value.upper())
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is beyond the calendar") from error
+
+
+def _plain_decimal(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return value
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        raise ValueError("must be an amount, such as 12.50")
+    return Decimal(value)
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(_in_utc)]
+"""A moment; RFC 3339 in UTC on the wire."""
+
+Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+"""UUIDv7 when it is ours, otherwise what the sender chose."""
+
+ProjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+Usd = Annotated[
+    Decimal,
+    BeforeValidator(_plain_decimal),
+    Field(max_digits=18, decimal_places=9),
+    PlainSerializer(lambda value: format(value, "f"), return_type=str),
+]
+"""Money in US dollars, a decimal string on the wire."""
+
+MESSAGE_LIMIT_BYTES = 256 * 1024
+PART_BYTES = 256 * 1024
+BLOB_LIMIT_BYTES = 64 * 1024
+
+
+class Shape(BaseModel):
+    """A frozen value. Unknown fields are accepted and left out, so that readers survive what is added later."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Blob(Shape):
+    """Content kept apart because of its size: its id in memory, its hash and its length in bytes."""
+
+    blob: Id
+    sha256: str
+    bytes: int
+
+
+class Message(Shape):
+    """A message: `TYPE` is `counterpoint.<noun>.<verb>.v<N>` and tells versions on one subject apart."""
+
+    TYPE: ClassVar[str]
+    register: ClassVar[dict[str, type["Message"]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "TYPE" in cls.__dict__:
+            Message.register[cls.TYPE] = cls
+
+
+def utc_now() -> datetime:
+    """The present moment in UTC."""
+    return datetime.now(UTC)

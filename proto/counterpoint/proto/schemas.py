@@ -1,0 +1,92 @@
+"""JSON Schemas of the messages, as another system needs them: what it may send, and what it may get."""
+
+import inspect
+from typing import Any, Literal
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from counterpoint.proto import subjects
+from counterpoint.proto.messages import Message
+from counterpoint.proto.validation import OPAQUE
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+BASE = "https://counterpoint.dev/schemas/"
+TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
+AMOUNT_PATTERN = r"^-?[0-9]+(\.[0-9]+)?$"
+AMOUNT_FROM_ZERO_PATTERN = r"^[0-9]+(\.[0-9]+)?$"
+
+Sender = Literal["other-systems", "counterpoint"]
+
+
+def sender(message_type: str) -> Sender:
+    """Who says this. What comes by no subject comes by HTTP, from another system."""
+    on_a_subject = message_type in subjects.message_types()
+    if on_a_subject and subjects.stream_of(subjects.of(message_type, "*")) != subjects.INTAKE:
+        return "counterpoint"
+    return "other-systems"
+
+
+def of(message_type: str) -> JsonSchemaValue:
+    """The schema of one message type's body. It is open: unknown fields are legal, and a set of values that
+    Counterpoint sends may grow."""
+    model = Message.register[message_type]
+    head = {
+        "$schema": DIALECT,
+        "$id": BASE + message_type,
+        "title": model.__name__,
+        "description": inspect.getdoc(model),
+        "x-sent-by": sender(message_type),
+        "type": "object",
+    }
+    if message_type in OPAQUE:
+        return head
+    generator = _Sent if sender(message_type) == "other-systems" else _Emitted
+    described = model.model_json_schema(schema_generator=generator)
+    return head | {key: described[key] for key in ("properties", "required", "$defs") if key in described}
+
+
+class _Sent(GenerateJsonSchema):
+    """What may be sent: closed sets stay closed, times and amounts are told by their pattern."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
+        return {"type": "string", "format": "date-time", "pattern": TIME_PATTERN}
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        number = {"type": "number"} | ({"minimum": 0} if schema.get("ge") == 0 else {})
+        return {"anyOf": [_amount(schema), number]}
+
+
+class _Emitted(_Sent):
+    """What may be received: an absent value is left out and never null, and every set of values is open."""
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        return _amount(schema)
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        described = super().default_schema(schema)
+        return {key: value for key, value in described.items() if key != "default" or value is not None}
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        known = super().literal_schema(schema)
+        return {"anyOf": [known, {"type": "string"}]} if known.get("type") == "string" else known
+
+    def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
+        """`Literal | str` is the open set that `literal_schema` already gives."""
+        described = super().union_schema(schema)
+        arms: list[JsonSchemaValue] = []
+        for arm in described.get("anyOf", []):
+            for inner in arm.get("anyOf", [arm]):
+                if inner not in arms:
+                    arms.append(inner)
+        return described | {"anyOf": arms} if arms else described
+
+
+def _amount(schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+    return {"type": "string", "pattern": AMOUNT_FROM_ZERO_PATTERN if schema.get("ge") == 0 else AMOUNT_PATTERN}

@@ -1,0 +1,194 @@
+"""Error signatures: the same failure has the same signature, wherever and whenever it happens (rows A8, F5).
+
+What changes from one occurrence to the next (paths, ids, hosts, addresses, ports, times, numbers) is replaced by a
+placeholder; what says which failure it is (exception class, words, quoted names, error codes) is kept.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable
+
+from counterpoint.proto.messages import Shape
+
+TRACE_LIMIT_CHARS = 20_000
+MESSAGE_LIMIT_CHARS = 4_000
+TEXT_LIMIT_CHARS = 1_000
+
+
+class Signature(Shape):
+    """What identifies a failure.
+
+    `error_class` is the exception's name as it was written, if there is one; `text` the normalised message;
+    `digest` 16 hex digits over both, equal exactly when both are.
+    """
+
+    error_class: str | None
+    text: str
+    digest: str
+
+
+def signature(error: str) -> Signature:
+    """The signature of an error: a message, `Class: message`, or a whole Python or Java stack trace."""
+    error_class, message = headline(error)
+    text = _normalise(message)[:TEXT_LIMIT_CHARS].strip()
+    digest = hashlib.sha256(f"{error_class or ''}\x1f{text}".encode()).hexdigest()[:16]
+    return Signature(error_class=error_class, text=text, digest=digest)
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_PYTHON_TRACE = "Traceback (most recent call last):"
+_PYTHON_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::[ \t]*(.*))?$", re.S)
+_JAVA_FRAME = re.compile(r"^[ \t]+(?:at \S|\.\.\. \d+ more)|^Caused by: ", re.M)
+_NAMED = re.compile(
+    r"""^(?:Exception\ in\ thread\ "[^"\n]*"\s+|Uncaught\ )?
+        ( (?:[A-Za-z_$][\w$]*\.)+[A-Z][\w$]*
+        | [A-Za-z_$][\w$]*(?:Error|Exception|Failure|Fault|Exit|Interrupt|Warning|Timeout|Expired|NotFound|Denied)
+        | Error | Exception )
+        (?: : (?:\s+ (.*))? | \s* )$""",
+    re.S | re.X,
+)
+
+
+def headline(error: str) -> tuple[str | None, str]:
+    """The exception class, if one is named, and the message. Of a stack trace: those of the exception that escaped."""
+    text = _readable(error[:TRACE_LIMIT_CHARS] if _PYTHON_TRACE not in error else error[-TRACE_LIMIT_CHARS:])
+    if _PYTHON_TRACE in text:
+        return _raised(text.rsplit(_PYTHON_TRACE, 1)[1])
+    if frame := _JAVA_FRAME.search(text):
+        text = text[: frame.start()]
+    text = text.strip()
+    if named := _NAMED.match(text):
+        return named[1], (named[2] or "").strip()
+    return None, text
+
+
+def _readable(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()
+    return unicodedata.normalize("NFKC", _ANSI.sub("", text)).replace("\x00", "").replace("\r\n", "\n")
+
+
+def _raised(trace: str) -> tuple[str | None, str]:
+    """What a Python traceback ends with: the first line after its frames that is not indented, to the end."""
+    lines = trace.strip("\n").splitlines()
+    for position, line in enumerate(lines):
+        if line and not line[0].isspace() and (raised := _PYTHON_RAISED.match("\n".join(lines[position:]).strip())):
+            return raised[1], (raised[2] or "").strip()
+    return None, "\n".join(lines).strip()
+
+
+def _normalise(message: str) -> str:
+    text = message[:MESSAGE_LIMIT_CHARS]
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return " ".join(text.translate(_DIGITS).casefold().split())
+
+
+_PORT = r"(?::\d{1,5}\b)?"
+_LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
+_DOMAIN = (
+    r"(?:com|net|org|io|dev|app|cloud|edu|gov|info|biz|internal|intra|intranet|local|localdomain|lan|corp|home|svc"
+    r"|arpa|invalid|example|prod|staging|private|consul|eu|de|fr|uk|us|nl|ch|jp|cn|au|ca|br|se|es|pl)"
+)
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*"
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
+_ZONE = r"(?:\s?(?:z|utc|gmt)\b|\s?[+-]\d{2}:?\d{2}\b)?"
+_FILE = (
+    r"(?:py|pyc|js|ts|java|scala|go|rs|c|h|cpp|rb|php|sh|sql|ya?ml|toml|ini|cfg|conf|env|json|jsonl|ndjson|xml|csv|tsv"
+    r"|parquet|avro|orc|xlsx?|txt|log|md|html?|pdf|gz|zip|tar|tgz|bz2|zst|jar|whl|so|dll|exe|lock|pid|sock|pem|crt|key"
+    r"|tmp|bak|db|sqlite)"
+)
+_UNIT = (
+    r"(?:ns|us|µs|μs|ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|milliseconds?|microseconds?|weeks?"
+    r"|[kmgtp]?i?b|[kmgtp]?bytes?|[kmg]?bps|[kmgtp]i)"
+)
+_VOWELLESS = r"[bcdfghjklmnpqrstvwxz2456789]"
+
+
+def _identifier(match: re.Match[str]) -> str:
+    """A token with digits in it: parts that are numbers or look made up become `#`, in others only the digits do."""
+    parts = re.split(r"([-_.])", match[0])
+    return "".join(_part(part) for part in parts)
+
+
+def _part(part: str) -> str:
+    if not any(c.isdigit() for c in part):
+        return part
+    return "#" if len(part) >= 5 else re.sub(r"\d+", "#", part)
+
+
+def _rule(
+    pattern: str, replacement: str | Callable[[re.Match[str]], str], flags: re.RegexFlag = re.I
+) -> tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]:
+    return re.compile(pattern, flags), replacement
+
+
+def _spelled(match: re.Match[str]) -> str:
+    """A code in circled digits, so that the rules for numbers leave it alone; NFKC has removed any from the input."""
+    return match[1] + match[2].translate(_LETTERS)
+
+
+_LETTERS = str.maketrans("0123456789", "⓪①②③④⑤⑥⑦⑧⑨")
+_DIGITS = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
+_CODE = (
+    r"(\b(?:http(?:/\d(?:\.\d)?)?(?:\s+(?:status|error))?|status(?:\s?code)?|errno|exit(?:ed with)?\s+(?:code|status)"
+    r"|exit_code|(?:error|return)\s?code|sqlstate|returncode|signal)\s?[:=\[(]?\s?-?)(\d{1,5}(?:[A-Z]\d{2,3})?)(?![\w.])"
+)
+
+_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    _rule(_CODE, _spelled),
+    _rule(r"\b()([A-Z]{2,5}-\d{4,5})(?=:)", _spelled, re.NOFLAG),
+    _rule(r"(?<![\w+.-])[a-z][a-z0-9+.-]{0,30}://[^\s'\"<>()\[\],]*[^\s'\"<>()\[\],.:;]", "<url>"),
+    _rule(r"(?<![\w.+-])[\w.+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}\b", "<mail>"),
+    _rule(rf"\b\d{{4}}-\d{{2}}-\d{{2}}(?:[ t_]{_CLOCK}{_ZONE})?(?![\w-])", "<time>"),
+    _rule(
+        rf"\b\d{{8}}t\d{{4,6}}z?\b|(?<![\w./])\d{{1,4}}[/.]\d{{1,2}}[/.]\d{{2,4}}\b(?!\.\d)(?:,?\s{_CLOCK}{_ZONE})?",
+        "<time>",
+    ),
+    _rule(
+        rf"\b(?:{_DAY},?\s+)?(?:{_MONTH}\s+\d{{1,2}}|\d{{1,2}}\s+{_MONTH})(?:,?\s+\d{{4}})?"
+        rf"(?:\s+{_CLOCK}{_ZONE})?(?:\s+\d{{4}})?\b",
+        "<time>",
+    ),
+    _rule(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", "#"),
+    _rule(
+        r"\[?(?<![\w:])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}"
+        r"|(?=[0-9a-f:]*::)(?=[0-9a-f:]*\d)(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4})(?![\w:])"
+        r"(?:%\w+)?(?:\](?::\d{1,5}\b)?)?",
+        "<host>",
+    ),
+    _rule(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w.]\d)(?:/\d{{1,2}}\b)?{_PORT}", "<host>"),
+    _rule(rf"(?<![\w:]){_CLOCK}{_ZONE}(?!\w)", "<time>"),
+    _rule(r"(['\"`])(?:~?/|[a-z]:[\\/]|\\\\|\./|\.\./)[^'\"`\n]*\1", r"\1<path>\1"),
+    _rule(r"(?<![\w.])[a-z]:[\\/][^\s'\"`,;)]*|(?<!\w)\\\\[^\s'\"`,;)]+", "<path>"),
+    _rule(r"(?<![\w/<>])(?:~|\.{1,2})?/[^\s'\"`,;:)\]}]*[^\s'\"`,;:.)\]}](?::\d+(?::\d+)?)?", "<path>"),
+    _rule(rf"(?<![\w/.@+-])(?:[\w.@+-]++/)++[\w@+-][\w.@+-]*\.{_FILE}\b(?::\d+(?::\d+)?)?", "<path>"),
+    _rule(r"(?<![\w/.@+-])[\w.@+-]++/[\w.@+-]++(?:/[\w.@+-]++)++/?", "<path>"),
+    _rule(rf"(?<![\w.-])(?:{_LABEL}\.){{1,12}}{_DOMAIN}\.?(?![\w-]|\.\w){_PORT}", "<host>"),
+    _rule(rf"(?<![\w.@+-])[\w@+-][\w.@+-]*\.{_FILE}\b(?!\.\w)(?::\d+(?::\d+)?)?", "<path>"),
+    _rule(rf"\blocalhost{_PORT}(?!\w)|(?<![\w.-]){_LABEL}(?:\.{_LABEL}){{1,12}}:\d{{2,5}}\b(?!:)", "<host>"),
+    _rule(
+        rf"(\b(?:host(?:\s?name)?|hostname|server|node|resolver|nameserver|broker|peer|address|machine|pod|container)"
+        rf"(?:\s*[:=]\s*|\s+)['\"`]?)(?=[\w-]*[\d.]|[\w-]+-[\w-]*){_LABEL}(?:\.{_LABEL}){{0,12}}{_PORT}(?![\w<])",
+        r"\1<host>",
+    ),
+    _rule(
+        rf"(\b(?:host(?:\s?name)?|hostname)\s*[:=]?\s*(['\"`])){_LABEL}(?:\.{_LABEL}){{0,12}}{_PORT}(?=\2)"
+        rf"|(\b(?:ENOTFOUND|EAI_AGAIN|host\s?name\s?=|host=|hostname=)\s?){_LABEL}(?:\.{_LABEL}){{0,12}}{_PORT}(?![\w<])",
+        lambda m: f"{m[1] or m[3]}<host>",
+    ),
+    _rule(
+        rf"(\b(?:to|at|from|on|via|with|host|server|broker|resolver|peer|connect|connecting|resolve|resolving|@)\s+"
+        rf"['\"`]?){_LABEL}(?:\.{_LABEL}){{0,12}}:\d{{2,5}}\b",
+        r"\1<host>",
+    ),
+    _rule(rf"(?<![\w#])(?<!\d[.,])[+-]?\d++(?:[.,]\d++)*+\s?(?:%|{_UNIT}\b)", "#"),
+    _rule(r"\b(?:\d{1,4}(?:d|h|ms?|s)){2,6}\b", "#"),
+    _rule(r"\b0x[0-9a-f]+\b|\b(?=[a-f]*\d|\d*[a-f]{8})[0-9a-f]{7,}\b", "#"),
+    _rule(r"(?<![\w.])[+-]?\d++(?:[.,:]\d++)*+(?:e[+-]?\d+)?(?!\w|\.\w)", "#"),
+    _rule(r"[\w.-]+", _identifier, re.NOFLAG),
+    _rule(rf"(?<=#-){_VOWELLESS}{{5}}(?![\w-])", "#"),
+    _rule(r"#(?:[,;.\s/x:_-]*#)+", "#"),
+)

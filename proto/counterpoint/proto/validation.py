@@ -1,0 +1,219 @@
+"""From a parsed JSON body to a message, with every field at fault named in clear words."""
+
+import json
+import math
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from counterpoint.proto import approvals, decisions, memory, tasks  # noqa: F401  (they fill the register)
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.lineage import LineageEvent
+from counterpoint.proto.messages import Id, Message, ProjectName, Shape
+
+DEPTH_LIMIT = 32
+"""Objects and lists within each other, the body itself counted."""
+
+NUMBER_LIMIT_BITS = 1024
+"""Whole numbers reach as far as floating-point ones do."""
+
+NAMED_LIMIT = 50
+"""At most so many problems or ignored fields are named of one body."""
+
+NAME_LIMIT = 200
+"""At most so many characters of a field's path are named."""
+
+OPAQUE: frozenset[str] = frozenset({LineageEvent.TYPE})
+"""Types whose body another standard describes: it is taken whole, and none of its fields is unknown."""
+
+_PATTERNS = {
+    r"\S": "must not be empty",
+    get_args(Id)[1].pattern: "must be 1 to 64 letters, digits, `_` or `-`",
+    get_args(ProjectName)[1].pattern: "must be 1 to 63 lower-case letters, digits or `-`, not beginning with `-`",
+}
+
+
+def parse(message_type: str, body: Any) -> Message:
+    """The message of a body as `json.loads` gives it. Types are strict: `"3"` is no number and `1` no truth value.
+
+    Raises `Permanent("invalid")` with one problem per field at fault; `body` and `type` stand for the whole.
+    """
+    model = Message.register.get(message_type)
+    if model is None:
+        raise Permanent(
+            "invalid", (Problem(field="type", problem=f"unknown message type {message_type[:NAME_LIMIT]}"),)
+        )
+    if not isinstance(body, dict):
+        raise Permanent("invalid", (Problem(field="body", problem="must be a JSON object"),))
+    if unstorable := tuple(islice(_unstorable(body, ()), NAMED_LIMIT)):
+        raise Permanent("invalid", unstorable)
+    try:
+        return model.model_validate_json(json.dumps(body), strict=True)
+    except ValidationError as error:
+        raise Permanent("invalid", _problems(body, error.errors(include_url=False, include_input=False))) from error
+
+
+def check_submission(message: Message, *, project: str, received_at: datetime) -> tuple[Problem, ...]:
+    """What is wrong with a message where and when it arrived: another project in its body, a deadline in the past."""
+    problems = []
+    named = getattr(message, "project", None)
+    if named is not None and named != project:
+        problems.append(Problem(field="project", problem=f"is not the project it was sent to, {project}"))
+    deadline = getattr(message, "deadline", None)
+    if deadline is not None and deadline <= received_at:
+        problems.append(Problem(field="deadline", problem="has passed"))
+    return tuple(problems)
+
+
+def ignored_fields(message_type: str, body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The dotted paths of a body's fields that its model does not know, a misspelt optional one among them."""
+    if message_type in OPAQUE:
+        return ()
+    unknown = _unknown(Message.register[message_type], body, ())
+    return tuple(_shown(path) for path in islice(unknown, NAMED_LIMIT))
+
+
+Path = tuple[str | int, ...]
+
+
+def _shown(path: Path) -> str:
+    """`("systems", 3)` as `systems[3]`; the empty path is the body itself."""
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".")[:NAME_LIMIT] or "body"
+
+
+def _unstorable(value: Any, path: Path) -> Iterator[Problem]:
+    """What PostgreSQL's jsonb cannot hold or nobody should have to walk."""
+    match value:
+        case str():
+            if flaw := _text_flaw(value):
+                yield Problem(field=_shown(path), problem=flaw)
+        case float() if not math.isfinite(value):
+            yield Problem(field=_shown(path), problem="must be a finite number")
+        case int() if value.bit_length() > NUMBER_LIMIT_BITS:
+            yield Problem(field=_shown(path), problem="is too large a number")
+        case dict() | list() if len(path) >= DEPTH_LIMIT:
+            yield Problem(field=_shown(path), problem=f"is nested more than {DEPTH_LIMIT} deep")
+        case dict():
+            for key, inner in value.items():
+                if flaw := _text_flaw(key):
+                    yield Problem(field=_shown((*path, json.dumps(key)[1:-1])), problem=f"its name {flaw}")
+                else:
+                    yield from _unstorable(inner, (*path, key))
+        case list():
+            for index, inner in enumerate(value):
+                yield from _unstorable(inner, (*path, index))
+
+
+def _text_flaw(text: str) -> str | None:
+    if "\0" in text:
+        return "must not contain the character U+0000"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "must not contain half of a surrogate pair"
+    return None
+
+
+def _problems(body: Any, errors: Sequence[ErrorDetails]) -> tuple[Problem, ...]:
+    """One problem per field; what several alternatives of a field complain about is joined."""
+    words: dict[str, list[str]] = {}
+    for error in errors:
+        found = words.setdefault(_shown(_path(body, error)), [])
+        if (said := _words(error)) not in found:
+            found.append(said)
+    return tuple(Problem(field=field, problem=", or ".join(said)) for field, said in islice(words.items(), NAMED_LIMIT))
+
+
+def _path(body: Any, error: ErrorDetails) -> Path:
+    """The path of an error within the body; names of a union's arms, which the body does not hold, are left out."""
+    path: Path = ()
+    here = body
+    for key in error["loc"]:
+        if isinstance(here, dict) and key in here:
+            here = here[str(key)]
+        elif isinstance(here, list) and isinstance(key, int) and key < len(here):
+            here = here[key]
+        elif error["type"] != "missing" or key != error["loc"][-1]:
+            continue
+        path = (*path, key)
+    return path
+
+
+def _words(error: ErrorDetails) -> str:
+    limits = error.get("ctx", {})
+    match error["type"]:
+        case "missing":
+            return "is required"
+        case "value_error":
+            return str(limits["error"])
+        case "literal_error":
+            return f"must be {limits['expected']}"
+        case "string_type":
+            return "must be text"
+        case "string_too_short" | "too_short" if limits["min_length"] == 1:
+            return "must not be empty"
+        case "string_too_short":
+            return f"must have at least {limits['min_length']} characters"
+        case "string_too_long":
+            return f"must have at most {limits['max_length']} characters"
+        case "too_short":
+            return f"must have at least {limits['min_length']} items"
+        case "too_long":
+            return f"must have at most {limits['max_length']} items"
+        case "string_pattern_mismatch":
+            return _PATTERNS.get(limits["pattern"], f"must match {limits['pattern']}")
+        case "int_type" | "int_parsing" | "int_from_float":
+            return "must be a whole number"
+        case "float_type" | "float_parsing":
+            return "must be a number"
+        case "bool_type" | "bool_parsing":
+            return "must be true or false"
+        case "greater_than_equal":
+            return f"must be at least {limits['ge']}"
+        case "less_than_equal":
+            return f"must be at most {limits['le']}"
+        case "model_type" | "dict_type":
+            return "must be an object"
+        case "tuple_type" | "list_type":
+            return "must be a list"
+        case kind if kind.startswith(("datetime", "timezone")):
+            return "must be a time with its zone, such as 2026-11-20T17:30:00Z"
+        case kind if kind.startswith("decimal") or kind == "finite_number":
+            return 'must be an amount, such as "1.50"'
+        case _:
+            return error["msg"]
+
+
+def _unknown(annotation: Any, value: Any, path: Path) -> Iterator[Path]:
+    """Paths below `value` that `annotation` does not know."""
+    origin, arms = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from _unknown(arms[0], value, path)
+    elif origin in (Union, types.UnionType):
+        per_arm = [list(_unknown(arm, value, path)) for arm in arms if _holds_fields(arm)]
+        yield from min(per_arm, key=len, default=[])
+    elif origin is tuple and isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _unknown(arms[0], inner, (*path, index))
+    elif origin is dict and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _unknown(arms[1], inner, (*path, key))
+    elif isinstance(annotation, type) and issubclass(annotation, Shape) and isinstance(value, Mapping):
+        for key, inner in value.items():
+            known = annotation.model_fields.get(key)
+            if known is None:
+                yield (*path, key)
+            else:
+                yield from _unknown(known.annotation, inner, (*path, key))
+
+
+def _holds_fields(annotation: Any) -> bool:
+    """Whether a value of this type may hold named fields, so that there is something not to know."""
+    is_shape = isinstance(annotation, type) and issubclass(annotation, Shape)
+    return is_shape or get_origin(annotation) in (tuple, dict, Annotated)

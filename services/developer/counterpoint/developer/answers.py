@@ -1,0 +1,98 @@
+"""Answers: sentences taken from what was found, each citing its span. Nothing is worded here (row C5, offline)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from counterpoint.developer.passages import Passage, passages, sentences
+from counterpoint.developer.relevance import Hit
+from counterpoint.developer.words import content_words, coverage, weights
+from counterpoint.proto.findings import Citation
+
+SPANS = 4
+STEPS = 12
+CHUNKS = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A markdown text made of quotes, and the span behind each, in the order of their numbers in the text."""
+
+    text: str
+    citations: tuple[Citation, ...]
+
+
+def cite(hit: Hit, passage: Passage) -> Citation:
+    """The citation of a passage of a hit; offsets count characters of the whole document."""
+    return Citation(
+        store=hit.item.store,
+        id=hit.item.id,
+        version=hit.item.version,
+        source_path=hit.source,
+        start=hit.start + passage.start,
+        end=hit.start + passage.end,
+        quote=passage.text,
+    )
+
+
+def answer(question: str, found: Sequence[Hit], threshold: float) -> Answer:
+    """The spans that together hold most of the question's words, from the best hits above the threshold.
+
+    A span is taken while it adds words that are not covered yet. Where it is a step, the other steps of its list
+    come with it in their order. The best hit always gives at least one span. Needs at least one hit.
+    """
+    chosen = [found[0], *(hit for hit in found[1:CHUNKS] if hit.relevance >= threshold)]
+    worth = weights(content_words(question), [hit.words for hit in found])
+    left = dict(worth)
+    total = sum(worth.values())
+    taken: list[tuple[Hit, Passage]] = []
+    while len(taken) < SPANS:
+        options = [
+            (_gain(hit, sentence, left, worth), -rank, -sentence.start, hit, sentence)
+            for rank, hit in enumerate(chosen)
+            for passage in passages(hit.text, hit.markdown)
+            for sentence in sentences(passage)
+            if (hit, sentence) not in taken
+        ]
+        if not options:
+            break
+        gain, _, _, hit, sentence = max(options, key=lambda option: option[:3])
+        if taken and gain < 0.1 * total:
+            break
+        taken.append((hit, sentence))
+        covered = content_words(sentence.text) | content_words(hit.context)
+        left = {word: value for word, value in left.items() if word not in covered}
+    return _rendered(_with_steps(taken))
+
+
+def _gain(hit: Hit, sentence: Passage, left: dict[str, float], worth: dict[str, float]) -> float:
+    """What a sentence adds to what is covered, and a little for what it covers at all, by how relevant its chunk is."""
+    words = content_words(sentence.text)
+    added = sum(value for word, value in left.items() if word in words)
+    return hit.relevance * (added + 0.05 * coverage(worth, words))
+
+
+def _with_steps(taken: Sequence[tuple[Hit, Passage]]) -> list[tuple[Hit, Passage]]:
+    whole: list[tuple[Hit, Passage]] = []
+    for hit, passage in taken:
+        steps = [step for step in passages(hit.text, hit.markdown) if step.kind == "step"]
+        for span in steps[:STEPS] if passage.kind == "step" else [passage]:
+            if (hit, span) not in whole:
+                whole.append((hit, span))
+    return whole
+
+
+def _rendered(taken: Sequence[tuple[Hit, Passage]]) -> Answer:
+    citations = tuple(cite(hit, passage) for hit, passage in taken)
+    quotes = [
+        f"{citation.quote}{chr(10) if citation.quote.endswith('```') else ' '}[{number}]"
+        for number, citation in enumerate(citations, 1)
+    ]
+    return Answer("\n\n".join([*quotes, references(citations)]), citations)
+
+
+def references(citations: Sequence[Citation]) -> str:
+    """The numbered list of what a text cites."""
+    return "\n".join(
+        f"[{number}] {citation.source_path}, characters {citation.start} to {citation.end}  "
+        for number, citation in enumerate(citations, 1)
+    )

@@ -1,0 +1,71 @@
+"""Confidence: how well memory knows what a task is about, and what follows from it (seed 000, row A2)."""
+
+from collections.abc import Sequence
+
+from counterpoint.developer.relevance import Curve, Hit, distinct
+from counterpoint.proto.decisions import Band, Confidence, ConfidenceTerms
+
+HIGH = 0.8
+MEDIUM = 0.6
+ENOUGH_HITS = 5
+
+
+def score(terms: ConfidenceTerms) -> float:
+    """0.4 similarity + 0.3 min(hits / 5, 1) + 0.2 provider + 0.1 similar earlier success, to four places.
+
+    A task that names no external system counts the provider as there.
+    """
+    return round(
+        0.4 * terms.rag_similarity
+        + 0.3 * min(terms.rag_hits / ENOUGH_HITS, 1)
+        + 0.2 * (terms.provider_exists is not False)
+        + 0.1 * terms.similar_dag,
+        4,
+    )
+
+
+def band(value: float) -> Band:
+    """`high` from 0.8: proceed; `medium` from 0.6: proceed with caveats; `low`: stop and escalate."""
+    if value >= HIGH:
+        return "high"
+    return "medium" if value >= MEDIUM else "low"
+
+
+def confidence(terms: ConfidenceTerms) -> Confidence:
+    """The score of the terms, its band, and the terms."""
+    value = score(terms)
+    return Confidence(score=value, band=band(value), terms=terms)
+
+
+def terms(found: Sequence[Hit], provider: bool | None, similar_success: bool, curve: Curve) -> ConfidenceTerms:
+    """The inputs of the score.
+
+    Similarity is the relevance of the best trusted hit of the topic curve, hits the number of distinct trusted
+    sources above its threshold: untrusted content adds to neither.
+
+    `provider` is None when the task names no external system.
+    """
+    trusted = [hit.relevance for hit in found if hit.trusted]
+    return ConfidenceTerms(
+        rag_similarity=round(max(trusted, default=0.0), 4),
+        rag_hits=len(distinct(found, curve.threshold)),
+        provider_exists="not applicable" if provider is None else provider,
+        similar_dag=similar_success,
+    )
+
+
+def weaknesses(assessed: Confidence) -> tuple[str, ...]:
+    """What keeps a confidence below high, in words; empty when it is high."""
+    inputs = assessed.terms
+    if inputs is None or assessed.band == "high":
+        return ()
+    said = [f"confidence is {assessed.band} ({assessed.score:.2f})"]
+    if inputs.rag_hits < ENOUGH_HITS:
+        said.append(f"{inputs.rag_hits} of {ENOUGH_HITS} independent trusted sources are about this")
+    if inputs.rag_similarity < HIGH:
+        said.append(f"the best of them matches by {inputs.rag_similarity:.2f}")
+    if inputs.provider_exists is False:
+        said.append("no provider is known for a system it names")
+    if not inputs.similar_dag:
+        said.append("no similar task is known to have succeeded")
+    return ("; ".join(said),)

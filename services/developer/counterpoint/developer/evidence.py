@@ -1,0 +1,105 @@
+"""Evidence: what memory knows about a delegated task, asked for in one request."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from counterpoint.developer.attempts import Lesson, Tried, lessons, recall
+from counterpoint.developer.proposals import Instruction
+from counterpoint.developer.providers import Lookup, Provider, look_up
+from counterpoint.developer.relevance import Calibration, Hit, hits
+from counterpoint.proto.decisions import Source
+from counterpoint.proto.errors import Transient
+from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery
+from counterpoint.proto.signature import headline, signature
+from counterpoint.proto.tasks import SubmitTask, TaskDelegated
+
+CHUNKS = 20
+ATTEMPTS = 50
+PROVIDERS = 1000
+QUERY_CHARS = 2_000
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found: chunks, earlier attempts and their lessons, providers, and the override as it is on record.
+
+    `found` and `answers` are the same chunks, ranked as being on the topic and as answering the question;
+    `searched_for` says in words what was looked for, so that an empty answer can be told from no question.
+    """
+
+    query: str
+    digest: str | None
+    found: tuple[Hit, ...]
+    answers: tuple[Hit, ...]
+    tried: tuple[Tried, ...]
+    known: tuple[Lesson, ...]
+    providers: Lookup
+    instruction: Instruction | None
+    searched_for: tuple[str, ...]
+
+    @property
+    def basis(self) -> tuple[Source, ...]:
+        """The best of what was found, as the sources of a decision."""
+        return (*(hit.basis for hit in self.found[:10]), *(one.basis for one in self.tried[:10]))
+
+
+def query_of(task: SubmitTask) -> str:
+    """The words to search with: the description, and the headline of the error."""
+    words = [task.description]
+    if task.error_message:
+        error_class, message = headline(task.error_message)
+        words.append(f"{error_class}: {message}" if error_class else message)
+    return "\n".join(word[:QUERY_CHARS] for word in words)
+
+
+def queries(message: TaskDelegated) -> tuple[MemoryQuery, ...]:
+    """What to ask memory about a delegated task; `weigh` takes the answers in this order."""
+    query, digest = query_of(message.task), _digest(message.task)
+    asked: list[MemoryQuery] = [
+        HybridSearch(store="chunks", text=query, k=CHUNKS),
+        HybridSearch(store="attempts", text=query, k=ATTEMPTS),
+        List(store="attempts", where={"task_id": message.task_id}, limit=ATTEMPTS),
+        List(store="providers", limit=PROVIDERS),
+        Get(store="tasks", id=message.task_id),
+    ]
+    if digest:
+        asked.append(List(store="attempts", where={"error_signature": digest}, limit=ATTEMPTS))
+    if message.override:
+        asked.append(HybridSearch(store="chunks", text=message.override.instruction[:QUERY_CHARS], k=CHUNKS))
+    return tuple(asked)
+
+
+def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) -> Evidence:
+    """The answers to `queries`, read as evidence. Raises `Transient` when an override is not on record yet."""
+    task, query, digest = message.task, query_of(message.task), _digest(message.task)
+    chunks, similar, here, index, record = (found.items for found in answers[:5])
+    further = [found.items for found in answers[5:]]
+    same_error = further[0] if digest else ()
+    tried = recall(query, message.task_id, digest, similar, (*here, *same_error), known.topic)
+    instruction = None
+    if message.override:
+        if not record:
+            raise Transient("the record of the task is not there yet")
+        support = hits(message.override.instruction, further[-1], known.topic)
+        instruction = Instruction(message.override, record[0], support)
+    providers = look_up(task.systems, query, [Provider.model_validate(item.body) for item in index])
+    asked = [f"documents about: {query}", f"earlier attempts at: {query}"]
+    if digest:
+        asked.append(f"earlier attempts with the error signature {digest}")
+    if task.systems:
+        asked.append(f"providers of: {', '.join(task.systems)}")
+    return Evidence(
+        query=query,
+        digest=digest,
+        found=hits(query, chunks, known.topic),
+        answers=hits(query, chunks, known.answer),
+        tried=tried,
+        known=lessons(tried),
+        providers=providers,
+        instruction=instruction,
+        searched_for=tuple(asked),
+    )
+
+
+def _digest(task: SubmitTask) -> str | None:
+    return signature(task.error_message).digest if task.error_message else None

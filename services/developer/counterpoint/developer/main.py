@@ -1,0 +1,19 @@
+"""The developer service."""
+
+import asyncio
+
+from counterpoint.bus import Service
+from counterpoint.developer.handlers import register
+from counterpoint.developer.settings import DeveloperSettings
+
+
+def run() -> None:
+    """The process."""
+    settings = DeveloperSettings()
+    service = Service("developer", settings)
+    register(service)
+    asyncio.run(service.run())
+
+
+if __name__ == "__main__":
+    run()

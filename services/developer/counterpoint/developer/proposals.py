@@ -1,0 +1,173 @@
+"""Proposals: what to try next, put together from quotes alone (rows A6, A8).
+
+Three things can be quoted: an act that worked before, the instruction of an override, a passage of a document that
+was not tried yet. The words written here only connect them.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from counterpoint.developer.answers import cite, references
+from counterpoint.developer.attempts import Lesson
+from counterpoint.developer.passages import Passage, passages, same
+from counterpoint.developer.relevance import Hit
+from counterpoint.developer.words import content_words, coverage, weights
+from counterpoint.proto.findings import Citation
+from counterpoint.proto.memory import Item
+from counterpoint.proto.tasks import OverrideGiven
+
+NEXT_STEPS = 3
+SUPPORTED = 0.4
+"""Share of an instruction's words that a passage has to hold to be shown beside it."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One thing to try. `tried` is the act alone, as an attempt remembers it; `text` the markdown that people read.
+
+    `reason` says why something is proposed that has failed for this failure before.
+    """
+
+    text: str
+    tried: str
+    citations: tuple[Citation, ...]
+    next_steps: tuple[str, ...]
+    reason: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The hash of exactly what is shown."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An override with the record it is quoted from, and what was found for its words."""
+
+    given: OverrideGiven
+    task: Item
+    support: tuple[Hit, ...] = ()
+
+
+def propose(
+    known: Sequence[Lesson], found: Sequence[Hit], threshold: float, instruction: Instruction | None = None
+) -> Proposal | None:
+    """The next thing to try; None when everything known has failed or nothing is known.
+
+    In this order: an override not yet tried in this task; what worked and never failed for this failure; what failed
+    for it but worked on balance, with the reason; the next untried passage of the documents; what failed more than
+    it worked, with the reason.
+    """
+    open_passages = [
+        (hit, passage)
+        for hit, passage in _candidates(found, threshold)
+        if not any(same(passage.text, lesson.text) for lesson in known if lesson.used_here or lesson.failures)
+    ]
+    if instruction and not any(same(instruction.given.instruction, one.text) for one in known if one.used_here):
+        return _instructed(instruction, known, threshold, open_passages)
+    fresh = [lesson for lesson in known if lesson.successes and not lesson.used_here]
+    for lesson in fresh:
+        if not lesson.failures or (lesson.again and lesson.worth > 0):
+            return _learned(lesson, open_passages)
+    if open_passages:
+        return _from_document(open_passages)
+    for lesson in fresh:
+        if lesson.again:
+            return _learned(lesson, open_passages)
+    return None
+
+
+def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:
+    """Passages in the order to try them: numbered steps before prose, by the relevance of their section, in its order.
+
+    Nothing is taken from untrusted hits, or from hits below the threshold.
+    """
+    good = [hit for hit in found if hit.trusted and hit.relevance >= threshold]
+    split = [(hit, passage) for hit in good for passage in passages(hit.text, hit.markdown)]
+    yield from (pair for pair in split if pair[1].kind == "step")
+    yield from (pair for pair in split if pair[1].kind in ("item", "paragraph"))
+
+
+def _instructed(
+    instruction: Instruction, known: Sequence[Lesson], threshold: float, rest: Sequence[tuple[Hit, Passage]]
+) -> Proposal:
+    given = instruction.given
+    citations = [
+        _field(instruction.task, "override.instruction", given.instruction),
+        _field(instruction.task, "override.reasoning", given.reasoning),
+        *(_field(instruction.task, f"override.constraints.{n}", text) for n, text in enumerate(given.constraints)),
+    ]
+    parts = _said(f"Instruction of {given.by} ({given.by_kind})", given.instruction, 1)
+    parts += _said(f"Reason given by {given.by}", given.reasoning, 2)
+    for number, text in enumerate(given.constraints, 3):
+        parts += _said(f"Constraint set by {given.by}", text, number)
+    if found := _support(instruction, known, threshold):
+        hit, passage = found
+        citations.append(cite(hit, passage))
+        parts += _said(f"From {hit.source}", passage.text, len(citations))
+    return _finished(parts, given.instruction, citations, rest)
+
+
+def _support(instruction: Instruction, known: Sequence[Lesson], threshold: float) -> tuple[Hit, Passage] | None:
+    """The passage that says most of what an instruction says, if any says enough and it was not tried already."""
+    wanted = content_words(instruction.given.instruction)
+    worth = weights(wanted, [hit.words for hit in instruction.support])
+    options = [
+        (coverage(worth, content_words(passage.text)), hit, passage)
+        for hit, passage in _candidates(instruction.support, threshold)
+        if not any(same(passage.text, lesson.text) for lesson in known if lesson.failures or lesson.used_here)
+    ]
+    said, hit, passage = max(options, key=lambda option: option[0], default=(0.0, None, None))
+    return (hit, passage) if hit and passage and said >= SUPPORTED else None
+
+
+def _learned(lesson: Lesson, rest: Sequence[tuple[Hit, Passage]]) -> Proposal:
+    cited = lesson.cited
+    attempt = cited.attempt
+    under = f", under an override of {attempt.override_by}" if attempt.override_by else ""
+    parts = [f"Proposed again because it {lesson.again}."] if lesson.again else []
+    citations = [_field(cited.item, "tried", attempt.tried)]
+    parts += _said(f"{attempt.outcome.capitalize()} on {cited.when} ({attempt.evidence}{under})", attempt.tried, 1)
+    if attempt.note:
+        citations.append(_field(cited.item, "note", attempt.note))
+        parts += _said("Noted with its outcome", attempt.note, 2)
+    return _finished(parts, attempt.tried, citations, rest, lesson.again)
+
+
+def _from_document(rest: Sequence[tuple[Hit, Passage]]) -> Proposal:
+    hit, passage = rest[0]
+    parts = _said(f"From {hit.source}", passage.text, 1)
+    return _finished(parts, passage.text, [cite(hit, passage)], rest[1:])
+
+
+def _finished(
+    parts: Sequence[str],
+    tried: str,
+    citations: Sequence[Citation],
+    rest: Sequence[tuple[Hit, Passage]],
+    reason: str | None = None,
+) -> Proposal:
+    text = "\n\n".join([*parts, references(citations)])
+    steps = tuple(
+        f"{hit.source}: {passage.text}" for hit, passage in rest if passage.kind == "step" and hit == rest[0][0]
+    )[:NEXT_STEPS]
+    return Proposal(text, tried, tuple(citations), steps, reason)
+
+
+def _field(item: Item, field: str, text: str) -> Citation:
+    """The citation of a whole field of a record: `source_path` names the field."""
+    return Citation(
+        store=item.store,
+        id=item.id,
+        version=item.version,
+        source_path=f"{item.store}/{item.id}#{field}",
+        start=0,
+        end=len(text),
+        quote=text,
+    )
+
+
+def _said(label: str, text: str, number: int) -> list[str]:
+    """A quote under its label, with the number of its citation."""
+    return [f"{label} [{number}]:", "\n".join(f"> {line}".rstrip() for line in text.splitlines())]

@@ -1,0 +1,143 @@
+"""Relevance: how likely a found passage is about what was asked, and whether that is enough to answer a question."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from counterpoint.developer.passages import same
+from counterpoint.developer.words import content_words, coverage, weights
+from counterpoint.proto.decisions import Source
+from counterpoint.proto.memory import Item
+from counterpoint.proto.messages import Shape
+
+TRUSTED = 2
+"""Integrity of an item that a person, an administrator or a system put in."""
+
+
+class Curve(Shape):
+    """How cosine and word coverage become a probability, and from where it is enough; `fitted_on` says how found."""
+
+    intercept: float
+    cosine: float
+    coverage: float
+    threshold: float
+    fitted_on: str
+
+    def at(self, cosine: float, covered: float) -> float:
+        """The probability in [0, 1] for a text with these scores."""
+        return 1 / (1 + math.exp(-(self.intercept + self.cosine * cosine + self.coverage * covered)))
+
+
+class Calibration(Shape):
+    """Two curves: that a text is about the same topic as a task, and that it answers a question."""
+
+    topic: Curve
+    answer: Curve
+
+
+@cache
+def calibration() -> Calibration:
+    """The calibration that ships with the developer."""
+    return Calibration.model_validate_json(files("counterpoint.developer").joinpath("calibration.json").read_text())
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A chunk that a search found. `start` is where its text begins in its document (characters)."""
+
+    item: Item
+    source: str
+    text: str
+    context: str
+    start: int
+    markdown: bool
+    relevance: float
+    covered: float
+    words: frozenset[str]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it may carry a decision (row A2)."""
+        return self.item.integrity >= TRUSTED
+
+    @property
+    def basis(self) -> Source:
+        """The hit as the source of a decision."""
+        return Source(store=self.item.store, id=self.item.id, version=self.item.version, score=round(self.relevance, 4))
+
+
+def hits(query: str, items: Sequence[Item], curve: Curve) -> tuple[Hit, ...]:
+    """Chunks found for a query, most relevant first. Words weigh by their rarity among these chunks."""
+    shown = [(item, content_words("\n".join(_shown(item)))) for item in items]
+    worth = weights(content_words(query), [words for _, words in shown])
+    graded = (_hit(item, words, coverage(worth, words), curve) for item, words in shown)
+    return tuple(sorted(graded, key=lambda hit: (-hit.relevance, hit.source, hit.start)))
+
+
+def _shown(item: Item) -> tuple[str, str, str]:
+    return item.body.get("title") or "", item.body.get("context") or "", item.body["text"]
+
+
+def _hit(item: Item, words: frozenset[str], covered: float, curve: Curve) -> Hit:
+    body = item.body
+    return Hit(
+        item=item,
+        source=body["source"],
+        text=body["text"],
+        context=body.get("context") or "",
+        start=body["start"],
+        markdown=body.get("type") in (None, "markdown"),
+        relevance=curve.at(cosine(item), covered),
+        covered=covered,
+        words=words,
+    )
+
+
+def cosine(item: Item) -> float:
+    """The cosine of a found item with the query, 0 when the search gave none."""
+    return (item.scores or {}).get("cosine", 0.0)
+
+
+def distinct(found: Sequence[Hit], threshold: float) -> tuple[Hit, ...]:
+    """The best trusted hit of every independent source above the threshold.
+
+    Sources of which found chunks say the same are one, and so are those they are linked with through others: a copy
+    of what is known never adds one, whatever else is copied with it.
+    """
+    by_source: dict[str, list[Hit]] = {}
+    for hit in found:
+        if hit.trusted:
+            by_source.setdefault(hit.source, []).append(hit)
+    groups: list[list[Hit]] = []
+    for chunks in by_source.values():
+        linked = [group for group in groups if any(same(mine.text, theirs.text) for mine in chunks for theirs in group)]
+        groups = [group for group in groups if group not in linked]
+        groups.append([*chunks, *(hit for group in linked for hit in group)])
+    best = (max(group, key=lambda hit: hit.relevance) for group in groups)
+    return tuple(sorted((hit for hit in best if hit.relevance >= threshold), key=lambda hit: -hit.relevance))
+
+
+@dataclass(frozen=True)
+class Grade:
+    """Whether the evidence is enough to answer a question, the probability that it is, and the reason in words."""
+
+    sufficient: bool
+    probability: float
+    reason: str
+
+
+def grade(found: Sequence[Hit], curve: Curve) -> Grade:
+    """The retrieval grader for questions, over hits of the answer curve: the best one has to be likely enough to
+    answer. It, not the confidence of row A2, decides whether a question is answered."""
+    if not found:
+        return Grade(False, 0.0, "nothing was found")
+    best = found[0]
+    sufficient = best.relevance >= curve.threshold
+    figures = (
+        f"{best.relevance:.2f} where {curve.threshold:.2f} is enough "
+        f"(cosine {cosine(best.item):.2f}, words covered {best.covered:.2f})"
+    )
+    verdict = "the best passage is likely to answer" if sufficient else "no passage is likely enough to answer"
+    return Grade(sufficient, best.relevance, f"{verdict}: {figures}")

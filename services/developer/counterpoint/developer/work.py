@@ -1,0 +1,308 @@
+"""Work: what the developer comes to for a delegated task, decided from evidence alone (rows A2-A6, A8; offline)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import TypeAdapter, ValidationError
+
+from counterpoint.developer.answers import answer, cite, references
+from counterpoint.developer.attempts import similar, succeeded_before, warnings
+from counterpoint.developer.confidence import band, confidence, terms, weaknesses
+from counterpoint.developer.evidence import Evidence
+from counterpoint.developer.passages import passages
+from counterpoint.developer.proposals import Proposal, propose
+from counterpoint.developer.providers import needs as provider_needs
+from counterpoint.developer.relevance import Calibration, Grade, Hit, grade
+from counterpoint.proto.decisions import Confidence
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.findings import Citation, Downstream, Findings
+from counterpoint.proto.tasks import EscalationCode, Need, OverrideGiven, TaskDelegated
+
+CANDIDATES = 3
+PLAN_STEPS = 12
+VOUCHING = frozenset({"agent", "person", "calling_llm", "human"})
+"""Kinds of principal whose override stands in for the developer's own confidence (row A6)."""
+
+_DOWNSTREAM = TypeAdapter(tuple[Downstream, ...])
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The work is done: a text of quotes."""
+
+    text: str
+    reasoning: str
+    findings: Findings
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """Something to try."""
+
+    proposal: Proposal
+    reasoning: str
+    findings: Findings
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The work cannot go on without what `needs` lists."""
+
+    code: EscalationCode
+    reasoning: str
+    findings: Findings
+    needs: tuple[Need, ...]
+    text: str | None = None
+
+
+Result = Answered | Proposed | Stopped
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How good the evidence is, for questions with the grade it comes from, and who waived the gate, if anybody did."""
+
+    confidence: Confidence
+    grade: Grade | None
+    waived_by: str | None
+    reasoning: str
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether work may go on."""
+        if self.waived_by:
+            return True
+        return self.grade.sufficient if self.grade else self.confidence.band != "low"
+
+
+def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> Assessment:
+    """Weigh the evidence. Questions are gated by the grader and carry its probability, everything else by the
+    confidence of row A2; an override by who may vouch waives the gate, and the assessment says so."""
+    waived = vouched(message.override)
+    if message.lane == "answer":
+        graded = grade(evidence.answers, known.answer)
+        reached = band(graded.probability) if graded.sufficient else "low"
+        assessed = Confidence(score=round(graded.probability, 4), band=reached)
+        return _waivable(Assessment(assessed, graded, waived, graded.reason))
+    inputs = terms(
+        evidence.found, evidence.providers.exists, succeeded_before(evidence.tried, known.topic), known.topic
+    )
+    assessed = confidence(inputs)
+    reasoning = (
+        f"confidence {assessed.score:.2f} ({assessed.band}): similarity {inputs.rag_similarity:.2f}, "
+        f"{inputs.rag_hits} sources, provider {_word(inputs.provider_exists)}, "
+        f"similar success {_word(inputs.similar_dag)}"
+    )
+    return _waivable(Assessment(assessed, None, waived, reasoning, weaknesses(assessed)))
+
+
+def _waivable(assessment: Assessment) -> Assessment:
+    if not assessment.waived_by:
+        return assessment
+    return replace(
+        assessment,
+        reasoning=f"{assessment.reasoning}; the gate is skipped under the override of {assessment.waived_by}",
+        caveats=(*assessment.caveats, f"the gate was skipped: {assessment.waived_by} gave an override"),
+    )
+
+
+def vouched(override: OverrideGiven | None) -> str | None:
+    """Who answers for going on without confidence, if anybody does."""
+    if override and (override.confidence_override or override.by_kind in VOUCHING):
+        return override.by
+    return None
+
+
+def work(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
+    """What comes of it, by the lane of the task. Raises `Permanent` for a lane nobody knows."""
+    match message.lane:
+        case "answer":
+            return _answer(message, evidence, assessment, known)
+        case "investigate":
+            return _investigate(message, evidence, assessment, known)
+        case "plan":
+            return _plan(message, evidence, assessment, known)
+        case "build":
+            return _build(message, evidence, assessment, known)
+        case other:
+            raise Permanent("unknown_lane", (Problem(field="lane", problem=f"nobody works in lane {other}"),))
+
+
+def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
+    if not assessment.passed:
+        return _unfounded(message, evidence, assessment)
+    if evidence.instruction:
+        return _instructed(message, evidence, assessment, known)
+    made = answer(message.task.description, evidence.answers, known.answer.threshold)
+    caveats = (*assessment.caveats, *_unvouched(evidence.answers, made.citations))
+    return Answered(made.text, assessment.reasoning, _findings(message, evidence, made.citations, caveats))
+
+
+def _unvouched(found: Sequence[Hit], citations: Sequence[Citation]) -> tuple[str, ...]:
+    """A caveat for each cited source that nobody trusted has put in."""
+    cited = {citation.id for citation in citations}
+    sources = dict.fromkeys(hit.source for hit in found if hit.item.id in cited and not hit.trusted)
+    return tuple(f"nobody trusted has vouched for {source}" for source in sources)
+
+
+def _instructed(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
+    made = propose((), (), known.topic.threshold, evidence.instruction)
+    if made is None:
+        raise ValueError("an instruction always makes a text")
+    return Answered(made.text, assessment.reasoning, _findings(message, evidence, made.citations, assessment.caveats))
+
+
+def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
+    failed = warnings(evidence.known)
+    if not assessment.passed:
+        return _low(message, evidence, assessment)
+    made = propose(evidence.known, evidence.found, known.topic.threshold, evidence.instruction)
+    if made is None:
+        return Stopped(
+            "repeated_failure",
+            "everything known was tried for this failure, and there is no reason to try any of it again",
+            _findings(message, evidence, (), (*assessment.caveats, *failed)),
+            (_document_need(message), _override_need(message)),
+        )
+    caveats = (*assessment.caveats, *failed)
+    if made.reason:
+        caveats = (*caveats, f"proposed again although it {made.reason}")
+    basis = made.citations[0].source_path
+    return Proposed(
+        made,
+        f"{assessment.reasoning}; proposed from {basis}",
+        _findings(message, evidence, made.citations, caveats, made.next_steps),
+    )
+
+
+def _plan(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
+    if evidence.providers.missing and evidence.instruction is None:
+        return _no_provider(message, evidence)
+    if not assessment.passed:
+        return _low(message, evidence, assessment)
+    if evidence.instruction:
+        return _instructed(message, evidence, assessment, known)
+    text, citations = _outline(evidence, known)
+    if text is None:
+        return _unfounded(message, evidence, assessment)
+    return Answered(text, assessment.reasoning, _findings(message, evidence, citations, assessment.caveats))
+
+
+def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
+    if evidence.providers.missing and evidence.instruction is None:
+        return _no_provider(message, evidence)
+    text, citations = _outline(evidence, known)
+    wanted = [Need(kind="model", what="a language model that writes code", how="set COUNTERPOINT_MODEL and restart")]
+    if not assessment.passed:
+        wanted.append(_document_need(message))
+    return Stopped(
+        "no_model",
+        f"{assessment.reasoning}; code is written by a model, and none is configured",
+        _findings(message, evidence, citations, (*assessment.caveats, *warnings(evidence.known))),
+        tuple(wanted),
+        text,
+    )
+
+
+def _unfounded(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> Stopped:
+    caveats = (*assessment.caveats, "the citations are candidates, no answer")
+    return Stopped(
+        "insufficient_evidence",
+        assessment.reasoning,
+        _findings(message, evidence, _candidates(evidence.answers), caveats),
+        (_document_need(message),),
+    )
+
+
+def _low(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> Stopped:
+    return Stopped(
+        "low_confidence",
+        assessment.reasoning,
+        _findings(message, evidence, _candidates(evidence.found), (*assessment.caveats, *warnings(evidence.known))),
+        (_document_need(message), _override_need(message)),
+    )
+
+
+def _no_provider(message: TaskDelegated, evidence: Evidence) -> Stopped:
+    missing = evidence.providers.missing
+    return Stopped(
+        "no_provider",
+        f"no official provider is known for {', '.join(missing)}; nothing is built around a missing provider",
+        _findings(message, evidence, _candidates(evidence.found), ()),
+        provider_needs(missing, message.project),
+    )
+
+
+def _outline(evidence: Evidence, known: Calibration) -> tuple[str | None, tuple[Citation, ...]]:
+    """A plan made of the steps of the best trusted passages, and the providers to use; None without either."""
+    steps = [
+        cite(hit, passage)
+        for hit in evidence.found
+        if hit.trusted and hit.relevance >= known.topic.threshold
+        for passage in passages(hit.text, hit.markdown)
+    ][:PLAN_STEPS]
+    packages = [f"{system}: {provider.package}" for system, provider in evidence.providers.found]
+    if not steps and not packages:
+        return None, ()
+    parts = [*packages, *(f"[{number}] {step.quote}" for number, step in enumerate(steps, 1)), references(steps)]
+    return "\n\n".join(part for part in parts if part), tuple(steps)
+
+
+def _candidates(found: Sequence[Hit]) -> tuple[Citation, ...]:
+    """The first passage of each of the best hits: where somebody who looks further may begin."""
+    firsts = ((hit, passages(hit.text, hit.markdown)) for hit in found[:CANDIDATES])
+    return tuple(cite(hit, split[0]) for hit, split in firsts if split)
+
+
+def _findings(
+    message: TaskDelegated,
+    evidence: Evidence,
+    citations: tuple[Citation, ...],
+    caveats: tuple[str, ...],
+    next_steps: tuple[str, ...] = (),
+) -> Findings:
+    downstream, unread = _downstream(message)
+    return Findings(
+        similar_attempts=similar(evidence.tried),
+        citations=citations,
+        downstream=downstream,
+        next_steps=next_steps,
+        caveats=(*caveats, *unread),
+    )
+
+
+def _downstream(message: TaskDelegated) -> tuple[tuple[Downstream, ...], tuple[str, ...]]:
+    """What lies downstream, as whoever submitted the task says; and a caveat where that cannot be read."""
+    said = (message.task.context or {}).get("downstream", ())
+    try:
+        return _DOWNSTREAM.validate_python(said), ()
+    except ValidationError as unreadable:
+        return (), (f"context.downstream is not a list of jobs and datasets: {unreadable.error_count()} problems",)
+
+
+def _subject(message: TaskDelegated) -> str:
+    task = message.task
+    if task.systems:
+        return ", ".join(task.systems)
+    return task.title or task.description.splitlines()[0][:200]
+
+
+def _document_need(message: TaskDelegated) -> Need:
+    return Need(
+        kind="document",
+        what=f"documents about {_subject(message)}: a runbook, an architecture note or an example",
+        how=f"counterpoint ingest PATH --project {message.project}",
+    )
+
+
+def _override_need(message: TaskDelegated) -> Need:
+    return Need(
+        kind="decision",
+        what="an override: an instruction and its reason",
+        how=f"counterpoint override {message.task_id} --project {message.project}",
+    )
+
+
+def _word(value: bool | str) -> str:
+    return value if isinstance(value, str) else ("yes" if value else "no")

@@ -1,0 +1,154 @@
+"""What the facets of an OpenLineage event say; whatever is missing or misshapen says nothing."""
+
+import ast
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeGuard
+
+from counterpoint.guard.detector import redact, scan
+from counterpoint.lineage.events import Airflow, CodeLocation, RunError
+from counterpoint.proto.signature import headline
+from counterpoint.recall.names import NAME_LIMIT_CHARS, Node, NodeKind
+
+ERROR_LIMIT_CHARS = 4_000
+STACK_LIMIT_CHARS = 8_000
+
+
+def parse_time(text: str) -> datetime:
+    """A moment in UTC: RFC 3339 with any number of decimals (cut to microseconds), no zone means UTC.
+
+    Raises `ValueError`.
+    """
+    bare = re.sub(r"\[[^\]]*\]$", "", text.strip())
+    bare = bare[:-1] + "+00:00" if bare[-1:] in ("z", "Z") else bare
+    moment = datetime.fromisoformat(bare)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"out of range: {text!r}") from error
+
+
+def text(facet: Mapping[str, Any], key: str) -> str | None:
+    """The text under `key`, unless it is blank; without what no store can hold: NUL, half of a surrogate pair."""
+    found = facet.get(key)
+    return found.replace("\x00", "").encode("utf-8", "replace").decode() if _says(found) else None
+
+
+def _says(found: object) -> TypeGuard[str]:
+    return isinstance(found, str) and bool(found.strip())
+
+
+def number(facet: Mapping[str, Any], key: str) -> int | None:
+    """The whole number under `key`, also when it is sent as text."""
+    match facet.get(key):
+        case bool():
+            return None
+        case int(found):
+            return found
+        case str(found) if found.strip().isdecimal():
+            return int(found)
+        case _:
+            return None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """A list of names; Airflow sends it as the text of a Python list."""
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return ()
+    if not isinstance(value, list | tuple | set):
+        return ()
+    return tuple(sorted(name for name in value if isinstance(name, str) and name.strip() and name.isprintable()))
+
+
+def owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
+    """The owners in an ownership facet, sorted."""
+    listed = facet.get("owners")
+    found = listed if isinstance(listed, list) else []
+    return _owner_names(*(text(owner, "name") for owner in found if isinstance(owner, Mapping)))
+
+
+def _owner_names(*names: str | None) -> tuple[str, ...]:
+    """Sorted, without those that Airflow masked."""
+    return tuple(sorted({name.strip() for name in names if name is not None and name.strip("* ")}))
+
+
+def airflow_owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
+    """The owners of the task, else of the DAG, in Airflow's own facet."""
+    for key in ("task", "dag"):
+        owner = text(_part(facet, key), "owner")
+        if owner is not None and (found := _owner_names(*owner.split(","))):
+            return found
+    return ()
+
+
+def airflow(facet: Mapping[str, Any]) -> Airflow:
+    """What Airflow's own facet of a task or DAG run tells."""
+    dag, dag_run, task, instance = (_part(facet, key) for key in ("dag", "dagRun", "task", "taskInstance"))
+    return Airflow(
+        dag_id=text(dag, "dag_id") or text(dag_run, "dag_id"),
+        dag_run_id=text(dag_run, "run_id"),
+        task_id=text(task, "task_id"),
+        try_number=number(instance, "try_number"),
+        retries=number(task, "retries"),
+        map_index=number(instance, "map_index"),
+        log_url=text(instance, "log_url"),
+    )
+
+
+def _part(facet: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = facet.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def code_location(facet: Mapping[str, Any]) -> CodeLocation | None:
+    """Where the source code is, or None when the facet is empty."""
+    if not facet:
+        return None
+    return CodeLocation(
+        type=text(facet, "type"),
+        url=text(facet, "url"),
+        repo_url=text(facet, "repoUrl"),
+        path=text(facet, "path"),
+        version=text(facet, "version"),
+        branch=text(facet, "branch"),
+    )
+
+
+def neighbours(node: Node, facet: Mapping[str, Any]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """The tasks of the same DAG that Airflow runs before and after this one."""
+    task = _part(facet, "task")
+    task_id = text(task, "task_id")
+    if task_id is None or not node.name.endswith(f".{task_id}"):
+        return (), ()
+    dag = node.name.removesuffix(task_id)
+
+    def jobs(key: str) -> tuple[Node, ...]:
+        names = (dag + name for name in _names(task.get(key)))
+        return tuple(
+            Node(kind=NodeKind.JOB, namespace=node.namespace, name=name)
+            for name in names
+            if len(name) <= NAME_LIMIT_CHARS
+        )
+
+    return jobs("upstream_task_ids"), jobs("downstream_task_ids")
+
+
+def _harmless(said: str | None) -> str | None:
+    """The text with `[redacted:<type>]` in place of each secret: the record tells that one was there, and its kind."""
+    return None if said is None else redact(said, scan(said))
+
+
+def run_error(facet: Mapping[str, Any]) -> RunError | None:
+    """The error of a failed run, secrets redacted. Its class is often in the stack trace alone, its message in both."""
+    message, stack = (_harmless(text(facet, key)) for key in ("message", "stackTrace"))
+    if message is None and stack is None:
+        return None
+    raised_class, raised = headline(stack) if stack is not None else (None, "")
+    said = message.strip() if message is not None else raised
+    if raised_class is not None and headline(said)[0] is None:
+        said = f"{raised_class}: {said}" if said else raised_class
+    return RunError(headline=said[:ERROR_LIMIT_CHARS], stack_trace=stack[-STACK_LIMIT_CHARS:] if stack else None)

@@ -1,0 +1,159 @@
+"""What an event adds to the lineage graph (rows F1, F2): jobs, runs, datasets and edges by union over runs."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar, assert_never
+
+from counterpoint.lineage.events import DatasetEvent, DatasetUse, Event, EventType, JobEvent, RunEvent
+from counterpoint.lineage.records import Dataset, Job, Key, Mark, Record, Run, Stamped, join
+from counterpoint.recall.edges import Edge, EdgeKind, edge
+from counterpoint.recall.names import Node, dataset, job
+
+S = TypeVar("S", bound=Stamped)
+
+
+def facts(event: Event) -> dict[Key, Record]:
+    """The records that one event alone makes; their keys are what has to be read before `changes`."""
+    match event:
+        case RunEvent():
+            return _joined(_of_run(event))
+        case JobEvent():
+            return _joined(_of_job(event, _stamp(event.at)))
+        case DatasetEvent():
+            return _joined([_dataset(event.dataset, _stamp(event.at))])
+
+
+def changes(event: Event, known: Mapping[Key, Record]) -> dict[Key, Record]:
+    """The records that an event adds or changes, given those of its keys that exist. Empty when it says nothing new."""
+    changed = {}
+    for key, fact in facts(event).items():
+        record = join(known[key], fact) if key in known else fact
+        if record != known.get(key):
+            changed[key] = record
+    return changed
+
+
+def key_of(record: Record) -> Key:
+    """Where a record is kept."""
+    match record:
+        case Job():
+            return "jobs", job(record.namespace, record.name).id
+        case Dataset():
+            return "datasets", dataset(record.namespace, record.name).id
+        case Run():
+            return "runs", record.run_id
+        case Edge():
+            return "edges", record.id
+        case _:
+            assert_never(record)
+
+
+def owners(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
+    """The owners that the records of jobs and datasets name, by `Node.ref`."""
+    found = {}
+    for record in records:
+        match record:
+            case Job():
+                found[job(record.namespace, record.name).ref] = record.owners
+            case Dataset():
+                found[dataset(record.namespace, record.name).ref] = record.owners
+            case _:
+                continue
+    return found
+
+
+def _joined(records: Iterable[Record]) -> dict[Key, Record]:
+    found: dict[Key, Record] = {}
+    for record in records:
+        key = key_of(record)
+        found[key] = join(found[key], record) if key in found else record
+    return found
+
+
+def _of_run(event: RunEvent) -> list[Record]:
+    stamp = _stamp(event.at, event.type)
+    node, mark = event.job.node, Mark(run_id=event.run_id, at=event.at)
+    records = _of_job(event, stamp)
+    records.append(_run(event, stamp))
+    if event.type in (EventType.COMPLETE, EventType.FAIL):
+        field = "last_success" if event.type is EventType.COMPLETE else "last_failure"
+        records.append(_stamped(_job(node), stamp, **{field: mark}))
+    if event.parent is not None and event.parent.job != node:
+        records += [_stamped(_job(node), stamp, parent=event.parent.job.ref), _job(event.parent.job)]
+        records.append(edge(EdgeKind.PARENT, event.parent.job, node))
+        if event.root is not None and event.root.job not in (event.parent.job, node):
+            records += [_job(event.root.job), edge(EdgeKind.PARENT, event.root.job, event.parent.job)]
+    for other in (*event.before, *event.after):
+        beside = event.parent if event.parent is not None and _is_task_of(other, event.parent.job) else None
+        records.append(_stamped(_job(other), "0", parent=beside.job.ref if beside else None))
+        if beside is not None:
+            records.append(edge(EdgeKind.PARENT, beside.job, other))
+    records += [edge(EdgeKind.CONTROL, other, node) for other in event.before]
+    records += [edge(EdgeKind.CONTROL, node, other) for other in event.after]
+    return records
+
+
+def _of_job(event: JobEvent, stamp: str) -> list[Record]:
+    said = event.job
+    records: list[Record] = [
+        _stamped(_job(said.node), stamp, job_type=said.job_type, owners=said.owners, code=said.code),
+        *(_dataset(use, stamp) for use in (*event.inputs, *event.outputs)),
+    ]
+    records += [edge(EdgeKind.DATA, use.node, said.node) for use in event.inputs]
+    records += [edge(EdgeKind.DATA, said.node, use.node) for use in event.outputs]
+    return records
+
+
+def _run(event: RunEvent, stamp: str) -> Run:
+    run = Run(
+        run_id=event.run_id,
+        job=event.job.node.ref,
+        state=event.type if event.type.ends else EventType.RUNNING,
+        inputs=tuple(sorted(use.node.ref for use in event.inputs)),
+        outputs=tuple(sorted(use.node.ref for use in event.outputs)),
+    )
+    return _stamped(
+        run,
+        stamp,
+        job=run.job,
+        started_at=event.at if event.type is EventType.START else None,
+        ended_at=event.at if event.type.ends else None,
+        ended_as=event.type if event.type.ends else None,
+        parent=event.parent.job.ref if event.parent else None,
+        parent_run_id=event.parent.run_id if event.parent else None,
+        root=event.root.job.ref if event.root else None,
+        root_run_id=event.root.run_id if event.root else None,
+        nominal_start=event.nominal_start,
+        nominal_end=event.nominal_end,
+        error_message=event.error.headline if event.error and event.type is EventType.FAIL else None,
+        dag_run_id=event.airflow.dag_run_id,
+        try_number=event.airflow.try_number,
+        retries=event.airflow.retries,
+        map_index=event.airflow.map_index,
+        log_url=event.airflow.log_url,
+    )
+
+
+def _stamped(record: S, stamp: str, **said: Any) -> S:
+    """The record with what was said, None and empty meaning that nothing was."""
+    values = {field: value for field, value in said.items() if value is not None and value != ()}
+    return record.model_copy(update={**values, "stamps": dict.fromkeys(values, stamp)})
+
+
+def _stamp(at: datetime, kind: EventType = EventType.OTHER) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S.%fZ} {_ORDER[kind]}"
+
+
+_ORDER = {kind: rank for rank, kind in enumerate(("START", "RUNNING", "OTHER", "ABORT", "FAIL", "COMPLETE"))}
+
+
+def _job(node: Node) -> Job:
+    return Job(namespace=node.namespace, name=node.name)
+
+
+def _dataset(use: DatasetUse, stamp: str) -> Dataset:
+    return _stamped(Dataset(namespace=use.node.namespace, name=use.node.name), stamp, owners=use.owners)
+
+
+def _is_task_of(node: Node, dag: Node) -> bool:
+    return node.namespace == dag.namespace and node.name.startswith(f"{dag.name}.")

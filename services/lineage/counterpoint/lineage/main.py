@@ -1,0 +1,28 @@
+"""The lineage service: OpenLineage by NATS and HTTP, incidents, and the lineage of our own tasks."""
+
+import asyncio
+
+from counterpoint.bus import Service
+from counterpoint.bus.health import http_server, serve
+from counterpoint.lineage.handlers import register
+from counterpoint.lineage.http import application
+from counterpoint.lineage.settings import LineageSettings
+
+
+async def listen(settings: LineageSettings) -> None:
+    """Handle messages and requests until SIGTERM."""
+    service = Service("lineage", settings)
+    limits = settings.limits()
+    register(service, limits)
+    server, _ = http_server(application(service.memory, limits), settings.lineage_host, settings.lineage_port)
+    service.also(lambda: serve(server))
+    await service.run()
+
+
+def run() -> None:
+    """The process."""
+    asyncio.run(listen(LineageSettings()))
+
+
+if __name__ == "__main__":
+    run()

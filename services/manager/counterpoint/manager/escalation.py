@@ -1,0 +1,52 @@
+"""Escalation: who is asked, for what, and how it can be supplied (rows A3, A6)."""
+
+from collections.abc import Iterable
+
+from counterpoint.manager.workflow import Guard
+from counterpoint.proto.tasks import Escalation, Need, Task, TaskWorked
+
+ANSWERED_BY_DOCUMENTS = frozenset({"low_confidence", "insufficient_evidence"})
+
+
+def of_stop(task: Task, worked: TaskWorked) -> Escalation:
+    """What the calling LLM is asked when the developer has stopped."""
+    code = worked.code or "low_confidence"
+    needs = worked.needs or (_default_need(code, worked.searched_for or task.systems),)
+    return Escalation(
+        to="calling_llm",
+        code=code,
+        needs=tuple(_with_how(task, need) for need in needs),
+        searched_for=worked.searched_for,
+    )
+
+
+def of_failures(task: Task, to: str, attempts: int, same: int) -> Escalation:
+    """What is asked when attempts keep failing: how to go on."""
+    what = f"how to go on after {attempts} attempts, {same} of them with the same error"
+    need = _with_how(task, Need(kind="decision", what=what, how=""))
+    return Escalation(to=to, code="repeated_failure", needs=(need,))
+
+
+def helped_by(needs: Iterable[Need]) -> Guard:
+    """Whether documents would help, or only a decision."""
+    return Guard.NEEDS_DOCUMENT if any(need.kind == "document" for need in needs) else Guard.NEEDS_DECISION
+
+
+def _default_need(code: str, about: tuple[str, ...]) -> Need:
+    if code in ANSWERED_BY_DOCUMENTS:
+        subject = ", ".join(about) or "the subject of the task"
+        return Need(kind="document", what=f"documentation about {subject}", how="")
+    return Need(kind="decision", what=f"how to go on: {code}", how="")
+
+
+def _with_how(task: Task, need: Need) -> Need:
+    if need.how:
+        return need
+    match need.kind:
+        case "document" | "provider":
+            how = f"counterpoint ingest PATH --project {task.project}"
+        case "model":
+            how = "set COUNTERPOINT_MODEL and restart"
+        case _:
+            how = f"counterpoint override {task.task_id} --project {task.project}"
+    return need.model_copy(update={"how": how})

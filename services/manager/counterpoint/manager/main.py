@@ -1,0 +1,19 @@
+"""The manager service."""
+
+import asyncio
+
+from counterpoint.bus import Service
+from counterpoint.manager.handlers import register
+from counterpoint.manager.settings import ManagerSettings
+
+
+def run() -> None:
+    """The process."""
+    settings = ManagerSettings()
+    service = Service("manager", settings)
+    register(service, settings.bounds())
+    asyncio.run(service.run())
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,64 @@
+"""What the bus gave up on: a message delivered as often as allowed becomes a dead letter, and stays one."""
+
+import json
+
+import structlog
+
+from counterpoint.bus.codec import envelope
+from counterpoint.bus.connection import Connection
+from counterpoint.bus.letters import letter
+from counterpoint.guard.policy import Policy
+from counterpoint.memory import diode
+from counterpoint.memory.committer import Committer
+from counterpoint.memory.prepare import prepare
+from counterpoint.memory.provenance import UNTRUSTED, Memories, Provenance
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Permanent
+from counterpoint.proto.memory import Commit, Origin
+from counterpoint.proto.messages import utc_now
+
+log = structlog.get_logger()
+
+_LAST_WORD = 1 << 62
+"""A fence above that of every delivery."""
+
+
+class Advisories:
+    """Consumes the advisories that a message reached its last delivery."""
+
+    def __init__(self, connection: Connection, policy: Policy, committer: Committer) -> None:
+        self._connection = connection
+        self._policy = policy
+        self._committer = committer
+
+    async def run(self) -> None:
+        """Bury what the bus gave up on, for ever."""
+        await self._connection.each(subjects.ADVISORIES, "memory", self._heard)
+
+    async def _heard(self, advisory: bytes) -> None:
+        body = json.loads(advisory)
+        await self._bury(body["stream"], body["consumer"], body["stream_seq"])
+
+    async def _bury(self, stream: str, consumer: str, sequence: int) -> None:
+        found = await self._connection.stored(stream, sequence)
+        if found is None:
+            log.warning("advisory.message_gone", stream=stream, sequence=sequence)
+            return
+        known = envelope(
+            found.subject, found.headers, stream=stream, sequence=sequence, delivered=1, stored_at=found.at
+        )
+        origin = Origin(message_id=known.id, fence=_LAST_WORD, project=known.project, task_id=known.task_id)
+        grant = diode.own(self._policy, known.project, known.id, utc_now())
+        error = Permanent("max_deliveries")
+        prepared = prepare(
+            self._policy,
+            grant.model_copy(update={"audience": consumer}),
+            origin,
+            Commit(step="dead", dead_letter=letter(found.subject, found.headers, found.data, error)),
+            now=utc_now(),
+            caused_by=Provenance(integrity=UNTRUSTED),
+            memories=Memories(),
+            task_version=None,
+        )
+        reply = await self._committer.apply(prepared)
+        log.error("message.dead", message_id=known.id, consumer=consumer, status=reply.status)

@@ -1,0 +1,356 @@
+"""The committer: one loop that applies whatever waits in one transaction, and tells those who asked.
+
+Group commit without a time window: while one transaction is under way the next steps gather, at most `BATCH` of them.
+Those of one project are applied together; when anything in a group stands in the way, it is rolled back and applied in
+halves, so that those at fault end up alone. A step that is asked for again while it waits is not queued again, and one
+that was applied lately is answered from RAM: callers that ran out of patience must not make the queue longer.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import structlog
+
+from counterpoint.memory.database import AWAY, Database
+from counterpoint.memory.provenance import Provenance
+from counterpoint.memory.rows import MessageRow, Prepared
+from counterpoint.proto.errors import (
+    Away,
+    Conflict,
+    CounterpointError,
+    Denied,
+    Permanent,
+    Problem,
+    Transient,
+)
+from counterpoint.proto.memory import CommitReply
+
+log = structlog.get_logger()
+
+BATCH = 48
+_REMEMBERED = 10_000
+"""How many steps applied lately are answered without asking the database."""
+
+_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 53)) + ")"
+_STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message of an applied step, as the log holds it."""
+
+    row: MessageRow
+    project: str
+    sender: str
+    cause: str
+    seq: int
+    task_version: int | None
+    provenance: Provenance
+    capability: str | None = None
+    traceparent: str | None = None
+
+
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    step: Prepared
+    done: asyncio.Future[CommitReply]
+
+
+class LeaseLost(CounterpointError):
+    """Another process is active now."""
+
+
+class Committer:
+    """Applies prepared steps in the order they come.
+
+    `applied` is told those of a transaction and what they send; `mint` is asked for the capability of each message
+    while the database works.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        epoch: Callable[[], int],
+        mint: Callable[[MessageRow, str], str | None],
+        applied: Callable[[Sequence[Prepared], Sequence[Sent]], None],
+        *,
+        queue_limit: int,
+    ) -> None:
+        self._database = database
+        self._epoch = epoch
+        self._mint = mint
+        self._tell = applied
+        self._queue_limit = queue_limit
+        self._queue: deque[_Waiting] = deque()
+        self._under_way: dict[_Key, _Waiting] = {}
+        self._applied: OrderedDict[_Key, CommitReply] = OrderedDict()
+        self._wake = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Steps in the queue."""
+        return len(self._queue)
+
+    async def apply(self, step: Prepared) -> CommitReply:
+        """Apply one step.
+
+        Raises `Transient` (`busy` when the queue is full), `Conflict`, or `Denied` with `fence` or `ended`.
+        """
+        key = _key(step)
+        if key is not None:
+            if (applied := self._applied.get(key)) is not None:
+                return applied.model_copy(update={"status": "replayed"})
+            same = self._under_way.get(key)
+            if same is not None and same.step.fence == step.fence:
+                return await asyncio.shield(same.done)
+        if len(self._queue) >= self._queue_limit:
+            raise Transient("busy", retry_after_s=0.5)
+        waiting = _Waiting(step, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._wake.set()
+        if key is not None:
+            self._under_way[key] = waiting
+            waiting.done.add_done_callback(lambda _: self._over(key, waiting))
+        return await waiting.done
+
+    def _over(self, key: _Key, waiting: _Waiting) -> None:
+        if self._under_way.get(key) is waiting:
+            del self._under_way[key]
+        if waiting.done.cancelled():
+            return
+        if waiting.done.exception() is None and waiting.done.result().status in ("done", "replayed"):
+            self._applied[key] = waiting.done.result()
+            while len(self._applied) > _REMEMBERED:
+                self._applied.popitem(last=False)
+
+    async def run(self) -> None:
+        """Apply what comes, for ever. Raises `LeaseLost` when another process has become active."""
+        while True:
+            await self._wake.wait()
+            try:
+                async with self._database.connection() as connection:
+                    await self._serve(connection)
+            except Transient as away:
+                self._fail(self._next_batch(), away)
+
+    async def _serve(self, connection: Any) -> None:
+        """Apply what comes over one connection, until it breaks."""
+        while not connection.is_closed():
+            batch = self._next_batch()
+            try:
+                await self._apply_batch(connection, batch)
+            except LeaseLost:
+                self._fail(batch, Transient("another memory process is active"))
+                raise
+            except Transient as away:
+                self._fail(batch, away)
+                return
+            finally:
+                self._fail(batch, Transient("memory is stopping"))
+            await self._wake.wait()
+
+    def _next_batch(self) -> list[_Waiting]:
+        """What waits, in order, up to the first step that is about a task of another step before it."""
+        batch: list[_Waiting] = []
+        tasks: set[str] = set()
+        while self._queue and len(batch) < BATCH:
+            about = _tasks(self._queue[0].step)
+            if not tasks.isdisjoint(about):
+                break
+            tasks |= about
+            batch.append(self._queue.popleft())
+        if not self._queue:
+            self._wake.clear()
+        return batch
+
+    async def _apply_batch(self, connection: Any, batch: Sequence[_Waiting]) -> None:
+        groups: dict[str, list[_Waiting]] = {}
+        for waiting in batch:
+            groups.setdefault(waiting.step.project, []).append(waiting)
+        for project, group in groups.items():
+            await self._apply_group(connection, project, group)
+
+    async def _apply_group(self, connection: Any, project: str, group: Sequence[_Waiting]) -> None:
+        """Steps of one project by one statement, which is a transaction of its own."""
+        call = asyncio.create_task(self._call(connection, project, [w.step for w in group]))
+        await asyncio.sleep(0)
+        tokens = {row.id: self._mint(row, project) for w in group for row in w.step.messages}
+        try:
+            rows = await call
+        except _InTheWay as fault:
+            if len(group) == 1:
+                await self._resolve(group[0], fault)
+            else:
+                half = len(group) // 2
+                await self._apply_group(connection, project, group[:half])
+                await self._apply_group(connection, project, group[half:])
+            return
+        self._answer(group, rows, tokens)
+
+    async def _call(self, connection: Any, project: str, steps: Sequence[Prepared]) -> list[Any]:
+        try:
+            return list(await connection.fetch(_COMMIT, self._epoch(), project, *_arrays(steps)))
+        except asyncpg.DataError as error:
+            raise _InTheWay("CP010", str(error)) from error
+        except AWAY as error:
+            raise Away(f"the database is away: {type(error).__name__}") from error
+        except (asyncpg.UniqueViolationError, asyncpg.SerializationError, asyncpg.DeadlockDetectedError) as error:
+            raise _InTheWay(
+                "CP008" if isinstance(error, asyncpg.UniqueViolationError) else "CP009", str(error)
+            ) from error
+        except asyncpg.PostgresError as error:
+            if error.sqlstate == "CP001":
+                raise LeaseLost(str(error)) from error
+            if error.sqlstate.startswith("CP"):
+                raise _InTheWay(error.sqlstate, str(error), getattr(error, "detail", "") or "") from error
+            unfit = error.sqlstate.startswith(("22", "23", "54"))
+            raise _InTheWay("CP010" if unfit else "CP009", f"{error.sqlstate}: {error}") from error
+
+    async def _resolve(self, waiting: _Waiting, fault: "_InTheWay") -> None:
+        step = waiting.step
+        match fault.code:
+            case "CP002" | "CP008":
+                async with self._database.reading(step.project) as connection:
+                    stored = await connection.fetchval(_STORED, step.consumer, step.message_id, step.step)
+                if stored is None:
+                    self._fail([waiting], Transient(f"the database refused: {fault.text}"))
+                else:
+                    reply = CommitReply.model_validate(stored)
+                    _settle(waiting, reply.model_copy(update={"status": "replayed"}))
+            case "CP003":
+                self._fail([waiting], Denied("fence", "the newest delivery of the message"))
+            case "CP004":
+                _settle(waiting, CommitReply(status="stale"))
+            case "CP005":
+                self._fail([waiting], Transient("the task has not come this far", retry_after_s=0.2))
+            case "CP006":
+                self._fail([waiting], Denied("ended", "a task that has not ended"))
+            case "CP011":
+                self._fail([waiting], Permanent("old_writer", (Problem(field=fault.text, problem=fault.detail),)))
+            case "CP007":
+                store, _, record_id = fault.text.partition("/")
+                self._fail([waiting], Conflict(store, record_id, -1, -1))
+            case "CP009":
+                log.error("commit.failed", reason=fault.text)
+                self._fail([waiting], Transient("the database could not apply it now"))
+            case _:
+                log.error("commit.refused", reason=fault.text)
+                self._fail(
+                    [waiting], Permanent("refused", (Problem(field="commit", problem="the database refused it"),))
+                )
+
+    def _answer(self, group: Sequence[_Waiting], rows: Sequence[Any], tokens: Mapping[str, str | None]) -> None:
+        known = {str(row["message_id"]): (row["message_seq"], row["message_version"]) for row in rows}
+        sent = [
+            Sent(
+                message,
+                w.step.project,
+                w.step.consumer,
+                w.step.message_id,
+                *known[message.id],
+                w.step.provenance,
+                tokens[message.id],
+                w.step.traceparent,
+            )
+            for w in group
+            for message in w.step.messages
+        ]
+        self._tell([w.step for w in group], sent)
+        for waiting in group:
+            _settle(waiting, waiting.step.reply)
+
+    @staticmethod
+    def _fail(batch: Sequence[_Waiting], error: CounterpointError) -> None:
+        for waiting in batch:
+            if not waiting.done.done():
+                waiting.done.set_exception(error)
+
+
+class _InTheWay(Exception):
+    def __init__(self, code: str, text: str, detail: str = "") -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+        self.detail = detail
+
+
+def _key(step: Prepared) -> _Key | None:
+    """What a step is known by; a refusal has none."""
+    return (step.project, step.consumer, step.message_id, step.step) if step.step else None
+
+
+def _tasks(step: Prepared) -> set[str]:
+    """The tasks whose version a step checks, writes or stamps."""
+    named = {step.task_id, *(row.task_id for row in step.messages if row.versioned)}
+    return {task for task in named if task} | {row.id for row in step.writes if row.store == "tasks"}
+
+
+def _settle(waiting: _Waiting, reply: CommitReply) -> None:
+    if not waiting.done.done():
+        waiting.done.set_result(reply)
+
+
+def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
+    """The columns of `commit_steps`, in its order. A row's step is its 1-based place in `steps`."""
+    writes = [(n, row) for n, step in enumerate(steps, 1) for row in step.writes]
+    messages = [(n, row) for n, step in enumerate(steps, 1) for row in step.messages]
+    vectors = [row for step in steps for row in step.vectors]
+    return (
+        [s.commit_id for s in steps],
+        [s.consumer for s in steps],
+        [s.message_id for s in steps],
+        [s.step for s in steps],
+        [s.last for s in steps],
+        [s.fence for s in steps],
+        [s.task_id for s in steps],
+        [s.task_version for s in steps],
+        [s.ended_ok for s in steps],
+        [s.reads for s in steps],
+        [s.audit for s in steps],
+        [s.kind for s in steps],
+        [s.salt for s in steps],
+        [s.reply.status for s in steps],
+        [s.reply.model_dump_json() for s in steps],
+        [timer for s in steps for timer in s.cancel_timers],
+        [s.consumer for s in steps for _ in s.cancel_timers],
+        [s.bound_to for s in steps for _ in s.cancel_timers],
+        [n for n, _ in writes],
+        [w.store for _, w in writes],
+        [w.id for _, w in writes],
+        [w.expect for _, w in writes],
+        [w.body for _, w in writes],
+        [w.task_id for _, w in writes],
+        [w.author for _, w in writes],
+        [w.label for _, w in writes],
+        [w.integrity for _, w in writes],
+        [w.sha256 for _, w in writes],
+        [w.schema_version for _, w in writes],
+        [n for n, _ in messages],
+        [m.id for _, m in messages],
+        [m.type for _, m in messages],
+        [m.subject for _, m in messages],
+        [m.task_id for _, m in messages],
+        [m.versioned for _, m in messages],
+        [" ".join(m.audience) for _, m in messages],
+        [m.body for _, m in messages],
+        [m.label for _, m in messages],
+        [m.integrity for _, m in messages],
+        [m.due_at for _, m in messages],
+        [m.timer for _, m in messages],
+        [v.store for v in vectors],
+        [v.id for v in vectors],
+        [v.version for v in vectors],
+        [v.source for v in vectors],
+        [v.label for v in vectors],
+        [model for s in steps for model in [s.model] * len(s.vectors)],
+        [v.words for v in vectors],
+        ["\x1f".join(v.exact) for v in vectors],
+        [str(v.embedding) for v in vectors],
+    )

@@ -1,0 +1,95 @@
+"""Dead letters: what is kept of a message that could not be handled, and how it goes out once more, under a new id."""
+
+import hashlib
+import json
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.detector import redact, redact_fields, scan, scan_fields
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.database import Database
+from counterpoint.memory.rows import MessageRow, WriteRow, canonical
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.memory import DeadLetter, MessageDied, Origin, Outgoing
+
+RETRY = "retry"
+
+_LETTER = (
+    "SELECT body, label FROM records WHERE project = $1 AND store = 'dead_letters' AND id = $2 AND body IS NOT NULL"
+)
+_VERSION = "SELECT version FROM records WHERE project = $1 AND store = 'tasks' AND id = $2"
+
+
+class Letters:
+    """Turns a dead letter back into a message for its consumer."""
+
+    def __init__(self, database: Database, policy: Policy) -> None:
+        self._database = database
+        self._policy = policy
+
+    async def again(self, project: str, letter_id: str, commit_id: str) -> MessageRow:
+        """The message to send. Raises `Permanent` when there is none such, or its task has moved on since."""
+        async with self._database.snapshot(project) as connection:
+            row = await connection.fetchrow(_LETTER, project, letter_id)
+            if row is None:
+                raise Permanent("not_found", (Problem(field="dead_letter_id", problem="is not known"),))
+            letter = row["body"]
+            task_id, version = letter.get("task_id"), letter["headers"].get("ce-taskversion")
+            current = await connection.fetchval(_VERSION, project, task_id) if task_id else None
+        if version is not None and int(version) != (current or 0):
+            raise Permanent("conflict", (Problem(field="task_id", problem="the task has moved on since"),))
+        message_type = letter["headers"].get("ce-type") or subjects.bare_type(letter["subject"])
+        if message_type is None or message_type not in self._policy.messages:
+            raise Permanent("conflict", (Problem(field="type", problem=f"{message_type} is handled by nobody"),))
+        return MessageRow(
+            id=derived_id(commit_id, "retry", letter_id),
+            type=message_type,
+            subject=letter["subject"],
+            task_id=task_id,
+            versioned=version is not None,
+            audience=(letter["consumer"],),
+            body=letter["body"],
+            label=row["label"],
+            integrity=0,
+            due_at=None,
+            timer=None,
+        )
+
+
+def dead_row(commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter) -> WriteRow:
+    """The record of a message that could not be handled, without the secrets in it."""
+    try:
+        parsed = json.loads(letter.body)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict):
+        text = canonical(redact_fields(parsed, scan_fields(parsed, parsed)))
+    else:
+        text = redact(letter.body, scan(letter.body))
+    body = canonical(
+        {
+            **letter.model_dump(mode="json", exclude={"body"}),
+            "body": text.replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+            "consumer": grant.audience,
+            "message_id": origin.message_id,
+            "task_id": origin.task_id,
+            "state": "dead",
+        }
+    ).replace("\\u0000", "\N{REPLACEMENT CHARACTER}")
+    return WriteRow(
+        "dead_letters", derived_id(commit_id, "dead"), 0, body, origin.task_id, grant.audience, 2, 0,
+        hashlib.sha256(body.encode()).digest(),
+    )  # fmt: skip
+
+
+def died(commit_id: str, grant: Grant, letter: DeadLetter) -> Outgoing:
+    """What is said of it, without what it held."""
+    died = MessageDied(
+        dead_letter_id=derived_id(commit_id, "dead"),
+        consumer=grant.audience,
+        subject=letter.subject,
+        code=letter.code,
+        problems=letter.problems,
+    )
+    return Outgoing(type=MessageDied.TYPE, data=died.model_dump(mode="json"))

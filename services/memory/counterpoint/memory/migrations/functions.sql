@@ -1,0 +1,226 @@
+-- The commit: one call applies the steps of one project, all or none. What stands in the way is raised as
+-- CP001 lease lost, CP002 step known, CP003 fenced, CP004 stale or finished otherwise, CP005 early, CP006 ended, CP007 conflict, CP011 older writer;
+-- the caller then applies the steps one by one, so that only those at fault are refused.
+-- Rows are found by LATERAL subqueries with a LIMIT: each is one look by its whole key, whatever the planner thinks of
+-- tables that it has no statistics of yet. A plain join may read all that a project has.
+
+CREATE FUNCTION commit_steps(
+    p_epoch bigint, p_project text,
+    c_id uuid[], c_consumer text[], c_message text[], c_step text[], c_last boolean[], c_fence bigint[],
+    c_task text[], c_version int[], c_ended_ok boolean[], c_reads text[], c_audit text[], c_kind text[], c_salt bytea[],
+    c_outcome text[], c_reply text[], c_cancel text[], c_cancel_by text[], c_cancel_task text[],
+    w_commit int[], w_store text[], w_id text[], w_expect int[], w_body text[], w_task text[], w_author text[],
+    w_label smallint[], w_integrity smallint[], w_sha bytea[], w_schema smallint[],
+    m_commit int[], m_id uuid[], m_type text[], m_subject text[], m_task text[], m_versioned boolean[],
+    m_audience text[], m_body text[], m_label smallint[], m_integrity smallint[], m_due timestamptz[], m_timer text[],
+    v_store text[], v_id text[], v_version int[], v_source text[], v_label smallint[], v_model text[], v_words text[],
+    v_exact text[], v_embedding text[]
+) RETURNS TABLE (message_id uuid, message_seq bigint, message_version int) LANGUAGE plpgsql AS $$
+DECLARE
+    steps int := cardinality(c_id);
+    wrote int := cardinality(w_id);
+    sent int := cardinality(m_id);
+    base bigint;
+    done int;
+    head audit_head;
+    fault record;
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    PERFORM 1 FROM lease WHERE shard = '0' AND epoch = p_epoch FOR SHARE;
+    IF NOT FOUND THEN RAISE EXCEPTION 'lease lost' USING ERRCODE = 'CP001'; END IF;
+
+    SELECT s.consumer, s.step, s.fence, i.fence AS known_fence, i.step = s.step AS known, i.last INTO fault
+    FROM unnest(c_consumer, c_message, c_step, c_fence) AS s(consumer, message, step, fence)
+    CROSS JOIN LATERAL (
+        SELECT * FROM inbox i
+        WHERE i.project = p_project AND i.consumer = s.consumer AND i.message_id = s.message
+          AND (i.step = s.step OR i.last OR i.fence > s.fence)
+        ORDER BY i.step = s.step DESC, i.last DESC LIMIT 1) AS i
+    ORDER BY i.step = s.step DESC, i.last DESC LIMIT 1;
+    IF FOUND THEN
+        IF fault.known THEN RAISE EXCEPTION 'step known' USING ERRCODE = 'CP002'; END IF;
+        IF fault.last THEN RAISE EXCEPTION 'finished' USING ERRCODE = 'CP004'; END IF;
+        RAISE EXCEPTION 'fence % is behind %', fault.fence, fault.known_fence USING ERRCODE = 'CP003';
+    END IF;
+
+    SELECT s.version, coalesce(r.version, 0) AS found, r.body ->> 'state' IN ('completed', 'failed', 'cancelled') AS ended
+    INTO fault
+    FROM unnest(c_task, c_version, c_ended_ok) AS s(task, version, ended_ok)
+    LEFT JOIN LATERAL (
+        SELECT * FROM records WHERE project = p_project AND store = 'tasks' AND id = s.task LIMIT 1) AS r ON true
+    WHERE s.task IS NOT NULL AND (
+        (s.version IS NOT NULL AND s.version <> coalesce(r.version, 0))
+        OR (NOT s.ended_ok AND r.body ->> 'state' IN ('completed', 'failed', 'cancelled')))
+    LIMIT 1;
+    IF FOUND THEN
+        IF fault.version < fault.found THEN RAISE EXCEPTION 'stale' USING ERRCODE = 'CP004'; END IF;
+        IF fault.version > fault.found THEN RAISE EXCEPTION 'early' USING ERRCODE = 'CP005'; END IF;
+        RAISE EXCEPTION 'the task has ended' USING ERRCODE = 'CP006';
+    END IF;
+
+    INSERT INTO projects (project, last_seq) VALUES (p_project, wrote + sent)
+    ON CONFLICT (project) DO UPDATE SET last_seq = projects.last_seq + wrote + sent
+    RETURNING last_seq - wrote - sent INTO base;
+
+    IF wrote > 0 THEN
+        INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, body, sha256,
+                             schema_version, commit_id)
+        SELECT p_project, w.store, w.id, 1, base + w.n, w.task, w.author, w.label, w.integrity, w.body::jsonb, w.sha,
+               w.schema, c_id[w.step]
+        FROM unnest(w_commit, w_store, w_id, w_expect, w_body, w_task, w_author, w_label, w_integrity, w_sha, w_schema)
+            WITH ORDINALITY AS w(step, store, id, expect, body, task, author, label, integrity, sha, schema, n)
+        WHERE w.expect = 0
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS done = ROW_COUNT;
+        IF done < wrote THEN
+            SELECT w.store, w.id, w.schema, r.schema_version INTO fault
+            FROM unnest(w_store, w_id, w_schema) AS w(store, id, schema)
+            CROSS JOIN LATERAL (
+                SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r
+            WHERE r.schema_version > w.schema LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION '%/%', fault.store, fault.id USING ERRCODE = 'CP011',
+                    DETAIL = format('is stored at schema version %s, the writer knows %s', fault.schema_version, fault.schema);
+            END IF;
+            INSERT INTO history (project, store, id, version, seq, task_id, author, label, integrity, schema_version,
+                                 body, sha256, commit_id, at)
+            SELECT r.project, r.store, r.id, r.version, r.seq, r.task_id, r.author, r.label, r.integrity,
+                   r.schema_version, r.body, r.sha256, r.commit_id, r.at
+            FROM unnest(w_store, w_id, w_expect) AS w(store, id, expect)
+            CROSS JOIN LATERAL (
+                SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r
+            WHERE w.expect > 0 AND r.version = w.expect
+            ON CONFLICT DO NOTHING;
+            WITH changed AS (
+                UPDATE records r
+                SET version = w.expect + 1, seq = base + w.n, task_id = w.task, author = w.author, label = w.label,
+                    integrity = w.integrity, body = w.body::jsonb, sha256 = w.sha, schema_version = w.schema,
+                    commit_id = c_id[w.step], at = now()
+                FROM unnest(w_commit, w_store, w_id, w_expect, w_body, w_task, w_author, w_label, w_integrity, w_sha,
+                            w_schema)
+                    WITH ORDINALITY AS w(step, store, id, expect, body, task, author, label, integrity, sha, schema, n)
+                CROSS JOIN LATERAL (
+                    SELECT ctid FROM records
+                    WHERE project = p_project AND store = w.store AND id = w.id AND version = w.expect
+                    FOR UPDATE LIMIT 1) AS found
+                WHERE r.ctid = found.ctid AND w.expect > 0
+                RETURNING 1)
+            SELECT done + count(*) INTO done FROM changed;
+        END IF;
+        IF done < wrote THEN
+            SELECT w.store, w.id, w.expect, r.version INTO fault
+            FROM unnest(w_store, w_id, w_expect) AS w(store, id, expect)
+            LEFT JOIN LATERAL (
+                SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r ON true
+            WHERE r.version IS DISTINCT FROM w.expect + 1 OR r.commit_id <> ALL (c_id) LIMIT 1;
+            RAISE EXCEPTION '%/%', fault.store, fault.id
+                USING ERRCODE = 'CP007', DETAIL = format('expected version %s, found %s', fault.expect, coalesce(fault.version, 0));
+        END IF;
+    END IF;
+
+    IF cardinality(v_id) > 0 THEN
+        INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding)
+        SELECT p_project, v.store, v.id, v.version, v.source, v.label, v.model,
+               to_tsvector('english', v.words) || array_to_tsvector(string_to_array(v.exact, chr(31))), v.embedding::vector
+        FROM unnest(v_store, v_id, v_version, v_source, v_label, v_model, v_words, v_exact, v_embedding)
+            AS v(store, id, version, source, label, model, words, exact, embedding)
+        ON CONFLICT (project, store, id) DO UPDATE
+        SET version = excluded.version, source = excluded.source, label = excluded.label, model = excluded.model,
+            lexemes = excluded.lexemes, embedding = excluded.embedding;
+    END IF;
+    IF array_position(w_body, NULL) IS NOT NULL THEN
+        DELETE FROM vectors v USING unnest(w_store, w_id, w_body) AS w(store, id, body)
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM vectors WHERE project = p_project AND store = w.store AND id = w.id FOR UPDATE LIMIT 1) AS found
+        WHERE w.body IS NULL AND v.ctid = found.ctid;
+    END IF;
+
+    IF cardinality(c_cancel) > 0 THEN
+        WITH cancelled AS (
+            DELETE FROM pending USING unnest(c_cancel, c_cancel_by, c_cancel_task) AS c(timer, sender, task)
+            CROSS JOIN LATERAL (
+                SELECT id, audience FROM messages
+                WHERE project = p_project AND timer = c.timer AND sender = c.sender
+                  AND (c.task IS NULL OR task_id = c.task) OFFSET 0) AS m
+            WHERE pending.message_id = m.id
+            RETURNING m.id, m.audience)
+        INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
+        SELECT p_project, consumer, id::text, 'cancelled', true, 0, 'cancelled', '{"status": "stale"}'
+        FROM cancelled CROSS JOIN LATERAL unnest(audience) AS consumer ON CONFLICT DO NOTHING;
+    END IF;
+
+    IF sent > 0 THEN
+        RETURN QUERY
+        WITH log AS (
+            INSERT INTO messages (project, seq, id, type, subject, task_id, task_version, audience, body, sender,
+                                  label, integrity, inbound_id, commit_id, due_at, timer)
+            SELECT p_project, base + wrote + m.n, m.id, m.type, m.subject, m.task,
+                   CASE WHEN m.versioned THEN coalesce(r.version, 0) END,
+                   string_to_array(m.audience, ' '), m.body, c_consumer[m.step], m.label, m.integrity,
+                   c_message[m.step], c_id[m.step], m.due, m.timer
+            FROM unnest(m_commit, m_id, m_type, m_subject, m_task, m_versioned, m_audience, m_body, m_label, m_integrity,
+                        m_due, m_timer)
+                WITH ORDINALITY AS m(step, id, type, subject, task, versioned, audience, body, label, integrity, due, timer, n)
+            LEFT JOIN LATERAL (
+                SELECT version FROM records
+                WHERE m.versioned AND project = p_project AND store = 'tasks' AND id = m.task LIMIT 1) AS r ON true
+            RETURNING id, seq, task_version, due_at),
+        waiting AS (
+            INSERT INTO pending (message_id, project, due_at, timer)
+            SELECT id, p_project, coalesce(due_at, now()), due_at IS NOT NULL FROM log)
+        SELECT id, seq, task_version FROM log;
+    END IF;
+
+    INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
+    SELECT p_project, t.consumer, t.message, t.step, t.last, t.fence, t.outcome, t.reply::jsonb
+    FROM unnest(c_consumer, c_message, c_step, c_last, c_fence, c_outcome, c_reply)
+        AS t(consumer, message, step, last, fence, outcome, reply)
+    WHERE t.step <> '';
+
+    INSERT INTO read_sets (project, commit_id, reads)
+    SELECT p_project, t.id, t.reads::jsonb FROM unnest(c_id, c_reads) AS t(id, reads) WHERE t.reads IS NOT NULL;
+
+    SELECT * INTO head FROM audit_head WHERE shard = '0' FOR UPDATE;
+    FOR i IN 1..steps LOOP
+        head.position := head.position + 1;
+        head.chain := sha256(head.chain || sha256(c_salt[i] || convert_to(c_audit[i], 'UTF8')));
+        INSERT INTO audit (position, project, id, kind, task_id, body, salt, leaf, chain)
+        VALUES (head.position, p_project, c_id[i], c_kind[i], c_task[i], c_audit[i], c_salt[i],
+                sha256(c_salt[i] || convert_to(c_audit[i], 'UTF8')), head.chain);
+    END LOOP;
+    UPDATE audit_head SET position = head.position, chain = head.chain WHERE shard = '0';
+END $$;
+
+-- What is due and not known to be on the bus, oldest first; others than timers only when they have waited.
+CREATE FUNCTION take_due(p_older_than interval, p_limit int)
+RETURNS TABLE (message_id uuid, project text) LANGUAGE sql AS $$
+    SELECT message_id, project FROM pending
+    WHERE due_at <= now() - CASE WHEN timer THEN interval '0' ELSE p_older_than END
+    ORDER BY due_at LIMIT p_limit
+$$;
+
+-- Put back to pending what its stream lost and its consumers have not finished; returns how many.
+CREATE FUNCTION restore_lost(
+    p_project text, p_stream text, p_lost_before timestamptz, p_lost_after timestamptz, p_horizon timestamptz)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE restored_now bigint;
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    WITH lost AS (
+        SELECT m.id FROM messages m LEFT JOIN restored r ON r.message_id = m.id
+        WHERE m.project = p_project AND m.at > p_horizon AND split_part(m.subject, '.', 1) = p_stream
+          AND cardinality(m.audience) > 0
+          AND (greatest(m.at, m.due_at, r.at) < p_lost_before OR greatest(m.at, m.due_at, r.at) > p_lost_after)
+          AND coalesce(m.due_at, m.at) <= now()
+          AND NOT EXISTS (SELECT FROM pending p WHERE p.message_id = m.id)
+          AND EXISTS (SELECT FROM unnest(m.audience) AS c WHERE NOT EXISTS (
+              SELECT FROM inbox i WHERE i.project = m.project AND i.consumer = c AND i.message_id = m.id::text AND i.last))),
+    noted AS (
+        INSERT INTO restored (message_id) SELECT id FROM lost
+        ON CONFLICT (message_id) DO UPDATE SET at = now()),
+    put_back AS (
+        INSERT INTO pending (message_id, project, timer, due_at)
+        SELECT id, p_project, true, now() FROM lost ON CONFLICT DO NOTHING RETURNING 1)
+    SELECT count(*) INTO restored_now FROM put_back;
+    RETURN restored_now;
+END $$;

@@ -1,0 +1,317 @@
+"""From a commit as it was asked for to the rows it becomes: the write side of the diode, pure but for the clock."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.detector import scan_fields
+from counterpoint.guard.policy import Policy
+from counterpoint.memory import diode
+from counterpoint.memory.letters import dead_row, died
+from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.rows import SYSTEM, MessageRow, Prepared, WriteRow, canonical, storable
+from counterpoint.proto import subjects
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.errors import Denied, Permanent, Problem
+from counterpoint.proto.ids import derived_id, new_id
+from counterpoint.proto.memory import (
+    Commit,
+    CommitReply,
+    Origin,
+    Outgoing,
+    RecordsChanged,
+    Ref,
+    Write,
+)
+
+WRITES_LIMIT = 500
+MESSAGES_LIMIT = 200
+
+
+def prepare(
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    commit: Commit,
+    *,
+    now: datetime,
+    caused_by: Provenance,
+    memories: Memories,
+    task_version: int | None,
+) -> Prepared:
+    """The rows of a commit, stamped with the provenance of the inbound message and of all that this delivery has read.
+
+    Raises `Denied` with the diode's rule, and `Permanent` with `too_large`, `sensitive` or `uncited` and the fields.
+    """
+    if grant.audience != "memory" and (len(commit.writes) > WRITES_LIMIT or len(commit.messages) > MESSAGES_LIMIT):
+        raise Permanent(
+            "too_large",
+            (Problem(field="commit", problem=f"more than {WRITES_LIMIT} writes or {MESSAGES_LIMIT} messages"),),
+        )
+    provenance = caused_by.with_(memories.provenance)
+    commit_id = derived_id(origin.message_id, "commit", grant.audience, commit.step)
+    asked = commit.messages
+    for message in asked:
+        _may_send(policy, grant, message)
+    writes = [*commit.writes, *_kept(policy, asked)]
+    if not commit.last:
+        _only_traces(policy, writes, asked)
+    _cited(asked, provenance.refs | memories.cited)
+    announced: list[Outgoing] = []
+    rows = tuple(_write_row(policy, grant, origin, write, provenance) for write in writes)
+    if commit.dead_letter is not None:
+        rows += (dead_row(commit_id, origin, grant, commit.dead_letter),)
+        announced.append(died(commit_id, grant, commit.dead_letter))
+    project = _project(policy, origin.project, rows)
+    refs = tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
+    if rows and project == origin.project:
+        announced.append(_announcement(commit_id, origin, grant, now, tuple(memories.scores), refs))
+    messages = tuple(
+        _message_row(policy, grant, origin, commit_id, index, message, provenance)
+        for index, message in enumerate((*asked, *announced))
+    )
+    reply = CommitReply(
+        status="done",
+        versions={f"{ref.store}/{ref.id}": ref.version for ref in refs},
+        message_ids=tuple(message.id for message in messages),
+    )
+    return Prepared(
+        project=project,
+        commit_id=commit_id,
+        consumer=grant.audience,
+        message_id=origin.message_id,
+        step=commit.step,
+        last=commit.last,
+        fence=origin.fence,
+        task_id=origin.task_id,
+        task_version=task_version,
+        ended_ok=grant.task is None
+        or commit.dead_letter is not None
+        or diode.after_end(policy, {row.store for row in rows}, {m.type for m in commit.messages}),
+        kind="commit",
+        audit=_leaf(origin, grant, commit, commit_id, rows, messages, provenance, now),
+        salt=secrets.token_bytes(16),
+        reads=canonical(
+            [[r.store, r.id, r.version, memories.scores.get(r)] for r in sorted(provenance.refs, key=_ref_key)]
+        )
+        if provenance.refs
+        else None,
+        writes=rows,
+        messages=messages,
+        cancel_timers=commit.cancel_timers,
+        bound_to=grant.task,
+        reply=reply,
+        provenance=provenance,
+        traceparent=origin.traceparent,
+    )
+
+
+def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now: datetime) -> Prepared:
+    """The audit leaf of something that was refused."""
+    leaf = {
+        "refused": what,
+        "rule": rule,
+        "needed": needed,
+        "service": caller,
+        "message": origin.message_id,
+        "principal": origin.principal,
+        "task": origin.task_id,
+        "at": now.isoformat(),
+    }
+    project = origin.project if subjects.PROJECT_PATTERN.fullmatch(origin.project) else subjects.DEFAULT_PROJECT
+    return Prepared(
+        project=project,
+        commit_id=new_id(),
+        consumer=caller,
+        message_id="",
+        step="",
+        last=False,
+        fence=0,
+        task_id=origin.task_id,
+        task_version=None,
+        ended_ok=True,
+        kind="refusal",
+        audit=canonical(leaf),
+        salt=secrets.token_bytes(16),
+        reads=None,
+    )
+
+
+def _project(policy: Policy, asked: str, rows: Iterable[WriteRow]) -> str:
+    """Where the rows belong: the project that was asked for, or outside every project when all stores are."""
+    places = {policy.stores[row.store].system for row in rows}
+    if len(places) > 1:
+        raise Denied("store", "a commit inside one project, or outside all")
+    return SYSTEM if places == {True} else asked
+
+
+def _kept(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
+    kept = []
+    for message in outgoing:
+        store = policy.messages[message.type].keep if message.type in policy.messages else None
+        if store is not None:
+            try:
+                decision = DecisionMade.model_validate(message.data)
+            except ValidationError as error:
+                raise Permanent("invalid", problems_of(error)) from error
+            kept.append(Write(store=store, id=decision.decision_id, body=message.data))
+    return kept
+
+
+def problems_of(error: ValidationError) -> tuple[Problem, ...]:
+    """What a model found wrong, by field; the first twenty."""
+    return tuple(Problem(field=".".join(map(str, found["loc"])), problem=found["msg"]) for found in error.errors()[:20])
+
+
+def _only_traces(policy: Policy, writes: Iterable[Write], outgoing: Iterable[Outgoing]) -> None:
+    for write in writes:
+        if write.store == "tasks":
+            raise Denied("step", "the last step, to change workflow state")
+    for message in outgoing:
+        if message.type in policy.messages and policy.messages[message.type].workflow:
+            raise Denied("step", "the last step, to send a workflow message")
+
+
+def _write_row(policy: Policy, grant: Grant, origin: Origin, write: Write, provenance: Provenance) -> WriteRow:
+    body = write.body or {}
+    task = write.id if write.store == "tasks" else body.get("task_id", origin.task_id)
+    if grant.task is not None and body.get("task_id", grant.task) != grant.task:
+        raise Denied("task", "a record about the capability's task")
+    agent = str(body["agent"]) if write.store in diode.ALWAYS and "agent" in body else grant.audience
+    signer = agent if agent != grant.audience else policy.services[grant.audience].agents[0]
+    label = max(policy.store_level(write.store), provenance.label) if write.store in policy.stores else 0
+    rule = diode.write(policy, grant, write.store, signer, task, label)
+    if rule is not None:
+        raise Denied(rule, f"the right to write {write.store} as {signer}")
+    text = None if write.body is None else storable(canonical(write.body), f"{write.store}/{write.id}")
+    if write.body is not None:
+        _harmless(write.body, policy.stores[write.store].text, write.store)
+    return WriteRow(
+        store=write.store,
+        id=write.id,
+        expect=write.expect,
+        body=text,
+        task_id=task,
+        author=agent,
+        label=label,
+        integrity=provenance.integrity,
+        sha256=hashlib.sha256((text or "").encode()).digest(),
+        schema_version=write.schema_version,
+    )
+
+
+def _message_row(
+    policy: Policy, grant: Grant, origin: Origin, commit_id: str, index: int, message: Outgoing, provenance: Provenance
+) -> MessageRow:
+    task = message.task_id or message.data.get("task_id")
+    row = policy.messages[message.type]
+    if row.text:
+        _harmless(message.data, row.text, message.type)
+    audience = row.audience
+    if message.type == "counterpoint.records.changed.v1":
+        audience = tuple(name for name in audience if grant.audience in policy.services[name].changes_of)
+    return MessageRow(
+        id=derived_id(commit_id, index),
+        type=message.type,
+        subject=subjects.of(
+            message.type, origin.project, agent=str(message.data.get("agent", "*")), service=grant.audience
+        ),
+        task_id=task,
+        versioned=row.workflow or message.timer is not None,
+        audience=audience,
+        body=storable(canonical(message.data), message.type),
+        label=provenance.label,
+        integrity=provenance.integrity,
+        due_at=message.due_at,
+        timer=message.timer,
+    )
+
+
+def _may_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
+    inside = message.data.get("task_id")
+    if message.task_id is not None and inside is not None and message.task_id != inside:
+        raise Denied("task", "a message about one task")
+    rule = diode.send(policy, grant, message.type, message.task_id or inside)
+    if rule is not None:
+        raise Denied(rule, f"the right to send {message.type}")
+    signer = str(message.data.get("agent"))
+    if message.type == DecisionMade.TYPE and not policy.services[grant.audience].signs(signer):
+        raise Denied("agent", f"the right to sign as {signer}")
+
+
+def _harmless(body: Mapping[str, Any], fields: tuple[str, ...], where: str) -> None:
+    findings = scan_fields(body, fields)
+    if findings:
+        problems = tuple(
+            Problem(field=".".join(map(str, found.path)), problem=f"holds what looks like a {found.finding.type}")
+            for found in findings
+        )
+        raise Permanent("sensitive", problems)
+
+
+def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> None:
+    for message in outgoing:
+        findings = message.data.get("findings") or {}
+        if not isinstance(findings, dict):
+            raise Permanent("invalid", (Problem(field="findings", problem="must be an object"),))
+        sources = message.data.get("sources") if message.type == DecisionMade.TYPE else None
+        for cited in (*(sources or ()), *(findings.get("citations") or ())):
+            try:
+                ref = Ref.model_validate(cited)
+            except ValidationError as error:
+                raise Permanent("invalid", problems_of(error)) from error
+            if ref not in known:
+                raise Permanent(
+                    "uncited",
+                    (Problem(field="sources", problem=f"{ref.store}/{ref.id} was not read at version {ref.version}"),),
+                )
+
+
+def _announcement(
+    commit_id: str, origin: Origin, grant: Grant, now: datetime, reads: tuple[Ref, ...], writes: tuple[Ref, ...]
+) -> Outgoing:
+    changed = RecordsChanged(
+        commit_id=commit_id,
+        project=origin.project,
+        service=grant.audience,
+        task_id=origin.task_id,
+        reads=reads[:200],
+        writes=writes[:200],
+        at=now,
+    )
+    return Outgoing(type=RecordsChanged.TYPE, data=changed.model_dump(mode="json", exclude_none=True))
+
+
+def _leaf(
+    origin: Origin,
+    grant: Grant,
+    commit: Commit,
+    commit_id: str,
+    rows: tuple[WriteRow, ...],
+    messages: tuple[MessageRow, ...],
+    provenance: Provenance,
+    now: datetime,
+) -> str:
+    return canonical(
+        {
+            "commit": commit_id,
+            "service": grant.audience,
+            "message": origin.message_id,
+            "step": commit.step,
+            "principal": origin.principal,
+            "task": origin.task_id,
+            "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex()] for row in rows],
+            "messages": [[m.id, m.type, hashlib.sha256(m.body.encode()).hexdigest()] for m in messages],
+            "reads": sorted([r.store, r.id, r.version] for r in provenance.refs),
+            "at": now.isoformat(),
+        }
+    )
+
+
+def _ref_key(ref: Ref) -> tuple[str, str, int]:
+    return ref.store, ref.id, ref.version

@@ -1,0 +1,53 @@
+"""Principals as memory knows them: looked up by name, remembered until one of them changes."""
+
+import hashlib
+from typing import get_args
+
+from counterpoint.memory.database import Database
+from counterpoint.memory.rows import SYSTEM
+from counterpoint.proto.errors import Denied
+from counterpoint.proto.memory import Write
+from counterpoint.proto.principals import Principal, Role
+
+ADMINISTRATOR = "administrator"
+
+_BY_NAME = "SELECT body FROM records WHERE store = 'principals' AND body ->> 'name' = $1 AND body IS NOT NULL"
+
+
+def token_id(token: str) -> str:
+    """The id of the principal's record that a bearer token stands for."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Principals:
+    """Names to principals."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, Principal] = {}
+
+    async def of(self, name: str | None) -> Principal | None:
+        """The principal of a name, None for none. Raises `Denied` for one that is unknown or revoked."""
+        if name is None:
+            return None
+        principal = self._known.get(name)
+        if principal is None:
+            async with self._database.reading(SYSTEM) as connection:
+                rows = await connection.fetch(_BY_NAME, name)
+            live = [p for p in (Principal.model_validate(row["body"]) for row in rows) if p.revoked_at is None]
+            if not live:
+                raise Denied("principal", "a principal that is known and not revoked")
+            principal = self._known[name] = live[0]
+        return principal
+
+    def forget(self) -> None:
+        """Called when a principal's record changes."""
+        self._known.clear()
+
+    @staticmethod
+    def administrator(admin_token: str) -> Write:
+        """The first administrator, whose token comes from the environment."""
+        first = Principal(name=ADMINISTRATOR, kind="person", projects=("*",), roles=get_args(Role))
+        return Write(
+            store="principals", id=token_id(admin_token), body=first.model_dump(mode="json", exclude_none=True)
+        )

@@ -1,0 +1,122 @@
+"""Where things come from: what each delivery has read, and what each message carries of what was read before it."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from counterpoint.proto.memory import Ref
+
+Key = tuple[str, str, int, int]
+"""Caller, inbound message id, fence, run of the handler."""
+
+VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
+"""Integrity: said by a person or an operated system; made or brought by an agent; from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What something rests on: the highest label and the lowest integrity of all of it, and every item."""
+
+    label: int = 0
+    integrity: int = VOUCHED
+    refs: frozenset[Ref] = frozenset()
+
+    def with_(self, other: "Provenance") -> "Provenance":
+        """What rests on both."""
+        return Provenance(max(self.label, other.label), min(self.integrity, other.integrity), self.refs | other.refs)
+
+
+@dataclass(slots=True)
+class _ReadSet:
+    requests: int = 0
+    label: int = 0
+    integrity: int = VOUCHED
+    refs: dict[Ref, float | None] = field(default_factory=dict)
+    cited: set[Ref] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One item as it was read, and what its body cites in turn."""
+
+    ref: Ref
+    label: int
+    integrity: int
+    score: float | None = None
+    cites: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """What a delivery has read: its provenance, the score of each item, and what those items cite in turn."""
+
+    provenance: Provenance = Provenance()
+    scores: Mapping[Ref, float | None] = field(default_factory=dict)
+    cited: frozenset[Ref] = frozenset()
+
+
+class Forgotten(LookupError):
+    """What this delivery has read is not known any more."""
+
+
+class Reads:
+    """The read sets of deliveries under way, in this process alone; at most `limit`, the oldest are forgotten."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sets: OrderedDict[Key, _ReadSet] = OrderedDict()
+        self._fences: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def fence(self, caller: str, message_id: str, fence: int) -> bool:
+        """Whether this delivery is the newest seen of its message; remembers it."""
+        key = (caller, message_id)
+        known = self._fences.get(key, 0)
+        if fence < known:
+            return False
+        self._fences[key] = fence
+        self._fences.move_to_end(key)
+        while len(self._fences) > self._limit:
+            self._fences.popitem(last=False)
+        return True
+
+    def note(self, key: Key, items: list[Seen]) -> None:
+        """One more request of this delivery was answered with these items."""
+        known = self._sets.setdefault(key, _ReadSet())
+        self._sets.move_to_end(key)
+        known.requests += 1
+        for item in items:
+            known.label = max(known.label, item.label)
+            known.integrity = min(known.integrity, item.integrity)
+            known.refs[item.ref] = item.score
+            known.cited.update(item.cites)
+        while len(self._sets) > self._limit:
+            self._sets.popitem(last=False)
+
+    def of(self, key: Key, requests: int) -> Memories:
+        """What this delivery has read. Raises `Forgotten` unless exactly `requests` answers are remembered."""
+        known = self._sets.get(key)
+        if (known.requests if known else 0) != requests:
+            raise Forgotten
+        if known is None:
+            return Memories()
+        return Memories(
+            Provenance(known.label, known.integrity, frozenset(known.refs)), known.refs, frozenset(known.cited)
+        )
+
+
+class Origins:
+    """The provenance of messages sent lately, so that a commit need not look up the message that caused it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: OrderedDict[str, Provenance] = OrderedDict()
+
+    def remember(self, message_id: str, provenance: Provenance) -> None:
+        """Called when a message is sent."""
+        self._known[message_id] = provenance
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+
+    def get(self, message_id: str) -> Provenance | None:
+        """None when it was not sent lately."""
+        return self._known.get(message_id)

@@ -1,0 +1,118 @@
+"""Reconciliation: what the bus has lost goes back to pending; and what memory no longer needs is forgotten."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from counterpoint.bus.connection import Connection
+from counterpoint.memory.database import Database
+from counterpoint.memory.relay import Relay
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Transient
+
+log = structlog.get_logger()
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_CLOCKS = timedelta(seconds=2)
+"""How far the clocks of the bus and of the database may differ; the duplicate window covers the rest."""
+_AGAIN_S = 0.5
+
+_FORGET = (
+    "DELETE FROM inbox WHERE at < $1",
+    "DELETE FROM read_sets WHERE at < $1",
+    "DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1",
+)
+
+
+class Reconciler:
+    """Compares the log with the streams, at start and every `every_s`."""
+
+    def __init__(
+        self, database: Database, connection: Connection, relay: Relay, *, every_s: float, retention_s: float
+    ) -> None:
+        self._database = database
+        self._connection = connection
+        self._relay = relay
+        self._every_s = every_s
+        self._retention = timedelta(seconds=retention_s)
+        self._forgot_at = datetime.min.replace(tzinfo=UTC)
+        self._now = asyncio.Event()
+
+    def soon(self) -> None:
+        """Do not wait for the next round: the bus has come back."""
+        self._now.set()
+
+    async def run(self) -> None:
+        """Reconcile for ever."""
+        while True:
+            self._now.clear()
+            pause_s = self._every_s
+            try:
+                await self.once()
+                await self._forget()
+            except Transient as away:
+                log.warning("reconcile.waiting", reason=str(away))
+                pause_s = min(self._every_s, _AGAIN_S)
+            try:
+                await asyncio.wait_for(self._now.wait(), pause_s)
+            except TimeoutError:
+                continue
+
+    async def once(self) -> int:
+        """One round; returns how many messages were put back."""
+        async with self._database.connection() as connection:
+            reached = {row["name"]: row for row in await connection.fetch("SELECT name, life, last_seq FROM streams")}
+        lost: dict[str, tuple[datetime, datetime]] = {}
+        behind: dict[str, int] = {}
+        cuts: dict[str, int] = {}
+        for stream in subjects.STREAMS:
+            life = await self._connection.stream_life(stream)
+            self._relay.incarnation(stream, life.created, life.last_seq)
+            before = max(life.created + _CLOCKS, life.kept_since or life.created)
+            after = _NEVER
+            known = reached.get(stream)
+            if known and known["life"] == int(life.created.timestamp()):
+                if known["last_seq"] > life.last_seq:
+                    after = life.last_at - _CLOCKS
+                    behind[stream] = life.last_seq
+                if (cut := self._relay.cuts.get(stream)) is not None:
+                    kept = await self._connection.stored(stream, cut) if cut else None
+                    after = (kept.at if kept else life.created) - _CLOCKS
+                    cuts[stream] = cut
+            if after < _NEVER:
+                log.warning("stream.end_lost", stream=stream, last_seq=cuts.get(stream, life.last_seq))
+            lost[stream] = (before, after)
+        restored = 0
+        horizon = datetime.now(UTC) - self._retention
+        async with self._database.connection() as connection:
+            projects = [
+                row["project"] for row in await connection.fetch("SELECT project FROM projects ORDER BY project")
+            ]
+            for project in projects:
+                for stream, (before, after) in lost.items():
+                    if stream in (subjects.ADVISORIES, subjects.DECISIONS, subjects.DEAD):
+                        continue
+                    restored += await connection.fetchval(
+                        "SELECT restore_lost($1, $2, $3, $4, $5)", project, stream.lower(), before, after, horizon
+                    )
+            for stream, last_seq in behind.items():
+                await connection.execute("UPDATE streams SET last_seq = $2 WHERE name = $1", stream, last_seq)
+        for stream, cut in cuts.items():
+            if self._relay.cuts.get(stream) == cut:
+                del self._relay.cuts[stream]
+        if restored:
+            log.warning("reconcile.restored", messages=restored)
+        return restored
+
+    async def _forget(self) -> None:
+        if datetime.now(UTC) - self._forgot_at < timedelta(hours=1):
+            return
+        before = datetime.now(UTC) - self._retention
+        async with self._database.connection() as connection:
+            projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
+        for project in projects:
+            async with self._database.writing(project) as connection:
+                for statement in _FORGET:
+                    await connection.execute(statement, before)
+        self._forgot_at = datetime.now(UTC)

@@ -1,0 +1,88 @@
+"""Texts to vectors: all-MiniLM-L6-v2, dynamic int8, by onnxruntime (row A10)."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from counterpoint.memory.retrieval.model import MODEL_ID, load_model, load_tokenizer
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+DIMENSIONS = 384
+MAX_TOKENS = 256
+# More than the cores, so that the one text of a query does not wait behind a whole ingest: the system shares the cores.
+WORKERS = 8
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Embedder:
+    """Turns texts into unit vectors of 384 float32; the model is loaded at the first use, or by `load`.
+
+    A text's vector depends on nothing but the text: it is the same alone and among others.
+    Only the first 256 tokens of a text count.
+    """
+
+    model_id = MODEL_ID
+
+    def __init__(self, cache_dir: Path, threads: int | None = None) -> None:
+        self._cache_dir = cache_dir
+        self._threads = threads or os.cpu_count() or 1
+        self._loading = Lock()
+        self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="embed")
+
+    async def load(self) -> None:
+        """Load the model now, and build it where the cache holds none; raises `Permanent` as `load_model` does."""
+        await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of `texts`, (n, 384), in their order; worked out in threads, the loop stays free."""
+        loop = asyncio.get_running_loop()
+        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        # Neighbours in length go to different threads, so that all finish together.
+        shares = [share for n in range(self._threads) if (share := by_length[n :: self._threads])]
+        await asyncio.gather(
+            *(loop.run_in_executor(self._workers, self._fill, vectors, texts, share) for share in shares)
+        )
+        return vectors
+
+    def close(self) -> None:
+        """End the threads; texts being worked on are finished first."""
+        self._workers.shutdown()
+
+    def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
+        tokenizer, session = self._load()
+        for i in share:
+            # Half a surrogate pair is legal in a Python string, and in JSON, but is no character.
+            text = texts[i].encode(errors="replace").decode()
+            ids = np.array([tokenizer.encode(text).ids], np.int64)
+            vectors[i] = session.run(["vector"], {"ids": ids})[0][0]
+
+    def _load(self) -> "tuple[Tokenizer, InferenceSession]":
+        with self._loading:
+            return self._loaded
+
+    @cached_property
+    def _loaded(self) -> "tuple[Tokenizer, InferenceSession]":
+        from onnxruntime import InferenceSession, SessionOptions
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(load_tokenizer())
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(MAX_TOKENS)
+        options = SessionOptions()
+        options.intra_op_num_threads = 1
+        options.enable_mem_pattern = False
+        session = InferenceSession(load_model(self._cache_dir), options, providers=["CPUExecutionProvider"])
+        return tokenizer, session

@@ -1,0 +1,183 @@
+"""Hybrid search: BM25 and cosine over the same candidates, fused by score (rows B8, C2)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Literal
+
+from counterpoint.memory.retrieval.bm25 import bringing, idf
+from counterpoint.memory.retrieval.embed import Vectors
+from counterpoint.memory.retrieval.fuse import fuse
+from counterpoint.memory.retrieval.terms import Terms, terms
+from counterpoint.proto.errors import Permanent, Problem
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+MAX_QUERY_CHARS = 32_000
+MAX_TERMS = 48
+# Up to here every row is read, which no index beats in recall and few in time.
+EXACT_ROWS = 20_000
+# More than are asked for, so that a row good in both legs but first in neither is among them.
+CANDIDATES = 100
+
+_EXACT = files(__package__).joinpath("search.sql").read_text()
+_INDEXED = _EXACT.replace("scope AS MATERIALIZED", "scope AS NOT MATERIALIZED")
+_ANALYSE = """
+WITH words AS MATERIALIZED (
+    SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
+    ORDER BY times DESC, place LIMIT $7
+),
+phrases AS MATERIALIZED (
+    SELECT query::text AS query, tsvector_to_array(to_tsvector('english', phrase)) AS words
+    FROM (SELECT phrase, phraseto_tsquery('english', phrase) AS query FROM unnest($6::text[]) AS phrase)
+    WHERE numnode(query) > 1
+),
+held AS MATERIALIZED (
+    SELECT term, sum(rows)::bigint AS holders FROM lexicon
+    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3 AND rows > 0
+        AND term = ANY ($5 || ARRAY(SELECT lexeme FROM words UNION SELECT unnest(words) FROM phrases))
+    GROUP BY term
+)
+SELECT
+    ARRAY(SELECT lexeme FROM words ORDER BY times DESC, place) AS words,
+    ARRAY(SELECT query FROM phrases) AS phrases,
+    ARRAY(SELECT array_to_string(words, ' ') FROM phrases) AS phrase_words,
+    ARRAY(SELECT term FROM held ORDER BY term) AS terms,
+    ARRAY(SELECT holders FROM held ORDER BY term) AS holders,
+    coalesce(sum(rows), 0)::bigint AS rows,
+    coalesce(sum(length), 0)::bigint AS length
+FROM corpora
+WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3
+"""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a search may see: a project and the shared one, some stores, vectors of one model, labels up to one."""
+
+    project: str
+    stores: tuple[str, ...]
+    model: str
+    max_label: int
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A row found. `lexical` is its BM25 score, `cosine` the raw cosine to the query, `score` both fused, in [0, 1]."""
+
+    project: str
+    store: str
+    id: str
+    version: int
+    source: str
+    label: int
+    lexical: float
+    cosine: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The hits, best first, and how they were found: `none` means that there was nothing to look for or in.
+
+    `terms` are what the lexical leg looked for; without any (a query of stop words) nothing is found, unless the dense
+    leg alone was asked.
+    """
+
+    hits: tuple[Hit, ...]
+    method: Literal["exact", "indexed", "none"]
+    terms: tuple[str, ...]
+
+
+def prepare(text: str) -> Terms:
+    """What a query looks for; raises `Permanent` where it is empty or longer than 32,000 characters."""
+    if len(text) > MAX_QUERY_CHARS:
+        problem = Problem(
+            field="text", problem=f"{len(text)} characters, at most {MAX_QUERY_CHARS} can be searched for"
+        )
+        raise Permanent("query_too_long", (problem,))
+    prepared = terms(text)
+    if not prepared.words and not prepared.exact:
+        raise Permanent("empty_query", (Problem(field="text", problem="holds no word to look for"),))
+    return prepared
+
+
+async def search(
+    connection: "Connection",
+    scope: Scope,
+    text: str,
+    vector: Vectors,
+    k: int,
+    vector_weight: float = 0.5,
+    exact_rows: int = EXACT_ROWS,
+) -> Searched:
+    """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (384,) float32.
+
+    The connection's `counterpoint.project` is set by the caller. A scope of more than `exact_rows` rows is searched by
+    the index, and read whole where that gives up. As many hits come back as there are rows in scope, up to `k`.
+    Raises `Permanent` as `prepare` does.
+    """
+    prepared = prepare(text)
+    candidates = max(CANDIDATES, 4 * k)
+    stores = (scope.project, list(scope.stores), scope.max_label)
+    # Half of the places at most for exact forms: a long stack trace must not leave its words out.
+    exact = list(prepared.exact[: MAX_TERMS // 2])
+    analysed = await connection.fetchrow(_ANALYSE, *stores, prepared.words, exact, list(prepared.phrases), MAX_TERMS)
+    assert analysed is not None
+    spoken = [words.split(" ") for words in analysed["phrase_words"]]
+    phrases = list(zip(analysed["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
+    wanted = list(dict.fromkeys([*exact, *analysed["words"]]))[: MAX_TERMS - len(phrases)]
+    asked = (*(query for query, _ in phrases), *wanted)
+    rows = analysed["rows"]
+    if not rows or not (asked or vector_weight == 1):
+        return Searched((), "none", asked)
+    holders = dict(zip(analysed["terms"], analysed["holders"], strict=True))
+    parameters = (
+        scope.project, list(scope.stores), scope.model, scope.max_label, vector.tolist(),
+        *_weighed({term: idf(rows, holders[term]) for term in wanted if term in holders}),
+        *_guided([(query, words) for query, words in phrases if all(word in holders for word in words)], holders),
+        candidates, rows, max(analysed["length"], 1) / rows,
+    )  # fmt: skip
+    if rows > exact_rows:
+        found = await _indexed(connection, candidates, parameters)
+        if found and found[0]["nearest"] >= min(candidates, rows):
+            return Searched(_hits(found, k, vector_weight), "indexed", asked)
+    found = await connection.fetch(_EXACT, *parameters)
+    return Searched(_hits(found, k, vector_weight), "exact", asked)
+
+
+def _weighed(worth: dict[str, float]) -> tuple[list[str], list[float], list[str], list[float]]:
+    """Terms that bring candidates with their worth, and the others with theirs."""
+    brings = bringing(worth)
+    bring = {term: value for term, value in worth.items() if term in brings}
+    other = {term: value for term, value in worth.items() if term not in brings}
+    return list(bring), list(bring.values()), list(other), list(other.values())
+
+
+def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> tuple[list[str], list[str]]:
+    """Phrases, and of each the word that the fewest rows hold: among those rows it is looked for."""
+    return [query for query, _ in phrases], [min(words, key=lambda word: holders[word]) for _, words in phrases]
+
+
+async def _indexed(connection: "Connection", candidates: int, parameters: Sequence[object]) -> "list[asyncpg.Record]":
+    """The index walks on until it has enough rows of the scope; by default it stops at the nearest of all projects."""
+    async with connection.transaction():
+        await connection.execute(
+            "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', $1, true),"
+            " set_config('plan_cache_mode', 'force_custom_plan', true)",
+            str(min(candidates, 1000)),
+        )
+        return await connection.fetch(_INDEXED, *parameters)
+
+
+def _hits(rows: "Sequence[asyncpg.Record]", k: int, vector_weight: float) -> tuple[Hit, ...]:
+    found = {(row["project"], row["store"], row["id"]): row for row in rows}
+    lexical = {key: float(row["lexical"]) for key, row in found.items()}
+    cosine = {key: float(row["cosine"]) for key, row in found.items()}
+    return tuple(
+        Hit(*key, found[key]["version"], found[key]["source"], found[key]["label"], lexical[key], cosine[key], score)
+        for key, score in fuse(lexical, cosine, vector_weight)[:k]
+    )

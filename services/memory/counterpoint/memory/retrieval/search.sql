@@ -1,0 +1,80 @@
+-- $1 project, $2 stores, $3 model, $4 highest label, $5 query vector, $6 terms that bring candidates and $7 their idf,
+-- $8 other terms and $9 their idf, $10 phrases (tsquery) and $11 the rarest term of each, $12 candidates a leg,
+-- $13 rows there are and $14 their mean length.
+WITH question AS MATERIALIZED (
+    SELECT $5::real[]::vector AS embedding
+),
+-- Materialized, every row in scope is read and no row is lost; not materialized, the vector index is walked.
+scope AS MATERIALIZED (
+    SELECT row, embedding <=> (SELECT embedding FROM question) AS distance
+    FROM vectors
+    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
+),
+nearest AS MATERIALIZED (
+    SELECT row FROM scope ORDER BY distance LIMIT $12
+),
+said AS MATERIALIZED (
+    SELECT n, row, length
+    FROM unnest($10::text[], $11::text[]) WITH ORDINALITY AS given (phrase, guide, n)
+    CROSS JOIN LATERAL (
+        SELECT row, length FROM postings
+        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = guide AND label <= $4
+        OFFSET 0
+    ) AS with_guide
+    CROSS JOIN LATERAL (
+        SELECT lexemes FROM vectors WHERE vectors.row = with_guide.row OFFSET 0
+    ) AS found
+    WHERE lexemes @@ phrase::tsquery
+),
+-- BM25 with k1 = 1.2 and b = 0.75; a row is as long as the number of its different lexemes.
+matched AS (
+    SELECT row, length, tf::float8 AS tf, idf
+    FROM unnest($6::text[], $7::float8[]) AS given (term, idf)
+    CROSS JOIN LATERAL (
+        SELECT row, length, tf FROM postings
+        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = given.term AND label <= $4
+        OFFSET 0
+    ) AS found
+    UNION ALL
+    SELECT row, length, 1, ln(1 + ($13::float8 - count(*) OVER phrase + 0.5) / (count(*) OVER phrase + 0.5))
+    FROM said WINDOW phrase AS (PARTITION BY n)
+),
+found AS MATERIALIZED (
+    SELECT row, sum(lexical) AS lexical, bool_or(near) AS near
+    FROM (
+        SELECT row, idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8))) AS lexical,
+            false AS near
+        FROM matched
+        UNION ALL
+        SELECT row, 0, true FROM nearest
+    ) AS of_both_legs
+    GROUP BY row
+),
+candidates AS MATERIALIZED (
+    SELECT row, lexical FROM found WHERE near
+    UNION
+    (SELECT row, lexical FROM found WHERE lexical > 0 ORDER BY lexical DESC, row LIMIT $12)
+)
+-- A row at a time by its key: the planner would rather read the whole table for a hash join.
+SELECT
+    project, store, id, version, source, label, candidate.lexical + others.lexical AS lexical, cosine,
+    (SELECT count(*) FROM nearest) AS nearest
+FROM candidates AS candidate
+CROSS JOIN LATERAL (
+    SELECT
+        project, store, id, version, source, label,
+        1 - (embedding <=> (SELECT embedding FROM question)) AS cosine
+    FROM vectors
+    WHERE vectors.row = candidate.row AND project IN ($1, 'shared') AND model = $3 AND label <= $4
+    OFFSET 0
+) AS shown
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce(sum(idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8)))), 0) AS lexical
+    FROM unnest($8::text[], $9::float8[]) AS given (other, idf)
+    CROSS JOIN LATERAL (
+        SELECT tf, length FROM postings
+        WHERE project = shown.project AND store = shown.store AND term = other AND postings.row = candidate.row
+        LIMIT 1
+    ) AS found
+) AS others

@@ -1,0 +1,63 @@
+"""The words of a text as the lexical leg sees them: English words, exact forms, quoted phrases.
+
+PostgreSQL's own parser does not fit what engineers write: it cuts `clean_orders` in two and hides the words of
+`airflow.providers.http` inside one host name. So the words are prepared here, the 'english' configuration stems them
+and drops stop words, and what has to be found exactly as it is written (identifiers, dotted names, paths, addresses,
+error codes) is kept beside them as a lexeme of its own.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+# Longer words are encoded data, not words; PostgreSQL would refuse them from 2 KB on.
+MAX_WORD_CHARS = 200
+
+_WORD = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_JOINED = re.compile(r"\w+(?:[-./:@+#=&?%~]+\w+)*")
+_ADDRESS_PART = re.compile(r"[:@+#=&?%]+")
+_PATH_PART = re.compile(r"[/:@+#=&?%]+")
+_CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])\w+|\w*[^\W_]_+[^\W_]\w*|.*\w[-./:@+#=&?%~]+\w.*")
+_QUOTED = re.compile(r"""(?<!\w)(?:"([^"\n]{1,300})"|'([^'\n]{1,300})'|`([^`\n]{1,300})`|“([^”\n]{1,300})”)(?!\w)""")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """`words`: the text for `to_tsvector('english', ...)`; `exact`: lexemes as written, in lower case; `phrases`: the
+    quoted strings of more than one word, each prepared as `words` are."""
+
+    words: str
+    exact: tuple[str, ...]
+    phrases: tuple[str, ...]
+
+
+def terms(text: str) -> Terms:
+    """What of `text` goes into the index, or, of a query, is looked for. Pure, and the same for both."""
+    plain = unicodedata.normalize("NFKC", text).replace("\x00", " ").replace("\\", "/")
+    plain = plain.encode(errors="replace").decode()
+    quoted = (_words("".join(groups)) for groups in _QUOTED.findall(plain))
+    return Terms(
+        words=_words(plain),
+        exact=tuple(dict.fromkeys(form for token in _JOINED.findall(plain) for form in _forms(token.lower()))),
+        phrases=tuple(dict.fromkeys(phrase for phrase in quoted if " " in phrase)),
+    )
+
+
+def _words(text: str) -> str:
+    """The words in lower case, in order; one written in humps is followed by its parts."""
+    found: list[str] = []
+    for word in _WORD.findall(text):
+        if len(word) > MAX_WORD_CHARS:
+            continue
+        found.append(word.lower())
+        if _HUMP.search(word):
+            found.extend(part.lower() for part in _CAMEL.findall(word))
+    return " ".join(found)
+
+
+def _forms(token: str) -> list[str]:
+    """The token itself and the parts of a path or an address, as far as they are more than plain words."""
+    parts = [token, *_ADDRESS_PART.split(token), *_PATH_PART.split(token), *re.findall(r"\w+", token)]
+    return [part for part in parts if len(part) <= MAX_WORD_CHARS and _CODE.fullmatch(part)]

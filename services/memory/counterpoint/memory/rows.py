@@ -1,0 +1,114 @@
+"""What a commit becomes: rows of the record, messages of the log, and the one step that holds them."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from counterpoint.memory.provenance import Provenance
+from counterpoint.memory.search import VectorRow
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.memory import CommitReply
+from counterpoint.proto.messages import BLOB_LIMIT_BYTES
+
+SYSTEM = "_system"
+"""Where stores outside every project are kept; no legal project name."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRow:
+    """A record's next version. `body` is canonical JSON, None for a deletion."""
+
+    store: str
+    id: str
+    expect: int
+    body: str | None
+    task_id: str | None
+    author: str
+    label: int
+    integrity: int
+    sha256: bytes
+    schema_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message for the log and the bus."""
+
+    id: str
+    type: str
+    subject: str
+    task_id: str | None
+    versioned: bool
+    audience: tuple[str, ...]
+    body: str
+    label: int
+    integrity: int
+    due_at: datetime | None
+    timer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A step ready to be applied: everything decided but what only the record knows (versions, duplicates, fences).
+
+    A refusal is one too: it has no rows and no step, only its audit leaf.
+    """
+
+    project: str
+    commit_id: str
+    consumer: str
+    message_id: str
+    step: str
+    last: bool
+    fence: int
+    task_id: str | None
+    task_version: int | None
+    ended_ok: bool
+    kind: str
+    audit: str
+    salt: bytes
+    reads: str | None
+    writes: tuple[WriteRow, ...] = ()
+    messages: tuple[MessageRow, ...] = ()
+    cancel_timers: tuple[str, ...] = ()
+    bound_to: str | None = None
+    reply: CommitReply = field(default_factory=lambda: CommitReply(status="done"))
+    provenance: Provenance = field(default_factory=Provenance)
+    vectors: tuple[VectorRow, ...] = ()
+    model: str = ""
+    traceparent: str | None = None
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces, numbers as jsonb gives them back: equal values have equal text.
+
+    Raises `Permanent` for a number that is not finite.
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise Permanent("invalid", (Problem(field="body", problem="holds a number that is not finite"),)) from error
+    if "e+" in text or "-0.0" in text:
+        plain = json.loads(text, parse_float=_as_stored)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text
+
+
+def _as_stored(number: str) -> float | int:
+    """A float beyond 2**53 comes back from jsonb as a whole number, and there is no negative zero."""
+    value = float(number)
+    return int(value) if "e+" in repr(value) else value or 0.0
+
+
+def storable(text: str, where: str) -> str:
+    """`text` if it may be kept and sent. Raises `Permanent` `too_large` or `invalid`."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise Permanent("invalid", (Problem(field=where, problem="holds half a character"),)) from error
+    if size > BLOB_LIMIT_BYTES * 2:
+        raise Permanent("too_large", (Problem(field=where, problem=f"{size} bytes, more than {BLOB_LIMIT_BYTES * 2}"),))
+    if "\\u0000" in text:
+        raise Permanent("invalid", (Problem(field=where, problem="holds a NUL character"),))
+    return text

@@ -1,0 +1,118 @@
+"""Admission: whether something submitted becomes a task. Pure: the arrival and what is known, to a verdict."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from counterpoint.guard.detector import scan_fields
+from counterpoint.guard.policy import policy
+from counterpoint.proto.errors import Problem
+from counterpoint.proto.tasks import SubmitTask
+from counterpoint.proto.validation import check_submission
+from counterpoint.router.submissions import Handled, Submission, content_sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """An HTTP request with an Idempotency-Key: the id of its record, and the hash of its body."""
+
+    key: str
+    body_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A task as it was submitted: where, by whom and when.
+
+    `task_id` is the sender's or ours. `event` is the CloudEvent's source and id when it came with them, `ignored` the
+    fields nobody understood.
+    """
+
+    task: SubmitTask
+    task_id: str
+    project: str
+    by: str
+    by_kind: str
+    at: datetime
+    ignored: tuple[str, ...] = ()
+    event: tuple[str, str] | None = None
+    request: Keyed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store `submissions` holds under the arrival's task id, event and Idempotency-Key."""
+
+    task: Submission | None = None
+    event: Handled | None = None
+    request: Handled | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """It becomes a task."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """It is a task already: nothing more happens."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It does not become a task: `conflict`, `idempotency_conflict` or `invalid`, with the fields at fault."""
+
+    code: str
+    problems: tuple[Problem, ...]
+
+
+def admit(arrival: Arrival, known: Known, idempotency: timedelta) -> Accepted | Duplicate | Refused:
+    """The verdict. An Idempotency-Key counts for `idempotency`; what an event id or a task id stands for, for ever.
+
+    A deadline that passed after the task was accepted does not make its duplicate wrong.
+    """
+    request = known.request if known.request and arrival.at - known.request.at < idempotency else None
+    if request and arrival.request:
+        if request.content_sha256 != arrival.request.body_sha256:
+            problem = Problem(field="Idempotency-Key", problem="was used for another body")
+            return Refused("idempotency_conflict", (problem,))
+        return Duplicate(request.task_id)
+    if known.event:
+        return Duplicate(known.event.task_id)
+    first_at = known.task.submitted_at if known.task else arrival.at
+    problems = check_submission(arrival.task, project=arrival.project, received_at=first_at)
+    if problems:
+        return Refused("invalid", problems)
+    problems = _secrets(arrival.task)
+    if problems:
+        return Refused("sensitive", problems)
+    content = content_sha256(arrival.task)
+    if known.task:
+        if known.task.content_sha256 != content:
+            return Refused("conflict", (Problem(field="task_id", problem="is a task with other content"),))
+        return Duplicate(arrival.task_id)
+    submission = Submission(
+        task_id=arrival.task_id,
+        project=arrival.project,
+        content_sha256=content,
+        kind=arrival.task.kind,
+        title=arrival.task.title,
+        description=arrival.task.description,
+        submitted_by=arrival.by,
+        submitted_by_kind=arrival.by_kind,
+        submitted_at=arrival.at,
+        ignored=arrival.ignored,
+    )
+    return Accepted(submission)
+
+
+def _secrets(task: SubmitTask) -> tuple[Problem, ...]:
+    """What memory's write filter would refuse, named by the sender's own fields."""
+    found = scan_fields(task.model_dump(mode="json", exclude_none=True), policy().messages[SubmitTask.TYPE].text)
+    return tuple(
+        Problem(field=".".join(map(str, one.path)), problem=f"holds what looks like a {one.finding.type}")
+        for one in found
+    )

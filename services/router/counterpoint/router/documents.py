@@ -1,0 +1,71 @@
+"""Documents over HTTP: what memory is to know."""
+
+from collections.abc import Iterable, Iterator
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from counterpoint.proto.memory import Document, Ingested
+from counterpoint.proto.messages import ProjectName, Shape
+from counterpoint.router.bodies import read_json, reply, value_of
+from counterpoint.router.desk import Asking
+from counterpoint.router.openapi import takes
+
+router = APIRouter(prefix="/v1", tags=["memory"])
+
+
+class NewDocument(Document):
+    """A text to remember. `source` is its path or address and its identity within the project."""
+
+    text: str
+    blob: None = None
+
+
+class Documents(Shape):
+    """Documents to ingest. A body that is one document stands for itself."""
+
+    documents: tuple[NewDocument, ...] = Field(min_length=1, max_length=1000)
+    project: ProjectName | None = None
+
+
+class IngestedDocuments(Shape):
+    """What became of each document."""
+
+    documents: tuple[Ingested, ...]
+
+
+@router.post(
+    "/documents", responses={200: {"model": IngestedDocuments}}, response_model=None, openapi_extra=takes(Documents)
+)
+async def ingest(request: Request, asked: Asking) -> Response:
+    """Ingest documents: a new source is added, a known one replaced. Answers when all of them can be found."""
+    settings = asked.desk.settings
+    body = await read_json(request, settings.documents_limit_bytes)
+    asked = asked.within(body)
+    asked.needs("ingest")
+    if isinstance(body, dict) and "documents" not in body:
+        body = {"documents": [body]}
+    given = value_of(Documents, body)
+    became: list[Ingested] = []
+    for batch in batches(given.documents, settings.ingest_request_bytes):
+        became += await asked.memory().ingest(batch)
+    return reply(IngestedDocuments(documents=tuple(became)))
+
+
+def batches(documents: Iterable[Document], limit_bytes: int) -> Iterator[tuple[Document, ...]]:
+    """The documents in order, as many together as fit; one that is larger goes alone, and ahead in parts."""
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        more = _bytes(document)
+        if batch and size + more > limit_bytes:
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(document)
+        size += more
+    if batch:
+        yield tuple(batch)
+
+
+def _bytes(document: Document) -> int:
+    return len(document.model_dump_json().encode())

@@ -1,0 +1,101 @@
+"""What the router does with what comes in by the bus: tasks and outcomes of other systems."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from counterpoint.bus import Service
+from counterpoint.bus.codec import Inbound
+from counterpoint.proto.errors import Permanent
+from counterpoint.proto.memory import Commit, Outgoing
+from counterpoint.proto.messages import Id
+from counterpoint.proto.tasks import ReportOutcome, SubmitTask, TaskRejected
+from counterpoint.proto.validation import check_submission, ignored_fields
+from counterpoint.recall import Memory, put, send
+from counterpoint.router.admission import Arrival, Duplicate
+from counterpoint.router.intake import receive
+from counterpoint.router.interventions import Evidence, Sayer, outcome
+from counterpoint.router.submissions import STORE, Handled, body_sha256, event_key
+
+log = structlog.get_logger()
+
+PUBLISHER = "publisher"
+LINEAGE_SOURCE = "counterpoint/lineage"
+_ID: TypeAdapter[str] = TypeAdapter(Id)
+
+
+class Handlers:
+    """The router's handlers. `idempotency` is how long an Idempotency-Key counts."""
+
+    def __init__(self, idempotency: timedelta) -> None:
+        self._idempotency = idempotency
+
+    async def on_submit(self, message: SubmitTask, memory: Memory) -> Commit:
+        """Accept a task. Raises `Permanent` with `invalid` or `conflict`."""
+        arrival = Arrival(
+            task=message,
+            task_id=message.task_id or memory.id("task"),
+            project=memory.project,
+            by=_sayer(memory).by,
+            by_kind="system",
+            at=memory.now,
+            ignored=ignored_fields(SubmitTask.TYPE, memory.body),
+            event=memory.event,
+        )
+        verdict, commit = await receive(memory, arrival, self._idempotency)
+        if isinstance(verdict, Duplicate):
+            log.info("task.duplicate", task_id=verdict.task_id, project=memory.project)
+        return commit
+
+    async def on_outcome(self, message: ReportOutcome, memory: Memory) -> Commit:
+        """Hand on how an attempt went. Raises `Permanent` with `invalid`, `unknown_task` or `conflict`."""
+        problems = check_submission(message, project=memory.project, received_at=memory.now)
+        if problems:
+            raise Permanent("invalid", problems)
+        if memory.event is None:
+            return await outcome(memory, message, _sayer(memory), "reported")
+        key = event_key(*memory.event)
+        if await memory.get(STORE, key):
+            log.info("outcome.duplicate", task_id=message.task_id, project=memory.project)
+            return Commit()
+        # An outsider may claim to be lineage; it gains only that its word counts less than a reported one.
+        evidence: Evidence = "observed" if memory.event[0] == LINEAGE_SOURCE else "reported"
+        commit = await outcome(memory, message, _sayer(memory), evidence)
+        content = body_sha256(message.model_dump(mode="json", exclude_none=True))
+        mark = put(STORE, key, Handled(task_id=message.task_id, content_sha256=content, at=memory.now))
+        return commit.model_copy(update={"writes": (*commit.writes, mark)})
+
+
+def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
+    """What is announced of an intake message that is refused for good."""
+    task_id = _readable_task_id(inbound.body)
+    message = TaskRejected(
+        ce_id=inbound.event_id,
+        stream_sequence=inbound.stream_sequence,
+        task_id=task_id,
+        code=error.code,
+        errors=error.problems,
+    )
+    return (send(message, task_id=task_id),)
+
+
+def register(service: Service, idempotency: timedelta) -> None:
+    """Have the service handle all that the router is handed."""
+    handlers = Handlers(idempotency)
+    service.on(SubmitTask)(handlers.on_submit)
+    service.on(ReportOutcome)(handlers.on_outcome)
+    service.on_rejected(rejected)
+
+
+def _sayer(memory: Memory) -> Sayer:
+    return Sayer(by=memory.event[0] if memory.event else PUBLISHER, by_kind="system")
+
+
+def _readable_task_id(body: Any) -> str | None:
+    try:
+        return _ID.validate_python(body["task_id"], strict=True)
+    except (ValidationError, KeyError, TypeError, IndexError):
+        return None

@@ -1,0 +1,128 @@
+"""Interventions: what is said about a task that exists. An outcome, an override, a cancellation (rows A6, A8)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.line import Action, ActionKind
+from counterpoint.proto.memory import Commit, Get, Line
+from counterpoint.proto.tasks import (
+    CancelTask,
+    Override,
+    OverrideGiven,
+    ReportOutcome,
+    Task,
+    TaskOutcomeReported,
+    TaskOverridden,
+)
+from counterpoint.recall import Memory, act, put, record, send
+from counterpoint.router.intake import signer
+from counterpoint.router.submissions import STORE, Submission, task_key
+
+Evidence = Literal["reported", "observed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sayer:
+    """Who says it: a principal and its kind, and whether it may read tasks."""
+
+    by: str
+    by_kind: str
+    reads: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a task when something is said about it; `task` is None before there is a record, or when the
+    sayer may not read it."""
+
+    submission: Submission
+    task: Task | None
+    line: tuple[Action, ...]
+
+    def latest(self, *kinds: ActionKind) -> tuple[str, ...]:
+        """The newest action of one of these kinds, else the newest of all."""
+        newest = [action for action in self.line if action.kind in kinds] or self.line
+        return tuple(action.action_id for action in newest[:1])
+
+
+async def standing(memory: Memory, task_id: str, *, reads: bool) -> Standing:
+    """What is known of a task. Raises `Permanent` `unknown_task`, and what a query raises."""
+    wanted = (Get(store="tasks", id=task_id),) if reads else ()
+    accepted, line, *tasks = await memory.query(
+        Get(store=STORE, id=task_key(task_id)), Line(task_id=task_id, newest_first=True, limit=100), *wanted
+    )
+    if not accepted.items:
+        raise unknown_task()
+    records = [record(item, Task) for found in tasks for item in found.items]
+    return Standing(
+        record(accepted.items[0], Submission),
+        records[0] if records else None,
+        tuple(record(item, Action) for item in line.items),
+    )
+
+
+def unknown_task() -> Permanent:
+    """The error for a task that is not there."""
+    return Permanent("unknown_task", (Problem(field="task_id", problem="is no task of this project"),))
+
+
+def contradicts(task: Task, report: ReportOutcome, evidence: Evidence) -> bool:
+    """Whether the named attempt is known to have gone otherwise; what is reported replaces what was observed."""
+    told = task.outcomes.get(str(report.attempt))
+    if told is None or told["outcome"] == report.outcome:
+        return False
+    return told["evidence"] == "reported" or evidence == "observed"
+
+
+async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence: Evidence) -> Commit:
+    """Hand on how an attempt went. Raises `Permanent` `unknown_task`, or `conflict` when it contradicts."""
+    known = await standing(memory, report.task_id, reads=sayer.reads)
+    if known.task and contradicts(known.task, report, evidence):
+        problem = Problem(field="outcome", problem=f"is another one than is known for attempt {report.attempt}")
+        raise Permanent("conflict", (problem,))
+    attempt = f"attempt {report.attempt}" if report.attempt else "the latest attempt"
+    said = act(
+        memory,
+        signer(sayer.by_kind),
+        "outcome",
+        report.note or f"{attempt} {report.outcome}, {evidence} by {sayer.by}",
+        task_id=report.task_id,
+        result=report.outcome,
+        after=known.latest("propose"),
+    )
+    message = TaskOutcomeReported(
+        task_id=report.task_id,
+        attempt=report.attempt,
+        outcome=report.outcome,
+        error_message=report.error_message,
+        note=report.note,
+        by=sayer.by,
+        by_kind=sayer.by_kind,
+        evidence=evidence,
+        action_id=said.action_id,
+    )
+    return Commit(writes=(put("actions", said.action_id, said),), messages=(send(message),))
+
+
+async def override(memory: Memory, given: Override, sayer: Sayer) -> Commit:
+    """Hand on an instruction that outranks the developer's judgement. Raises `Permanent` `unknown_task`."""
+    known = await standing(memory, given.task_id, reads=False)
+    said = act(
+        memory,
+        signer(sayer.by_kind),
+        "override",
+        given.reasoning,
+        task_id=given.task_id,
+        result=given.instruction,
+        after=known.latest(),
+    )
+    recorded = OverrideGiven(**given.model_dump(exclude={"task_id"}), by=sayer.by, by_kind=sayer.by_kind)
+    message = TaskOverridden(task_id=given.task_id, override=recorded, action_id=said.action_id)
+    return Commit(writes=(put("actions", said.action_id, said),), messages=(send(message),))
+
+
+async def cancellation(memory: Memory, task_id: str, reason: str | None, sayer: Sayer) -> Commit:
+    """Ask for a task to be called off. Raises `Permanent` `unknown_task`."""
+    await standing(memory, task_id, reads=False)
+    return Commit(messages=(send(CancelTask(task_id=task_id, by=sayer.by, by_kind=sayer.by_kind, reason=reason)),))

@@ -1,0 +1,26 @@
+"""The router: the front door, by HTTP and by the bus."""
+
+import asyncio
+from datetime import timedelta
+
+from counterpoint.bus import Service
+from counterpoint.router.handlers import register
+from counterpoint.router.http import attach
+from counterpoint.router.settings import RouterSettings
+
+
+async def serve(settings: RouterSettings) -> None:
+    """Take what comes in until SIGTERM."""
+    service = Service("router", settings)
+    register(service, timedelta(seconds=settings.idempotency_s))
+    attach(service, settings)
+    await service.run()
+
+
+def run() -> None:
+    """The process."""
+    asyncio.run(serve(RouterSettings()))
+
+
+if __name__ == "__main__":
+    run()

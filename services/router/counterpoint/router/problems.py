@@ -1,0 +1,95 @@
+"""Problems: every error as RFC 9457 `application/problem+json`."""
+
+import math
+from http import HTTPStatus
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
+from counterpoint.proto.messages import Shape
+
+log = structlog.get_logger()
+
+MEDIA_TYPE = "application/problem+json"
+UNAUTHENTICATED = "unauthenticated"
+_STATUS = {
+    "malformed": 400,
+    "unknown_task": 404,
+    "not_found": 404,
+    "conflict": 409,
+    "idempotency_conflict": 409,
+    "too_large": 413,
+}
+"""Codes of `Permanent` that are not 422."""
+
+
+class ProblemDetails(Shape):
+    """What went wrong: `code` to decide by, `errors` with each field at fault."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    code: str
+    detail: str | None = None
+    errors: tuple[Problem, ...] = ()
+
+
+def problem_of(error: CounterpointError) -> tuple[ProblemDetails, dict[str, str]]:
+    """An error as a problem, and the headers that go with it."""
+    match error:
+        case Denied(rule="unauthenticated"):
+            return _problem(401, UNAUTHENTICATED, f"needs {error.needed}"), {"WWW-Authenticate": "Bearer"}
+        case Denied():
+            return _problem(403, error.rule, f"needs {error.needed}"), {}
+        case Transient():
+            after_s = max(1, math.ceil(error.retry_after_s or 1))
+            return _problem(503, "unavailable", "try again later"), {"Retry-After": str(after_s)}
+        case Permanent():
+            return _problem(_STATUS.get(error.code, 422), error.code, errors=error.problems), {}
+        case Conflict():
+            return _problem(409, "conflict", f"{error.store}/{error.record_id} was changed meanwhile"), {}
+        case _:
+            return _problem(500, "internal"), {}
+
+
+def answer_with_problems(app: FastAPI) -> None:
+    """Have every error of `app` answered as a problem."""
+
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, CounterpointError)
+        problem, headers = problem_of(error)
+        if problem.status >= 500:
+            log.warning("request.failed", code=problem.code, reason=str(error))
+        return _response(problem, headers)
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        errors = tuple(Problem(field=str(each["loc"][-1]), problem=each["msg"]) for each in error.errors())
+        return _response(_problem(422, "invalid", errors=errors), {})
+
+    async def by_status(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+        return _response(_problem(error.status_code, code), dict(error.headers or {}))
+
+    async def unexpected(_: Request, error: Exception) -> Response:
+        log.error("request.failed", code="internal", exc_info=error)
+        return _response(_problem(500, "internal"), {})
+
+    app.add_exception_handler(CounterpointError, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, by_status)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def _problem(status: int, code: str, detail: str | None = None, errors: tuple[Problem, ...] = ()) -> ProblemDetails:
+    return ProblemDetails(
+        title=HTTPStatus(status).phrase, status=status, code=code, detail=detail or None, errors=errors
+    )
+
+
+def _response(problem: ProblemDetails, headers: dict[str, str]) -> Response:
+    return Response(problem.model_dump_json(exclude_none=True), problem.status, headers, MEDIA_TYPE)

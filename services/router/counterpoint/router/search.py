@@ -1,0 +1,106 @@
+"""Search over HTTP: what memory holds about a text, and what was tried before."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field
+
+from counterpoint.proto.memory import HybridSearch, Item, List
+from counterpoint.proto.messages import Id, ProjectName, Shape
+from counterpoint.proto.signature import signature
+from counterpoint.proto.tasks import Attempt
+from counterpoint.recall import record
+from counterpoint.router.bodies import Page, page, read_json, shown, value_of
+from counterpoint.router.desk import Asking
+from counterpoint.router.jobs import job_named
+from counterpoint.router.openapi import takes
+from counterpoint.router.tasks import Cursor, Limit
+
+router = APIRouter(prefix="/v1", tags=["memory"])
+
+
+class Search(Shape):
+    """What to look for. `vector_weight` 1 is meaning alone, 0 words alone."""
+
+    text: str = Field(min_length=1, max_length=100_000)
+    k: int = Field(default=10, ge=1, le=200)
+    vector_weight: float = Field(default=0.5, ge=0, le=1)
+    store: str = "chunks"
+    project: ProjectName | None = None
+
+
+class Hit(Shape):
+    """A record that was found: its own fields beside these. `score` is between 0 and 1 within the result."""
+
+    model_config = ConfigDict(extra="allow")
+
+    store: str
+    id: str
+    version: int
+    score: float | None = None
+    scores: dict[str, float] | None = None
+
+
+class Hits(Page[Hit]):
+    """What was found, best first, and which tier found it how."""
+
+    tier: str
+    plan: str
+    took_us: int
+
+
+class FoundAttempt(Attempt):
+    """An attempt, and how like it is to the error that was asked about; 1 is the same error."""
+
+    score: float | None = None
+
+
+@router.post("/search", responses={200: {"model": Hits}}, response_model=None, openapi_extra=takes(Search))
+async def search(request: Request, asked: Asking) -> Response:
+    """The best records of a store by words and by meaning, and how they were found."""
+    body = await read_json(request)
+    asked = asked.within(body)
+    asked.needs("read")
+    given = value_of(Search, body)
+    (found,) = await asked.memory().query(
+        HybridSearch(store=given.store, text=given.text, k=given.k, vector_weight=given.vector_weight)
+    )
+    about = {"store", "id", "version", "score", "scores"}
+    hits = [item.body | item.model_dump(mode="json", include=about, exclude_none=True) for item in found.items]
+    return JSONResponse(
+        {"items": hits, "next_cursor": None, "tier": found.tier, "plan": found.plan, "took_us": found.took_us}
+    )
+
+
+@router.get("/attempts", responses={200: {"model": Page[FoundAttempt]}}, response_model=None)
+async def attempts(
+    asked: Asking,
+    error: Annotated[str | None, Query(max_length=16_000, description="An error as it was.")] = None,
+    job: Annotated[str | None, Query(description="A job, `NAMESPACE/NAME`.")] = None,
+    task_id: Annotated[Id | None, Query(description="A task.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """What was tried, newest first. With `error` first what was tried for the same error, then for errors like it."""
+    asked.needs("read")
+    where: dict[str, Any] = {"job": job_named(job).model_dump()} if job else {}
+    if task_id:
+        where["task_id"] = task_id
+    if not error:
+        found = await asked.look(
+            List(store="attempts", where=where, limit=limit, cursor=int(cursor) if cursor else None)
+        )
+        return page((_shown(item, None) for item in found.items), found.next_cursor)
+    same, like = await asked.memory().query(
+        List(store="attempts", where=where | {"error_signature": signature(error).digest}, limit=limit),
+        HybridSearch(store="attempts", text=error, where=where, k=limit),
+    )
+    exact = {item.id for item in same.items}
+    scored = [(item, 1.0) for item in same.items]
+    scored += [(item, (item.scores or {}).get("cosine", 0.0)) for item in like.items if item.id not in exact]
+    return page((_shown(item, score) for item, score in scored[:limit]), None)
+
+
+def _shown(item: Item, score: float | None) -> dict[str, Any]:
+    return shown(record(item, Attempt)) | ({} if score is None else {"score": score})

@@ -1,0 +1,21 @@
+"""What the router reads from its environment."""
+
+from counterpoint.bus import BusSettings
+
+
+class RouterSettings(BusSettings):
+    """Where it listens, and how patient it is with those who ask.
+
+    `poll_s` is how often waits and streams look by themselves; live messages only make them look sooner.
+    `ingest_request_bytes` is how much of the documents is handed to memory at once: it must fit into a bus message.
+    """
+
+    http_host: str = "127.0.0.1"
+    http_port: int = 8484
+    principal_cache_s: float = 3.0
+    poll_s: float = 2.0
+    heartbeat_s: float = 15.0
+    wait_limit_s: float = 60.0
+    idempotency_s: float = 86_400.0
+    documents_limit_bytes: int = 8 * 1024 * 1024
+    ingest_request_bytes: int = 512 * 1024

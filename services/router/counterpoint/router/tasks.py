@@ -1,0 +1,243 @@
+"""Tasks over HTTP: submit, look, wait, and say something about them."""
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+
+from counterpoint.proto.errors import Permanent, Problem, Transient
+from counterpoint.proto.memory import Commit, Get, List
+from counterpoint.proto.messages import Id, Shape
+from counterpoint.proto.tasks import ENDED, Override, ReportOutcome, State, SubmitTask, Task
+from counterpoint.proto.validation import ignored_fields
+from counterpoint.recall import Memory, record
+from counterpoint.router import interventions
+from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed
+from counterpoint.router.bodies import Page, message_of, page, read_json, reply, shown, value_of
+from counterpoint.router.desk import Asked, Asking
+from counterpoint.router.intake import receive
+from counterpoint.router.openapi import takes
+from counterpoint.router.submissions import STORE, Submission, body_sha256, request_key, task_key
+
+router = APIRouter(prefix="/v1", tags=["tasks"])
+
+TaskId = Annotated[Id, Path(description="The task's id.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="At most so many items.")]
+Cursor = Annotated[str | None, Query(pattern=r"^\d{1,18}$", description="`next_cursor` of the page before.")]
+_PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+class Noted(Shape):
+    """Something said about a task was taken; what comes of it shows in the task."""
+
+    task_id: Id
+
+
+class Cancel(Shape):
+    """Why a task is called off."""
+
+    reason: str | None = None
+
+
+@router.post(
+    "/tasks",
+    status_code=202,
+    responses={200: {"model": Task}, 202: {"model": Task}},
+    response_model=None,
+    openapi_extra=takes(SubmitTask),
+)
+async def submit(
+    request: Request,
+    asked: Asking,
+    prefer: Annotated[str | None, Header(description="`wait=30`: answer when it has ended or waits for input.")] = None,
+    idempotency_key: Annotated[str | None, Header(description="The same key is the same task for 24 h.")] = None,
+) -> Response:
+    """Submit a task. It is committed when 202 is answered; 200 when it has ended or waits for input within the wait."""
+    body = await read_json(request)
+    task = message_of(SubmitTask, body)
+    asked = asked.within(body)
+    asked.needs("submit")
+    keyed = _keyed(asked, idempotency_key, body)
+    settings = asked.desk.settings
+
+    async def admitted(memory: Memory) -> tuple[Accepted | Duplicate, Commit]:
+        arrival = Arrival(
+            task=task,
+            task_id=task.task_id or memory.id("task"),
+            project=asked.project,
+            by=asked.principal.name,
+            by_kind=asked.principal.kind,
+            at=memory.now,
+            ignored=ignored_fields(SubmitTask.TYPE, body),
+            request=keyed,
+        )
+        return await receive(memory, arrival, timedelta(seconds=settings.idempotency_s))
+
+    verdict = await asked.commit(admitted)
+    task_id = verdict.submission.task_id if isinstance(verdict, Accepted) else verdict.task_id
+    headers = {"Location": f"/v1/tasks/{task_id}?project={asked.project}"}
+    wait_s = _wait_of(prefer)
+    if wait_s is not None and asked.may("read"):
+        headers["Preference-Applied"] = f"wait={wait_s}"
+    known = await _after_acceptance(asked, verdict, wait_s or 0)
+    return reply(known, 200 if wait_s and settled(known) else 202, headers)
+
+
+@router.get("/tasks", responses={200: {"model": Page[Task]}}, response_model=None)
+async def tasks(asked: Asking, state: State | None = None, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """Tasks, the one that changed last first. A task that was only just accepted is not among them yet."""
+    asked.needs("read")
+    where = {"state": state} if state else {}
+    found = await asked.look(List(store="tasks", where=where, limit=limit, cursor=int(cursor) if cursor else None))
+    return page((shown(record(item, Task)) for item in found.items), found.next_cursor)
+
+
+@router.get("/escalations", responses={200: {"model": Page[Task]}}, response_model=None)
+async def escalations(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """Tasks that stopped and need somebody: `escalation` says whom, why, and what would let them go on.
+
+    A page may hold fewer than `limit` although there are more: `next_cursor` says so.
+    """
+    asked.needs("read")
+    found = await asked.look(
+        List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=int(cursor) if cursor else None)
+    )
+    waiting = (record(item, Task) for item in found.items)
+    return page((shown(task) for task in waiting if task.escalation), found.next_cursor)
+
+
+@router.get("/tasks/{task_id}", responses={200: {"model": Task}}, response_model=None)
+async def task(
+    asked: Asking,
+    task_id: TaskId,
+    wait: Annotated[int, Query(ge=0, description="Seconds to wait until it has ended or waits for input.")] = 0,
+) -> Response:
+    """A task as it is, or as it is when it has ended, waits for input, or the wait is over."""
+    asked.needs("read")
+    return reply(await waited(asked, task_id, wait))
+
+
+@router.post(
+    "/tasks/{task_id}/outcome",
+    status_code=202,
+    responses={202: {"model": Noted}},
+    response_model=None,
+    openapi_extra=takes(ReportOutcome),
+)
+async def outcome(request: Request, asked: Asking, task_id: TaskId) -> Response:
+    """Say how an attempt went. `task_id` may be left out of the body."""
+    body = await read_json(request)
+    asked = asked.within(body)
+    asked.needs("report")
+    report = message_of(ReportOutcome, body, task_id=task_id)
+
+    async def said(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.outcome(memory, report, asked.sayer(), "reported")
+
+    await asked.commit(said)
+    return reply(Noted(task_id=task_id), 202)
+
+
+@router.post(
+    "/tasks/{task_id}/override",
+    status_code=202,
+    responses={202: {"model": Noted}},
+    response_model=None,
+    openapi_extra=takes(Override),
+)
+async def override(request: Request, asked: Asking, task_id: TaskId) -> Response:
+    """Give an instruction that outranks the developer's judgement. It is recorded under the asker's own kind."""
+    asked.needs("override")
+    given = message_of(Override, await read_json(request), task_id=task_id)
+
+    async def said(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.override(memory, given, asked.sayer())
+
+    await asked.commit(said)
+    return reply(Noted(task_id=task_id), 202)
+
+
+@router.post(
+    "/tasks/{task_id}/cancel",
+    status_code=202,
+    responses={202: {"model": Noted}},
+    response_model=None,
+    openapi_extra=takes(Cancel),
+)
+async def cancel(request: Request, asked: Asking, task_id: TaskId) -> Response:
+    """Call a task off."""
+    asked.needs("submit", "override")
+    given = value_of(Cancel, await read_json(request))
+
+    async def said(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.cancellation(memory, task_id, given.reason, asked.sayer())
+
+    await asked.commit(said)
+    return reply(Noted(task_id=task_id), 202)
+
+
+def settled(known: Task) -> bool:
+    """Whether a task has ended or waits for input, so that waiting longer is for others."""
+    return known.state in ENDED or known.state == "input_required"
+
+
+async def waited(asked: Asked, task_id: str, wait_s: float) -> Task:
+    """A task once it is settled, or as it is after `wait_s`. Raises `Permanent` `unknown_task`."""
+    settings, clock = asked.desk.settings, asyncio.get_running_loop()
+    until = clock.time() + min(wait_s, settings.wait_limit_s)
+    with asked.desk.hub.listening(asked.project, task_id) as listener:
+        while True:
+            listener.clear()
+            known = await listener.unless_closed(_known(asked, task_id))
+            left = until - clock.time()
+            if settled(known) or left <= 0:
+                return known
+            await listener.wait(min(left, settings.poll_s))
+            if listener.closed:
+                return known
+
+
+async def _known(asked: Asked, task_id: str) -> Task:
+    made, accepted = await asked.memory().query(Get(store="tasks", id=task_id), Get(store=STORE, id=task_key(task_id)))
+    submission = record(accepted.items[0], Submission) if accepted.items else None
+    if made.items:
+        known = record(made.items[0], Task)
+        return known.model_copy(update={"ignored": submission.ignored}) if submission else known
+    if submission is None:
+        raise interventions.unknown_task()
+    return submission.as_task()
+
+
+async def _after_acceptance(asked: Asked, verdict: Accepted | Duplicate, wait_s: float) -> Task:
+    """The task that was accepted. Nothing that fails from here on takes the acceptance back."""
+    if asked.may("read"):
+        try:
+            task_id = verdict.submission.task_id if isinstance(verdict, Accepted) else verdict.task_id
+            if wait_s or isinstance(verdict, Duplicate):
+                return await waited(asked, task_id, wait_s)
+        except Transient:
+            if isinstance(verdict, Duplicate):
+                raise
+    if isinstance(verdict, Accepted):
+        return verdict.submission.as_task()
+    item = await asked.memory().get(STORE, task_key(verdict.task_id))
+    if item is None:
+        raise interventions.unknown_task()
+    return record(item, Submission).as_task()
+
+
+def _keyed(asked: Asked, key: str | None, body: object) -> Keyed | None:
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        problem = Problem(field="Idempotency-Key", problem="must be 1 to 255 visible ASCII characters")
+        raise Permanent("invalid", (problem,))
+    return Keyed(key=request_key(asked.principal.name, key), body_sha256=body_sha256(body))
+
+
+def _wait_of(prefer: str | None) -> int | None:
+    found = _PREFER_WAIT.search(prefer or "")
+    return int(found.group(1)) if found else None

@@ -1,0 +1,273 @@
+"""A memory service in a dictionary with lineage in it: the policy, the diode and the write filter are memory's own.
+
+Messages are handed over as the bus does it, requests as the HTTP server does it; time passes when a test says so.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+
+from counterpoint.guard.policy import policy
+from counterpoint.lineage.handlers import register
+from counterpoint.lineage.http import application
+from counterpoint.lineage.incidents import Incident, Limits
+from counterpoint.memory import diode
+from counterpoint.memory.prepare import prepare
+from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.rows import Prepared
+from counterpoint.proto.errors import Away, Conflict, Denied, Permanent
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.lineage import LineageEvent
+from counterpoint.proto.memory import (
+    Commit,
+    CommitReply,
+    CommitRequest,
+    Found,
+    Get,
+    Item,
+    List,
+    Origin,
+    QueryReply,
+    QueryRequest,
+    Refusal,
+    Walk,
+)
+from counterpoint.proto.messages import Message
+from counterpoint.proto.principals import Principal
+from counterpoint.proto.tasks import ReportOutcome, SubmitTask
+from counterpoint.proto.validation import parse
+from counterpoint.recall import Memory, record
+
+NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
+PROJECT = "default"
+LIMITS = Limits(incidents_per_hour=20, retry_grace_s=900)
+TOKEN = "the-token-of-the-laptop"
+
+
+@dataclass
+class House:
+    """One project. `sent` is all that was sent and `timers` what is still to come due."""
+
+    limits: Limits = LIMITS
+    now: datetime = NOW
+    records: dict[tuple[str, str], Item] = field(default_factory=dict)
+    sent: list[Message] = field(default_factory=list)
+    timers: list[tuple[datetime, Message]] = field(default_factory=list)
+    applied: dict[tuple[str, str], CommitReply] = field(default_factory=dict)
+    handlers: dict[type[Message], Any] = field(default_factory=dict)
+    writes: list[str] = field(default_factory=list)
+    conflicts: int = 0
+    seq: int = 0
+    queries: int = 0
+    away: bool = False
+    before_commit: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    def __post_init__(self) -> None:
+        register(self, self.limits)  # type: ignore[arg-type]
+
+    def on(self, message_type: type[Message]) -> Any:
+        assert message_type.TYPE in policy().consumed("lineage")
+        return lambda handler: self.handlers.setdefault(message_type, handler)
+
+    # what the tests look at
+
+    @property
+    def tasks(self) -> list[SubmitTask]:
+        return [message for message in self.sent if isinstance(message, SubmitTask)]
+
+    @property
+    def outcomes(self) -> list[ReportOutcome]:
+        return [message for message in self.sent if isinstance(message, ReportOutcome)]
+
+    @property
+    def incidents(self) -> list[Incident]:
+        return [record(item, Incident) for item in self.kept("incidents") if item.id != "ledger"]
+
+    def kept(self, store: str) -> list[Item]:
+        return sorted((item for (s, _), item in self.records.items() if s == store), key=lambda item: item.seq)
+
+    # what happens to lineage
+
+    async def take(self, raws: Iterable[dict[str, Any]]) -> None:
+        """Other systems' events, one after the other, by NATS."""
+        for raw in raws:
+            await self.deliver(parse(LineageEvent.TYPE, raw))
+
+    async def take_at_once(self, raws: Iterable[dict[str, Any]]) -> None:
+        """The same, all at the same time."""
+        await asyncio.gather(*(self.deliver(parse(LineageEvent.TYPE, raw)) for raw in raws))
+
+    async def deliver(self, message: Message, message_id: str | None = None, task_id: str | None = None) -> None:
+        """Hand a message to its handler and apply the commit, as the bus does."""
+        message_id = message_id or new_id()
+        run = 0
+        while True:
+            origin = Origin(message_id=message_id, run=run, project=PROJECT, task_id=task_id)
+            memory = Memory(self.transport, "lineage", origin, self.now)
+            run += 1
+            try:
+                commit: Commit = await self.handlers[type(message)](message, memory)
+                if commit.writes or commit.messages or memory.stepped:
+                    await memory.step(commit)
+                return
+            except Conflict:
+                self.conflicts += 1
+                assert run < 50
+
+    async def wait(self, seconds: float) -> None:
+        """Time passes, and timers come due."""
+        until = self.now + timedelta(seconds=seconds)
+        while due := sorted((timer for timer in self.timers if timer[0] <= until), key=lambda timer: timer[0]):
+            self.timers.remove(due[0])
+            self.now = max(self.now, due[0][0])
+            await self.deliver(parse(due[0][1].TYPE, json.loads(due[0][1].model_dump_json())))
+        self.now = until
+
+    def principal(self, token: str = TOKEN, **more: Any) -> Principal:
+        """A principal with that token."""
+        given = {"name": f"name of {token}", "kind": "system", "projects": ("*",), "roles": ("report", "read")} | more
+        known = Principal(**given)
+        self._write("principals", hashlib.sha256(token.encode()).hexdigest(), known.model_dump(mode="json"))
+        return known
+
+    def client(self, token: str | None = TOKEN) -> httpx.AsyncClient:
+        """A client of the HTTP API."""
+        return httpx.AsyncClient(
+            transport=httpx.ASGITransport(application(self.memory, self.limits)),
+            base_url="http://lineage",
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+        )
+
+    def memory(self, project: str, principal: str | None) -> Memory:
+        origin = Origin(message_id=new_id(), fence=1, project=project, principal=principal)
+        return Memory(self.transport, "lineage", origin, self.now)
+
+    # what memory does
+
+    async def transport(self, subject: str, body: bytes, timeout_s: float) -> bytes:
+        await asyncio.sleep(0)
+        if self.away:
+            raise Away("no answer")
+        try:
+            if subject.endswith(".query"):
+                asked = QueryRequest.model_validate_json(body)
+                self.queries += len(asked.queries)
+                reply = QueryReply(found=tuple(self._answer(asked.origin, query) for query in asked.queries))
+                assert len(reply.model_dump_json()) < 1 << 20
+                return reply.model_dump_json().encode()
+            request = CommitRequest.model_validate_json(body)
+            if self.before_commit:
+                meanwhile, self.before_commit = self.before_commit, None
+                await meanwhile()
+            return self._apply(request.origin, request.commit).model_dump_json().encode()
+        except Denied as denied:
+            refusal = Refusal(kind="denied", code=denied.rule, needed=denied.needed)
+        except Permanent as refused:
+            problems = tuple(problem.model_dump() for problem in refused.problems)
+            refusal = Refusal(kind="permanent", code=refused.code, problems=problems)
+        if subject.endswith(".query"):
+            return QueryReply(refusal=refusal).model_dump_json().encode()
+        return CommitReply(status="refused", refusal=refusal).model_dump_json().encode()
+
+    def _grant(self, origin: Origin) -> Any:
+        known = [record(item, Principal) for item in self.kept("principals")]
+        principal = next((one for one in known if one.name == origin.principal), None)
+        asked = diode.Asked("lineage", origin.project, origin.task_id, origin.message_id, self.now)
+        return diode.standing(policy(), asked, principal)
+
+    def _answer(self, origin: Origin, query: Any) -> Found:
+        if rule := diode.read(policy(), self._grant(origin), query.store):
+            raise Denied(rule, f"the right to read {query.store}")
+        match query:
+            case Get():
+                item = self.records.get((query.store, query.id))
+                return _found([item] if item else [])
+            case List():
+                kept = [item for item in self.kept(query.store)[::-1] if _contains(item.body, query.where)]
+                kept = [item for item in kept if query.cursor is None or item.seq < query.cursor]
+                page = kept[: query.limit]
+                return _found(page, page[-1].seq if len(kept) > len(page) else None)
+            case Walk():
+                return _found(self._walk(query))
+        raise AssertionError(f"lineage does not ask {query.op}")
+
+    def _walk(self, query: Walk) -> list[Item]:
+        of, to = ("source", "target") if query.direction == "down" else ("target", "source")
+        reached: dict[str, Item] = {}
+        ahead, been = set(query.start), set[str]()
+        for _ in range(query.depth):
+            been |= ahead
+            fresh = [item for item in self.kept(query.store) if item.body[of] in ahead]
+            reached |= {item.id: item for item in fresh if item.id not in reached}
+            ahead = {item.body[to] for item in fresh} - been
+            if not ahead:
+                break
+        return list(reached.values())[: query.limit]
+
+    def _apply(self, origin: Origin, commit: Commit) -> CommitReply:
+        if known := self.applied.get((origin.message_id, commit.step)):
+            return known.model_copy(update={"status": "replayed"})
+        prepared: Prepared = prepare(
+            policy(),
+            self._grant(origin),
+            origin,
+            commit,
+            now=self.now,
+            caused_by=Provenance(),
+            memories=Memories(),
+            task_version=None,
+        )
+        for row in prepared.writes:
+            item = self.records.get((row.store, row.id))
+            if row.expect != (item.version if item else 0):
+                refusal = Refusal(kind="conflict", code="conflict", detail=f"{row.store}/{row.id}")
+                return CommitReply(status="refused", refusal=refusal)
+        for row in prepared.writes:
+            assert row.body is not None
+            self._write(row.store, row.id, json.loads(row.body))
+            self.writes.append(f"{row.store}/{row.id}")
+        for outgoing in commit.messages:
+            message = Message.register[outgoing.type].model_validate(outgoing.data)
+            if outgoing.due_at is None:
+                self.sent.append(message)
+            else:
+                self.timers.append((outgoing.due_at, message))
+        self.applied[origin.message_id, commit.step] = prepared.reply
+        return prepared.reply
+
+    def _write(self, store: str, record_id: str, body: dict[str, Any]) -> None:
+        self.seq += 1
+        known = self.records.get((store, record_id))
+        self.records[store, record_id] = Item(
+            store=store,
+            id=record_id,
+            project=PROJECT,
+            version=(known.version if known else 0) + 1,
+            body=body,
+            author="lineage",
+            label=1,
+            integrity=2,
+            seq=self.seq,
+            at=self.now,
+        )
+
+
+def _found(items: list[Item], cursor: int | None = None) -> Found:
+    return Found(items=tuple(items), tier="record", plan="-", took_us=0, next_cursor=cursor)
+
+
+def _contains(body: Any, wanted: Any) -> bool:
+    """As `@>` of PostgreSQL has it."""
+    match wanted:
+        case dict():
+            return isinstance(body, dict) and all(k in body and _contains(body[k], v) for k, v in wanted.items())
+        case list():
+            return isinstance(body, list) and all(any(_contains(b, w) for b in body) for w in wanted)
+        case _:
+            return bool(body == wanted)

@@ -1,0 +1,120 @@
+"""Provider-first: the official package or a stop, in every lane that would build on a system (rows A4, A5)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents.developer_memory import Shelf
+
+from counterpoint.developer.handlers import on_delegated
+from counterpoint.developer.providers import Provider, look_up, match
+from counterpoint.proto.errors import Permanent
+from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
+
+SEED = Path(__file__).parents[2] / "services" / "memory" / "counterpoint" / "memory" / "providers.json"
+INDEX = [Provider.model_validate(row) for row in json.loads(SEED.read_text())]
+HOWTO = (
+    "# Invoices\n\n1. Export the invoices into the ledger.\n2. Check the totals of the ledger against the invoices.\n"
+)
+
+
+def test_the_seed_names_packages_once_and_names_nothing_twice() -> None:
+    names = [name.lower() for row in INDEX for name in (row.name, *row.aliases)]
+    assert len(INDEX) >= 24
+    assert len({row.package for row in INDEX}) == len(INDEX)
+    assert len(set(names)) == len(names)
+    assert all(row.package.startswith("apache-airflow-providers-") for row in INDEX)
+
+
+@pytest.mark.parametrize(
+    ("system", "package"),
+    [
+        ("Snowflake", "snowflake"),
+        ("postgres", "postgres"),
+        ("PostgreSQL", "postgres"),
+        ("Google Cloud", "google"),
+        ("big-query", None),
+        ("BigQuery", "google"),
+        ("k8s", "cncf-kubernetes"),
+        ("sftp", "sftp"),
+        ("FreeIPA", None),
+        ("", None),
+    ],
+)
+def test_a_system_is_known_by_name_or_alias_alone(system: str, package: str | None) -> None:
+    found = match(system, INDEX)
+    assert (found.package if found else None) == (f"apache-airflow-providers-{package}" if package else None)
+
+
+def test_systems_are_those_named_else_those_mentioned_else_none() -> None:
+    assert look_up(["snowflake"], "", INDEX).exists is True
+    assert look_up(["snowflake", "ledger"], "", INDEX).missing == ("ledger",)
+    assert look_up(["snowflake", "ledger"], "", INDEX).exists is False
+    assert look_up([], "copy the table into Snowflake every night", INDEX).exists is True
+    assert look_up([], "the snowflakes fall", INDEX).exists is None
+
+
+async def worked(kind: str, lane: str, systems: list[str], override: OverrideGiven | None = None) -> TaskWorked:
+    async def alike(query: str, texts: Any) -> list[float]:
+        return [0.8] * len(texts)
+
+    shelf = Shelf(alike)
+    shelf.ingest("invoices.md", HOWTO)
+    for row in INDEX:
+        shelf.put("providers", row.package, row.model_dump(mode="json"))
+    recorded = override.model_dump(mode="json") if override else None
+    shelf.put("tasks", "task", {"task_id": "task", "override": recorded})
+    task = SubmitTask.model_validate(
+        {"kind": kind, "description": "Export the invoices into the ledger", "systems": systems}
+    )
+    message = TaskDelegated(
+        task_id="task", project="shop", session_id="s", attempt=1, task=task, lane=lane, override=override
+    )
+    commit = await on_delegated(message, shelf.memory("message", "task"))
+    return TaskWorked.model_validate(commit.messages[-1].data)
+
+
+@pytest.mark.parametrize(("kind", "lane"), [("develop", "build"), ("plan", "plan")])
+async def test_without_a_provider_work_stops_and_names_no_stand_in(kind: str, lane: str) -> None:
+    result = await worked(kind, lane, ["Ledgerland"])
+    assert (result.outcome, result.code) == ("stopped", "no_provider")
+    assert {need.kind for need in result.needs} == {"provider", "document"}
+    assert any("Ledgerland" in asked for asked in result.searched_for)
+    assert "BashOperator" not in result.model_dump_json()
+    assert "PythonOperator" not in result.model_dump_json()
+
+
+async def test_develop_offline_stops_as_no_model_with_plan_and_evidence() -> None:
+    result = await worked("develop", "build", ["Snowflake"])
+    assert (result.outcome, result.code) == ("stopped", "no_model")
+    assert result.text
+    assert "apache-airflow-providers-snowflake" in result.text
+    assert "Export the invoices into the ledger." in result.text
+    assert result.findings.citations
+    assert result.needs[0].kind == "model"
+
+
+async def test_a_plan_is_made_of_the_steps_that_are_known() -> None:
+    result = await worked("plan", "plan", ["Snowflake"])
+    assert result.outcome == "answered"
+    assert result.text
+    assert all(citation.quote in result.text for citation in result.findings.citations)
+
+
+async def test_a_person_or_an_agent_may_waive_the_gate_and_it_is_said() -> None:
+    given = OverrideGiven(instruction="Use the queue.", reasoning="It is there.", by="ada", by_kind="person")
+    result = await worked("troubleshoot", "investigate", ["Ledgerland"], given)
+    assert result.outcome == "proposed"
+    assert any("ada" in caveat and "skipped" in caveat for caveat in result.findings.caveats)
+    silent = given.model_copy(update={"by_kind": "system"})
+    result = await worked("troubleshoot", "investigate", ["Ledgerland"], silent)
+    assert result.outcome == "stopped"
+    bold = silent.model_copy(update={"confidence_override": True})
+    result = await worked("troubleshoot", "investigate", ["Ledgerland"], bold)
+    assert result.outcome == "proposed"
+
+
+async def test_a_lane_nobody_works_in_is_refused() -> None:
+    with pytest.raises(Permanent, match="unknown_lane"):
+        await worked("plan", "elsewhere", [])

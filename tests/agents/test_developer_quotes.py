@@ -1,0 +1,158 @@
+"""What the developer writes is quoted: passages keep their place, answers and proposals hold spans only (C5, A8)."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.developer.answers import answer, cite
+from counterpoint.developer.passages import passages, same, sentences
+from counterpoint.developer.relevance import Hit, calibration, grade, hits
+from counterpoint.proto.memory import Item
+from counterpoint.proto.messages import utc_now
+
+KNOWN = calibration()
+RUNBOOK = """# Printers
+
+The spooler runs on the host `print-1`. It keeps jobs for a day. Jobs older than that are gone.
+
+## The spooler is full
+
+1. List the jobs with `lpstat -o`.
+   Look for one that is larger than the rest.
+2. Cancel it:
+   ```
+   cancel JOB
+   ```
+3. Restart the spooler.
+
+| printer | room |
+|---|---|
+| big | 12 |
+| small | 14 |
+
+- paper is in the cupboard
+- toner is ordered by the reception
+"""
+
+
+def hit_of(text: str, cosine: float, start: int = 0, source: str = "printers.md", query: str = "spooler") -> Hit:
+    item = Item(
+        store="chunks",
+        id=source,
+        project="shop",
+        version=3,
+        body={"document_id": source, "source": source, "text": text, "start": start, "type": "markdown"},
+        author="memory",
+        label=1,
+        integrity=2,
+        seq=1,
+        at=utc_now(),
+        scores={"cosine": cosine},
+    )
+    return hits(query, [item], KNOWN.answer)[0]
+
+
+def test_markdown_falls_into_steps_items_rows_and_paragraphs() -> None:
+    found = passages(RUNBOOK)
+    assert [passage.kind for passage in found] == ["paragraph", "step", "step", "step", "row", "row", "item", "item"]
+    assert found[1].text == "1. List the jobs with `lpstat -o`.\n   Look for one that is larger than the rest."
+    assert found[2].text.endswith("```")
+    assert found[4].text == "| big | 12 |"
+
+
+def test_only_line_ends_divide_lines() -> None:
+    found = passages("A form\x0cfeed and a\u2028separator.\r\n\r\n1. One\r2. Two\n")
+    assert [passage.text for passage in found] == ["A form\x0cfeed and a\u2028separator.", "1. One", "2. Two"]
+
+
+def test_a_paragraph_falls_into_its_sentences_and_a_step_does_not() -> None:
+    found = passages(RUNBOOK)
+    assert [sentence.text for sentence in sentences(found[0])] == [
+        "The spooler runs on the host `print-1`.",
+        "It keeps jobs for a day.",
+        "Jobs older than that are gone.",
+    ]
+    assert sentences(found[1]) == (found[1],)
+
+
+_lines = st.sampled_from(
+    [*RUNBOOK.splitlines(), "", "> quoted. And more.", "    code", "1) one", "* star", "\u2028", "```", "<b>", "---"]
+)
+
+
+@given(st.lists(_lines, max_size=25).map("\n".join), st.booleans())
+def test_every_passage_and_sentence_is_the_text_at_its_place(text: str, markdown: bool) -> None:
+    for passage in passages(text, markdown):
+        assert text[passage.start : passage.end] == passage.text
+        for sentence in sentences(passage):
+            assert text[sentence.start : sentence.end] == sentence.text
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_passages_at_their_place(text: str) -> None:
+    for passage in (*passages(text), *passages(text, markdown=False)):
+        assert text[passage.start : passage.end] == passage.text
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("Restart the spooler.", "restart  the spooler.", True),
+        ("Restart the spooler.", "Do nothing.", False),
+        ("Restart the spooler.", "3. Restart the spooler.", True),
+        ("one two three four five six seven eight nine ten", "One two three four five six seven eight nine 10", True),
+        ("one two three four five six seven eight nine ten", "ten nine eight seven six five four three two one", False),
+        ("", "Restart", False),
+        ("Retry.", "Whatever you do, do not retry.", False),
+    ],
+)  # fmt: skip
+def test_same_sees_through_small_edits(left: str, right: str, expected: bool) -> None:
+    assert same(left, right) is expected
+    assert same(right, left) is expected
+
+
+def test_a_citation_counts_from_the_start_of_the_document() -> None:
+    start = RUNBOOK.index("## The spooler")
+    hit = hit_of(RUNBOOK[start:], 0.7, start)
+    for passage in passages(hit.text):
+        citation = cite(hit, passage)
+        assert RUNBOOK[citation.start : citation.end] == citation.quote
+        assert (citation.id, citation.version, citation.source_path) == ("printers.md", 3, "printers.md")
+
+
+QUESTIONS = ["How long does the spooler keep jobs?", "Which room is the big printer in?", "Who orders toner?"]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_an_answer_is_quotes_and_their_references_alone(question: str) -> None:
+    made = answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
+    left = made.text
+    for number, citation in enumerate(made.citations, 1):
+        assert f"[{number}] {citation.source_path}, characters {citation.start} to {citation.end}" in left
+        left = left.replace(citation.quote, "")
+    left = re.sub(r"\[\d+\]( printers\.md, characters \d+ to \d+)?", "", left)
+    assert left.strip() == ""
+
+
+def test_an_answer_takes_the_sentence_that_holds_the_words() -> None:
+    made = answer(QUESTIONS[0], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[0])], KNOWN.answer.threshold)
+    assert made.citations[0].quote == "It keeps jobs for a day."
+    made = answer(QUESTIONS[1], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[1])], KNOWN.answer.threshold)
+    assert made.citations[0].quote == "| big | 12 |"
+
+
+def test_an_answer_that_is_a_step_brings_its_list() -> None:
+    question = "How do I list the jobs of a full spooler?"
+    made = answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
+    quotes = [citation.quote[:2] for citation in made.citations]
+    assert [quote for quote in quotes if quote[0].isdigit()] == ["1.", "2.", "3."]
+
+
+def test_the_grader_wants_words_and_meaning() -> None:
+    question = "Which room is the big printer in?"
+    assert grade([hit_of(RUNBOOK, 0.5, query=question)], KNOWN.answer).sufficient
+    assert not grade([hit_of(RUNBOOK, 0.0, query=question)], KNOWN.answer).sufficient
+    assert not grade([hit_of("Rooms are cleaned daily.", 0.5, query=question)], KNOWN.answer).sufficient
+    assert not grade([], KNOWN.answer).sufficient

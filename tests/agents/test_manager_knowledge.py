@@ -1,0 +1,233 @@
+"""Row A3: a task that stopped for want of documents goes on by itself when they come, and only then."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from agents.manager_house import START, House, confidence
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.manager.bounds import Bounds
+from counterpoint.manager.knowledge import rose
+from counterpoint.manager.timers import next_reassessment
+from counterpoint.proto.findings import Citation, Findings
+from counterpoint.proto.tasks import Need, TaskDelegated, TaskEscalated, TaskResumed
+
+
+def stopped(score: float = 0.4) -> House:
+    house = House()
+    house.route(systems=("freeipa",))
+    house.developer("stopped", score, code="low_confidence", searched_for=("freeipa dns",))
+    return house
+
+
+def test_a_stop_asks_the_calling_llm_and_says_how_to_supply_what_is_needed() -> None:
+    house = stopped()
+    escalated = house.last(TaskEscalated)
+    assert (escalated.to, escalated.code, escalated.searched_for) == ("calling_llm", "low_confidence", ("freeipa dns",))
+    assert [(need.kind, need.how) for need in escalated.needs] == [
+        ("document", "counterpoint ingest PATH --project orders")
+    ]
+    assert "freeipa dns" in escalated.needs[0].what
+    task = house.task()
+    assert (task.state, task.waiting_for) == ("input_required", "documents")
+    assert task.escalation is not None
+    assert task.escalation.needs == escalated.needs
+
+
+def test_the_developers_own_needs_are_kept_and_completed() -> None:
+    house = House()
+    house.route()
+    needs = (Need(kind="document", what="the DNS chapter", how=""), Need(kind="decision", what="which zone", how="ask"))
+    house.developer("stopped", 0.3, code="low_confidence", needs=needs)
+    assert [need.how for need in house.last(TaskEscalated).needs] == [
+        "counterpoint ingest PATH --project orders",
+        "ask",
+    ]
+
+
+def test_what_was_outlined_before_a_stop_is_handed_out_with_it() -> None:
+    house = House()
+    house.route(kind="develop")
+    house.developer("stopped", 0.9, code="no_model", text="[1] make the zone")
+    assert house.last(TaskEscalated).findings.next_steps == ("[1] make the zone",)
+    assert house.task().proposal == "[1] make the zone"
+    house.outcome("succeeded", note="wrote it by hand")
+    assert (house.task().state, house.attempt(1).tried) == ("completed", "wrote it by hand")
+
+
+@pytest.mark.parametrize("code", ["no_provider", "no_model", "architecture_scope", "budget"])
+def test_a_stop_that_no_document_helps_waits_for_an_override(code: str) -> None:
+    house = House()
+    house.route(kind="develop")
+    house.developer("stopped", code=code)
+    assert house.task().waiting_for == "override"
+    assert "counterpoint override t1" in house.last(TaskEscalated).needs[0].how
+    house.ingest()
+    assert house.wait(60) == 0
+
+
+def test_the_right_document_resumes_the_task_and_it_completes() -> None:
+    house = stopped()
+    house.ingest()
+    assert house.wait(5) == 1
+    asked = house.last(TaskDelegated)
+    assert asked.purpose == "reassess"
+    citation = Citation(store="chunks", id="c1", version=1, source_path="dns.md", start=0, end=3, quote="dns")
+    house.developer("stopped", 0.72, findings=Findings(citations=(citation,)))
+    resumed = house.last(TaskResumed)
+    assert "0.40 (low)" in resumed.reason
+    assert "0.72 (medium)" in resumed.reason
+    assert resumed.sources == ("dns.md",)
+    assert house.last(TaskDelegated).purpose == "work"
+    assert (house.task().state, house.task().resumes, house.task().escalation) == ("working", 1, None)
+    house.developer("answered", 0.72)
+    assert house.task().state == "completed"
+    assert house.names().count("TaskEscalated") == 1
+
+
+@pytest.mark.parametrize(("outcome", "state"), [("answered", "completed"), ("proposed", "input_required")])
+def test_a_reassessment_may_bring_the_result_itself(outcome: str, state: str) -> None:
+    house = stopped()
+    house.ingest()
+    house.wait(5)
+    house.developer(outcome, 0.9)
+    assert (house.task().state, house.task().resumes) == (state, 1)
+    assert house.names().count("TaskResumed") == 1
+
+
+def test_an_unrelated_document_wakes_nothing() -> None:
+    house = stopped()
+    before, seen = house.task(), len(house.log)
+    house.ingest()
+    house.wait(5)
+    decided = sum(sent.name == "DecisionMade" for sent in house.log)
+    house.developer("stopped", 0.45)
+    assert house.names(seen) == ["TaskDelegated"]
+    assert sum(sent.name == "DecisionMade" for sent in house.log) == decided
+    after = house.task()
+    assert (after.state, after.waiting_for, after.resumes, after.escalation) == (
+        before.state,
+        before.waiting_for,
+        0,
+        before.escalation,
+    )
+    assert house.line()[-1].kind == "assess"
+    assert "0.40 (low) and is 0.45 (low)" in house.line()[-1].reasoning
+
+
+def test_much_that_is_ingested_together_is_one_reassessment() -> None:
+    house = stopped()
+    for _ in range(20):
+        house.ingest()
+        house.wait(0.1)
+        assert len(house.timers) == 1
+    house.wait(60)
+    assert house.names().count("TaskDelegated") == 2
+
+
+def test_reassessments_are_never_closer_than_five_seconds() -> None:
+    house = stopped()
+    asked = []
+    for _ in range(100):
+        house.ingest()
+        before = len(house.log)
+        house.wait(0.3)
+        asked += [house.now] * house.names(before).count("TaskDelegated")
+    assert 5 <= len(asked) <= 7
+    assert all(later - earlier >= timedelta(seconds=4.5) for earlier, later in pairwise(asked))
+
+
+def test_what_comes_in_while_a_reassessment_is_under_way_is_not_missed() -> None:
+    house = stopped()
+    house.ingest()
+    house.wait(5)
+    house.ingest()
+    house.developer("stopped", 0.41)
+    assert house.wait(5) == 1
+    house.developer("stopped", 0.9)
+    assert house.task().state == "working"
+
+
+def test_a_document_that_came_while_the_developer_was_searching_is_not_missed() -> None:
+    house = House()
+    house.route()
+    house.wait(1)
+    house.ingest()
+    house.developer("stopped", 0.4, code="low_confidence")
+    assert house.wait(5) == 1
+    assert house.last(TaskDelegated).purpose == "reassess"
+
+
+def test_documents_from_before_the_task_wake_nothing() -> None:
+    house = House()
+    house.ingest()
+    house.wait(10)
+    house.route()
+    house.wait(1)
+    house.developer("stopped", 0.4, code="low_confidence")
+    assert house.wait(60) == 0
+
+
+def test_a_task_resumes_by_itself_three_times_at_most() -> None:
+    house = stopped()
+    for _ in range(10):
+        house.ingest()
+        house.wait(5)
+        if house.task().state == "input_required" and house.work_under_way():
+            house.developer("stopped", 0.7)
+        if house.task().state == "working":
+            house.developer("stopped", 0.4, code="low_confidence")
+    assert house.task().resumes == 3
+    assert house.names().count("TaskResumed") == 3
+    assert house.names().count("TaskEscalated") == 4
+    house.ingest()
+    assert not house.timers
+
+
+@pytest.mark.parametrize(
+    ("service", "stores"), [("developer", ("chunks",)), ("lineage", ("jobs",)), ("memory", ("dead_letters",))]
+)
+def test_other_changes_do_nothing(service: str, stores: tuple[str, ...]) -> None:
+    house = stopped()
+    before = len(house.log), dict(house.records)
+    house.deliver_changes(service, stores)
+    assert (len(house.log), dict(house.records), house.timers) == (*before, [])
+
+
+def test_hundreds_of_waiting_tasks_are_all_woken() -> None:
+    house = House()
+    for n in range(230):
+        house.route(f"t{n}")
+        house.developer("stopped", 0.4, f"t{n}", code="low_confidence")
+    house.ingest()
+    assert {timer.task_id for timer in house.timers} == {f"t{n}" for n in range(230)}
+    assert house.wait(5) == 230
+
+
+@pytest.mark.parametrize("state", ["working", "outcome", "ended"])
+def test_only_tasks_that_wait_for_documents_are_woken(state: str) -> None:
+    house = House()
+    house.route()
+    if state != "working":
+        house.developer("proposed" if state == "outcome" else "answered")
+    house.ingest()
+    assert not [timer for timer in house.timers if timer.message.timer == "reassess"]  # type: ignore[attr-defined]
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_the_band_rises_only_into_a_higher_one(before: float, after: float) -> None:
+    order = ["low", "medium", "high"]
+    expected = order.index(confidence(after).band) > order.index(confidence(before).band)
+    assert rose(confidence(before), confidence(after)) == expected
+    assert not rose(confidence(before), None)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 60))
+def test_all_of_one_slot_is_reassessed_at_one_moment(first_ms: int, second_ms: int, slot_s: int) -> None:
+    bounds = Bounds(reassess_s=slot_s)
+    first, second = (START + timedelta(milliseconds=ms) for ms in (first_ms, second_ms))
+    due = [next_reassessment(moment, bounds) for moment in (first, second)]
+    assert timedelta(0) < due[0] - first <= timedelta(seconds=slot_s)
+    assert due[0] == due[1] or abs(due[0] - due[1]) >= timedelta(seconds=slot_s)

@@ -1,0 +1,367 @@
+"""Row E2: transitions are events, illegal ones are refused, nothing waits without a timer, a need or work under way."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from agents.manager_house import START, House
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from counterpoint.manager.bounds import Bounds
+from counterpoint.manager.workflow import LIVE
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.errors import Permanent, Transient
+from counterpoint.proto.signature import signature
+from counterpoint.proto.tasks import (
+    ENDED,
+    Budget,
+    CancelTask,
+    JobRef,
+    Target,
+    TaskCancelled,
+    TaskCompleted,
+    TaskDelegated,
+    TaskFailed,
+    TaskProposed,
+    TaskWorked,
+)
+
+
+def at(state: str, **asked: Any) -> House:
+    """A house with a task in some state."""
+    house = House()
+    house.route(**asked)
+    match state:
+        case "working":
+            pass
+        case "outcome":
+            house.developer("proposed")
+        case "documents":
+            house.developer("stopped", 0.3, code="low_confidence")
+        case "override":
+            house.developer("stopped", 0.3, code="no_provider")
+        case "completed":
+            house.developer("answered")
+        case "cancelled":
+            house.cancel()
+        case "failed":
+            house.wait(3600)
+    return house
+
+
+LIVE_STATES = [place.waiting_for or place.state for place in LIVE]
+
+
+def test_a_routed_task_is_recorded_and_delegated_as_it_was_asked() -> None:
+    asked = {
+        "kind": "develop",
+        "description": "write the zone",
+        "title": "DNS",
+        "error_message": "Error: x",
+        "systems": ("freeipa",),
+        "target": Target(job=JobRef(namespace="airflow", name="orders"), paths=("dags/orders.py",)),
+        "context": {"dag": {"owner": "data"}},
+        "priority": "high",
+        "budget": Budget(usd=Decimal("1.50"), tokens=10),
+        "autonomy": "milestone",
+        "deadline": START + timedelta(hours=1),
+        "source_ref": "https://tracker.example/7",
+    }
+    house = House()
+    house.route(**asked)
+    task, delegated = house.task(), house.last(TaskDelegated)
+    assert (task.state, task.attempt, task.lane, task.submitted_by) == ("working", 1, "investigate", "ops")
+    assert task.error_signature == signature("Error: x").digest
+    assert (delegated.attempt, delegated.purpose, delegated.session_id) == (1, "work", task.session_id)
+    assert {name: getattr(delegated.task, name) for name in asked} == asked
+    assert {name: getattr(task, name) for name in asked} == asked
+    assert [timer.due_at for timer in house.timers] == [START + timedelta(hours=1)]
+
+
+def test_a_task_is_a_session_of_its_own_or_continues_the_one_named() -> None:
+    house = House()
+    house.route("t1", session_id="s1", title="first")
+    house.route("t2", session_id="s1", title="second", kind="question")
+    house.route("t3")
+    session = house.records["sessions", "s1"].body
+    assert session["task_ids"] == ["t1", "t2"]
+    assert session["summary"] == "troubleshoot: first\nquestion: second"
+    own = house.task("t3").session_id
+    assert own not in (None, "s1")
+    assert house.records["sessions", str(own)].body["task_ids"] == ["t3"]
+
+
+def test_a_second_routing_has_no_effect() -> None:
+    house = at("outcome")
+    version = house.version()
+    assert house.route() == "stale"
+    house.route(version=None)
+    assert (house.version(), house.line()[-1].kind) == (version, "late")
+
+
+def test_redelivery_makes_the_same_effects_once() -> None:
+    house = House()
+    house.route()
+    message = CancelTask(task_id="t1", by="ops", by_kind="person")
+    assert house.deliver(message, message_id="m1") == "done"
+    sent = len(house.log)
+    assert house.deliver(message, message_id="m1") == "replayed"
+    assert len(house.log) == sent
+
+
+@pytest.mark.parametrize(
+    ("kind", "resolution"), [("question", "answered"), ("plan", "planned"), ("troubleshoot", "answered")]
+)
+def test_an_answer_completes_the_task(kind: str, resolution: str) -> None:
+    house = House()
+    house.route(kind=kind)
+    house.wait(2)
+    house.developer("answered", text="see the runbook")
+    completed = house.last(TaskCompleted)
+    assert (completed.resolution, completed.result, completed.duration_ms) == (resolution, "see the runbook", 2000)
+    assert (house.task().state, house.task().result, house.task().ended_at) == (
+        "completed",
+        "see the runbook",
+        house.now,
+    )
+
+
+def test_a_question_without_evidence_escalates() -> None:
+    house = House()
+    house.route(kind="question")
+    house.developer("stopped", 0.0, code="insufficient_evidence")
+    assert house.task().escalation is not None
+    assert house.task().waiting_for == "documents"
+
+
+def test_a_proposal_without_an_outcome_completes_as_proposed() -> None:
+    house = at("outcome")
+    assert house.last(TaskProposed).artifact_sha256 == house.task().artifact_sha256
+    assert house.wait(24 * 3600 - 1) == 0
+    assert house.wait(2) == 1
+    assert (house.last(TaskCompleted).resolution, house.last(TaskCompleted).result) == (
+        "proposed",
+        "text of attempt 1",
+    )
+
+
+def test_the_wait_for_an_outcome_is_a_setting() -> None:
+    house = House(bounds=Bounds(outcome_wait_s=10))
+    house.route()
+    house.developer("proposed")
+    assert house.wait(10) == 1
+
+
+def test_each_proposal_has_its_own_wait() -> None:
+    house = at("outcome")
+    house.wait(23 * 3600)
+    house.outcome("failed", error_message="e")
+    house.developer("proposed")
+    house.wait(23 * 3600)
+    assert house.task().state == "input_required"
+
+
+@pytest.mark.parametrize("state", LIVE_STATES)
+def test_a_deadline_that_passes_fails_the_task(state: str) -> None:
+    house = at(state, deadline=START + timedelta(hours=1))
+    house.wait(3601)
+    failed = house.last(TaskFailed)
+    assert (failed.code, house.task().state) == ("deadline", "failed")
+    assert failed.attempts == len(house.attempts())
+    assert not house.timers
+
+
+@pytest.mark.parametrize("state", LIVE_STATES)
+def test_a_task_is_cancelled_in_whatever_state(state: str) -> None:
+    house = at(state, deadline=START + timedelta(hours=1))
+    under_way = house.work_under_way()
+    house.ingest()
+    house.cancel()
+    cancelled = house.last(TaskCancelled)
+    assert (cancelled.by, cancelled.reason, house.task().state) == ("ops", "not needed", "cancelled")
+    assert house.timers == []
+    if under_way:
+        assert house.developer("proposed", given=under_way[-1]) == "stale"
+
+
+def test_a_cancellation_that_overtakes_the_routing_is_tried_again() -> None:
+    with pytest.raises(Transient) as raised:
+        House().cancel()
+    assert raised.value.retry_after_s is not None
+    assert raised.value.retry_after_s < 2
+
+
+@pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
+def test_an_event_for_an_ended_task_is_late_and_without_effect(state: str) -> None:
+    house = at(state, deadline=START + timedelta(hours=1))
+    task, seen = house.task(), len(house.log)
+    worked = TaskWorked(task_id="t1", attempt=1, outcome="proposed", text="x", action_id="a1")
+    for event in (house.cancel, house.override, lambda: house.outcome("succeeded"), lambda: house.deliver(worked)):
+        event()
+        assert house.line()[-1].kind == "late"
+    assert (house.task(), len(house.log)) == (task, seen)
+
+
+def test_a_conflict_is_decided_anew() -> None:
+    house = at("outcome")
+    house.before_commit = house.cancel
+    house.outcome("succeeded")
+    assert (house.task().state, house.attempt(1).outcome) == ("cancelled", "unknown")
+    assert house.line()[-1].kind == "late"
+
+
+@pytest.mark.parametrize(
+    "worked",
+    [
+        TaskWorked(task_id="t1", attempt=1, outcome="proposed", action_id="a1"),
+        TaskWorked(task_id="t1", attempt=1, outcome="wondered", action_id="a1"),
+    ],
+    ids=["no text", "unknown outcome"],
+)
+def test_work_that_cannot_be_understood_is_refused_for_good(worked: TaskWorked) -> None:
+    with pytest.raises(Permanent):
+        at("working").deliver(worked)
+
+
+def test_work_of_another_attempt_is_late() -> None:
+    house = at("working")
+    house.deliver(TaskWorked(task_id="t1", attempt=4, outcome="answered", text="x", action_id="a1"))
+    assert (house.task().state, house.line()[-1].kind) == ("working", "late")
+
+
+def test_every_step_is_an_action_and_a_decision_of_the_manager() -> None:
+    house = at("outcome")
+    decisions = [sent.message for sent in house.log if isinstance(sent.message, DecisionMade)]
+    assert [decision.decision for decision in decisions] == ["delegate attempt 1", "propose attempt 1"]
+    assert {decision.agent for decision in decisions} == {"manager"}
+    assert {decision.session_id for decision in decisions} == {house.task().session_id}
+    made = [action for action in house.line() if action.agent == "manager"]
+    assert [action.decision_id for action in made] == [decision.decision_id for decision in decisions]
+    assert "0.70 (medium)" in decisions[1].reasoning
+    assert "text of attempt" not in "".join(decision.reasoning + decision.decision for decision in decisions)
+
+
+ERRORS = ("Error: no route to 10.0.0.1", "Error: no route to 10.0.0.2", "Error: disk is full", None)
+PLACES = {(place.state, place.waiting_for) for place in LIVE}
+
+
+class Lives(RuleBasedStateMachine):
+    """Whatever happens to a task, in whatever order."""
+
+    @initialize(deadline=st.booleans(), attempts=st.integers(1, 4))
+    def begin(self, deadline: bool, attempts: int) -> None:
+        self.house = House(bounds=Bounds(max_attempts=attempts))
+        self.house.route(error_message=ERRORS[0], **({"deadline": START + timedelta(hours=30)} if deadline else {}))
+        self.deadline = deadline
+        self.end: tuple[Any, ...] | None = None
+        self.stops = 0
+
+    def working(self) -> bool:
+        return bool(self.house.work_under_way()) and self.house.task().state not in ENDED
+
+    @precondition(working)
+    @rule(outcome=st.sampled_from(["answered", "proposed", "stopped"]), score=st.floats(0, 1), document=st.booleans())
+    def developer_works(self, outcome: str, score: float, document: bool) -> None:
+        self.house.developer(outcome, score, code="low_confidence" if document else "no_provider")
+
+    @rule(
+        outcome=st.sampled_from(["succeeded", "failed", "failed", "partial"]),
+        attempt=st.sampled_from([None, None, None, 1, 2, 3, 9]),
+        error=st.sampled_from(ERRORS),
+        evidence=st.sampled_from(["reported", "observed"]),
+    )
+    def outcome_comes(self, outcome: str, attempt: int | None, error: str | None, evidence: str) -> None:
+        self.house.outcome(outcome, attempt=attempt, error_message=error, evidence=evidence)
+
+    @rule()
+    def override_comes(self) -> None:
+        self.house.override()
+
+    @rule(times=st.integers(1, 3))
+    def documents_come(self, times: int) -> None:
+        for _ in range(times):
+            self.house.ingest()
+
+    @rule(seconds=st.sampled_from([0.5, 5, 60, 3600, 25 * 3600]))
+    def time_passes(self, seconds: float) -> None:
+        self.house.wait(seconds)
+
+    @rule(really=st.integers(0, 9))
+    def cancel_comes(self, really: int) -> None:
+        if really == 0:
+            self.house.cancel()
+
+    @rule()
+    def a_result_comes_twice(self) -> None:
+        task = self.house.task()
+        if task.state != "working" and task.waiting_for != "documents":
+            version = self.house.version()
+            self.house.deliver(
+                TaskWorked(task_id="t1", attempt=task.attempt or 1, outcome="answered", text="x", action_id="a1")
+            )
+            assert self.house.version() == version
+
+    @invariant()
+    def an_end_is_final(self) -> None:
+        task = self.house.task()
+        if task.state in ENDED:
+            end = (task.state, task.ended_at, task.result, task.resolution, len(self.house.names()))
+            assert self.end in (None, end)
+            self.end = end
+            assert not self.house.timers
+            assert task.escalation is None
+        else:
+            assert self.end is None
+            assert (task.state, task.waiting_for) in PLACES
+
+    @invariant()
+    def nothing_waits_for_nothing(self) -> None:
+        task, version = self.house.task(), self.house.version()
+        timers = {t.message.timer for t in self.house.timers if t.version == version}  # type: ignore[attr-defined]
+        if task.state not in ENDED:
+            assert ("deadline" in timers) == self.deadline
+        if task.state == "working":
+            (under_way,) = self.house.work_under_way()
+            assert under_way.message.purpose == "work"  # type: ignore[attr-defined]
+            assert under_way.message.attempt == task.attempt  # type: ignore[attr-defined]
+        elif task.waiting_for == "outcome":
+            assert "outcome" in timers
+            assert task.proposal is not None
+        elif task.state == "input_required":
+            assert task.escalation is not None
+            assert task.escalation.needs
+            assert all(need.how for need in task.escalation.needs)
+
+    @invariant()
+    def a_stop_escalates_once(self) -> None:
+        sent = self.house.names()
+        entered = sent.count("TaskEscalated")
+        left = sent.count("TaskResumed")
+        waits = self.house.task().escalation is not None
+        ended = self.house.task().state in ENDED
+        assert entered - left in ({0, 1} if ended else {int(waits)})
+        assert self.house.task().resumes <= self.house.bounds.max_resumes
+
+    @invariant()
+    def attempts_are_counted_once(self) -> None:
+        numbers = [attempt.attempt for attempt in self.house.attempts()]
+        assert len(numbers) == len(set(numbers))
+        for number, told in self.house.task().outcomes.items():
+            assert int(number) in numbers
+            assert told["outcome"] in ("succeeded", "failed", "partial")
+
+    @invariant()
+    def the_line_hangs_together(self) -> None:
+        line = self.house.line()
+        known = {action.action_id for action in line} | {"a1"}
+        for action in line:
+            assert set(action.after) <= known
+            assert action.after or action.agent != "manager"
+        assert self.house.task().last_action_id in known
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

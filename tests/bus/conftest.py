@@ -1,0 +1,24 @@
+"""One small house for all tests of the bus; those that break its memory or its bus leave it whole again."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from bus.small_house import SmallHouse, alive, small_house
+
+from counterpoint.bus import Service
+
+
+@pytest.fixture(scope="session")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SmallHouse]:
+    folder: Path = tmp_path_factory.mktemp("house")
+    async with small_house(folder) as whole:
+        yield whole
+
+
+@pytest.fixture(scope="session")
+async def router(house: SmallHouse) -> AsyncIterator[Service]:
+    """A router without handlers: it only sends."""
+    service = house.service("router")
+    async with alive(service):
+        yield service

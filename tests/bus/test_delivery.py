@@ -1,0 +1,60 @@
+"""From an error to what is done with a delivery: a pure decision."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.bus.delivery import DELAYS_S, LAST_DELIVERY, Bury, Drop, Leave, Retry, decide
+from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem, Transient
+
+PROBLEM = Problem(field="a", problem="b")
+ERRORS = (
+    Transient("busy"),
+    Away("gone"),
+    Permanent("invalid"),
+    Denied("fence"),
+    Denied("ended"),
+    Denied("store", "x"),
+    Conflict("tasks", "t", 1, 2),
+    CounterpointError("odd"),
+    KeyError("k"),
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (Permanent("invalid", (PROBLEM,)), Bury("invalid", (PROBLEM,))),
+        (Denied("fence"), Leave()),
+        (Denied("ended"), Drop()),
+        (
+            Denied("store", "the right to read x"),
+            Bury("denied", (Problem(field="store", problem="needs the right to read x"),)),
+        ),
+        (Transient("busy", retry_after_s=0.7), Retry(0.7)),
+        (Away("memory"), Retry(DELAYS_S[0])),
+        (Conflict("tasks", "t", 1, 2), Retry(DELAYS_S[0])),
+        (CounterpointError("odd"), Bury("refused", (Problem(field="", problem="odd"),))),
+        (KeyError("k"), Retry(DELAYS_S[0])),
+    ],
+)
+def test_each_error_has_one_verdict(error: Exception, verdict: object) -> None:
+    assert decide(error, 1) == verdict
+
+
+def test_an_error_that_nobody_foresaw_is_buried_at_the_last_delivery_without_its_text() -> None:
+    assert isinstance(decide(KeyError("secret"), LAST_DELIVERY - 1), Retry)
+    assert decide(KeyError("secret"), LAST_DELIVERY) == Bury("unexpected", (Problem(field="", problem="KeyError"),))
+
+
+@given(st.sampled_from(ERRORS), st.integers(1, 10_000))
+def test_nothing_is_handed_back_without_a_delay(error: Exception, delivered: int) -> None:
+    verdict = decide(error, delivered)
+    if isinstance(verdict, Retry):
+        assert verdict.delay_s >= DELAYS_S[0]
+
+
+@given(st.integers(1, 10_000))
+def test_a_passing_fault_is_never_buried(delivered: int) -> None:
+    assert isinstance(decide(Transient("busy"), delivered), Retry)
+    assert isinstance(decide(Conflict("tasks", "t", 1, 2), delivered), Retry)

@@ -1,0 +1,115 @@
+"""Streams and consumers: made once from one spec; a server that differs is told about, loudly, and left as it is."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import nats as nats_client
+import pytest
+from bus.small_house import PASSWORDS, SmallHouse, alive, noted
+from nats.js import JetStreamContext
+from nats.js.api import RePublish
+
+from counterpoint.bus.permissions import nats_config
+from counterpoint.bus.provision import Drift, provision
+from counterpoint.bus.streams import consumer_specs, stream_specs
+from counterpoint.guard.policy import policy
+from counterpoint.local.nats import Nats, run_nats
+from counterpoint.proto import subjects
+from counterpoint.proto.memory import Commit
+from counterpoint.proto.tasks import TaskRouted
+from counterpoint.recall import Memory
+
+USER = "provisioner"
+
+
+@pytest.fixture
+async def bus(tmp_path: Path) -> AsyncIterator[Nats]:
+    async with run_nats(tmp_path, nats_config(PASSWORDS)) as server:
+        yield server
+
+
+@pytest.fixture
+async def js(bus: Nats) -> AsyncIterator[JetStreamContext]:
+    client = await nats_client.connect(
+        bus.url, user=USER, password=PASSWORDS[USER], inbox_prefix=subjects.inbox_prefix(USER).encode()
+    )
+    yield client.jetstream()
+    await client.close()
+
+
+async def test_provisioning_twice_changes_nothing(bus: Nats, js: JetStreamContext) -> None:
+    await provision(bus.url, USER, PASSWORDS[USER])
+    first = [await js.stream_info(spec.name) for spec in stream_specs()]
+    await provision(bus.url, USER, PASSWORDS[USER])
+    second = [await js.stream_info(spec.name) for spec in stream_specs()]
+    assert [info.config for info in first] == [info.config for info in second]
+    assert {info.config.name for info in first} == set(subjects.STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("stream", "changes", "named"),
+    [
+        ("TASKS", {"max_age": 600.0}, "stream TASKS: max_age is 600"),
+        ("TASKS", {"max_bytes": 1_000_000}, "stream TASKS: max_bytes is 1000000"),
+        ("CHANGES", {"duplicate_window": 1.0}, "stream CHANGES: duplicate_window is 1.0"),
+        ("INTAKE", {"republish": RePublish(src=">", dest="live.>")}, "stream INTAKE: republish is RePublish"),
+        ("DEAD", {"subjects": ["dead.*"]}, "stream DEAD: subjects is"),
+    ],
+)
+async def test_a_changed_stream_is_named_and_left_alone(
+    bus: Nats, js: JetStreamContext, stream: str, changes: dict[str, object], named: str
+) -> None:
+    await provision(bus.url, USER, PASSWORDS[USER])
+    config = (await js.stream_info(stream)).config
+    await js.update_stream(config.evolve(**changes))
+    with pytest.raises(Drift) as caught:
+        await provision(bus.url, USER, PASSWORDS[USER])
+    assert named in str(caught.value)
+    assert str(caught.value).count(";") == 0, "nothing else is named"
+    changed = (await js.stream_info(stream)).config
+    assert changed != config
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"ack_wait_s": 9.0}, "ack_wait is 4.0, wanted 9.0"),
+        ({"max_deliver": 5}, "max_deliver is 60, wanted 5"),
+        ({"max_ack_pending": 7}, "max_ack_pending is 1000, wanted 7"),
+        ({"filters": ("tasks.acme.>",)}, "filter_subjects is"),
+    ],
+)
+async def test_changed_consumer_settings_are_not_silently_ignored(
+    bus: Nats, changes: dict[str, object], named: str
+) -> None:
+    await provision(bus.url, USER, PASSWORDS[USER])
+    specs = tuple(
+        replace(spec, **changes) if (spec.stream, spec.durable) == ("TASKS", "manager") else spec  # type: ignore[arg-type]
+        for spec in consumer_specs(policy())
+    )
+    with pytest.raises(Drift) as caught:
+        await provision(bus.url, USER, PASSWORDS[USER], specs)
+    assert f"consumer TASKS/manager: {named}" in str(caught.value)
+    assert str(caught.value).count(";") == 0
+
+
+async def test_a_service_declares_nothing(house: SmallHouse) -> None:
+    manager = house.service("manager")
+
+    @manager.on(TaskRouted)
+    async def routed(message: TaskRouted, memory: Memory) -> Commit:
+        return noted(memory)
+
+    async with house.client(USER) as client:
+        js = client.jetstream()
+        before = [(await js.stream_info(name)).config for name in subjects.STREAMS]
+        async with alive(manager):
+            assert [(await js.stream_info(name)).config for name in subjects.STREAMS] == before
+            subscribers = manager.connection.broker.subscribers
+            assert subscribers
+            assert not any(subscriber.stream.declare for subscriber in subscribers)  # type: ignore[attr-defined]
+
+
+async def test_what_outsiders_send_is_republished_to_nobody() -> None:
+    assert {spec.name for spec in stream_specs() if spec.live} == {"TASKS", "DECISIONS", "CHANGES"}

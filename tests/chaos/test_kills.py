@@ -1,0 +1,19 @@
+"""The whole house under fire: nothing is lost, nothing happens twice, what was learned stays learned."""
+
+from pathlib import Path
+
+import pytest
+from chaos.harness import run, table
+from chaos.house import AWAITS
+
+
+@pytest.mark.timeout(900)
+async def test_200_tasks_survive_40_kills(tmp_path: Path) -> None:
+    result = await run(tmp_path, seed=1, tasks=200, kills=40)
+    told = table([result])
+    assert result.lost == [], told
+    assert result.doubled == [], told
+    assert result.unlearned == [], told
+    assert result.dead == [], told
+    assert result.verified, told
+    assert set(AWAITS) <= set(result.kills), f"not reached: {result.unreached}"

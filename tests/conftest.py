@@ -1,0 +1,64 @@
+"""What many tests stand on: one running Counterpoint for the whole session, and a project of one's own inside it."""
+
+import logging
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+import pytest_asyncio
+import structlog
+from hypothesis import HealthCheck, settings
+
+from counterpoint.local.stack import Stack
+
+# The same commit has the same verdict, however busy the machine; `--hypothesis-profile=default` goes exploring.
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> None:
+    """Every test begins with the same logs, whatever the one before set.
+
+    Colours and local variables of every traceback would hold the event loop up for longer than an ack wait.
+    """
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.__stderr__),
+    )
+
+
+@pytest_asyncio.fixture(scope="session")
+async def stack() -> AsyncIterator[Stack]:
+    """The five services and the three engines, as `make run` starts them, in a folder that goes with the session."""
+    with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
+        started = Stack(Path(folder) / "data", http_port=0, inspect=True)
+        await started.start()
+        try:
+            yield started
+        finally:
+            await started.stop()
+
+
+@pytest.fixture
+def project() -> str:
+    """A project nobody else uses."""
+    return f"p-{uuid4().hex[:12]}"
+
+
+@pytest_asyncio.fixture
+async def http(stack: Stack) -> AsyncIterator[httpx.AsyncClient]:
+    """The HTTP API as the laptop's administrator."""
+    endpoints = stack.endpoints
+    headers = {"Authorization": f"Bearer {endpoints.token}"}
+    async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=60) as client:
+        yield client

@@ -1,0 +1,340 @@
+"""What people read is true: commands are run or parsed, links lead somewhere, tables are those of the code."""
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import pytest
+import typer
+from contract.pages import PAGES, ROOT, anchors, blocks, card, commands, inline, links, mentions, table
+from pydantic_core import PydanticUndefined
+from pydantic_settings import BaseSettings
+
+from counterpoint.bus import BusSettings
+from counterpoint.cli.card import normalised
+from counterpoint.cli.main import app
+from counterpoint.developer.settings import DeveloperSettings
+from counterpoint.guard.policy import policy
+from counterpoint.lineage.settings import LineageSettings
+from counterpoint.local.settings import LocalSettings
+from counterpoint.local.stack import Stack
+from counterpoint.manager.settings import ManagerSettings
+from counterpoint.memory.settings import MemorySettings
+from counterpoint.proto.principals import Role
+from counterpoint.router.settings import RouterSettings
+
+README = (ROOT / "README.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+POLICY = (ROOT / "docs" / "policy.md").read_text()
+COMMAND = Path(sys.executable).with_name("counterpoint")
+PROGRAMS = ("counterpoint", ".venv/bin/counterpoint")
+ELSEWHERE = {
+    "make demo": "the card of README.md, below",
+    "make run": "the fixture `stack`, and tests/chaos",
+    "make setup": "all that is in .venv",
+    "make check": ".ci/run",
+    "make test": ".ci/run",
+    "make proto": "tests/contract/test_generated.py",
+    ".venv/bin/python deploy/nats/generate.py": "tests/deploy/test_nats_conf.py",
+    ".venv/bin/pytest tests/diode/test_capabilities.py -q": "make test",
+    "export PATH=$PWD/.venv/bin:$PATH": "nothing: it is what a test does by the whole path",
+}
+"""Commands of blocks that are not run here, and where they are."""
+SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
+    ("all services", BusSettings),
+    ("memory", MemorySettings),
+    ("router", RouterSettings),
+    ("manager", ManagerSettings),
+    ("developer", DeveloperSettings),
+    ("lineage", LineageSettings),
+    ("supervisor", LocalSettings),
+)
+OTHERS = [
+    ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate", "*(required)*"),
+    *((f"COUNTERPOINT_{name}", "command", "-") for name in ("URL", "TOKEN", "DATA_DIR", "PROJECT")),
+]
+"""What is read without a settings class."""
+TOLD = {page: [words for words in commands(page.read_text(), run=True) if words[0] in PROGRAMS] for page in PAGES}
+"""The `counterpoint` commands of each page that say that they run."""
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _leaf(words: tuple[str, ...]) -> tuple[Any, list[str]]:
+    """The command that words name, and the words after it."""
+    command: Any = typer.main.get_command(app)
+    rest = list(words[1:])
+    while hasattr(command, "commands"):
+        assert rest, f"{' '.join(words)} is a group"
+        assert rest[0] in command.commands, f"{' '.join(words)}: no command {rest[0]}"
+        command = command.commands[rest.pop(0)]
+    return command, rest
+
+
+# Commands
+
+
+@pages
+def test_every_block_is_run_or_says_that_it_is_not(page: Path) -> None:
+    for block in blocks(page.read_text()):
+        assert block.language in ("sh", "mermaid", "text"), block.text
+    for words in commands(page.read_text(), run=True):
+        assert words[0] in PROGRAMS or " ".join(words) in ELSEWHERE, " ".join(words)
+
+
+@pages
+def test_every_command_in_a_block_is_one(page: Path) -> None:
+    text = page.read_text()
+    for words in (*commands(text, run=True), *commands(text, run=False)):
+        if words[0] in PROGRAMS:
+            command, rest = _leaf(words)
+            command.make_context(command.name, rest)
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
+        if words[0] == ".venv/bin/python" and words[1] != "-m":
+            assert (ROOT / words[1]).is_file(), words
+
+
+@pages
+def test_every_command_in_the_prose_is_one(page: Path) -> None:
+    for words in mentions(page.read_text()):
+        if words[1:] == ("--help",):
+            continue
+        command, rest = _leaf(words)
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in rest if word.startswith("-")} <= known, words
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if TOLD[page]], ids=lambda page: page.name)
+async def test_every_command_that_says_so_runs(page: Path, stack: Stack) -> None:
+    environment = os.environ | {"COUNTERPOINT_DATA_DIR": str(stack.data_dir)}
+    for words in TOLD[page]:
+        process = await asyncio.create_subprocess_exec(
+            COMMAND,
+            *words[1:],
+            cwd=ROOT,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await asyncio.wait_for(process.communicate(), 120)
+        assert process.returncode == 0, f"{' '.join(words)}\n{output.decode()}{errors.decode()}"
+
+
+def test_the_transport_for_airflow_is_one() -> None:
+    (words,) = (words for words in commands(README, run=False) if words[0] == "export")
+    name, _, value = words[1].partition("=")
+    assert name == "AIRFLOW__OPENLINEAGE__TRANSPORT"
+    transport = json.loads(value)
+    assert transport["type"] == "http"
+    assert transport["endpoint"] == "api/v1/lineage"
+    assert transport["auth"] == {"type": "api_key", "apiKey": "TOKEN"}
+    assert transport["url"].endswith(f":{LineageSettings.model_fields['lineage_port'].default}")
+
+
+# The card
+
+
+@pytest.mark.timeout(400)
+def test_the_card_is_what_the_demo_prints() -> None:
+    played = subprocess.run(
+        [COMMAND, "demo", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=360, check=False
+    )
+    assert played.returncode == 0, played.stdout[-4000:] + played.stderr[-4000:]
+    printed = {name: normalised(shown) for name, shown in json.loads(played.stdout)["cards"].items()}
+    pieces = [normalised(piece) for piece in card(README)]
+    assert len(pieces) > 3
+    assert any(_holds(whole, pieces) for whole in printed.values()), printed
+
+
+def _holds(whole: str, pieces: list[str]) -> bool:
+    """Whether all pieces stand in a card, in their order."""
+    at = 0
+    for piece in pieces:
+        at = whole.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+# Links and names
+
+
+@pages
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in links(page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        if anchor:
+            assert anchor in anchors(target.read_text()), link
+
+
+@pages
+def test_every_path_it_names_is_there(page: Path) -> None:
+    folders = re.compile(r"(?:proto|libs|services|deploy|docs|tests|examples)/[\w./-]+")
+    for code in inline(page.read_text()):
+        if folders.fullmatch(code):
+            assert (ROOT / code).exists(), code
+
+
+@pages
+def test_every_module_it_names_is_there(page: Path) -> None:
+    for code in inline(page.read_text()):
+        if not re.fullmatch(r"counterpoint(?:\.\w+){2,4}", code) or code.endswith(".v1"):
+            continue
+        parts = code.split(".")
+        depth = next(n for n in range(len(parts), 1, -1) if _is_module(".".join(parts[:n])))
+        found: Any = importlib.import_module(".".join(parts[:depth]))
+        for part in parts[depth:]:
+            found = getattr(found, part)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_every_page_is_reached_from_the_first_one() -> None:
+    reached = {(ROOT / link.partition("#")[0]).resolve() for link in links(README)}
+    assert set(PAGES) - {ROOT / "README.md"} <= reached
+
+
+# Tables
+
+
+def test_the_table_of_the_environment_is_that_of_the_settings() -> None:
+    wanted = []
+    for reader, settings in SETTINGS:
+        for name, field in settings.model_fields.items():
+            if settings is not BusSettings and issubclass(settings, BusSettings) and name in BusSettings.model_fields:
+                continue
+            if field.default_factory is not None:
+                default = "from its package"
+            elif field.default is PydanticUndefined:
+                default = "*(required)*"
+            else:
+                default = "-" if field.default in (None, frozenset()) else str(field.default)
+            wanted.append((f"COUNTERPOINT_{name.upper()}", reader, default))
+    shown = table(OPERATIONS, "## Environment")
+    assert [row[:3] for row in shown] == [*wanted, *OTHERS]
+    assert all(row[3] for row in shown)
+
+
+def test_every_variable_that_is_read_by_name_is_in_the_table() -> None:
+    known = {row[0] for row in table(OPERATIONS, "## Environment")}
+    for folder in ("proto", "libs", "services"):
+        for path in (ROOT / folder).rglob("*.py"):
+            read = re.findall(r"""environ(?:\.get\(|\[)["'](COUNTERPOINT_\w+)""", path.read_text())
+            assert set(read) <= known, path
+
+
+def test_the_table_of_metrics_names_every_metric() -> None:
+    made = set()
+    for path in (path for folder in ("libs", "services") for path in (ROOT / folder).rglob("*.py")):
+        for kind, name in re.findall(r'(Counter|Gauge|Histogram)\(\s*"(counterpoint_\w+)"', path.read_text()):
+            made.add(f"{name.removesuffix('_total')}_total" if kind == "Counter" else name)
+    shown = {row[0].partition("{")[0] for row in table(OPERATIONS, "## Health and metrics")}
+    assert shown == made
+
+
+def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
+    rules = policy()
+
+    def names(given: tuple[str, ...]) -> str:
+        return " ".join(given) or "-"
+
+    def besides(row: Any, *more: str) -> str:
+        said = [name for name in ("shared", "workflow") if getattr(row, name, False)]
+        said += [*more, *(name for name in ("ended", "system") if getattr(row, name, False))]
+        return ", ".join(said) or "-"
+
+    services = [
+        (name, names(row.agents), row.clearance, "yes" if row.grant else "no", names(row.changes_of))
+        for name, row in rules.services.items()
+    ]
+    stores = [
+        (name, row.tier, row.owner, names(row.authors), names(row.readers), row.label,
+         besides(row, *(f"own task: {names(row.own_task)}" for _ in row.own_task[:1])))
+        for name, row in rules.stores.items()
+    ]  # fmt: skip
+    messages = [
+        (name, names(row.senders), names(row.audience), besides(row, *([f"kept in {row.keep}"] if row.keep else [])))
+        for name, row in rules.messages.items()
+    ]
+    assert table(POLICY, "## Services") == services
+    assert [row[:7] for row in table(POLICY, "## Stores")] == stores
+    assert table(POLICY, "## Messages") == messages
+    assert [row[0] for row in table(POLICY, "## Principals and roles")] == list(rules.principals)
+    assert set(rules.principals) == set(get_args(Role))
+
+
+def test_the_workflow_is_what_the_manager_works_by() -> None:
+    assert (ROOT / "docs" / "workflow.md").read_text() == _module(ROOT / "docs" / "generate.py").document()
+
+
+# The tree
+
+
+def _tree() -> list[Path]:
+    told = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [path for name in told.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace")
+
+
+def test_no_file_names_a_place_on_the_machine_it_was_written_on() -> None:
+    place = re.compile(
+        "|".join(
+            [rf"{re.escape(str(where))}(?!\w)" for where in (ROOT, Path.home())]
+            + [r"(?<![\w.$}~-])/(?:root|tmp|work|workspace|builds)/\w"]
+        )
+    )
+    data = (ROOT / "tests" / "data", ROOT / "examples" / "events")
+    for path in _tree():
+        if not any(path.is_relative_to(folder) for folder in data):
+            found = place.search(_text(path))
+            assert found is None, f"{path.relative_to(ROOT)}: {found[0]}"
+
+
+def test_packages_come_from_the_public_registries_alone() -> None:
+    hosts = {"uv.lock": {"pypi.org", "files.pythonhosted.org"}, "package-lock.json": {"registry.npmjs.org"}}
+    seen = set()
+    for path in _tree():
+        assert path.name not in (".npmrc", "pip.conf", "uv.toml")
+        assert not path.name.startswith("requirements")
+        if path.name in hosts:
+            seen.add(path.name)
+            pattern = r'(?:url|registry|resolved)"? ?[=:] "https?://([^/"]+)'
+            assert set(re.findall(pattern, _text(path))) <= hosts[path.name]
+        if path.name == "pyproject.toml":
+            assert "index" not in re.findall(r"^\[+tool\.uv\.(\w+)", _text(path), re.MULTILINE)
+    assert seen == set(hosts)

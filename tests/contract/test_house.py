@@ -1,0 +1,206 @@
+"""The walls of the house, read from its source: who imports whom, where a subject is spelled, what a setting is for."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from counterpoint.guard.policy import policy
+from counterpoint.proto import approvals, lineage, memory, tasks  # noqa: F401  (they fill the register)
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.line import Action
+from counterpoint.proto.messages import Message
+from counterpoint.proto.principals import Principal
+from counterpoint.proto.tasks import Attempt, Task
+
+ROOT = Path(__file__).parents[2]
+LIBS = sorted(path.name for path in (ROOT / "libs").iterdir() if (path / "pyproject.toml").exists())
+SERVICES = sorted(path.name for path in (ROOT / "services").iterdir() if (path / "pyproject.toml").exists())
+ONLY = {
+    "asyncpg": {"memory"},
+    "pgvector": {"memory"},
+    "qdrant_client": {"memory"},
+    "qdrant_edge": {"memory"},
+    "redis": {"memory"},
+    "ladybug": {"memory"},
+    "faststream": {"bus"},
+    "nats": {"bus", "local"},
+    "litellm": {"manager"},
+    "openlineage": {"lineage"},
+    "fastmcp": {"router"},
+    "mcp": {"router"},
+    "biscuit_auth": {"guard"},
+    "joserfc": set(),
+    "jwt": set(),
+}
+"""Packages and the only members that may import them."""
+SPELLED = re.compile(
+    r"(live\.)?(intake|tasks|decisions|changes|dead)\.([a-z0-9*>-]+(\.|$)|$)|memory\.[a-z*]*\.?(query|commit|ingest|put)\b"
+)
+
+
+@cache
+def sources() -> tuple[tuple[str, Path, ast.Module], ...]:
+    """Member, path and tree of every module of the product."""
+    found = []
+    for member in ("proto", *(f"libs/{name}" for name in LIBS), *(f"services/{name}" for name in SERVICES)):
+        for path in sorted((ROOT / member / "counterpoint").rglob("*.py")):
+            found.append((member.rpartition("/")[2], path, ast.parse(path.read_text(), str(path))))
+    return tuple(found)
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Every module a tree imports, wherever in it."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(module)):
+                assert node.level == 0, "imports are absolute"
+                yield module
+                yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def members(name: str) -> set[str]:
+    """The members that a member may import."""
+    if name == "proto":
+        return {"proto"}
+    return {"proto", name, *LIBS} if name in LIBS or name in SERVICES else set()
+
+
+def test_nobody_imports_a_service_and_proto_imports_nobody() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {module}"
+        for member, path, tree in sources()
+        for module in imported(tree)
+        if module.startswith("counterpoint.") and module.split(".")[1] not in members(member)
+    ]
+    assert not wrong
+
+
+def test_libraries_do_not_import_each_other_in_a_circle() -> None:
+    needs = {name: set[str]() for name in LIBS}
+    for member, _, tree in sources():
+        if member in needs:
+            needs[member] |= {module.split(".")[1] for module in imported(tree) if module.startswith("counterpoint.")}
+    while free := [name for name, wanted in needs.items() if not (wanted - {name}) & set(needs)]:
+        for name in free:
+            del needs[name]
+    assert not needs
+
+
+@pytest.mark.parametrize("package", sorted(ONLY))
+def test_an_engine_is_known_to_its_own_member_alone(package: str) -> None:
+    known = {member for member, _, tree in sources() for module in imported(tree) if module.split(".")[0] == package}
+    assert known <= ONLY[package]
+
+
+def test_a_member_declares_the_members_it_imports() -> None:
+    for member in ("proto", *LIBS, *SERVICES):
+        (folder,) = (
+            path for path in (ROOT, ROOT / "libs", ROOT / "services") if (path / member / "pyproject.toml").exists()
+        )
+        declared = tomllib.loads((folder / member / "pyproject.toml").read_text())["project"]["dependencies"]
+        ours = {name.removeprefix("counterpoint-") for name in declared if name.startswith("counterpoint-")}
+        needed = {
+            module.split(".")[1]
+            for known, _, tree in sources()
+            if known == member
+            for module in imported(tree)
+            if module.startswith("counterpoint.")
+        }
+        assert needed - {member} <= ours, member
+
+
+def test_no_member_claims_the_namespace_for_itself() -> None:
+    assert not [
+        path
+        for path in ROOT.glob("**/counterpoint/__init__.py")
+        if not {".venv", ".tools", "node_modules"} & set(path.relative_to(ROOT).parts)
+    ]
+
+
+def test_every_member_is_typed() -> None:
+    for member in {path.parts[path.parts.index("counterpoint") + 1] for _, path, _ in sources()}:
+        assert list(ROOT.glob(f"**/counterpoint/{member}/py.typed")), member
+
+
+def _docstrings(tree: ast.Module) -> set[int]:
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def _log_events(tree: ast.Module) -> set[int]:
+    return {
+        id(node.args[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "log"
+        and node.args
+    }
+
+
+def test_a_subject_is_spelled_in_one_file() -> None:
+    wrong = []
+    for _, path, tree in sources():
+        if path.name == "subjects.py" and path.parent.name == "proto":
+            continue
+        passed = _docstrings(tree) | _log_events(tree)
+        wrong += [
+            f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in passed
+            and SPELLED.match(node.value)
+        ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "intake.",
+        "tasks.acme.routed",
+        "live.tasks.acme.>",
+        "dead.",
+        "memory.router.query",
+        "changes.*.manager",
+        "tasks.>",
+    ],
+)
+def test_a_spelled_subject_would_be_found(text: str) -> None:
+    assert SPELLED.match(text)
+
+
+def test_every_setting_is_read() -> None:
+    settings: dict[str, str] = {}
+    read: set[str] = set()
+    for _, path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Settings"):
+                settings |= {
+                    item.target.id: f"{path.relative_to(ROOT)}: {item.target.id}"
+                    for item in node.body
+                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+                }
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                read.add(node.attr)
+    assert settings
+    assert not sorted(where for name, where in settings.items() if name not in read)
+
+
+def test_scanned_fields_of_messages_exist() -> None:
+    for message_type, row in policy().messages.items():
+        assert set(row.text) <= set(Message.register[message_type].model_fields), message_type
+
+
+def test_scanned_fields_of_stores_exist() -> None:
+    shapes = {"tasks": Task, "attempts": Attempt, "decisions": DecisionMade, "actions": Action, "principals": Principal}
+    for store, shape in shapes.items():
+        assert set(policy().stores[store].text) <= set(shape.model_fields), store

@@ -1,0 +1,260 @@
+"""Memory's door on a real PostgreSQL, without a bus: bytes go in as a caller's, what would be sent is kept here."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+
+from counterpoint.guard.capabilities import Keyring, SigningKey, mint
+from counterpoint.guard.policy import policy
+from counterpoint.local.postgres import PostgresUrls
+from counterpoint.memory import diode
+from counterpoint.memory.blobs import Blobs
+from counterpoint.memory.committer import Committer, Sent
+from counterpoint.memory.database import Database, Lease
+from counterpoint.memory.door import Door
+from counterpoint.memory.functions import SEARCH_PATH
+from counterpoint.memory.ingest import Ingest
+from counterpoint.memory.letters import Letters
+from counterpoint.memory.principals import ADMINISTRATOR, Principals
+from counterpoint.memory.provenance import Origins, Reads
+from counterpoint.memory.queries import Queries
+from counterpoint.memory.rows import Prepared
+from counterpoint.memory.search import Search
+from counterpoint.memory.seeds import plant
+from counterpoint.proto import subjects
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import (
+    Commit,
+    CommitReply,
+    CommitRequest,
+    Found,
+    Get,
+    MemoryQuery,
+    Origin,
+    Outgoing,
+    QueryReply,
+    QueryRequest,
+    Refusal,
+    Verify,
+    Write,
+)
+
+ROUTED, DELEGATED, WORKED = (f"counterpoint.task.{name}.v1" for name in ("routed", "delegated", "worked"))
+REPORTED = "counterpoint.task.outcome_reported.v1"
+DECISION, DUE = "counterpoint.decision.made.v1", "counterpoint.task.due.v1"
+
+
+def task_body(task: str, state: str = "working", **fields: Any) -> dict[str, Any]:
+    """What a record in `tasks` holds."""
+    return {"task_id": task, "kind": "question", "state": state, **fields}
+
+
+class House:
+    """A memory process without its bus. `sent` holds every message of an applied commit by id."""
+
+    def __init__(self, urls: PostgresUrls) -> None:
+        self.urls = urls
+        self.keyring = Keyring((SigningKey.generate(1),))
+        self.database = Database(urls.memory, pool_size=8, connect_timeout_s=5)
+        self.sent: dict[str, Sent] = {}
+        self._lease = Lease(urls.memory, "a test")
+        self._search = Search(None, None)
+        self.committer = Committer(
+            self.database, lambda: self._lease.epoch, lambda row, project: None, self._keep, queue_limit=2000
+        )
+        self.restart()
+
+    async def open(self) -> None:
+        """Take the lease, apply commits, and plant the administrator."""
+        await self._lease.acquire(0.1)
+        await self.database.open()
+        self._run()
+        first = Principals.administrator("the administrator's token")
+        await plant(self.database, policy(), self.committer, subjects.DEFAULT_PROJECT, (first,))
+
+    async def close(self) -> None:
+        """Stop."""
+        await self._stop()
+        await self.database.close()
+        await self._lease.release()
+
+    def restart(self) -> None:
+        """All that memory holds in RAM alone is gone."""
+        self._origins = Origins(1000)
+        blobs = Blobs(self.database)
+        self.door = Door(
+            policy(),
+            self.keyring,
+            self.database,
+            Principals(self.database),
+            Queries(self.database, policy(), self._search),
+            self.committer,
+            Reads(1000),
+            self._origins,
+            self._search,
+            Ingest(self.database, policy(), self._search, self.committer, blobs),
+            blobs,
+            Letters(self.database, policy()),
+        )
+
+    @asynccontextmanager
+    async def holding(self) -> AsyncIterator[None]:
+        """Commits wait inside the block, and are then applied as one batch."""
+        await self._stop()
+        try:
+            yield
+        finally:
+            self._run()
+
+    async def together(self, *commits: Any, queued: int | None = None) -> list[CommitReply]:
+        """The replies to commits applied as one batch, in which `queued` of them have a place of their own."""
+        async with self.holding():
+            asked = [asyncio.ensure_future(commit) for commit in commits]
+            async with asyncio.timeout(10):
+                while self.committer.waiting < (queued or len(asked)):  # noqa: ASYNC110 - the queue has no event to wait for
+                    await asyncio.sleep(0)
+        return list(await asyncio.gather(*asked))
+
+    @asynccontextmanager
+    async def superuser(self) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+        """A connection that no rule binds."""
+        url = self.urls.admin.removesuffix("/postgres") + "/counterpoint"
+        connection = await asyncpg.connect(url, server_settings={"search_path": SEARCH_PATH})
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    def standing(self, project: str, task: str | None = None, **changes: Any) -> Origin:
+        """Work that came by an intake or for a principal: it has no token."""
+        return Origin(**{"message_id": new_id(), "fence": 1, "project": project, "task_id": task, **changes})
+
+    def handed(self, message_id: str, /, *, lives_s: float = 60, **changes: Any) -> Origin:
+        """Work on a message that was sent, with the token that it is published with."""
+        return self.handed_as(message_id, self.sent[message_id], lives_s=lives_s, **changes)
+
+    def handed_as(self, message_id: str, message: Sent, /, *, lives_s: float = 60, **changes: Any) -> Origin:
+        """Work on this message as if it had been sent under this id."""
+        row = message.row
+        ends = datetime.now(UTC) + timedelta(seconds=lives_s)
+        grant = diode.capability(policy(), row.type, row.audience[0], message.project, row.task_id, message_id, ends)
+        values: dict[str, Any] = {
+            "message_id": message_id,
+            "fence": 1,
+            "project": message.project,
+            "task_id": row.task_id,
+            "capability": mint(self.keyring, grant),
+        }
+        return Origin(**{**values, **changes})
+
+    async def query(self, caller: str, origin: Origin, *queries: MemoryQuery) -> QueryReply:
+        """What the door answers to queries."""
+        request = QueryRequest(origin=origin, queries=queries)
+        return QueryReply.model_validate_json(await self.door.query(caller, request.model_dump_json().encode()))
+
+    async def found(self, caller: str, origin: Origin, query: MemoryQuery) -> Found:
+        """The answer to a query that is allowed."""
+        reply = await self.query(caller, origin, query)
+        assert reply.refusal is None, reply.refusal
+        return reply.found[0]
+
+    async def commit(self, caller: str, origin: Origin, *, reads: int = 0, **commit: Any) -> CommitReply:
+        """What the door answers to a commit."""
+        request = CommitRequest(origin=origin, reads=reads, commit=Commit(**commit))
+        return CommitReply.model_validate_json(await self.door.commit(caller, request.model_dump_json().encode()))
+
+    async def done(self, caller: str, origin: Origin, *, reads: int = 0, **commit: Any) -> CommitReply:
+        """The reply to a commit that is applied."""
+        reply = await self.commit(caller, origin, reads=reads, **commit)
+        assert reply.status == "done", reply.refusal
+        return reply
+
+    async def refused(
+        self, caller: str, origin: Origin, code: str, *queries: MemoryQuery, reads: int = 0, **commit: Any
+    ) -> Refusal:
+        """The refusal of queries, or of a commit: for `code`, and with one leaf in the audit log that says so."""
+        before = await self._leaves(origin, caller, code)
+        reply: QueryReply | CommitReply
+        if queries:
+            reply = await self.query(caller, origin, *queries)
+            assert not reply.found
+        else:
+            reply = await self.commit(caller, origin, reads=reads, **commit)
+            assert reply.status == "refused", reply
+        assert reply.refusal is not None
+        assert reply.refusal.code == code, reply.refusal
+        assert reply.refusal.kind in ("denied", "permanent")
+        assert await self._leaves(origin, caller, code) == before + 1
+        return reply.refusal
+
+    async def verify(self, project: str) -> dict[str, Any]:
+        """The report on the audit log, as a project sees it."""
+        found = await self.found("router", self.standing(project), Verify())
+        assert found.report is not None
+        return found.report
+
+    async def routed(self, project: str, task: str) -> str:
+        """A task that the router handed to the manager: the message's id."""
+        message = Outgoing(type=ROUTED, data={"task_id": task})
+        return (await self.done("router", self.standing(project, task), messages=(message,))).message_ids[0]
+
+    async def reported(self, project: str, task: str) -> str:
+        """An outcome that somebody reported of a task: the id of the manager's message, which carries no version."""
+        message = Outgoing(type=REPORTED, data={"task_id": task})
+        return (await self.done("router", self.standing(project, task), messages=(message,))).message_ids[0]
+
+    async def delegated(self, project: str, task: str) -> str:
+        """A task that the manager has a record of and handed to the developer: the message's id."""
+        routed = await self.routed(project, task)
+        write = Write(store="tasks", id=task, body=task_body(task))
+        message = Outgoing(type=DELEGATED, data={"task_id": task})
+        done = await self.done("manager", self.handed(routed), writes=(write,), messages=(message,))
+        return done.message_ids[0]
+
+    async def body(self, project: str, store: str, record_id: str) -> dict[str, Any] | None:
+        """A record's body, None when there is none."""
+        items = (await self.found("router", self.standing(project), Get(store=store, id=record_id))).items
+        return items[0].body if items else None
+
+    async def _leaves(self, origin: Origin, caller: str, rule: str) -> int:
+        async with self.superuser() as connection:
+            count: int = await connection.fetchval(
+                "SELECT count(*) FROM audit WHERE kind = 'refusal' AND project = $1 AND body::jsonb @> $2::text::jsonb",
+                origin.project,
+                f'{{"service": "{caller}", "rule": "{rule}", "message": "{origin.message_id}"}}',
+            )
+        return count
+
+    def _keep(self, steps: Sequence[Prepared], messages: Sequence[Sent]) -> None:
+        for message in messages:
+            self.door.sent_version(message.row.id, message.task_version)
+            self._origins.remember(message.row.id, message.provenance)
+            self.sent[message.row.id] = message
+
+    def _run(self) -> None:
+        self._applying = asyncio.create_task(self.committer.run())
+
+    async def _stop(self) -> None:
+        self._applying.cancel()
+        await asyncio.gather(self._applying, return_exceptions=True)
+
+
+PERSON = ADMINISTRATOR
+
+
+def decided(agent: str, **fields: Any) -> dict[str, Any]:
+    """The body of a decision of an agent."""
+    body = {
+        "decision_id": new_id(),
+        "project": "orders",
+        "agent": agent,
+        "decision_type": "test",
+        "decision": "go on",
+        "reasoning": "nothing speaks against it",
+        "made_at": "2026-11-20T12:00:00Z",
+    }
+    return {**body, **fields}

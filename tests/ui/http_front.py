@@ -1,0 +1,124 @@
+"""The router's HTTP API on a port of its own, in front of a house in memory."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from agents.router_house import PROJECT, House
+from pydantic import SecretStr
+
+from counterpoint.bus.health import http_server, serve
+from counterpoint.router.askers import Askers
+from counterpoint.router.desk import Desk
+from counterpoint.router.http import Front
+from counterpoint.router.hub import Hub
+from counterpoint.router.settings import RouterSettings
+
+TIMEOUT_S = 10.0
+
+
+@dataclass
+class Running:
+    """A running front: its house, its hub, and a client as the principal `me`, a person with every role."""
+
+    house: House
+    hub: Hub
+    url: str
+    me: httpx.AsyncClient
+
+    @asynccontextmanager
+    async def as_principal(self, name: str, *roles: str, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
+        """A client as another principal."""
+        async with client(self.url, self.house.principal(name, *roles, **more)) as other:
+            yield other
+
+
+def client(url: str, token: str | None) -> httpx.AsyncClient:
+    """A client with a token, in the project of the tests."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.AsyncClient(
+        base_url=url, headers=headers, params={"project": PROJECT}, timeout=TIMEOUT_S, trust_env=False
+    )
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[Front, str]]:
+    """An application that listens, and its URL. It has no desk yet."""
+    app = Front()
+    server, port = http_server(app, "127.0.0.1", 0)
+    serving = asyncio.create_task(serve(server))
+    try:
+        yield app, f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def running(app: Front, url: str, **more: Any) -> AsyncIterator[Running]:
+    """The application with a desk of its own; `more` are settings. It looks by itself only when they say so."""
+    given: dict[str, Any] = {"nats_user": "router", "nats_password": SecretStr("x"), "poll_s": 60.0} | more
+    settings = RouterSettings(**given)
+    house, hub = House(), Hub()
+    house.heard = hub.heard
+    app.state.desk = Desk(house.memory, Askers(house.memory, settings.principal_cache_s), hub, settings)
+    async with client(url, house.principal("me")) as me:
+        yield Running(house, hub, url, me)
+    hub.close()
+
+
+@dataclass(frozen=True)
+class Event:
+    """A server-sent event; `id` is None for one without."""
+
+    id: int | None
+    name: str
+    data: Any
+
+
+class Events:
+    """What comes down an open stream, event by event."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._lines = response.aiter_lines()
+
+    async def next(self) -> Event | str | None:
+        """The next event or comment, None when the stream has ended. Raises `TimeoutError` when nothing comes."""
+        return await asyncio.wait_for(self._next(), TIMEOUT_S)
+
+    async def events(self, count: int) -> list[Event]:
+        """The next `count` events, comments left out."""
+        found: list[Event] = []
+        while len(found) < count:
+            one = await self.next()
+            assert one is not None, "the stream has ended"
+            if isinstance(one, Event):
+                found.append(one)
+        return found
+
+    async def _next(self) -> Event | str | None:
+        lines: list[str] = []
+        async for line in self._lines:
+            if line:
+                lines.append(line)
+            elif lines:
+                return _event(lines)
+        return None
+
+
+def _event(lines: list[str]) -> Event | str:
+    if all(line.startswith(":") for line in lines):
+        return lines[0]
+    fields = dict(_fields(lines))
+    seq = int(fields["id"]) if "id" in fields else None
+    return Event(seq, fields.get("event", "message"), json.loads(fields["data"]))
+
+
+def _fields(lines: list[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name, _, value = line.partition(": ")
+        yield name, value

@@ -1,0 +1,59 @@
+"""Where a command finds Counterpoint: options, then the environment, then the nearest data folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from counterpoint.cli.address import Address, Place
+from counterpoint.cli.errors import Misused, NotReachable
+
+
+def stack_in(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True)
+    left = {"http": f"http://{name}", "token": name, "nats": "", "users": {}, "lineage": ""}
+    (folder / "endpoints.json").write_text(json.dumps(left | {"services": {}, "engines": {}}))
+    return folder
+
+
+def place(cwd: Path, environ: dict[str, str] | None = None, **options: object) -> Place:
+    given = {"url": None, "token": None, "data_dir": None} | options
+    return Place(**given, environ=environ or {}, cwd=cwd)  # type: ignore[arg-type]
+
+
+def test_each_source_comes_before_the_next(tmp_path: Path) -> None:
+    stack_in(tmp_path / ".counterpoint", "nearest")
+    environment_folder = stack_in(tmp_path / "environment", "environment-folder")
+    option_folder = stack_in(tmp_path / "option", "option-folder")
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    environ = {"COUNTERPOINT_DATA_DIR": str(environment_folder)}
+    urls = environ | {"COUNTERPOINT_URL": "http://environment", "COUNTERPOINT_TOKEN": "environment"}
+
+    assert place(below).address() == Address("http://nearest", "nearest")
+    assert place(below, environ).address() == Address("http://environment-folder", "environment-folder")
+    assert place(below, urls).address() == Address("http://environment", "environment")
+    assert place(below, urls, data_dir=option_folder).address() == Address("http://option-folder", "option-folder")
+    assert place(below, urls, url="http://option/", token="o").address() == Address("http://option", "o")
+    assert place(below, urls, url="http://option").address() == Address("http://option", "environment")
+    assert place(below, data_dir=option_folder, token="mine").address() == Address("http://option-folder", "mine")
+
+
+def test_the_data_folder_of_a_new_stack_is_the_nearest_or_here(tmp_path: Path) -> None:
+    below = tmp_path / "a"
+    below.mkdir()
+    assert place(below).folder() == below / ".counterpoint"
+    (tmp_path / ".counterpoint").mkdir()
+    assert place(below).folder() == tmp_path / ".counterpoint"
+
+
+def test_contradictions_and_missing_tokens_are_misuse(tmp_path: Path) -> None:
+    with pytest.raises(Misused, match="not both"):
+        place(tmp_path, url="http://x", token="t", data_dir=tmp_path).address()
+    with pytest.raises(Misused, match="token"):
+        place(tmp_path, url="http://x").address()
+
+
+def test_a_folder_where_nothing_runs_is_not_reachable(tmp_path: Path) -> None:
+    with pytest.raises(NotReachable, match="counterpoint up"):
+        place(tmp_path).address()

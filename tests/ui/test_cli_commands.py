@@ -1,0 +1,261 @@
+"""Commands: what they ask of the API, what they print for people and programs, and how they end."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+from ui.cli_data import INCIDENT, answered, escalated, incident
+from ui.cli_server import TOKEN, Played, playing
+
+from counterpoint.cli.main import app
+
+CONTRACT = {
+    "submit",
+    "why",
+    "lineage",
+    "show",
+    "demo",
+    "verify",
+    "principal",
+    "down",
+    "status",
+    "outcome",
+    "attempts",
+    "override",
+    "ingest",
+    "search",
+    "cancel",
+    "dead-letters",
+    "watch",
+    "ask",
+    "up",
+    "escalations",
+    "tasks",
+    "blast-radius",
+}
+
+
+@pytest.fixture
+def api() -> Iterator[Played]:
+    with playing() as played:
+        yield played
+
+
+def run(*arguments: str, given: str | None = None) -> Any:
+    return CliRunner().invoke(app, list(arguments), input=given)
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its words."""
+    found: dict[str, Any] = {}
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        found |= {f"{name} {word}": each for word, each in below.items()} if below else {name: command}
+    return found
+
+
+def test_every_command_of_the_contract_is_there_in_a_panel() -> None:
+    top = get_command(app).commands  # type: ignore[attr-defined]
+    assert set(top) >= CONTRACT
+    assert {command.rich_help_panel for command in top.values()} == {"Work", "Look", "Operate"}
+
+
+def test_every_command_takes_the_same_options_and_ends_its_help_with_an_example() -> None:
+    for words, command in commands().items():
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {"--url", "--token", "--data-dir", "--project", "--json"} <= options, words
+        assert command.epilog.startswith(f"Example: counterpoint {words}"), words
+        assert command.help, words
+
+
+def test_help_loads_no_http_client_and_no_models() -> None:
+    program = (
+        "import sys; from counterpoint.cli.main import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'httpx', 'pydantic', 'asyncpg', 'nats', 'yaml', 'structlog'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
+def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path: Path) -> None:
+    api.on("POST /v1/tasks", (202, incident(state="submitted")))
+    error = tmp_path / "error.txt"
+    error.write_text("it broke")
+    result = run(
+        *("submit", "troubleshoot", "-", "--error-file", str(error), "--job", "s3://lake/ns/fetch_orders"),
+        *("--system", "dns", "--system", "ldap", "--idempotency-key", "k1", "-p", "orders", *api.options()),
+        given="The import fails",
+    )
+    assert (result.exit_code, result.stdout) == (0, f"{INCIDENT}\n"), result.output
+    (asked,) = api.asked
+    assert asked.body == {
+        "kind": "troubleshoot",
+        "description": "The import fails",
+        "error_message": "it broke",
+        "systems": ["dns", "ldap"],
+        "target": {"job": {"namespace": "s3://lake/ns", "name": "fetch_orders"}},
+        "project": "orders",
+    }
+    assert asked.headers["idempotency-key"] == "k1"
+    assert asked.headers["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_submit_names_on_stderr_what_nobody_knows(api: Played) -> None:
+    api.on("POST /v1/tasks", (202, incident(state="submitted", ignored=["descripton"])))
+    result = run("submit", "plan", "x", *api.options())
+    assert "descripton" in result.stderr
+    assert "descripton" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("task", "code"),
+    [(answered(), 0), (incident(), 4), (answered(state="failed"), 1), (answered(state="cancelled"), 1)],
+)
+def test_waiting_ends_with_the_code_of_the_task(api: Played, task: dict[str, Any], code: int) -> None:
+    api.on("POST /v1/tasks", (202, task | {"state": "submitted"}))
+    api.on(f"GET /v1/tasks/{task['task_id']}", (200, task | {"state": "working"}), (200, task))
+    result = run("submit", "troubleshoot", "x", "--wait", "--json", *api.options())
+    assert result.exit_code == code
+    assert json.loads(result.stdout) == task
+    assert [int(asked.params["wait"]) for asked in api.asked[1:]] == [30, 30]
+
+
+def test_a_wait_that_takes_too_long_fails_and_says_how_to_look_again(api: Played) -> None:
+    api.on("POST /v1/tasks", (202, incident(state="submitted")))
+    api.on(f"GET /v1/tasks/{INCIDENT}", (200, incident(state="working", waiting_for=None)))
+    result = run("submit", "troubleshoot", "x", "--wait", "--timeout", "1", *api.options())
+    assert result.exit_code == 1
+    assert f"counterpoint show {INCIDENT}" in result.stderr
+
+
+def test_ask_prints_the_answer_with_its_citations(api: Played) -> None:
+    api.on("POST /v1/tasks", (202, answered(state="submitted")))
+    api.on("GET /v1/tasks/question-1", (200, answered()))
+    result = run("ask", "Who owns finance_daily?", *api.options())
+    assert result.exit_code == 0
+    assert "team-finance [1]" in result.stdout
+    assert "[1] ownership.md, characters 5 to 17" in result.stdout
+
+
+def test_an_outcome_and_an_override_say_all_that_was_given(api: Played) -> None:
+    api.on(f"POST /v1/tasks/{INCIDENT}/outcome", (202, {"task_id": INCIDENT}))
+    api.on(f"POST /v1/tasks/{INCIDENT}/override", (202, {"task_id": INCIDENT}))
+    first = run("outcome", INCIDENT, "failed", "--attempt", "2", "--note", "no change", "-p", "orders", *api.options())
+    second = run(
+        *("override", INCIDENT, "Look at the firewall", "--reason", "DNS is well", "--constraint", "no restart"),
+        *("--confidence-override", *api.options()),
+    )
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    told, given = api.asked
+    assert told.params == {"project": "orders"}
+    assert told.body == {"outcome": "failed", "attempt": 2, "note": "no change"}
+    assert given.body == {
+        "instruction": "Look at the firewall",
+        "reasoning": "DNS is well",
+        "constraints": ["no restart"],
+        "confidence_override": True,
+    }
+
+
+def test_show_prints_the_card_for_people_and_the_task_for_programs(api: Played) -> None:
+    api.on(f"GET /v1/tasks/{INCIDENT}", (200, escalated()))
+    assert "escalated to calling_llm (repeated_failure)" in run("show", INCIDENT, *api.options()).stdout
+    assert json.loads(run("show", INCIDENT, "--json", *api.options()).stdout) == escalated()
+
+
+def test_lists_follow_pages_up_to_the_limit(api: Played) -> None:
+    api.on(
+        "GET /v1/tasks",
+        (200, {"items": [incident()], "next_cursor": "7"}),
+        (200, {"items": [answered()], "next_cursor": "3"}),
+    )
+    result = run("tasks", "--state", "input_required", "-n", "2", "--json", *api.options())
+    assert [task["kind"] for task in json.loads(result.stdout)["items"]] == ["troubleshoot", "question"]
+    assert [asked.params.get("cursor") for asked in api.asked] == [None, "7"]
+    assert {asked.params["state"] for asked in api.asked} == {"input_required"}
+
+
+def test_a_refusal_is_printed_with_its_fields_and_fails(api: Played) -> None:
+    problem = {
+        "title": "Unprocessable Content",
+        "status": 422,
+        "code": "invalid",
+        "errors": [{"field": "target.job.name", "problem": "is required"}],
+    }
+    api.on("POST /v1/tasks", (422, problem))
+    people = run("submit", "plan", "x", *api.options())
+    assert people.exit_code == 1
+    assert people.stdout == ""
+    assert "invalid" in people.stderr
+    assert "target.job.name: is required" in people.stderr
+    programs = run("submit", "plan", "x", "--json", *api.options())
+    assert programs.exit_code == 1
+    assert json.loads(programs.stdout) == problem
+
+
+def test_nothing_there_ends_with_3_and_says_how_to_start_it(tmp_path: Path) -> None:
+    for where in (["--url", "http://127.0.0.1:1", "--token", "t"], ["--data-dir", str(tmp_path)]):
+        result = run("tasks", *where)
+        assert result.exit_code == 3
+        assert "counterpoint up" in result.stderr
+        assert json.loads(run("tasks", "--json", *where).stdout)["title"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["submit", "guess", "x"],
+        ["submit", "plan", "x", "--job", "no-namespace"],
+        ["submit", "plan", "  "],
+        ["outcome", "t", "fine"],
+        ["lineage", "ns/job", "--direction", "sideways"],
+        ["principal", "create", "x", "--role", "king", "--in", "p"],
+        ["principal", "create", "x"],
+        ["up", "--url", "http://127.0.0.1:1"],
+        ["tasks", "--url", "http://127.0.0.1:1"],
+        ["tasks", "--no-such-option"],
+    ],
+)
+def test_misuse_ends_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COUNTERPOINT_TOKEN", raising=False)
+    assert run(*arguments).exit_code == 2
+
+
+def test_a_token_of_a_new_principal_is_all_that_stdout_holds(api: Played) -> None:
+    api.on("POST /v1/principals", (201, {"principal": {"name": "airflow"}, "token": "secret"}))
+    result = run("principal", "create", "airflow", "--role", "submit", "--in", "orders", *api.options())
+    assert (result.exit_code, result.stdout) == (0, "secret\n")
+    assert api.asked[0].body == {"name": "airflow", "kind": "system", "roles": ["submit"], "projects": ["orders"]}
+
+
+def test_a_broken_audit_log_fails(api: Played) -> None:
+    report = {
+        "ok": False,
+        "commits": 3,
+        "refusals": 0,
+        "records": 5,
+        "head": {"position": 3, "chain": "00"},
+        "broken": ["leaf 2 was changed"],
+        "broken_count": 1,
+    }
+    api.on("GET /v1/audit/verify", (200, report), (200, report | {"ok": True, "broken": [], "broken_count": 0}))
+    broken = run("verify", *api.options())
+    assert broken.exit_code == 1
+    assert "leaf 2 was changed" in broken.stdout
+    assert run("verify", *api.options()).exit_code == 0
+
+
+def test_status_and_down_say_that_nothing_runs(tmp_path: Path) -> None:
+    status = run("status", "--json", "--data-dir", str(tmp_path))
+    assert status.exit_code == 3
+    assert json.loads(status.stdout)["running"] is False
+    down = run("down", "--json", "--data-dir", str(tmp_path))
+    assert (down.exit_code, json.loads(down.stdout)["stopped"]) == (0, False)

@@ -1,0 +1,74 @@
+"""The demo: an incident that it was not written for is played and recognised, and a check that fails is told."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from counterpoint.cli.demo import ended
+from counterpoint.cli.demo_checks import Told
+from counterpoint.cli.errors import CommandError, Exit
+from counterpoint.cli.session import Session
+
+ROOT = Path(__file__).resolve().parents[2]
+FREEIPA = ROOT / "examples" / "incidents" / "freeipa.yaml"
+
+
+@pytest.mark.timeout(300)
+def test_a_second_incident_in_other_words_behaves_alike(tmp_path: Path) -> None:
+    """Three attempts, an override, and the next task that starts with what worked (row A8)."""
+    command = [sys.executable, "-m", "counterpoint.cli.main", "demo", "--incident", str(FREEIPA), "--json"]
+    played = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(tmp_path))
+    assert played.returncode == 0, played.stdout + played.stderr
+    report = json.loads(played.stdout)
+    assert report["ok"]
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    names = {check["name"] for check in report["checks"]}
+    assert {"what worked is proposed first", "the audit log of the whole story verifies"} <= names
+    assert {"failure", "escalated", "closed", "again"} <= set(report["cards"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERPOINT_")}
+    return kept | {"TMPDIR": str(folder)}
+
+
+def session(*, json_alone: bool) -> Session:
+    return Session(url=None, token=None, data_dir=None, project=None, json=json_alone)
+
+
+def told(console: Console | None) -> Told:
+    made = Told(console, Console(file=io.StringIO()))
+    made.begin("a part")
+    made.check("this holds", True, "seen")
+    return made
+
+
+def test_a_check_that_fails_is_told_with_what_was_seen_and_fails_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    page = io.StringIO()
+    made = told(Console(file=page, width=100))
+    made.check("that holds", False, {"state": "working"})
+    assert "✔ this holds" in page.getvalue()
+    assert '✘ that holds; seen: {"state": "working"}' in page.getvalue()
+    assert ended(session(json_alone=False), made, "orders", 1.0, 2.0) == Exit.FAILED
+    shown = capsys.readouterr().out
+    assert "1 of 2 checks hold" in shown
+    assert "✘ a part: that holds" in shown
+
+
+def test_the_report_for_programs_holds_every_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(session(json_alone=True), told(None), "orders", 1.0, 2.0) == Exit.DONE
+    report = json.loads(capsys.readouterr().out)
+    assert report["checks"] == [{"part": "a part", "name": "this holds", "ok": True, "seen": "seen"}]
+    assert report["seconds"] == {"ready": 1.0, "total": 2.0}
+
+
+def test_a_story_that_was_not_played_is_no_success() -> None:
+    with pytest.raises(CommandError):
+        ended(session(json_alone=True), Told(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)

@@ -1,0 +1,79 @@
+"""The decision stream: what is shown of it, and that it goes on where it broke."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+from typer.testing import CliRunner
+from ui.cli_server import TOKEN, Played, playing
+
+from counterpoint.cli.address import Address
+from counterpoint.cli.api import Api
+from counterpoint.cli.errors import NotReachable, Refused
+from counterpoint.cli.main import app
+from counterpoint.cli.watch import STREAM
+
+
+def sent(number: int, task: str = "t1") -> str:
+    decision = {
+        "task_id": task,
+        "agent": "developer",
+        "decision_type": "confidence",
+        "decision": "go on",
+        "reasoning": "two sources",
+        "confidence": {"score": 0.7, "band": "medium"},
+        "made_at": "2026-11-17T05:30:12Z",
+    }
+    cloud_event = {"specversion": "1.0", "type": "counterpoint.decision.made.v1", "data": decision}
+    return f"id: {number}\ndata: {json.dumps(cloud_event)}\n\n"
+
+
+DENIED = (403, {"title": "Forbidden", "status": 403, "code": "role"})
+
+
+@pytest.fixture
+def api() -> Iterator[Played]:
+    with playing() as played:
+        yield played
+
+
+def test_a_stream_that_breaks_is_opened_again_after_the_last_event_seen(api: Played) -> None:
+    api.on(
+        f"GET {STREAM}",
+        (200, ": open\n\n" + sent(1) + sent(2)),
+        (503, {"title": "Service Unavailable", "status": 503}),
+        (200, ": open\n\n" + sent(3)),
+    )
+    with Api(Address(api.url, TOKEN)) as client:
+        events = list(islice(client.stream(STREAM, project="orders"), 3))
+    assert [event.id for event in events] == ["1", "2", "3"]
+    assert [asked.headers.get("last-event-id") for asked in api.asked] == [None, "2", "2"]
+    assert {asked.params["project"] for asked in api.asked} == {"orders"}
+
+
+def test_a_stream_that_was_never_open_or_is_forbidden_is_no_stream(api: Played) -> None:
+    api.on(f"GET {STREAM}", DENIED)
+    with Api(Address(api.url, TOKEN)) as client, pytest.raises(Refused):
+        next(client.stream(STREAM))
+    with Api(Address("http://127.0.0.1:1", TOKEN)) as client, pytest.raises(NotReachable):
+        next(client.stream(STREAM))
+
+
+def test_watch_shows_decisions_of_a_task_and_gaps(api: Played) -> None:
+    gap = 'event: gap\ndata: {"after": 4}\n\n'
+    api.on(f"GET {STREAM}", (200, gap + sent(7, "t1") + sent(8, "t2")), DENIED)
+    shown = CliRunner().invoke(app, ["watch", "--task", "t1", "--since", "4", *api.options()])
+    assert shown.exit_code == 1
+    (line,) = shown.stdout.splitlines()
+    assert line == "05:30:12 developer confidence: go on  0.70 medium  two sources  t1"
+    assert "gap" in shown.stderr
+    assert api.asked[0].headers["last-event-id"] == "4"
+
+
+def test_watch_prints_json_lines_for_programs(api: Played) -> None:
+    api.on(f"GET {STREAM}", (200, sent(7) + sent(8)), DENIED)
+    shown = CliRunner().invoke(app, ["watch", "--json", *api.options()])
+    lines = [json.loads(line) for line in shown.stdout.splitlines()[:2]]
+    assert [line["id"] for line in lines] == ["7", "8"]
+    assert lines[0]["event"]["data"]["agent"] == "developer"

@@ -1,0 +1,92 @@
+"""The OpenAPI document is committed, complete, and says what the API does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from counterpoint.proto import schemas
+from counterpoint.proto.messages import Message
+from counterpoint.router import openapi
+from counterpoint.router.http import Front
+
+DOCUMENT = Front().openapi()
+CONTRACT = {
+    "/v1/tasks": {"get", "post"},
+    "/v1/tasks/{task_id}": {"get"},
+    "/v1/tasks/{task_id}/line": {"get"},
+    "/v1/tasks/{task_id}/events": {"get"},
+    "/v1/tasks/{task_id}/cancel": {"post"},
+    "/v1/tasks/{task_id}/override": {"post"},
+    "/v1/tasks/{task_id}/outcome": {"post"},
+    "/v1/escalations": {"get"},
+    "/v1/documents": {"post"},
+    "/v1/search": {"post"},
+    "/v1/attempts": {"get"},
+    "/v1/decisions/stream": {"get"},
+    "/v1/dead-letters": {"get"},
+    "/v1/dead-letters/{letter_id}": {"get"},
+    "/v1/dead-letters/{letter_id}/retry": {"post"},
+    "/v1/jobs/{namespace}/{name}/lineage": {"get"},
+    "/v1/jobs/{namespace}/{name}/blast-radius": {"get"},
+    "/v1/audit/verify": {"get"},
+    "/v1/principals": {"get", "post"},
+    "/v1/principals/{name}": {"delete"},
+    "/v1/schemas/{message_type}": {"get"},
+}
+
+
+def test_the_committed_document_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert openapi.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_check_writes_nothing_and_tells_of_a_difference(tmp_path: Path) -> None:
+    file = tmp_path / "openapi.json"
+    assert openapi.main(["--check", str(file)]) == 1
+    assert not file.exists()
+    assert openapi.main([str(file)]) == 0
+    assert openapi.main(["--check", str(file)]) == 0
+    file.write_text("{}", encoding="utf-8")
+    assert openapi.main(["--check", str(file)]) == 1
+
+
+def test_every_path_of_the_contract_is_there_and_no_other() -> None:
+    assert {path: set(operations) for path, operations in DOCUMENT["paths"].items()} == CONTRACT
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_used() -> None:
+    references = {each.removeprefix("#/components/schemas/") for each in _references(DOCUMENT)}
+    assert references == set(DOCUMENT["components"]["schemas"])
+
+
+def test_every_operation_tells_its_problems_and_what_it_needs() -> None:
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            assert "application/problem+json" in operation["responses"]["default"]["content"]
+            assert operation["description"]
+            assert bool(operation.get("security")) is (path != "/v1/schemas/{message_type}")
+
+
+async def test_the_document_and_the_schemas_need_no_token() -> None:
+    transport = httpx.ASGITransport(app=Front())
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as nobody:
+        assert (await nobody.get("/openapi.json")).json() == DOCUMENT
+        for message_type in Message.register:
+            response = await nobody.get(f"/v1/schemas/{message_type}")
+            assert response.json() == schemas.of(message_type)
+        assert (await nobody.get("/v1/schemas/nothing")).status_code == 404
+
+
+def _references(node: Any) -> Iterator[str]:
+    match node:
+        case {"$ref": str(reference), **more}:
+            yield reference
+            yield from _references(more)
+        case dict():
+            for value in node.values():
+                yield from _references(value)
+        case list():
+            for value in node:
+                yield from _references(value)

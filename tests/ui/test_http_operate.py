@@ -1,0 +1,150 @@
+"""Principals, dead letters and the audit log over HTTP."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents.router_house import NOW
+from ui.http_front import Running, client, listening, running
+
+from counterpoint.router.askers import Askers, token_id
+from counterpoint.router.http import Front
+
+NEW = {"name": "airflow", "kind": "system", "projects": ["orders"], "roles": ["submit", "report"]}
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[Front, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+    async with running(*listener, principal_cache_s=60.0) as found:
+        yield found
+
+
+async def test_a_principal_gets_a_token_that_is_shown_once_and_kept_nowhere(front: Running) -> None:
+    made = await front.me.post("/v1/principals", json=NEW)
+    assert made.status_code == 201
+    token = made.json()["token"]
+    assert made.json()["principal"] | NEW == made.json()["principal"]
+    assert token not in str(front.house.records)
+    assert token_id(token) in front.house.kept("principals", "_system")
+    listed = await front.me.get("/v1/principals")
+    assert token not in listed.text
+    assert token_id(token) not in listed.text
+    assert [each["name"] for each in listed.json()["items"]] == ["airflow", "me"]
+    async with client(front.url, token) as airflow:
+        body = {"kind": "question", "description": "x"}
+        assert (await airflow.post("/v1/tasks", json=body)).status_code == 202
+        assert (await airflow.post("/v1/tasks", json=body, params={"project": "billing"})).status_code == 403
+        assert (await airflow.get("/v1/tasks")).status_code == 403
+
+
+async def test_a_revoked_principal_is_refused_at_once(front: Running) -> None:
+    token = (await front.me.post("/v1/principals", json=NEW)).json()["token"]
+    async with client(front.url, token) as airflow:
+        body = {"kind": "question", "description": "x"}
+        assert (await airflow.post("/v1/tasks", json=body)).status_code == 202
+        revoked = await front.me.delete("/v1/principals/airflow")
+        assert (revoked.status_code, revoked.json()["revoked_at"][:10]) == (200, f"{NOW:%Y-%m-%d}")
+        refused = await airflow.post("/v1/tasks", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthenticated")
+    assert (await front.me.delete("/v1/principals/airflow")).status_code == 404
+
+
+async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: Running) -> None:
+    assert (await front.me.post("/v1/principals", json=NEW)).status_code == 201
+    taken = await front.me.post("/v1/principals", json=NEW | {"roles": ["read"]})
+    assert (taken.status_code, taken.json()["errors"][0]["field"]) == (409, "name")
+    await front.me.delete("/v1/principals/airflow")
+    assert (await front.me.post("/v1/principals", json=NEW)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"name": "a b"}, "name"),
+        ({"kind": "robot"}, "kind"),
+        ({"roles": []}, "roles"),
+        ({"roles": ["everything"]}, "roles.0"),
+        ({"roles": ["approve"]}, "roles"),
+        ({"projects": ["Nope!"]}, "projects.0"),
+        ({"projects": []}, "projects"),
+    ],
+)
+async def test_what_is_wrong_with_a_principal_is_named(front: Running, more: dict[str, Any], field: str) -> None:
+    response = await front.me.post("/v1/principals", json=NEW | more)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"].startswith(field)
+
+
+async def test_nobody_revokes_themselves(front: Running) -> None:
+    response = await front.me.delete("/v1/principals/me")
+    assert response.status_code == 409
+    assert (await front.me.get("/v1/principals")).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", ""), ("GET", ""), ("DELETE", "/me")])
+async def test_principals_are_for_administrators(front: Running, method: str, path: str) -> None:
+    async with front.as_principal("lead", "read", "override", "operate", "audit", "approve") as lead:
+        response = await lead.request(method, f"/v1/principals{path}", json=NEW)
+    assert (response.status_code, response.json()["code"]) == (403, "role")
+
+
+async def test_a_principal_is_looked_up_again_when_its_time_is_over(front: Running) -> None:
+    clock = [0.0]
+    askers = Askers(front.house.memory, 3.0, lambda: clock[0])
+    token = front.house.principal("somebody", "read")
+    assert (await askers.of(token)).roles == ("read",)
+    front.house.principal("somebody", "submit")
+    assert (await askers.of(token)).roles == ("read",)
+    clock[0] = 3.1
+    assert (await askers.of(token)).roles == ("submit",)
+
+
+def letter(front: Running, name: str, state: str = "dead") -> None:
+    body = {"code": "invalid", "problems": [{"field": "kind", "problem": "is required"}], "headers": {"ce-id": "1"}}
+    body |= {"subject": "intake.orders.task", "body": "{}", "consumer": "router", "message_id": "m1", "state": state}
+    front.house.put("dead_letters", name, body)
+
+
+async def test_dead_letters_are_listed_shown_and_asked_to_be_retried_once(front: Running) -> None:
+    letter(front, "l1")
+    letter(front, "l2", "retry")
+    listed = (await front.me.get("/v1/dead-letters")).json()
+    assert [each["dead_letter_id"] for each in listed["items"]] == ["l2", "l1"]
+    dead = (await front.me.get("/v1/dead-letters", params={"state": "dead"})).json()
+    assert [each["dead_letter_id"] for each in dead["items"]] == ["l1"]
+    shown = (await front.me.get("/v1/dead-letters/l1")).json()
+    assert (shown["code"], shown["problems"][0]["field"], shown["headers"]) == ("invalid", "kind", {"ce-id": "1"})
+    retried = await front.me.post("/v1/dead-letters/l1/retry")
+    assert (retried.status_code, retried.json()["state"]) == (202, "retry")
+    kept = front.house.kept("dead_letters")["l1"]
+    assert (kept["state"], kept["retried_by"], kept["body"]) == ("retry", "me", "{}")
+    assert (await front.me.post("/v1/dead-letters/l1/retry")).status_code == 409
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("GET", "/l1"), ("POST", "/l1/retry")])
+async def test_dead_letters_are_for_those_who_operate(front: Running, method: str, path: str) -> None:
+    letter(front, "l1")
+    async with front.as_principal("lead", "read", "override", "audit", "submit") as lead:
+        response = await lead.request(method, f"/v1/dead-letters{path}")
+    assert (response.status_code, response.json()["code"]) == (403, "role")
+    assert front.house.kept("dead_letters")["l1"]["state"] == "dead"
+
+
+async def test_a_letter_that_is_not_there_is_404(front: Running) -> None:
+    assert (await front.me.get("/v1/dead-letters/nobody")).status_code == 404
+    assert (await front.me.post("/v1/dead-letters/nobody/retry")).status_code == 404
+
+
+async def test_the_audit_log_is_checked_for_those_who_audit(front: Running) -> None:
+    front.house.report = {"ok": False, "broken": ["leaf 3 was changed"]}
+    async with front.as_principal("auditor", "audit") as auditor:
+        response = await auditor.get("/v1/audit/verify", params={"task_id": "t1"})
+    assert (response.status_code, response.json()) == (200, front.house.report)
+    async with front.as_principal("lead", "read", "operate") as lead:
+        assert (await lead.get("/v1/audit/verify")).status_code == 403

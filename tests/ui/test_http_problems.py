@@ -1,0 +1,162 @@
+"""Every refusal is an RFC 9457 problem with a code and the fields at fault."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents.router_house import House
+from structlog.testing import capture_logs
+from ui.http_front import Running, client, listening, running
+
+from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem, Transient
+from counterpoint.router.http import Front
+from counterpoint.router.problems import problem_of
+
+TASK = {"kind": "question", "description": "x"}
+OPEN = {"/v1/schemas/{message_type}"}
+OPERATIONS = [
+    (method, path)
+    for path, operations in Front().openapi()["paths"].items()
+    for method in operations
+    if path not in OPEN
+]
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[Front, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+    async with running(*listener) as found:
+        yield found
+
+
+def problem(response: Any, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert (body["status"], body["code"]) == (status, code)
+    assert body["title"]
+    return body
+
+
+@pytest.mark.parametrize("token", [None, "nobody-has-it", ""])
+async def test_nothing_is_answered_without_a_principal(front: Running, token: str | None) -> None:
+    async with client(front.url, token) as nobody:
+        for method, path in OPERATIONS:
+            response = await nobody.request(method, path)
+            problem(response, 401, "unauthenticated")
+            assert response.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(front: Running) -> None:
+    bodies: dict[str, Any] = {
+        "/v1/tasks": TASK,
+        "/v1/search": {"text": "x"},
+        "/v1/documents": {"source": "a", "text": "x"},
+    }
+    async with front.as_principal("elsewhere", projects=["billing"]) as elsewhere:
+        for method, path in OPERATIONS:
+            response = await elsewhere.request(method, re.sub("[{}]", "", path), json=bodies.get(path))
+            problem(response, 403, "role")
+
+
+async def test_what_is_no_json_is_400(front: Running) -> None:
+    for raw in (b"{", b"\xff", b"[" * 100_000):
+        problem(await front.me.post("/v1/tasks", content=raw), 400, "malformed")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ([], "body"),
+        ({}, "kind"),
+        (TASK | {"kind": "guess"}, "kind"),
+        (TASK | {"systems": ["a", 3]}, "systems[1]"),
+        (TASK | {"deadline": "2020-01-01T00:00:00Z"}, "deadline"),
+        (TASK | {"task_id": "a b"}, "task_id"),
+        (TASK | {"project": "Nope!"}, "project"),
+        (TASK | {"context": {"x": "\0"}}, "context.x"),
+    ],
+)
+async def test_what_is_wrong_with_a_task_is_named(front: Running, body: Any, field: str) -> None:
+    front.me.params = front.me.params.remove("project")
+    found = problem(await front.me.post("/v1/tasks", json=body), 422, "invalid")
+    assert field in [each["field"] for each in found["errors"]]
+    assert all(each["problem"] for each in found["errors"])
+
+
+async def test_the_task_of_the_body_is_that_of_the_path(front: Running) -> None:
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"task_id": "t2", "outcome": "failed"})
+    assert problem(response, 422, "invalid")["errors"][0]["field"] == "task_id"
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/v1/tasks?limit=0", "limit"),
+        ("/v1/tasks?limit=x", "limit"),
+        ("/v1/tasks?state=guess", "state"),
+        ("/v1/tasks?cursor=x", "cursor"),
+        ("/v1/tasks?project=Nope!", "project"),
+        ("/v1/tasks/a%20b", "task_id"),
+    ],
+)
+async def test_what_is_wrong_with_a_url_is_named(front: Running, path: str, field: str) -> None:
+    front.me.params = front.me.params.remove("project")
+    found = problem(await front.me.get(path), 422, "invalid")
+    assert [each["field"] for each in found["errors"]] == [field]
+
+
+async def test_an_idempotency_key_that_is_none_is_refused(front: Running) -> None:
+    for key in ("", "x" * 256, "a b"):
+        response = await front.me.post("/v1/tasks", json=TASK, headers={"Idempotency-Key": key})
+        assert problem(response, 422, "invalid")["errors"][0]["field"] == "Idempotency-Key"
+
+
+async def test_away_is_503_with_when_to_come_back(front: Running) -> None:
+    await front.me.get("/v1/tasks")
+    front.house.away = True
+    for response in (await front.me.get("/v1/tasks"), await front.me.post("/v1/tasks", json=TASK)):
+        problem(response, 503, "unavailable")
+        assert int(response.headers["retry-after"]) >= 1
+
+
+async def test_what_is_not_there_and_what_is_not_done(front: Running) -> None:
+    problem(await front.me.get("/v1/nothing"), 404, "not_found")
+    problem(await front.me.delete("/v1/tasks"), 405, "method_not_allowed")
+
+
+async def test_a_fault_of_ours_says_nothing_of_its_cause(front: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any) -> bytes:
+        raise RuntimeError("a secret of the house")
+
+    await front.me.get("/v1/tasks")
+    monkeypatch.setattr(House, "transport", broken)
+    with capture_logs() as logs:
+        response = await front.me.get("/v1/tasks")
+    assert [entry["event"] for entry in logs] == ["request.failed"]
+    problem(response, 500, "internal")
+    assert "secret" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Denied("store", "the right to read x"), 403),
+        (Denied("principal", "a principal that is known and not revoked"), 403),
+        (Transient("busy", retry_after_s=0.5), 503),
+        (Conflict("tasks", "t1", 1, 2), 409),
+        (Permanent("too_large"), 413),
+        (Permanent("sensitive", (Problem(field="description", problem="holds what looks like a token"),)), 422),
+    ],
+)
+def test_each_error_has_its_status(error: Any, status: int) -> None:
+    found, headers = problem_of(error)
+    assert found.status == status
+    assert headers.get("Retry-After") == ("1" if status == 503 else None)
+    assert list(found.errors) == list(getattr(error, "problems", ()))

@@ -1,0 +1,240 @@
+"""Event streams: the log in order, resumed without loss or repetition, awake at once, and ended cleanly."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from agents.router_house import NOW, PROJECT, House
+from ui.http_front import Event, Events, Running, listening, running
+
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.tasks import TaskDue, TaskResumed
+from counterpoint.router.http import Front
+
+TASK = "/v1/tasks/t1/events"
+DECISIONS = "/v1/decisions/stream"
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[Front, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+    async with running(*listener) as found:
+        await submitted(found)
+        yield found
+
+
+async def submitted(front: Running, task_id: str = "t1") -> None:
+    body = {"kind": "question", "description": "How long?", "task_id": task_id}
+    assert (await front.me.post("/v1/tasks", json=body)).status_code == 202
+
+
+@asynccontextmanager
+async def stream(asker: httpx.AsyncClient, path: str, last: int | None = None) -> AsyncIterator[Events]:
+    headers = {"Last-Event-ID": str(last)} if last is not None else {}
+    async with asker.stream("GET", path, headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = Events(response)
+        assert await events.next() == ": open"
+        yield events
+
+
+def decided(front: Running, number: int, project: str = PROJECT) -> None:
+    front.house.say(
+        DecisionMade(
+            decision_id=f"d{number}",
+            task_id="t1",
+            project=project,
+            agent="manager",
+            decision_type="plan",
+            decision=f"step {number}",
+            reasoning="x",
+            made_at=NOW,
+        ),
+        project,
+    )
+
+
+def steps(events: list[Event]) -> Iterator[str]:
+    return (event.data["data"]["decision"] for event in events)
+
+
+async def test_a_task_is_told_from_its_beginning_as_cloudevents(front: Running) -> None:
+    async with stream(front.me, TASK) as events:
+        told = await events.events(3)
+    assert [event.data["type"].split(".")[2] for event in told] == ["submitted", "routed", "made"]
+    assert [event.id for event in told] == sorted(item.seq for item in front.house.log)
+    first = told[0].data
+    assert first["specversion"] == "1.0"
+    assert (first["source"], first["subject"]) == ("counterpoint/router", "t1")
+    assert (first["id"], first["time"]) == (front.house.log[0].id, NOW.isoformat())
+    assert first["data"]["kind"] == "question"
+    assert told[0].name == "message"
+
+
+async def test_what_happens_later_comes_at_once_and_only_of_that_task(front: Running) -> None:
+    async with stream(front.me, TASK) as events:
+        await events.events(3)
+        await submitted(front, "t2")
+        front.house.say(TaskResumed(task_id="t1", reason="new knowledge"))
+        (event,) = await events.events(1)
+    assert (event.data["subject"], event.data["data"]["reason"]) == ("t1", "new knowledge")
+
+
+async def test_a_timer_that_was_set_is_no_event(front: Running) -> None:
+    front.house.say(TaskDue(task_id="t1", timer="deadline"))
+    front.house.say(TaskResumed(task_id="t1", reason="after it"))
+    async with stream(front.me, TASK) as events:
+        told = await events.events(4)
+    assert told[-1].data["data"]["reason"] == "after it"
+
+
+async def test_the_text_of_a_message_in_the_log_is_given_as_json(front: Running) -> None:
+    item = front.house.log[0]
+    front.house.log[0] = item.model_copy(update={"body": item.body | {"data": '{"kind": "question"}'}})
+    async with stream(front.me, TASK) as events:
+        (event,) = await events.events(1)
+    assert event.data["data"] == {"kind": "question"}
+
+
+async def test_decisions_begin_now_and_are_of_one_project(front: Running) -> None:
+    decided(front, 1)
+    async with stream(front.me, DECISIONS) as events:
+        decided(front, 2, "billing")
+        front.house.say(TaskResumed(task_id="t1", reason="no decision"))
+        decided(front, 3)
+        told = await events.events(1)
+    assert list(steps(told)) == ["step 3"]
+
+
+async def test_a_stream_resumes_after_the_last_event_without_loss_or_repetition(front: Running) -> None:
+    seen: list[Event] = []
+    async with stream(front.me, DECISIONS) as events:
+        for number in range(3):
+            decided(front, number)
+        seen += await events.events(2)
+    for number in range(3, 700):
+        decided(front, number)
+    async with stream(front.me, DECISIONS, seen[-1].id) as events:
+        seen += await events.events(698)
+    assert list(steps(seen)) == [f"step {number}" for number in range(700)]
+    ids = [event.id for event in seen]
+    assert ids == sorted(set(ids))  # type: ignore[type-var]
+
+
+async def test_a_stream_goes_on_when_what_is_next_would_not_fit_into_one_reply(front: Running) -> None:
+    front.house.reply_limit = 3
+    async with stream(front.me, DECISIONS) as events:
+        for number in range(20):
+            decided(front, number)
+        assert list(steps(await events.events(20))) == [f"step {number}" for number in range(20)]
+
+
+async def test_gap_is_said_when_retention_has_passed_the_reader_and_only_then(front: Running) -> None:
+    decided(front, 1)
+    async with stream(front.me, DECISIONS, 1) as events:
+        (event,) = await events.events(1)
+        assert event.name == "message"
+    front.house.oldest[PROJECT] = 4
+    front.house.log = [item for item in front.house.log if item.seq >= 4]
+    async with stream(front.me, DECISIONS, 1) as events:
+        gap, event = await events.events(2)
+        assert (gap.name, gap.id, gap.data) == ("gap", None, {"after": 1})
+        front.house.oldest[PROJECT] = 100
+        decided(front, 2)
+        (event,) = await events.events(1)
+        assert event.name == "message"
+
+
+async def test_nothing_is_lost_when_no_live_message_comes(listener: tuple[Front, str]) -> None:
+    async with running(*listener, poll_s=0.02) as deaf:
+        deaf.house.heard = lambda subject, headers: None
+        async with stream(deaf.me, DECISIONS) as events:
+            decided(deaf, 1)
+            assert list(steps(await events.events(1))) == ["step 1"]
+
+
+async def test_a_stream_outlives_an_absence_of_memory(listener: tuple[Front, str]) -> None:
+    async with running(*listener, poll_s=0.02, heartbeat_s=0.05) as patient, stream(patient.me, DECISIONS) as events:
+        patient.house.away = True
+        assert await events.next() == ": still here"
+        assert await events.next() == ": still here"
+        decided(patient, 1)
+        patient.house.away = False
+        assert list(steps(await events.events(1))) == ["step 1"]
+
+
+async def test_a_stream_ends_when_the_router_stops(front: Running) -> None:
+    async with stream(front.me, DECISIONS) as events:
+        front.hub.close()
+        assert await events.next() is None
+
+
+async def test_a_stream_ends_when_its_principal_is_revoked(front: Running) -> None:
+    async with (
+        front.as_principal("watcher", "read") as watcher,
+        stream(watcher, DECISIONS) as events,
+    ):
+        assert (await front.me.delete("/v1/principals/watcher")).status_code == 200
+        decided(front, 1)
+        assert await events.next() is None
+
+
+@pytest.mark.parametrize("path", [TASK, DECISIONS])
+async def test_only_readers_may_watch(front: Running, path: str) -> None:
+    async with front.as_principal("airflow", "submit", "report", "ingest", "operate", "audit") as airflow:
+        response = await airflow.get(path)
+    assert (response.status_code, response.json()["code"]) == (403, "role")
+    async with front.as_principal("elsewhere", "read", projects=["billing"]) as elsewhere:
+        response = await elsewhere.get(path)
+    assert (response.status_code, response.json()["code"]) == (403, "role")
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 30])
+async def test_an_id_that_is_none_is_refused(front: Running, last: str) -> None:
+    response = await front.me.get(TASK, headers={"Last-Event-ID": last})
+    body: dict[str, Any] = response.json()
+    assert (response.status_code, body["errors"][0]["field"]) == (422, "Last-Event-ID")
+
+
+async def test_a_stream_ends_even_while_memory_owes_it_an_answer(
+    front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owed = asyncio.Event()
+
+    async def silent(*_: Any) -> bytes:
+        owed.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with stream(front.me, DECISIONS) as events:
+        monkeypatch.setattr(front.house, "transport", silent)
+        decided(front, 1)
+        await owed.wait()
+        front.hub.close()
+        assert await events.next() is None
+
+
+async def test_a_stream_that_has_told_all_is_quiet(front: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    async def counted(subject: str, body: bytes, timeout_s: float) -> bytes:
+        nonlocal asked
+        asked += b"log_after" in body
+        return await House.transport(front.house, subject, body, timeout_s)
+
+    async with stream(front.me, DECISIONS) as events:
+        monkeypatch.setattr(front.house, "transport", counted)
+        decided(front, 1)
+        await events.events(1)
+        for _ in range(20):
+            await front.me.get("/v1/tasks")
+    assert asked <= 3

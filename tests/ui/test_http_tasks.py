@@ -1,0 +1,331 @@
+"""Tasks over HTTP: committed before the 202, once for the same key or id, waited for, and spoken about."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents.router_house import NOW, PROJECT
+from ui.http_front import Running, listening, running
+
+from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
+from counterpoint.proto.tasks import (
+    CancelTask,
+    Task,
+    TaskCompleted,
+    TaskOutcomeReported,
+    TaskOverridden,
+    TaskRouted,
+    TaskSubmitted,
+)
+from counterpoint.router.http import Front
+
+BODY = {"kind": "question", "description": "How long are orders kept?"}
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[Front, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+    async with running(*listener) as found:
+        yield found
+
+
+def made(front: Running, task_id: str, state: str, **more: Any) -> None:
+    """The manager's record of a task, and a message that tells of it."""
+    body = {"task_id": task_id, "project": PROJECT, "kind": "question", "state": state, "description": "x"}
+    task = Task.model_validate(body | {"submitted_by": "me", "submitted_at": NOW} | more)
+    front.house.put("tasks", task_id, task.model_dump(mode="json", exclude_none=True))
+
+
+def completed(front: Running, task_id: str) -> None:
+    made(front, task_id, "completed", result="seven years")
+    end = {"task_id": task_id, "resolution": "answered", "result": "seven years", "cost_usd": "0", "tokens": 0}
+    front.house.say(TaskCompleted.model_validate(end | {"duration_ms": 1, "findings": {}}))
+
+
+async def test_a_task_is_committed_when_202_is_answered(front: Running) -> None:
+    response = await front.me.post("/v1/tasks", json=BODY | {"descripton": "misspelt"})
+    assert response.status_code == 202
+    task = response.json()
+    assert task["state"] == "submitted"
+    assert task["ignored"] == ["descripton"]
+    assert task["submitted_by"] == "me"
+    assert response.headers["location"] == f"/v1/tasks/{task['task_id']}?project={PROJECT}"
+    (routed,) = front.house.of_type(TaskRouted)
+    assert (routed.task_id, routed.lane, routed.submitted_by_kind) == (task["task_id"], "answer", "person")
+    assert [action.agent for action in front.house.line(task["task_id"])] == ["human", "router"]
+    looked = await front.me.get(response.headers["location"], params={})
+    assert looked.json() == task
+
+
+@pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm"), ("system", "router")])
+async def test_who_submits_is_who_signs(front: Running, kind: str, agent: str) -> None:
+    async with front.as_principal("somebody", "submit", kind=kind) as other:
+        task = (await other.post("/v1/tasks", json=BODY)).json()
+    assert front.house.line(task["task_id"])[0].agent == agent
+    assert task["submitted_by"] == "somebody"
+
+
+async def test_the_same_idempotency_key_is_one_task_per_principal_and_another_body_is_409(front: Running) -> None:
+    key = {"Idempotency-Key": "k-1"}
+    first = await front.me.post("/v1/tasks", json=BODY, headers=key)
+    again = await front.me.post("/v1/tasks", json=dict(reversed(BODY.items())), headers=key)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["task_id"] == again.json()["task_id"]
+    other = await front.me.post("/v1/tasks", json=BODY | {"title": "other"}, headers=key)
+    assert other.status_code == 409
+    assert other.json()["code"] == "idempotency_conflict"
+    assert [each["field"] for each in other.json()["errors"]] == ["Idempotency-Key"]
+    async with front.as_principal("somebody", "submit") as somebody:
+        theirs = await somebody.post("/v1/tasks", json=BODY, headers=key)
+    assert theirs.json()["task_id"] != first.json()["task_id"]
+    assert len(front.house.of_type(TaskRouted)) == 2
+
+
+async def test_a_key_is_remembered_of_a_task_that_was_known_by_its_id(front: Running) -> None:
+    body, key = BODY | {"task_id": "t1"}, {"Idempotency-Key": "k-1"}
+    await front.me.post("/v1/tasks", json=body)
+    await front.me.post("/v1/tasks", json=body, headers=key)
+    other = await front.me.post("/v1/tasks", json=BODY | {"task_id": "t2"}, headers=key)
+    assert other.status_code == 409
+
+
+async def test_the_same_task_id_is_one_task_and_other_content_is_409(front: Running) -> None:
+    body = BODY | {"task_id": "t1"}
+    for _ in range(2):
+        response = await front.me.post("/v1/tasks", json=body)
+        assert (response.status_code, response.json()["task_id"]) == (202, "t1")
+    other = await front.me.post("/v1/tasks", json=body | {"title": "other"})
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+    assert len(front.house.of_type(TaskRouted)) == 1
+
+
+async def test_of_many_that_submit_the_same_task_at_once_one_is_accepted(front: Running) -> None:
+    body = BODY | {"task_id": "t1"}
+    replies = await asyncio.gather(*(front.me.post("/v1/tasks", json=body) for _ in range(10)))
+    assert {reply.status_code for reply in replies} == {202}
+    assert len(front.house.of_type(TaskRouted)) == 1
+
+
+async def test_a_submission_that_is_overtaken_finds_the_other(front: Running) -> None:
+    body = BODY | {"task_id": "t1"}
+    await front.me.post("/v1/tasks", json=body)
+    winner = front.house.records.pop((PROJECT, "submissions", "task:t1"))
+    front.house.before_commit = lambda: front.house.records.update({(PROJECT, "submissions", "task:t1"): winner})
+    response = await front.me.post("/v1/tasks", json=body)
+    assert (response.status_code, response.json()["task_id"]) == (202, "t1")
+    assert len(front.house.of_type(TaskRouted)) == 1
+
+
+@pytest.mark.parametrize(
+    ("params", "named", "status"),
+    [({}, "billing", 202), ({"project": "billing"}, "billing", 202), ({"project": "orders"}, "billing", 422)],
+)
+async def test_the_project_is_named_in_the_url_or_the_body(
+    front: Running, params: dict[str, str], named: str, status: int
+) -> None:
+    front.me.params = front.me.params.remove("project")
+    response = await front.me.post("/v1/tasks", json=BODY | {"project": named}, params=params)
+    assert response.status_code == status
+    assert len(front.house.of_type(TaskSubmitted, "billing")) == (status == 202)
+    if status == 422:
+        assert [each["field"] for each in response.json()["errors"]] == ["project"]
+
+
+async def test_prefer_wait_answers_200_as_soon_as_the_task_has_ended(front: Running) -> None:
+    waiting = asyncio.create_task(front.me.post("/v1/tasks", json=BODY, headers={"Prefer": "respond-async, wait=30"}))
+    await front.house.looked_at.wait()
+    completed(front, front.house.of_type(TaskRouted)[0].task_id)
+    response = await waiting
+    assert response.status_code == 200
+    assert (response.json()["state"], response.json()["result"]) == ("completed", "seven years")
+    assert response.headers["preference-applied"] == "wait=30"
+
+
+async def test_a_wait_that_is_over_answers_202(front: Running) -> None:
+    response = await front.me.post("/v1/tasks", json=BODY, headers={"Prefer": "wait=1"})
+    assert (response.status_code, response.json()["state"]) == (202, "submitted")
+
+
+async def test_who_may_not_read_is_accepted_and_not_kept_waiting(front: Running) -> None:
+    async with front.as_principal("airflow", "submit", kind="system") as airflow:
+        response = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"}, headers={"Prefer": "wait=30"})
+        again = await airflow.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+        looked = await airflow.get("/v1/tasks/t1")
+    assert (response.status_code, response.json()["state"]) == (202, "submitted")
+    assert again.json() == response.json()
+    assert (looked.status_code, looked.json()["code"]) == (403, "role")
+
+
+async def test_an_accepted_task_is_202_even_when_memory_goes_away_after_it(front: Running) -> None:
+    heard = front.house.heard
+
+    def gone(subject: str, headers: dict[str, str]) -> None:
+        heard(subject, headers)
+        front.house.away = True
+
+    front.house.heard = gone
+    response = await front.me.post("/v1/tasks", json=BODY, headers={"Prefer": "wait=30"})
+    assert (response.status_code, response.json()["state"]) == (202, "submitted")
+
+
+async def test_get_waits_until_the_task_waits_for_input(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    waiting = asyncio.create_task(front.me.get("/v1/tasks/t1", params={"wait": 30}))
+    await front.house.looked_at.wait()
+    made(front, "t1", "working")
+    front.house.say(front.house.of_type(TaskRouted)[0])
+    made(front, "t1", "input_required", waiting_for="documents")
+    front.house.say(front.house.of_type(TaskRouted)[0])
+    response = await waiting
+    assert (response.json()["state"], response.json()["waiting_for"]) == ("input_required", "documents")
+
+
+async def test_a_wait_needs_no_live_message(listener: tuple[Front, str]) -> None:
+    async with running(*listener, poll_s=0.05) as impatient:
+        await impatient.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+        impatient.house.heard = lambda subject, headers: None
+        waiting = asyncio.create_task(impatient.me.get("/v1/tasks/t1", params={"wait": 30}))
+        await impatient.house.looked_at.wait()
+        made(impatient, "t1", "failed")
+        assert (await waiting).json()["state"] == "failed"
+
+
+async def test_the_record_shows_what_was_ignored_at_the_door(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1", "descripton": "x"})
+    made(front, "t1", "working")
+    task = (await front.me.get("/v1/tasks/t1")).json()
+    assert (task["state"], task["ignored"], task["version"]) == ("working", ["descripton"], 1)
+
+
+async def test_tasks_are_listed_by_state_in_pages(front: Running) -> None:
+    for number in range(5):
+        made(front, f"t{number}", "working" if number else "completed")
+    seen, cursor = [], None
+    while True:
+        params = {"state": "working", "limit": 3} | ({"cursor": cursor} if cursor else {})
+        listed = (await front.me.get("/v1/tasks", params=params)).json()
+        seen += [task["task_id"] for task in listed["items"]]
+        cursor = listed["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == ["t4", "t3", "t2", "t1"]
+    everything = (await front.me.get("/v1/tasks")).json()
+    assert len(everything["items"]) == 5
+
+
+async def test_a_page_is_shorter_when_its_tasks_would_not_fit_into_one_reply(front: Running) -> None:
+    for number in range(9):
+        made(front, f"t{number}", "working")
+    front.house.reply_limit = 2
+    seen, cursor = [], None
+    while not seen or cursor is not None:
+        listed = (await front.me.get("/v1/tasks", params={"cursor": cursor} if cursor else {})).json()
+        seen += [task["task_id"] for task in listed["items"]]
+        cursor = listed["next_cursor"]
+    assert seen == [f"t{number}" for number in reversed(range(9))]
+
+
+async def test_escalations_are_the_tasks_that_need_somebody(front: Running) -> None:
+    escalation = {"to": "calling_llm", "code": "low_confidence"}
+    made(front, "t1", "input_required", waiting_for="documents", escalation=escalation)
+    made(front, "t2", "input_required", waiting_for="outcome")
+    made(front, "t3", "working")
+    listed = (await front.me.get("/v1/escalations")).json()
+    assert [(task["task_id"], task["escalation"]["code"]) for task in listed["items"]] == [("t1", "low_confidence")]
+
+
+async def test_the_line_names_its_decisions_and_sources(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    front.house.put("chunks", "c1", {"source": "docs/orders.md", "text": "seven years"})
+    action = {"action_id": "a1", "task_id": "t1", "agent": "developer", "kind": "search", "reasoning": "looked"}
+    action |= {"at": NOW.isoformat(), "sources": [{"store": "chunks", "id": "c1", "version": 1}]}
+    front.house.put("actions", "a1", action)
+    line = (await front.me.get("/v1/tasks/t1/line")).json()
+    assert [each["kind"] for each in line["items"]] == ["submit", "route", "search"]
+    seqs = [each["seq"] for each in line["items"]]
+    assert seqs == sorted(seqs)
+    assert line["items"][1]["after"] == [line["items"][0]["action_id"]]
+    assert [each["decision_id"] for each in line["decisions"]] == [line["items"][1]["decision_id"]]
+    assert line["sources"] == [{"store": "chunks", "id": "c1", "name": "docs/orders.md"}]
+
+
+async def test_an_outcome_is_reported_under_the_principals_name(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    body = {"outcome": "failed", "attempt": 1, "note": "no change", "by": "somebody else", "evidence": "observed"}
+    response = await front.me.post("/v1/tasks/t1/outcome", json=body)
+    assert (response.status_code, response.json()) == (202, {"task_id": "t1"})
+    (told,) = front.house.of_type(TaskOutcomeReported)
+    assert (told.by, told.by_kind, told.evidence, told.attempt) == ("me", "person", "reported", 1)
+    assert front.house.line("t1")[-1].agent == "human"
+
+
+async def test_another_outcome_for_a_known_attempt_is_409(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    made(front, "t1", "working", outcomes={"1": {"outcome": "failed", "evidence": "reported", "by": "me"}})
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "attempt": 1})
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (409, "outcome")
+
+
+@pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm")])
+async def test_an_override_is_recorded_under_the_principals_kind(front: Running, kind: str, agent: str) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    body = {"instruction": "Check the firewall", "reasoning": "DNS was looked at", "constraints": ["no restart"]}
+    async with front.as_principal("lead", "override", kind=kind) as lead:
+        response = await lead.post("/v1/tasks/t1/override", json=body | {"by": "x", "by_kind": "person"})
+    assert response.status_code == 202
+    (told,) = front.house.of_type(TaskOverridden)
+    given = told.override
+    assert (given.by, given.by_kind, given.constraints) == ("lead", kind, ("no restart",))
+    said = front.house.line("t1")[-1]
+    assert (said.action_id, said.agent, said.result) == (told.action_id, agent, "Check the firewall")
+    assert said.after == (front.house.line("t1")[-2].action_id,)
+
+
+async def test_a_task_is_called_off_with_a_reason_or_without(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    assert (await front.me.post("/v1/tasks/t1/cancel")).status_code == 202
+    assert (await front.me.post("/v1/tasks/t1/cancel", json={"reason": "fixed by hand"})).status_code == 202
+    assert [(told.by, told.by_kind, told.reason) for told in front.house.of_type(CancelTask)] == [
+        ("me", "person", None),
+        ("me", "person", "fixed by hand"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "", None),
+        ("GET", "/line", None),
+        ("GET", "/events", None),
+        ("POST", "/outcome", {"outcome": "failed"}),
+        ("POST", "/override", {"instruction": "x", "reasoning": "y"}),
+        ("POST", "/cancel", {}),
+    ],
+)
+async def test_a_task_that_is_not_there_is_404(front: Running, method: str, path: str, body: Any) -> None:
+    response = await front.me.request(method, f"/v1/tasks/nobody{path}", json=body)
+    assert (response.status_code, response.json()["code"]) == (404, "unknown_task")
+
+
+async def test_a_task_of_another_project_is_404(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    assert (await front.me.get("/v1/tasks/t1", params={"project": "billing"})).status_code == 404
+
+
+async def test_a_body_over_256_kib_is_413_however_it_is_sent(front: Running) -> None:
+    large = BODY | {"context": {"log": "x" * MESSAGE_LIMIT_BYTES}}
+    assert (await front.me.post("/v1/tasks", json=large)).status_code == 413
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(MESSAGE_LIMIT_BYTES // 1024 + 1):
+            yield b" " * 1024
+
+    response = await front.me.post("/v1/tasks", content=parts())
+    assert (response.status_code, response.json()["code"]) == (413, "too_large")
+    assert front.house.of_type(TaskRouted) == []
