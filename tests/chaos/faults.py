@@ -21,7 +21,8 @@ from counterpoint.proto.errors import Transient
 HOUSE = Path(__file__).with_name("house.py")
 REACHED_WITHIN_S = 30.0
 NUDGES = {"memory.sweeping": "memory.committed", "memory.reconciling": "memory"}
-"""Awaits that are only passed after another kill."""
+"""Awaits that are only passed after another kill; it may hit a moment that leaves nothing to do, so it is repeated."""
+NUDGED_EVERY_S = 8.0
 RANDOM = ("nats", "postgres", "supervisor", "bus", *SERVICES)
 
 
@@ -83,13 +84,13 @@ class House:
     async def kill_at(self, name: str, passes: int) -> bool:
         """Have a service kill itself at a named await; False when it was not passed in time."""
         order = orders_of(self.data_dir / "data") / name
-        order.write_text(str(passes))
-        if name in NUDGES:
-            nudge = NUDGES[name]
-            await (self.kill_at(nudge, 0) if nudge in AWAITS else self.kill(nudge))
+        order.write_text(str(0 if name in NUDGES else passes))
         until = time.monotonic() + REACHED_WITHIN_S
-        while order.exists() and time.monotonic() < until:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        while order.exists() and time.monotonic() < until:
+            if name in NUDGES:
+                nudge = NUDGES[name]
+                await (self.kill_at(nudge, 0) if nudge in AWAITS else self.kill(nudge))
+            await _gone(order, min(until, time.monotonic() + NUDGED_EVERY_S))
         reached = not order.exists()
         order.unlink(missing_ok=True)
         return reached
@@ -104,6 +105,11 @@ class House:
         except Transient:
             return None
         return told.services[name].pid if name in told.services else told.engines[name].pid
+
+
+async def _gone(path: Path, until: float) -> None:
+    while path.exists() and time.monotonic() < until:  # noqa: ASYNC110, ASYNC240
+        await asyncio.sleep(0.02)
 
 
 def _cmdline(pid: int) -> bytes:

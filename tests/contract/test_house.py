@@ -41,6 +41,7 @@ ONLY = {
 SPELLED = re.compile(
     r"(live\.)?(intake|tasks|decisions|changes|dead)\.([a-z0-9*>-]+(\.|$)|$)|memory\.[a-z*]*\.?(query|commit|ingest|put)\b"
 )
+POSSESSIVE = re.compile(r"\(\?>|(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+")
 
 
 @cache
@@ -176,6 +177,17 @@ def test_a_subject_is_spelled_in_one_file() -> None:
 )
 def test_a_spelled_subject_would_be_found(text: str) -> None:
     assert SPELLED.match(text)
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Python before 3.11.5 gives such a group back wrongly (gh-106052), and so finds only a part of a key."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for _, path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and POSSESSIVE.search(node.value)
+    ]
+    assert not wrong
 
 
 def test_every_setting_is_read() -> None:

@@ -31,6 +31,9 @@ SAME = [
     ("rows [1, 2, 3] rejected", "rows [7, 8] rejected"),
     ('could not translate host name "db-primary" to address', 'could not translate host name "db-17" to address'),
     ("mail to a.b@example.com bounced", "mail to root@other.org bounced"),
+    ("a=0, then nothing", "a=1000000, then nothing"),
+    ("a=0, then nothing", "a=1000000.000, then nothing"),
+    ("took 1,5 s, then nothing", "took 7 s, then nothing"),
     ("\x1b[31mdisk full on node-3\x1b[0m", "Disk  full\non node-44"),
     ("task job_12345 failed", "task job_9 failed"),
 ]

@@ -25,6 +25,7 @@ from counterpoint.memory.queries import Queries
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
+from counterpoint.memory.telemetry import observe
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
@@ -234,6 +235,8 @@ class House:
             self.door.sent_version(message.row.id, message.task_version)
             self._origins.remember(message.row.id, message.provenance)
             self.sent[message.row.id] = message
+        for step in steps:
+            observe(step)
 
     def _run(self) -> None:
         self._applying = asyncio.create_task(self.committer.run())

@@ -155,6 +155,17 @@ class TestConflicts:
         assert reply.refusal is not None
         assert reply.refusal.kind == "permanent"
 
+    @pytest.mark.parametrize(
+        "odd", [{"submitted_at": "soon", "ended_at": "late"}, {"submitted_at": 7, "ended_at": None}, {"kind": [1]}]
+    )
+    async def test_a_record_of_an_odd_shape_does_not_end_the_one_who_counts_it(
+        self, house: House, project: str, odd: dict[str, Any]
+    ) -> None:
+        writes = [Write(store="tasks", id="t-1", body=task_body("t-1", "completed", **odd))]
+        writes += [Write(store="decisions", id="d-1", body={"task_id": "t-1", "confidence": "high"})]
+        await house.commit("manager", house.handed(await house.routed(project, "t-1")), writes=tuple(writes))
+        await house.done("router", house.standing(project), writes=(submission("s"),))
+
     async def test_an_infinite_number_is_refused_for_good(self, house: House, project: str) -> None:
         origin = house.standing(project).model_dump_json(exclude_none=True)
         write = '{"store": "submissions", "id": "x", "body": {"n": 1e400}}'

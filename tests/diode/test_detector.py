@@ -92,6 +92,12 @@ def test_each_kind_is_found_at_its_place_in_a_line_of_a_log(kind: str) -> None:
     found()
 
 
+@pytest.mark.parametrize("body", [LETTERS + DIGITS + "+/", "-".join("AbCdEfGh" * 4) * 3, "A-b" * 400])
+def test_a_key_is_covered_to_its_end_whatever_is_in_it(body: str) -> None:
+    block = key_block_of(LETTERS + body)
+    assert scan(f"got {block} from upstream") == (Finding("private_key", 4, 4 + len(block)),)
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "secret"),
     [

@@ -275,7 +275,7 @@ PATTERNS = (
         ("-----BEGIN ",),
         re.compile(
             r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-            r"(?:(?:[^-]++|-(?!----))*+-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:[^-]*+(?:-(?!----)[^-]*+)*-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
             r"|[A-Za-z0-9+/=\s\\]{32,})"
         ),
         _has_key_body,

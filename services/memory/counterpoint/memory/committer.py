@@ -180,9 +180,9 @@ class Committer:
     async def _apply_group(self, connection: Any, project: str, group: Sequence[_Waiting]) -> None:
         """Steps of one project by one statement, which is a transaction of its own."""
         call = asyncio.create_task(self._call(connection, project, [w.step for w in group]))
-        await asyncio.sleep(0)
-        tokens = {row.id: self._mint(row, project) for w in group for row in w.step.messages}
         try:
+            await asyncio.sleep(0)
+            tokens = {row.id: self._mint(row, project) for w in group for row in w.step.messages}
             rows = await call
         except _InTheWay as fault:
             if len(group) == 1:
@@ -192,6 +192,8 @@ class Committer:
                 await self._apply_group(connection, project, group[:half])
                 await self._apply_group(connection, project, group[half:])
             return
+        finally:
+            call.cancel()
         self._answer(group, rows, tokens)
 
     async def _call(self, connection: Any, project: str, steps: Sequence[Prepared]) -> list[Any]:

@@ -170,6 +170,8 @@ class Relay:
                     await connection.execute(_CLEAR, arrived, list(reached), lives, list(reached.values()))
             except Transient as away:
                 self._arrived += arrived
+                for stream, seq in reached.items():
+                    self._reached[stream] = max(self._reached.get(stream, 0), seq)
                 log.warning("relay.waiting", reason=str(away))
 
     async def _sweep(self) -> None:

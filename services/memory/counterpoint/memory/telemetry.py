@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime
+from typing import Any
 
 from prometheus_client import Counter, Histogram
 
@@ -20,7 +21,7 @@ DEAD_LETTERS = Counter("counterpoint_dead_letters", "Messages that were dead-let
 
 
 def observe(applied: Prepared) -> None:
-    """Count what one applied commit did."""
+    """Count what one applied commit did. A body of another shape than the contract's is counted as far as it goes."""
     for row in applied.writes:
         if row.body is None:
             continue
@@ -29,14 +30,21 @@ def observe(applied: Prepared) -> None:
                 task = json.loads(row.body)
                 kind, state = str(task.get("kind")), str(task.get("state"))
                 TASKS.labels(applied.project, kind, state).inc()
-                if state in ENDED and {"submitted_at", "ended_at"} <= task.keys():
-                    began, ended = (datetime.fromisoformat(task[name]) for name in ("submitted_at", "ended_at"))
-                    DURATION.labels(kind).observe((ended - began).total_seconds())
+                if state in ENDED and (seconds := _between(task.get("submitted_at"), task.get("ended_at"))) is not None:
+                    DURATION.labels(kind).observe(seconds)
             case "decisions":
                 confidence = json.loads(row.body).get("confidence")
-                if confidence:
+                if isinstance(confidence, dict):
                     CONFIDENCE.labels(str(confidence.get("band"))).inc()
             case "dead_letters":
                 DEAD_LETTERS.labels(applied.project, applied.consumer).inc()
             case _:
                 continue
+
+
+def _between(began: Any, ended: Any) -> float | None:
+    """Seconds between two times, None where one of them is none."""
+    try:
+        return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+    except (TypeError, ValueError):
+        return None
