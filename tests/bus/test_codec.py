@@ -85,6 +85,12 @@ def test_what_cannot_be_read_is_named(data: Any, said: dict[str, str], code: str
     assert refused(data, said) == (code, fields)
 
 
+def test_a_message_of_ours_may_hold_the_largest_submission_and_more() -> None:
+    data = json.dumps({"task": "x" * MESSAGE_LIMIT_BYTES}).encode()
+    place = {"stream": subjects.TASKS, "sequence": 1, "delivered": 1, "stored_at": NOON}
+    assert decode(subjects.of("counterpoint.task.routed.v1", "acme"), sent(), data, **place).body  # type: ignore[arg-type]
+
+
 def test_a_structured_event_without_data_has_no_body() -> None:
     assert read(EVENT, {"content-type": STRUCTURED}).body is None
 
@@ -97,6 +103,7 @@ def test_an_illegal_project_is_refused_under_default(name: str) -> None:
 def test_the_trace_of_the_sender_is_passed_on() -> None:
     assert read(BODY, {"traceparent": TRACE}).traceparent == TRACE
     assert read({**EVENT, "traceparent": TRACE, "data": BODY}, {"content-type": STRUCTURED}).traceparent == TRACE
+    assert read(BODY, {"traceparent": f"{TRACE}-and-more"}).traceparent is None
     assert sent(traceparent=TRACE)["traceparent"] == TRACE
     assert "traceparent" not in sent()
 

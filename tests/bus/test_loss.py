@@ -27,6 +27,7 @@ from counterpoint.proto.tasks import TaskDelegated, TaskDue, TaskRouted
 from counterpoint.recall import Memory, send
 
 WAITING = 200
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 async def test_a_wiped_bus_strands_no_waiting_message(house: SmallHouse, router: Service) -> None:
@@ -34,18 +35,20 @@ async def test_a_wiped_bus_strands_no_waiting_message(house: SmallHouse, router:
 
     async def one(number: int) -> None:
         async with busy:
-            await route(router, place, str(number))
+            await route(router, place, str(number), traceparent=TRACE)
 
     await asyncio.gather(*(one(number) for number in range(WAITING)))
     await eventually(lambda: _nothing_pending(house))
     await house.wipe_bus()
     manager = house.service("manager")
     seen: list[str] = []
+    traces = set[str | None]()
 
     @manager.on(TaskRouted)
     async def routed(message: TaskRouted, memory: Memory) -> Commit:
         if message.project == place:
             seen.append(message.task.description)
+            traces.add(memory.origin.traceparent)
         return noted(memory)
 
     async with alive(manager):
@@ -53,6 +56,7 @@ async def test_a_wiped_bus_strands_no_waiting_message(house: SmallHouse, router:
         counted = "SELECT count(*) FROM records WHERE project = $1 AND store = 'actions'"
         assert await house.record.fetchval(counted, place) == WAITING
     assert set(seen) == {str(number) for number in range(WAITING)}
+    assert traces == {TRACE}
 
 
 def test_a_capability_lives_as_long_as_its_message_may_wait() -> None:

@@ -60,8 +60,10 @@ Usd = Annotated[
 """Money in US dollars, a decimal string on the wire."""
 
 MESSAGE_LIMIT_BYTES = 256 * 1024
+"""What others may send in one message."""
+BODY_LIMIT_BYTES = 384 * 1024
+"""What a record or a message of ours may hold: the largest submission, and what is said about it."""
 PART_BYTES = 256 * 1024
-BLOB_LIMIT_BYTES = 64 * 1024
 
 
 class Shape(BaseModel):

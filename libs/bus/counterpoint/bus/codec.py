@@ -15,6 +15,7 @@ from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 STRUCTURED = "application/cloudevents+json"
 _BARE = subjects.BARE_TYPES
 _NUMBER = re.compile(r"[0-9]{1,12}")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def envelope(
         trusted=trusted,
         source=headers.get("ce-source"),
         event_id=headers.get("ce-id"),
-        traceparent=headers.get("traceparent"),
+        traceparent=_trace(headers.get("traceparent")),
         fence=delivered,
         stream_sequence=sequence,
     )
@@ -96,9 +97,9 @@ def decode(
 ) -> Inbound:
     """Read a message from a stream. Raises `Permanent` `malformed`, `too_large`, `invalid` or `unknown_type`."""
     known = envelope(subject, headers, stream=stream, sequence=sequence, delivered=delivered, stored_at=stored_at)
-    if len(data) > MESSAGE_LIMIT_BYTES:
-        raise _refused("too_large", "body", f"{len(data)} bytes, more than {MESSAGE_LIMIT_BYTES}")
     if not known.trusted:
+        if len(data) > MESSAGE_LIMIT_BYTES:
+            raise _refused("too_large", "body", f"{len(data)} bytes, more than {MESSAGE_LIMIT_BYTES}")
         return _foreign(known, headers, data)
     _complete(headers, ("ce-id", "ce-type", "ce-time"))
     try:
@@ -124,15 +125,20 @@ def _foreign(known: Inbound, headers: Mapping[str, str], data: bytes) -> Inbound
         _complete(said, ("specversion", "id", "source", "type"))
         _known(said["type"], bare)
         body, source, event_id = event.get("data"), said["source"], said["id"]
-        trace = said.get("traceparent", plain.get("traceparent"))
+        trace = _trace(said.get("traceparent", plain.get("traceparent")))
     elif "ce-specversion" in plain or "ce-id" in plain:
         _complete(plain, ("ce-specversion", "ce-id", "ce-source", "ce-type"))
         _known(plain["ce-type"], bare)
         body, source, event_id = _json(data), plain["ce-source"], plain["ce-id"]
-        trace = plain.get("traceparent")
+        trace = _trace(plain.get("traceparent"))
     else:
         return replace(known, type=bare, body=_json(data), source=None, event_id=None)
     return replace(known, type=bare, body=body, source=source, event_id=event_id, traceparent=trace)
+
+
+def _trace(said: str | None) -> str | None:
+    """A W3C trace context; what is none is left out, for it is no part of the task."""
+    return said if said is not None and _TRACEPARENT.fullmatch(said) else None
 
 
 def _complete(said: Mapping[str, str], required: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ BATCH = 48
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
-_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 53)) + ")"
+_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 54)) + ")"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
 
 
@@ -320,6 +320,7 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
         [s.salt for s in steps],
         [s.reply.status for s in steps],
         [s.reply.model_dump_json() for s in steps],
+        [s.traceparent for s in steps],
         [timer for s in steps for timer in s.cancel_timers],
         [s.consumer for s in steps for _ in s.cancel_timers],
         [s.bound_to for s in steps for _ in s.cancel_timers],

@@ -32,6 +32,8 @@ from counterpoint.proto.memory import (
     CommitRequest,
     IngestReply,
     IngestRequest,
+    List,
+    LogAfter,
     Origin,
     PutPart,
     PutReply,
@@ -103,6 +105,8 @@ class Door:
             reply = QueryReply(refusal=_refusal(error))
         answer = reply.model_dump_json(exclude_none=True).encode()
         if len(answer) > REPLY_LIMIT_BYTES:
+            if (fewer := _fewer(request)) is not None:
+                return await self.query(caller, fewer.model_dump_json().encode())
             problem = Problem(field="queries", problem=f"the answer has {len(answer)} bytes, ask for less")
             return QueryReply(refusal=_refusal(Permanent("too_large", (problem,)))).model_dump_json().encode()
         return answer
@@ -292,6 +296,15 @@ class Door:
 
 def _key(caller: str, origin: Origin) -> Key:
     return caller, origin.message_id, origin.fence, origin.run
+
+
+def _fewer(request: QueryRequest) -> QueryRequest | None:
+    """The same for half a page, where the asker goes on at the cursor; None when nothing is to be halved."""
+    match request.queries:
+        case (List() | LogAfter() as query,) if query.limit > 1:
+            return request.model_copy(update={"queries": (query.model_copy(update={"limit": query.limit // 2}),)})
+        case _:
+            return None
 
 
 def _refusal(error: CounterpointError) -> Refusal:

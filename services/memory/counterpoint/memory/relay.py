@@ -31,7 +31,7 @@ _QUEUE_LIMIT = 50_000
 
 _LOAD = """
 SELECT project, seq, id, type, subject, task_id, task_version, audience, body, sender, label, integrity,
-       inbound_id, due_at
+       inbound_id, due_at, traceparent
 FROM messages WHERE id = ANY ($1)
 """
 _CLEAR = """
@@ -225,4 +225,5 @@ class Relay:
             row["task_version"],
             Provenance(row["label"], row["integrity"]),
             self._token(message, row["project"]),
+            row["traceparent"],
         )

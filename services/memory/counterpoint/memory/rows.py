@@ -9,7 +9,7 @@ from counterpoint.memory.provenance import Provenance
 from counterpoint.memory.search import VectorRow
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import CommitReply
-from counterpoint.proto.messages import BLOB_LIMIT_BYTES
+from counterpoint.proto.messages import BODY_LIMIT_BYTES
 
 SYSTEM = "_system"
 """Where stores outside every project are kept; no legal project name."""
@@ -107,8 +107,8 @@ def storable(text: str, where: str) -> str:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         raise Permanent("invalid", (Problem(field=where, problem="holds half a character"),)) from error
-    if size > BLOB_LIMIT_BYTES * 2:
-        raise Permanent("too_large", (Problem(field=where, problem=f"{size} bytes, more than {BLOB_LIMIT_BYTES * 2}"),))
+    if size > BODY_LIMIT_BYTES:
+        raise Permanent("too_large", (Problem(field=where, problem=f"{size} bytes, more than {BODY_LIMIT_BYTES}"),))
     if "\\u0000" in text:
         raise Permanent("invalid", (Problem(field=where, problem="holds a NUL character"),))
     return text

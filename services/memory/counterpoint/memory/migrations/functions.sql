@@ -8,7 +8,7 @@ CREATE FUNCTION commit_steps(
     p_epoch bigint, p_project text,
     c_id uuid[], c_consumer text[], c_message text[], c_step text[], c_last boolean[], c_fence bigint[],
     c_task text[], c_version int[], c_ended_ok boolean[], c_reads text[], c_audit text[], c_kind text[], c_salt bytea[],
-    c_outcome text[], c_reply text[], c_cancel text[], c_cancel_by text[], c_cancel_task text[],
+    c_outcome text[], c_reply text[], c_trace text[], c_cancel text[], c_cancel_by text[], c_cancel_task text[],
     w_commit int[], w_store text[], w_id text[], w_expect int[], w_body text[], w_task text[], w_author text[],
     w_label smallint[], w_integrity smallint[], w_sha bytea[], w_schema smallint[],
     m_commit int[], m_id uuid[], m_type text[], m_subject text[], m_task text[], m_versioned boolean[],
@@ -153,11 +153,11 @@ BEGIN
         RETURN QUERY
         WITH log AS (
             INSERT INTO messages (project, seq, id, type, subject, task_id, task_version, audience, body, sender,
-                                  label, integrity, inbound_id, commit_id, due_at, timer)
+                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent)
             SELECT p_project, base + wrote + m.n, m.id, m.type, m.subject, m.task,
                    CASE WHEN m.versioned THEN coalesce(r.version, 0) END,
                    string_to_array(m.audience, ' '), m.body, c_consumer[m.step], m.label, m.integrity,
-                   c_message[m.step], c_id[m.step], m.due, m.timer
+                   c_message[m.step], c_id[m.step], m.due, m.timer, c_trace[m.step]
             FROM unnest(m_commit, m_id, m_type, m_subject, m_task, m_versioned, m_audience, m_body, m_label, m_integrity,
                         m_due, m_timer)
                 WITH ORDINALITY AS m(step, id, type, subject, task, versioned, audience, body, label, integrity, due, timer, n)
