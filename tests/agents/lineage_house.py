@@ -21,6 +21,7 @@ from counterpoint.memory import diode
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import Prepared
+from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Away, Conflict, Denied, Permanent
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.lineage import LineageEvent
@@ -40,7 +41,7 @@ from counterpoint.proto.memory import (
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
-from counterpoint.proto.tasks import ReportOutcome, SubmitTask
+from counterpoint.proto.tasks import SubmitTask
 from counterpoint.proto.validation import parse
 from counterpoint.recall import Memory, record
 

@@ -13,6 +13,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.handlers import register
 from counterpoint.manager.workflow import ROWS, Place
+from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.ids import new_id
@@ -36,14 +37,12 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import (
     ENDED,
-    Attempt,
     CancelTask,
     OverrideGiven,
     SubmitTask,
     Task,
     TaskDelegated,
     TaskDue,
-    TaskOutcomeReported,
     TaskOverridden,
     TaskRouted,
     TaskWorked,

@@ -10,9 +10,10 @@ from counterpoint.developer.handlers import on_delegated
 from counterpoint.developer.passages import passages
 from counterpoint.developer.proposals import Instruction, propose
 from counterpoint.developer.relevance import Hit, calibration, hits
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import Item
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import Attempt, OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
+from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
 
 TOPIC = calibration().topic
 HERE, DIGEST = "task-9", "feedfeedfeedfeed"

@@ -32,8 +32,9 @@ from counterpoint.lineage.incidents import (
 from counterpoint.lineage.reading import parse
 from counterpoint.lineage.records import Job, Key, Record, Run
 from counterpoint.lineage.submission import observed_outcome, submission
+from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import ReportOutcome, SubmitTask
+from counterpoint.proto.tasks import SubmitTask
 from counterpoint.recall.edges import Edge
 from counterpoint.recall.radius import blast_radius
 

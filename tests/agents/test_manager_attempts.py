@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.manager.attempts import same_failures, with_tried
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.findings import Findings, SimilarAttempt
-from counterpoint.proto.tasks import Attempt, TaskCompleted, TaskDelegated
+from counterpoint.proto.tasks import TaskCompleted, TaskDelegated
 
 
 def proposed(**asked: Any) -> House:

@@ -7,17 +7,10 @@ from agents.router_house import NOW, PROJECT, House
 
 from counterpoint.bus.codec import Inbound
 from counterpoint.guard.policy import policy
+from counterpoint.proto.attempts import ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.tasks import (
-    ReportOutcome,
-    SubmitTask,
-    Task,
-    TaskOutcomeReported,
-    TaskRejected,
-    TaskRouted,
-    TaskSubmitted,
-)
+from counterpoint.proto.tasks import SubmitTask, Task, TaskRejected, TaskRouted, TaskSubmitted
 from counterpoint.router.handlers import rejected
 
 BODY = {"kind": "troubleshoot", "description": "The import fails", "error_message": "timed out"}

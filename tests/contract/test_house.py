@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from counterpoint.guard.policy import policy
-from counterpoint.proto import approvals, lineage, memory, tasks  # noqa: F401  (they fill the register)
+from counterpoint.proto import approvals, attempts, lineage, memory, tasks  # noqa: F401  (they fill the register)
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
-from counterpoint.proto.tasks import Attempt, Task
+from counterpoint.proto.tasks import Task
 
 ROOT = Path(__file__).parents[2]
 LIBS = sorted(path.name for path in (ROOT / "libs").iterdir() if (path / "pyproject.toml").exists())

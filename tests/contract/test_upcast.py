@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from counterpoint.proto import upcast
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.generate import FOLDER
 from counterpoint.proto.line import Action
 from counterpoint.proto.messages import Message, Shape
 from counterpoint.proto.principals import Principal
-from counterpoint.proto.tasks import Attempt, Task
+from counterpoint.proto.tasks import Task
 
 RECORDS = Path(__file__).parent / "records"
 SHAPES: dict[str, type[Shape]] = {

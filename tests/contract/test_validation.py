@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Permanent
-from counterpoint.proto.tasks import ReportOutcome, SubmitTask
+from counterpoint.proto.tasks import SubmitTask
 from counterpoint.proto.validation import DEPTH_LIMIT, NAME_LIMIT, NAMED_LIMIT, ignored_fields, parse
 
 SUBMIT = SubmitTask.TYPE

@@ -14,7 +14,8 @@ from ui.http_front import Event, Events
 
 from counterpoint.local.stack import Stack
 from counterpoint.proto import subjects
-from counterpoint.proto.tasks import ReportOutcome, SubmitTask
+from counterpoint.proto.attempts import ReportOutcome
+from counterpoint.proto.tasks import SubmitTask
 
 NOTE = "# Orders\n\nOrders are kept for seven years in the orders archive, by decision of finance.\n"
 QUESTION = {"kind": "question", "description": "For how many years are orders kept in the archive?"}

@@ -8,16 +8,9 @@ import pytest
 from agents.router_house import NOW, PROJECT
 from ui.http_front import Running, listening, running
 
+from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
-from counterpoint.proto.tasks import (
-    CancelTask,
-    Task,
-    TaskCompleted,
-    TaskOutcomeReported,
-    TaskOverridden,
-    TaskRouted,
-    TaskSubmitted,
-)
+from counterpoint.proto.tasks import CancelTask, Task, TaskCompleted, TaskOverridden, TaskRouted, TaskSubmitted
 from counterpoint.router.http import Front
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}

@@ -10,7 +10,6 @@ from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time, Usd
 
 Kind = Literal["question", "troubleshoot", "develop", "plan"]
-Outcome = Literal["succeeded", "failed", "partial"]
 Priority = Literal["low", "normal", "high", "urgent"]
 Autonomy = Literal["supervised", "milestone", "autonomous"]
 State = Literal["submitted", "working", "input_required", "completed", "failed", "cancelled"]
@@ -72,19 +71,6 @@ class SubmitTask(Message):
     autonomy: Autonomy = "supervised"
     deadline: Time | None = None
     source_ref: str | None = Field(default=None, max_length=2_000)
-    project: ProjectName | None = None
-
-
-class ReportOutcome(Message):
-    """Say how an attempt went. Identity is (task_id, attempt); attempts count from 1."""
-
-    TYPE: ClassVar[str] = "counterpoint.outcome.report.v1"
-
-    task_id: Id
-    attempt: int | None = Field(default=None, ge=1, le=1_000)
-    outcome: Outcome
-    error_message: str | None = Field(default=None, max_length=16_000)
-    note: str | None = Field(default=None, max_length=16_000)
     project: ProjectName | None = None
 
 
@@ -246,22 +232,6 @@ class TaskResumed(Message):
     sources: tuple[str, ...] = ()
 
 
-class TaskOutcomeReported(Message):
-    """How an attempt went, said by a principal (`reported`) or shown by a later run (`observed`)."""
-
-    TYPE: ClassVar[str] = "counterpoint.task.outcome_reported.v1"
-
-    task_id: Id
-    attempt: int | None = None
-    outcome: Outcome
-    error_message: str | None = None
-    note: str | None = None
-    by: str
-    by_kind: str
-    evidence: Literal["reported", "observed"] | str = "reported"
-    action_id: Id
-
-
 class TaskDue(Message):
     """A timer of a task came due."""
 
@@ -381,27 +351,3 @@ class Task(Shape):
     last_action_id: Id | None = None
     ignored: tuple[str, ...] = ()
     version: int | None = None
-
-
-class Attempt(Shape):
-    """One try at a task: what was proposed, for which error, and how it went (row A8)."""
-
-    attempt_id: Id
-    task_id: Id
-    project: ProjectName
-    attempt: int
-    description: str
-    error_message: str | None = None
-    error_signature: str | None = None
-    systems: tuple[str, ...] = ()
-    job: JobRef | None = None
-    tried: str
-    outcome: Outcome | Literal["unknown"] | str = "unknown"
-    outcome_error: str | None = None
-    note: str | None = None
-    evidence: Literal["reported", "observed"] | str = "reported"
-    by: str
-    override_by: str | None = None
-    confidence: float | None = None
-    at: Time
-    decided_at: Time | None = None

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from counterpoint.cli.errors import Misused
+from counterpoint.proto.attempts import Outcome
 from counterpoint.proto.messages import ProjectName
-from counterpoint.proto.tasks import Outcome, SubmitTask
+from counterpoint.proto.tasks import SubmitTask
 
 
 class _Part(BaseModel):

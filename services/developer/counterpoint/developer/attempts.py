@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from counterpoint.developer.passages import same
 from counterpoint.developer.relevance import Curve, cosine
 from counterpoint.developer.words import content_words, coverage, weights
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.memory import Item
-from counterpoint.proto.tasks import Attempt
 
 SHOWN = 10
 

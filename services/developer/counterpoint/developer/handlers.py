@@ -6,10 +6,11 @@ from counterpoint.bus import Service
 from counterpoint.developer.evidence import Evidence, queries, weigh
 from counterpoint.developer.relevance import calibration
 from counterpoint.developer.work import Answered, Assessment, Proposed, Result, Stopped, assess, work
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Commit, Write
-from counterpoint.proto.tasks import Attempt, TaskDelegated, TaskWorked
+from counterpoint.proto.tasks import TaskDelegated, TaskWorked
 from counterpoint.recall import Memory, act, decide, put, send
 
 AGENT = "developer"

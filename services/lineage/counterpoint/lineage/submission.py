@@ -5,7 +5,8 @@ from typing import Any
 from counterpoint.guard.detector import redact_fields, scan_fields
 from counterpoint.lineage.events import CodeLocation
 from counterpoint.lineage.incidents import Incident, Ledger
-from counterpoint.proto.tasks import JobRef, ReportOutcome, SubmitTask, Target
+from counterpoint.proto.attempts import ReportOutcome
+from counterpoint.proto.tasks import JobRef, SubmitTask, Target
 from counterpoint.recall.names import node_of
 from counterpoint.recall.radius import Radius
 

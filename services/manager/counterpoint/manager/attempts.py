@@ -10,10 +10,11 @@ from typing import Any
 
 from counterpoint.manager.dossier import Dossier
 from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, WORKING, Place
+from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
 from counterpoint.proto.findings import Findings, SimilarAttempt
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import Attempt, Task, TaskOutcomeReported
+from counterpoint.proto.tasks import Task
 
 UNKNOWN = "unknown"
 FAILURES = frozenset({"failed", "partial"})

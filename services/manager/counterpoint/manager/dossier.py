@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from counterpoint.manager.workflow import AWAITS_OUTCOME, WORKING, Place
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Get, Item, List
-from counterpoint.proto.tasks import Attempt, State, Task, WaitingFor
+from counterpoint.proto.tasks import State, Task, WaitingFor
 from counterpoint.recall import Memory, record
 
 RETRY_UNKNOWN_S = 0.2

@@ -12,16 +12,9 @@ from counterpoint.manager.moves import Move, late
 from counterpoint.manager.routing import begun
 from counterpoint.manager.sessions import Session, joined, session_id_of
 from counterpoint.manager.timers import name_of, reassessment
+from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
-from counterpoint.proto.tasks import (
-    CancelTask,
-    Task,
-    TaskDue,
-    TaskOutcomeReported,
-    TaskOverridden,
-    TaskRouted,
-    TaskWorked,
-)
+from counterpoint.proto.tasks import CancelTask, Task, TaskDue, TaskOverridden, TaskRouted, TaskWorked
 from counterpoint.recall import Memory, put, record
 
 PAGE = 100

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from counterpoint.manager.dossier import Dossier
 from counterpoint.manager.workflow import Row
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.line import ActionKind
 from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import Attempt, Task
+from counterpoint.proto.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from counterpoint.manager.escalation import of_failures
 from counterpoint.manager.moves import Move, Said, attempting, late, moved
 from counterpoint.manager.work import completed
 from counterpoint.manager.workflow import AWAITS_OUTCOME, Event, Guard, transition
-from counterpoint.proto.tasks import Attempt, TaskEscalated, TaskOutcomeReported
+from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
+from counterpoint.proto.tasks import TaskEscalated
 
 
 def told(dossier: Dossier, message: TaskOutcomeReported, now: datetime, bounds: Bounds) -> Move:

@@ -9,10 +9,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
+from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import Commit, Outgoing
 from counterpoint.proto.messages import Id
-from counterpoint.proto.tasks import ReportOutcome, SubmitTask, TaskRejected
+from counterpoint.proto.tasks import SubmitTask, TaskRejected
 from counterpoint.proto.validation import check_submission, ignored_fields
 from counterpoint.recall import Memory, put, send
 from counterpoint.router.admission import Arrival, Duplicate

@@ -3,18 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from counterpoint.proto.attempts import ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Commit, Get, Line
-from counterpoint.proto.tasks import (
-    CancelTask,
-    Override,
-    OverrideGiven,
-    ReportOutcome,
-    Task,
-    TaskOutcomeReported,
-    TaskOverridden,
-)
+from counterpoint.proto.tasks import CancelTask, Override, OverrideGiven, Task, TaskOverridden
 from counterpoint.recall import Memory, act, put, record, send
 from counterpoint.router.intake import signer
 from counterpoint.router.submissions import STORE, Submission, task_key

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import HybridSearch, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import Attempt
 from counterpoint.recall import record
 from counterpoint.router.bodies import Page, page, read_json, shown, value_of
 from counterpoint.router.desk import Asking

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
+from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Permanent, Problem, Transient
 from counterpoint.proto.memory import Commit, Get, List
 from counterpoint.proto.messages import Id, Shape
-from counterpoint.proto.tasks import ENDED, Override, ReportOutcome, State, SubmitTask, Task
+from counterpoint.proto.tasks import ENDED, Override, State, SubmitTask, Task
 from counterpoint.proto.validation import ignored_fields
 from counterpoint.recall import Memory, record
 from counterpoint.router import interventions
