@@ -1,7 +1,6 @@
 """A service: it pulls its own messages, hands each to its handler with memory, and takes the commit."""
 
 import asyncio
-import math
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, assert_never
@@ -17,16 +16,18 @@ from counterpoint.bus.codec import Delivered, Inbound, decode, envelope
 from counterpoint.bus.connection import Connection
 from counterpoint.bus.delivery import DELAYS_S, Bury, Drop, Leave, Retry, decide
 from counterpoint.bus.health import health_app, http_server, serve
+from counterpoint.bus.heartbeat import Heartbeat
 from counterpoint.bus.letters import letter
 from counterpoint.bus.logs import configure
+from counterpoint.bus.presence import Presence
 from counterpoint.bus.settings import BusSettings
 from counterpoint.bus.streams import PULL_S, ConsumerSpec, consumer_specs
-from counterpoint.bus.telemetry import BACKLOG, DELIVERIES
+from counterpoint.bus.telemetry import DELIVERIES
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, Origin, Outgoing, QueryReply, QueryRequest
+from counterpoint.proto.memory import Commit, Origin, Outgoing
 from counterpoint.proto.messages import Message, utc_now
 from counterpoint.proto.validation import parse
 from counterpoint.recall import Memory
@@ -37,7 +38,6 @@ M = TypeVar("M", bound=Message)
 Handler = Callable[[M, Memory], Awaitable[Commit]]
 Rejected = Callable[[Inbound, Permanent], Sequence[Outgoing]]
 
-_PROBE_S = 1.0
 _BURIAL = -1
 """The run in which a message is buried: no run of the handler, so it has read nothing."""
 _RUNS = 5
@@ -60,8 +60,7 @@ class Service:
         self._rejected: Rejected | None = None
         self._also: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._reasons: list[Callable[[], str | None]] = []
-        self._memory_answers = asyncio.Event()
-        self._consuming = asyncio.Event()
+        self._presence = Presence(name, self.connection, self._consumers, settings.rpc_timeout_s)
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -97,12 +96,7 @@ class Service:
 
     def waiting_for(self) -> tuple[str, ...]:
         """What stands between this service and readiness."""
-        missing = [] if self.connection.connected else ["bus"]
-        if not self._memory_answers.is_set():
-            missing.append("memory")
-        if not self._consuming.is_set():
-            missing.append("consumers")
-        return (*missing, *(reason for check in self._reasons if (reason := check())))
+        return (*self._presence.missing(), *(reason for check in self._reasons if (reason := check())))
 
     async def run(self) -> None:
         """Be the process: log, and live until SIGTERM or SIGINT."""
@@ -143,7 +137,7 @@ class Service:
     async def _work(self) -> None:
         await self.connection.open()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._probe(), name="probe")
+            group.create_task(self._presence.probe(), name="probe")
             if self._handlers:
                 await self._subscribe()
             for work in self._also:
@@ -155,7 +149,7 @@ class Service:
 
         Messages are pulled one by one: a pull of several may keep the first until it ends, for others that never come.
         """
-        await self._consuming.wait()
+        await self._presence.consumers.wait()
         for spec in self._consumers:
             subscriber = self.connection.broker.subscriber(
                 spec.filters[0],
@@ -197,7 +191,7 @@ class Service:
     async def _deliver(self, raw: Msg) -> None:
         """One delivery, from decoding to the ack. The only place that acknowledges."""
         outcome = "left"
-        heartbeat = _Heartbeat(
+        heartbeat = Heartbeat(
             raw, next(spec.ack_wait_s for spec in self._consumers if spec.stream == raw.metadata.stream)
         )
         try:
@@ -303,8 +297,8 @@ class Service:
     async def _answering(self, away: Away) -> None:
         """Wait until memory answers again. Raises `away` when the service stops before."""
         log.info("delivery.waits", reason=str(away))
-        self._memory_answers.clear()
-        waits = [asyncio.create_task(event.wait()) for event in (self._memory_answers, self._stopping)]
+        self._presence.memory.clear()
+        waits = [asyncio.create_task(event.wait()) for event in (self._presence.memory, self._stopping)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -312,67 +306,6 @@ class Service:
                 wait.cancel()
         if self._stopping.is_set():
             raise away
-
-    async def _probe(self) -> None:
-        """Ask every second whether memory and our consumers are there."""
-        while True:
-            there = (
-                await _noted(self._consuming, self._have_consumers()),
-                await _noted(self._memory_answers, self._ask_memory()),
-            )
-            await asyncio.sleep(_PROBE_S if all(there) else _PROBE_S / 5)
-
-    async def _have_consumers(self) -> bool:
-        backlogs = [await self.connection.backlog(spec.stream, spec.durable) for spec in self._consumers]
-        for spec, backlog in zip(self._consumers, backlogs, strict=True):
-            BACKLOG.labels(spec.stream, spec.durable).set(math.nan if backlog is None else backlog)
-        return None not in backlogs
-
-    async def _ask_memory(self) -> bool:
-        if self.name == "memory":
-            return True
-        origin = Origin(message_id="probe", project=subjects.DEFAULT_PROJECT)
-        nothing = QueryRequest(origin=origin, queries=()).model_dump_json().encode()
-        raw = await self.connection.request(subjects.query(self.name), nothing, self.settings.rpc_timeout_s)
-        return QueryReply.model_validate_json(raw).refusal is None
-
-
-class _Heartbeat:
-    """Tells the server three times in every ack wait that a delivery is still worked on."""
-
-    def __init__(self, raw: Msg, ack_wait_s: float) -> None:
-        self._raw = raw
-        self._every_s = ack_wait_s / 3
-        self._loop = asyncio.get_running_loop()
-        self._sent: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(self._every_s, self._beat)
-
-    def _beat(self) -> None:
-        self._sent = self._loop.create_task(self._raw.in_progress())
-        self._sent.add_done_callback(_missed)
-        self._timer = self._loop.call_later(self._every_s, self._beat)
-
-    def stop(self) -> None:
-        """The delivery is over."""
-        self._timer.cancel()
-
-
-def _missed(beat: asyncio.Task[None]) -> None:
-    if not beat.cancelled() and (error := beat.exception()) is not None:
-        log.info("heartbeat.missed", reason=type(error).__name__)
-
-
-async def _noted(fact: asyncio.Event, asked: Awaitable[bool]) -> bool:
-    """Set `fact` to the answer; no answer is a no."""
-    try:
-        holds = await asked
-    except Away:
-        holds = False
-    if holds:
-        fact.set()
-    else:
-        fact.clear()
-    return holds
 
 
 async def _endless(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

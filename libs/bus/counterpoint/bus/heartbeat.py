@@ -1,0 +1,33 @@
+"""The heartbeat of a delivery: the server does not redeliver what is still worked on."""
+
+import asyncio
+
+import structlog
+from nats.aio.msg import Msg
+
+log = structlog.get_logger()
+
+
+class Heartbeat:
+    """Tells the server three times in every ack wait that a delivery is still worked on, until `stop`."""
+
+    def __init__(self, raw: Msg, ack_wait_s: float) -> None:
+        self._raw = raw
+        self._every_s = ack_wait_s / 3
+        self._loop = asyncio.get_running_loop()
+        self._sent: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(self._every_s, self._beat)
+
+    def _beat(self) -> None:
+        self._sent = self._loop.create_task(self._raw.in_progress())
+        self._sent.add_done_callback(_missed)
+        self._timer = self._loop.call_later(self._every_s, self._beat)
+
+    def stop(self) -> None:
+        """The delivery is over."""
+        self._timer.cancel()
+
+
+def _missed(beat: asyncio.Task[None]) -> None:
+    if not beat.cancelled() and (error := beat.exception()) is not None:
+        log.info("heartbeat.missed", reason=type(error).__name__)
