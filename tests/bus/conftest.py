@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from bus.lone_bus import CONFIG, Bus, provisioned
 from bus.small_house import SmallHouse, alive, small_house
 
 from counterpoint.bus import Service
@@ -22,3 +23,10 @@ async def router(house: SmallHouse) -> AsyncIterator[Service]:
     service = house.service("router")
     async with alive(service):
         yield service
+
+
+@pytest.fixture(scope="session")
+async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
+    """A bus with nobody behind it, as the policy has it."""
+    async with provisioned(tmp_path_factory.mktemp("permissions"), CONFIG) as server:
+        yield server

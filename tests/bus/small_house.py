@@ -36,6 +36,8 @@ from counterpoint.recall import Memory, act, put, send
 ACK_WAIT_S = 1.5
 DEVELOPER_MAX_DELIVER = 3
 PATIENCE_S = 30.0
+TOY = str(Path(__file__).with_name("toy.py"))
+"""A developer as a program."""
 PASSWORDS = {user: f"secret-of-{user}" for user in users()}
 
 
@@ -145,6 +147,22 @@ class SmallHouse:
         """How many messages of the project this consumer has done with."""
         count = "SELECT count(*) FROM inbox WHERE project = $1 AND consumer = $2 AND last AND message_id <> ''"
         return int(await self.record.fetchval(count, project, consumer))
+
+    async def acknowledged(self, *names: str) -> None:
+        """Wait until nothing of these consumers of TASKS is waiting, under way or to be redelivered."""
+        async with self.client("provisioner") as client:
+            js = client.jetstream()
+
+            async def rest() -> bool:
+                infos = [await js.consumer_info(subjects.TASKS, name) for name in names]
+                return all(not (info.num_ack_pending or info.num_pending) for info in infos)
+
+            await eventually(rest, f"{names} to have acknowledged all")
+
+    async def actions(self, project: str) -> int:
+        """How many actions have been noted in the project."""
+        count = "SELECT count(*) FROM records WHERE project = $1 AND store = 'actions'"
+        return int(await self.record.fetchval(count, project))
 
     async def sent(self, project: str, message_type: str) -> list[dict[str, Any]]:
         """Bodies of the messages of a type in the log."""

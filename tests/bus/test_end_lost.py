@@ -108,12 +108,6 @@ async def handled(house: SmallHouse, place: str, count: int) -> set[str]:
     return seen
 
 
-async def effects(house: SmallHouse, place: str) -> int:
-    """How many actions have been noted in the project."""
-    count = "SELECT count(*) FROM records WHERE project = $1 AND store = 'actions'"
-    return int(await house.record.fetchval(count, place))
-
-
 async def test_lost_messages_are_published_again_and_those_kept_are_not(
     house: SmallHouse, router: Service, tmp_path: Path
 ) -> None:
@@ -127,7 +121,7 @@ async def test_lost_messages_are_published_again_and_those_kept_are_not(
     await arrived(house, place, KEPT + LOST)
     seen = await handled(house, place, KEPT + LOST)
     assert seen == {*names("kept", KEPT), *names("lost", LOST)}
-    assert await effects(house, place) == KEPT + LOST
+    assert await house.actions(place) == KEPT + LOST
     assert await in_stream(house, place) == KEPT + LOST
 
 
@@ -146,7 +140,7 @@ async def test_what_was_finished_before_it_was_lost_is_not_published_again(
     seen = await handled(house, place, KEPT + LOST + 1)
     assert "new" in seen
     assert not seen & set(names("lost", LOST))
-    assert await effects(house, place) == KEPT + LOST + 1
+    assert await house.actions(place) == KEPT + LOST + 1
     assert await in_stream(house, place) == KEPT + 1
 
 
@@ -164,7 +158,7 @@ async def test_a_consumer_that_remembers_more_than_its_stream_skips_nothing(
         put_back(tmp_path / "copy", stream / "msgs")
     seen = await handled(house, place, KEPT + 2 * LOST)
     assert seen >= set(names("lost", LOST))
-    assert await effects(house, place) == KEPT + 2 * LOST
+    assert await house.actions(place) == KEPT + 2 * LOST
 
 
 async def ringing(house: SmallHouse, router: Service, place: str, due_s: float) -> None:
@@ -225,6 +219,6 @@ async def test_what_is_published_before_anyone_has_looked_hides_no_loss(
     await house.memory.start()
     seen = await handled(house, place, 1 + KEPT + LOST + NEW)
     assert seen == {*names("kept", KEPT), *names("lost", LOST), *names("timer", NEW)}
-    assert await effects(house, place) == 1 + KEPT + LOST + NEW
+    assert await house.actions(place) == 1 + KEPT + LOST + NEW
     assert await in_stream(house, place) == 1 + KEPT + LOST
     assert await in_stream(house, place, TaskDue.TYPE) == NEW

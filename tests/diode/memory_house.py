@@ -249,8 +249,8 @@ class House:
 PERSON = ADMINISTRATOR
 
 
-def decided(agent: str, **fields: Any) -> dict[str, Any]:
-    """The body of a decision of an agent."""
+def decision(agent: str = "developer", **fields: Any) -> Outgoing:
+    """A decision of an agent."""
     body = {
         "decision_id": new_id(),
         "project": "orders",
@@ -260,4 +260,4 @@ def decided(agent: str, **fields: Any) -> dict[str, Any]:
         "reasoning": "nothing speaks against it",
         "made_at": "2026-11-20T12:00:00Z",
     }
-    return {**body, **fields}
+    return Outgoing(type=DECISION, data={**body, **fields})

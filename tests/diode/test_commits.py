@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from diode.memory_house import DECISION, DELEGATED, DUE, WORKED, House, decided, task_body
+from diode.memory_house import DELEGATED, DUE, WORKED, House, decision, task_body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -243,7 +243,7 @@ class TestTaskOrder:
         proposed = Outgoing(type="counterpoint.task.proposed.v1", data={"task_id": "t-1"})
         await house.refused("manager", origin, "ended", writes=(plan,))
         await house.refused("manager", origin, "ended", messages=(proposed,))
-        late = Outgoing(type=DECISION, data=decided("manager", task_id="t-1"))
+        late = decision("manager", task_id="t-1")
         replaced = Write(store="tasks", id="t-1", body=task_body("t-1", state, outcome="reported"), expect=1)
         await house.done("manager", origin, writes=(replaced,), messages=(late,))
 

@@ -1,0 +1,251 @@
+"""What a service does with a delivery that does not go well, on the real bus and the real memory."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from bus.desk import Desk
+from bus.small_house import (
+    TOY,
+    SmallHouse,
+    alive,
+    eventually,
+    noted,
+    opened,
+    project,
+    route,
+)
+
+from counterpoint.bus import Service, delivery
+from counterpoint.bus.codec import Inbound
+from counterpoint.bus.delivery import LAST_DELIVERY
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Away, Permanent, Problem, Transient
+from counterpoint.proto.memory import Commit, MessageDied, Outgoing
+from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskRejected, TaskRouted, TaskWorked
+from counterpoint.recall import Memory, send
+
+
+async def test_a_passing_fault_is_tried_again_later(house: SmallHouse, router: Service) -> None:
+    manager, place = house.service("manager"), project()
+    times: list[float] = []
+
+    def twice(message: TaskRouted, memory: Memory) -> Commit:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) < 3:
+            raise Transient("busy", retry_after_s=0.3)
+        return noted(memory)
+
+    desk = Desk(manager, twice)
+    desk.go.set()
+    async with alive(manager):
+        await route(router, place)
+        await eventually(lambda: house.finished(place, "manager"))
+        await house.acknowledged("manager")
+    assert len(times) == 3
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 0.29
+    assert not await house.dead_letters(place)
+
+
+async def test_an_unreadable_message_is_rejected_and_kept_and_delays_no_other(house: SmallHouse) -> None:
+    service, place = house.service("router"), project()
+    heard: list[str] = []
+
+    def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
+        message = TaskRejected(stream_sequence=inbound.stream_sequence, code=error.code, errors=error.problems)
+        return (send(message),)
+
+    @service.on(SubmitTask)
+    async def submitted(message: SubmitTask, memory: Memory) -> Commit:
+        if message.description == "forbidden":
+            raise Permanent("invalid", (Problem(field="description", problem="is forbidden"),))
+        heard.append(message.description)
+        return Commit()
+
+    service.on_rejected(rejected)
+    task = subjects.of(SubmitTask.TYPE, place)
+    bodies = (
+        b"{nothing",
+        b"\xff\x00\x01" * 150_000,
+        b'{"kind": 5, "description": ""}',
+        b'{"kind": "question", "description": "forbidden"}',
+        b'{"kind": "question", "description": "in order"}',
+    )
+    async with alive(service), house.client("publisher") as outsider:
+        for body in bodies:
+            await outsider.publish(task, body)
+        await eventually(lambda: heard)
+        letters = await eventually(lambda: _letters(house, place, 4))
+    assert heard == ["in order"]
+    assert [letter["code"] for letter in letters] == ["malformed", "too_large", "invalid", "invalid"]
+    assert letters[0]["body"] == "{nothing"
+    assert {problem["field"] for problem in letters[2]["problems"]} == {"kind", "description"}
+    told = await house.sent(place, TaskRejected.TYPE)
+    assert [message["code"] for message in told] == ["malformed", "too_large", "invalid", "invalid"]
+    async with house.client("provisioner") as client:
+        died = await client.jetstream().get_last_msg(subjects.DEAD, subjects.of(MessageDied.TYPE, place))
+        assert b'"code":"invalid"' in (died.data or b"")
+        info = await client.jetstream().consumer_info(subjects.INTAKE, "router")
+        assert info.num_ack_pending == 0
+
+
+async def _letters(house: SmallHouse, place: str, count: int) -> list[dict[str, Any]] | None:
+    letters = await house.dead_letters(place)
+    return letters if len(letters) == count else None
+
+
+async def test_an_unforeseen_fault_is_buried_at_the_last_delivery_and_delays_no_other(
+    house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "DELAYS_S", (0.15,))
+    manager, place = house.service("manager"), project()
+
+    def stumble(message: TaskRouted, memory: Memory) -> Commit:
+        if message.task.description == "bad":
+            raise KeyError("what nobody foresaw")
+        return noted(memory)
+
+    desk = Desk(manager, stumble)
+    desk.go.set()
+    async with alive(manager):
+        await route(router, place, "bad")
+        await eventually(lambda: desk.ran("bad"))
+        await route(router, place, "good")
+        await eventually(lambda: house.actions(place))
+        assert desk.ran("bad") < LAST_DELIVERY
+        (letter,) = await eventually(lambda: house.dead_letters(place))
+        await house.acknowledged("manager")
+    assert (letter["code"], letter["problems"][0]["problem"]) == ("unexpected", "KeyError")
+    assert [number for known, number, _ in desk.runs if known == "bad"] == list(range(1, LAST_DELIVERY + 1))
+
+
+async def test_on_a_conflict_the_handler_reads_and_decides_anew(house: SmallHouse, router: Service) -> None:
+    manager, place = house.service("manager"), project()
+    seen: list[int | None] = []
+
+    async def count_up(message: TaskRouted, memory: Memory) -> Commit:
+        item = await memory.get("sessions", "s")
+        seen.append(item.version if item else None)
+        if len(seen) == 1:
+            await house.record.execute(
+                "INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, commit_id)"
+                " VALUES ($1, 'sessions', 's', 1, 1, 'manager', 1, 2, '{}', gen_random_uuid())",
+                place,
+            )
+        body = {"session_id": "s", "n": len(seen)}
+        write = (
+            noted(memory)
+            .writes[0]
+            .model_copy(update={"store": "sessions", "id": "s", "body": body, "expect": item.version if item else 0})
+        )
+        return Commit(writes=(write,))
+
+    desk = Desk(manager, count_up)
+    desk.go.set()
+    async with alive(manager):
+        await route(router, place)
+        await eventually(lambda: house.finished(place, "manager"))
+        await house.acknowledged("manager")
+    assert seen == [None, 1]
+    assert [(number, run) for _, number, run in desk.runs] == [(1, 0), (1, 1)]
+
+
+async def test_memory_killed_under_a_handler_delays_its_effect_and_does_not_double_it(
+    house: SmallHouse, router: Service
+) -> None:
+    manager, place = house.service("manager"), project()
+    desk = Desk(manager, opened)
+    async with alive(manager):
+        await route(router, place)
+        await asyncio.wait_for(desk.entered.wait(), 10)
+        await house.memory.kill()
+        desk.go.set()
+        await eventually(lambda: "memory" in manager.waiting_for())
+        await house.memory.start()
+        await eventually(lambda: house.finished(place, "manager"))
+        await eventually(lambda: not manager.waiting_for())
+        await house.acknowledged("manager")
+        assert len(await house.sent(place, TaskDelegated.TYPE)) == 1
+    assert {number for _, number, _ in desk.runs} == {1}, "the delivery was kept, not repeated"
+    assert await house.actions(place) == 1
+
+
+async def test_a_commit_whose_reply_was_lost_is_applied_once(
+    house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, place = house.service("manager"), project()
+    request, lost = manager.connection.request, []
+
+    async def lossy(subject: str, body: bytes, timeout_s: float) -> bytes:
+        reply = await request(subject, body, timeout_s)
+        if subject == subjects.commit("manager") and not lost:
+            lost.append(reply)
+            raise Away("the reply was lost")
+        return reply
+
+    monkeypatch.setattr(manager.connection, "request", lossy)
+    desk = Desk(manager, opened)
+    desk.go.set()
+    async with alive(manager):
+        await route(router, place)
+        await eventually(lambda: len(desk.runs) == 2)
+        await house.acknowledged("manager")
+    assert lost
+    assert await house.finished(place, "manager") == 1
+    assert len(await house.sent(place, TaskDelegated.TYPE)) == 1
+
+
+async def test_a_commit_that_never_gets_an_answer_does_not_hold_its_delivery_for_ever(
+    house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, place = house.service("manager"), project()
+    request = manager.connection.request
+    desk = Desk(manager)
+    desk.go.set()
+
+    async def unanswered(subject: str, body: bytes, timeout_s: float) -> bytes:
+        if subject == subjects.commit("manager") and desk.runs[-1][1] == 1:
+            raise Away("memory fails on this one")
+        return await request(subject, body, timeout_s)
+
+    monkeypatch.setattr(manager.connection, "request", unanswered)
+    async with alive(manager):
+        await route(router, place)
+        await eventually(lambda: house.finished(place, "manager"))
+        await house.acknowledged("manager")
+    assert [(number, run) for _, number, run in desk.runs] == [*((1, run) for run in range(5)), (2, 0)]
+
+
+async def test_poison_that_kills_its_process_ends_in_the_dead_letters_and_stays_there(
+    house: SmallHouse, router: Service
+) -> None:
+    manager, place = house.service("manager"), project()
+    Desk(manager, opened).go.set()
+    victim = house.process("developer", (TOY,))
+    deaths = 0
+    async with alive(manager):
+        await route(router, place, "die")
+        while not await house.dead_letters(place):
+            if not victim.running:
+                deaths += 1
+                assert deaths < 10
+                await victim.spawn()
+            await asyncio.wait([asyncio.create_task(victim.exited())], timeout=0.1)
+        (letter,) = await house.dead_letters(place)
+        assert (letter["code"], letter["consumer"]) == ("max_deliveries", "developer")
+        await victim.until_ready(30)
+        await house.wipe_bus()
+        await eventually(lambda: not manager.waiting_for())
+        await route(router, place, "fine")
+        await eventually(lambda: _developed(house, place))
+        assert victim.running, "the dead message was not delivered again"
+        assert [one["code"] for one in await house.dead_letters(place) if one["consumer"] == "developer"] == [
+            "max_deliveries"
+        ]
+    await victim.stop()
+
+
+async def _developed(house: SmallHouse, place: str) -> bool:
+    return len(await house.sent(place, TaskWorked.TYPE)) == 1
