@@ -65,6 +65,27 @@ async def handle(headers: dict[str, str], data: bytes, publish: Publish) -> None
         await publish(subject, answer.model_dump_json(exclude_none=True).encode(), made)
 
 
+def hands(publish: Publish) -> Callable[[Any], Awaitable[None]]:
+    """What takes a message as soon as there is a place for it, and handles and acknowledges it there."""
+    places = asyncio.Semaphore(WORKERS)
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def one(message: Any) -> None:
+        try:
+            await handle(message.headers or {}, message.data, publish)
+            await message.ack_sync()
+        finally:
+            places.release()
+
+    async def take(message: Any) -> None:
+        await places.acquire()
+        task = asyncio.create_task(one(message))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+
+    return take
+
+
 async def by_faststream(service: str, url: str) -> None:
     """The service on FastStream, until it is ended."""
     broker = NatsBroker(
@@ -77,22 +98,11 @@ async def by_faststream(service: str, url: str) -> None:
     async def publish(subject: str, data: bytes, headers: dict[str, str]) -> None:
         await broker.publish(data, subject, headers=headers, stream=subjects.stream_of(subject))
 
-    places = asyncio.Semaphore(WORKERS)
-    under_way: set[asyncio.Task[None]] = set()
-
-    async def one(message: Any) -> None:
-        try:
-            await handle(message.headers or {}, message.data, publish)
-            await message.ack_sync()
-        finally:
-            places.release()
+    take = hands(publish)
 
     async def consume(message: NatsMessage) -> None:
         """As the house does it: FastStream's own workers would hand the next one over only after the last."""
-        await places.acquire()
-        task = asyncio.create_task(one(message.raw_message))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
+        await take(message.raw_message)
 
     for spec in consumer_specs(policy()):
         if spec.durable == service:
@@ -113,31 +123,21 @@ async def by_nats(service: str, url: str) -> None:
     """The service on nats-py alone, until it is ended."""
     client = await nats.connect(url, user=USER, password=PASSWORD)
     js = client.jetstream()
-    places = asyncio.Semaphore(WORKERS)
 
     async def publish(subject: str, data: bytes, headers: dict[str, str]) -> None:
         await js.publish(subject, data, headers=headers)
 
-    async def one(message: Any) -> None:
-        try:
-            await handle(message.headers or {}, message.data, publish)
-            await message.ack_sync()
-        finally:
-            places.release()
+    take = hands(publish)
 
     async def pull(stream: str) -> None:
         subscription = await js.pull_subscribe_bind(service, stream)
-        under_way: set[asyncio.Task[None]] = set()
         while True:
             try:
                 messages = await subscription.fetch(WORKERS, timeout=5)
             except TimeoutError:
                 continue
             for message in messages:
-                await places.acquire()
-                task = asyncio.create_task(one(message))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
+                await take(message)
 
     async with asyncio.TaskGroup() as group:
         for spec in consumer_specs(policy()):

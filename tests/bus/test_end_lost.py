@@ -49,6 +49,16 @@ def put_back(copy: Path, place: Path) -> None:
     shutil.copytree(copy, place)
 
 
+@asynccontextmanager
+async def losing(house: SmallHouse, router: Service, folder: Path, part: str = "") -> AsyncIterator[None]:
+    """What comes into the tasks' stream, or this part of it, in the block is lost after it; `folder` takes a copy."""
+    async with stopped(house, router) as stream:
+        shutil.copytree(stream / part, folder / "copy")
+    yield
+    async with stopped(house, router) as stream:
+        put_back(folder / "copy", stream / part)
+
+
 def names(word: str, count: int) -> list[str]:
     """Descriptions of so many tasks."""
     return [f"{word} {n}" for n in range(count)]
@@ -113,11 +123,8 @@ async def test_lost_messages_are_published_again_and_those_kept_are_not(
 ) -> None:
     place = project()
     await routed(house, router, place, names("kept", KEPT))
-    async with stopped(house, router) as stream:
-        shutil.copytree(stream, tmp_path / "copy")
-    await routed(house, router, place, names("lost", LOST))
-    async with stopped(house, router) as stream:
-        put_back(tmp_path / "copy", stream)
+    async with losing(house, router, tmp_path):
+        await routed(house, router, place, names("lost", LOST))
     await arrived(house, place, KEPT + LOST)
     seen = await handled(house, place, KEPT + LOST)
     assert seen == {*names("kept", KEPT), *names("lost", LOST)}
@@ -130,12 +137,9 @@ async def test_what_was_finished_before_it_was_lost_is_not_published_again(
 ) -> None:
     place = project()
     await routed(house, router, place, names("kept", KEPT))
-    async with stopped(house, router) as stream:
-        shutil.copytree(stream, tmp_path / "copy")
-    await routed(house, router, place, names("lost", LOST))
-    await handled(house, place, KEPT + LOST)
-    async with stopped(house, router) as stream:
-        put_back(tmp_path / "copy", stream)
+    async with losing(house, router, tmp_path):
+        await routed(house, router, place, names("lost", LOST))
+        await handled(house, place, KEPT + LOST)
     await routed(house, router, place, ["new"])
     seen = await handled(house, place, KEPT + LOST + 1)
     assert "new" in seen
@@ -149,13 +153,10 @@ async def test_a_consumer_that_remembers_more_than_its_stream_skips_nothing(
 ) -> None:
     place = project()
     await routed(house, router, place, names("kept", KEPT))
-    async with stopped(house, router) as stream:
-        shutil.copytree(stream / "msgs", tmp_path / "copy")
-    await routed(house, router, place, names("done", LOST))
-    await handled(house, place, KEPT + LOST)
-    await routed(house, router, place, names("lost", LOST))
-    async with stopped(house, router) as stream:
-        put_back(tmp_path / "copy", stream / "msgs")
+    async with losing(house, router, tmp_path, "msgs"):
+        await routed(house, router, place, names("done", LOST))
+        await handled(house, place, KEPT + LOST)
+        await routed(house, router, place, names("lost", LOST))
     seen = await handled(house, place, KEPT + 2 * LOST)
     assert seen >= set(names("lost", LOST))
     assert await house.actions(place) == KEPT + 2 * LOST

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.migrate import migrate
 from counterpoint.memory.retrieval import search as searching
 from counterpoint.memory.retrieval.bm25 import NEGLIGIBLE, bringing, idf
@@ -76,13 +77,13 @@ async def test_postings_follow_what_is_written_changed_and_deleted(owner: Connec
     await check(1)
 
 
-async def test_a_migration_fills_the_postings_of_what_is_there(postgres_url: str, memory_url: str) -> None:
+async def test_a_migration_fills_the_postings_of_what_is_there(postgres: PostgresUrls) -> None:
     """By an owner that row-level security binds."""
-    admin = await asyncpg.connect(postgres_url)
+    admin = await asyncpg.connect(postgres.admin)
     await admin.execute("CREATE ROLE grower LOGIN PASSWORD 'grower'")
     await admin.execute("CREATE DATABASE grown OWNER grower")
     await admin.close()
-    parts = urlsplit(postgres_url)
+    parts = urlsplit(postgres.admin)
     url = urlunsplit(parts._replace(path="/grown"))
     admin = await asyncpg.connect(url)
     await admin.execute("CREATE EXTENSION vector")
