@@ -60,8 +60,8 @@ async def test_our_subscribers_acknowledge_by_hand_on_their_own_inbox(house: Sma
     async with alive(manager):
         subscribers: list[Any] = list(manager.connection.broker.subscribers)
         assert {subscriber.ack_policy for subscriber in subscribers} == {AckPolicy.MANUAL}
-        prefix = f"{subjects.inbox_prefix('manager')}.".encode()
-        assert all(subscriber.subscription._deliver.encode().startswith(prefix) for subscriber in subscribers)
+        prefix = f"{subjects.inbox_prefix('manager')}."
+        assert all(subscriber.subscription.inbox.startswith(prefix) for subscriber in subscribers)
 
 
 async def _noted(message: TaskRouted, memory: Memory) -> Commit:

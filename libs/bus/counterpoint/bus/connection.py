@@ -20,7 +20,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
+from counterpoint.bus.pull import Pull, Pulls
 from counterpoint.bus.settings import BusSettings
+from counterpoint.bus.streams import PULL_S
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Permanent, Problem, Transient
 
@@ -60,13 +62,17 @@ class Connection:
         self._replies: set[asyncio.Task[None]] = set()
         self._client: Client | None = None
         self._jetstream: JetStreamContext | None = None
-        self._pulls: list[JetStreamContext.PullSubscription] = []
+        self._pulls: list[Pull] = []
         self._closing = False
 
     async def open(self) -> None:
         """Connect; waits for the server for ever."""
         self._client = await self.broker.connect()
         self._jetstream = self._client.jetstream(timeout=self._settings.rpc_timeout_s, publish_async_max_pending=20_000)
+
+    def stand(self, room: Callable[[], int]) -> None:
+        """Have the pulls of the broker's subscribers stand, for as many messages as there is `room` for."""
+        self.broker.config.broker_config.connection_state.connect(self.client, Pulls(self.client, room))
 
     async def close(self) -> None:
         """Take no more, answer the requests under way, disconnect."""
@@ -198,12 +204,12 @@ class Connection:
 
         When it raises `Transient` it is tried again, for ever. Raises what else it raises.
         """
-        inbox = f"{subjects.inbox_prefix(self._settings.nats_user)}.".encode()
-        subscription = await self.jetstream.pull_subscribe_bind(durable, stream, inbox_prefix=inbox)
-        self._pulls.append(subscription)
+        pull = Pull(self.client, stream, durable, lambda: 1)
+        await pull.open()
+        self._pulls.append(pull)
         while not self._closing:
             try:
-                for message in await subscription.fetch(1, timeout=5):
+                for message in await pull.fetch(1, PULL_S):
                     await _insistently(handle, message.data)
                     await message.ack()
             except (nats.errors.Error, TimeoutError):

@@ -145,17 +145,15 @@ class Service:
             log.info("service.started")
 
     async def _subscribe(self) -> None:
-        """Bind to the consumers, when the provisioner has made them. A subscription to none would try to make it.
-
-        Messages are pulled one by one: a pull of several may keep the first until it ends, for others that never come.
-        """
+        """Bind to the consumers, when the provisioner has made them."""
         await self._presence.consumers.wait()
+        self.connection.stand(lambda: self.settings.workers - len(self._deliveries))
         for spec in self._consumers:
             subscriber = self.connection.broker.subscriber(
                 spec.filters[0],
                 durable=spec.durable,
                 stream=JStream(spec.stream, declare=False),
-                pull_sub=PullSub(batch_size=1, timeout=PULL_S),
+                pull_sub=PullSub(batch_size=self.settings.workers, timeout=PULL_S),
                 inbox_prefix=f"{subjects.inbox_prefix(self.settings.nats_user)}.".encode(),
                 ack_policy=AckPolicy.MANUAL,
                 decoder=_whole,
