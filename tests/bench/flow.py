@@ -27,6 +27,7 @@ from nats.aio.msg import Msg
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.direct import PASSWORD, PROJECT, USER
+from bench.knowledge import ingest, names, question
 from bench.measure import Measure, Report, p50, p99, quiet_logs, say, stop_when_told
 from bench.small import small
 
@@ -45,7 +46,6 @@ ALONE = 60
 QUESTIONS = 40
 DIRECT = Path(__file__).with_name("direct.py")
 _ENDS = (TaskCompleted.TYPE, TaskEscalated.TYPE)
-_SYLLABLES = ("ba", "do", "fi", "gu", "ka", "lo", "mi", "nu", "pe", "ra", "so", "ti", "vu", "we", "zo")
 
 
 @dataclass(frozen=True)
@@ -195,53 +195,23 @@ async def paths(folder: Path, tasks: int, report: Report) -> None:
     ]
 
 
-def names(count: int) -> list[str]:
-    """That many different names of services."""
-    choose = random.Random(3)
-    made: dict[str, None] = {}
-    while len(made) < count:
-        made["".join(choose.choices(_SYLLABLES, k=4))] = None
-    return list(made)
-
-
-def knowledge(services: list[str]) -> list[dict[str, str]]:
-    """Documents that say of each service what there is to ask; one chunk a service."""
-    choose = random.Random(4)
-    sections = [
-        f"## The {name} service\n\nThe {name} service listens on port {choose.randint(1024, 65000)} and is owned by "
-        f"team {choose.choice(services)}. Restart it with `systemctl restart {name}` and wait "
-        f"{choose.randint(2, 90)} seconds until {choose.choice(services)} has seen it again.\n"
-        for name in services
-    ]
-    return [
-        {"source": f"services/{n // 50}.md", "text": f"# Services {n // 50}\n\n" + "\n".join(sections[n : n + 50])}
-        for n in range(0, len(sections), 50)
-    ]
-
-
 async def ask(told: Endpoints, chunks: int, report: Report) -> None:
     """Distinct questions over so many chunks, one at a time."""
     services = names(chunks)
     headers = {"Authorization": f"Bearer {told.token}"}
     async with httpx.AsyncClient(base_url=told.http, headers=headers, timeout=600) as http:
-        documents = knowledge(services)
-        made = 0
-        for n in range(0, len(documents), 5):
-            body = {"documents": documents[n : n + 5]}
-            answer = await http.post("/v1/documents", params={"project": PROJECT}, json=body)
-            answer.raise_for_status()
-            made += sum(document["chunks"] for document in answer.json()["documents"])
+        made = await ingest(http, PROJECT, services)
         say(f"{made} chunks")
     asked = random.Random(5).sample(services, QUESTIONS * RUNS + 5)
     took: list[float] = []
     answered = 0
     async with bus_of(told) as bus:
         for name in asked[:5]:
-            await bus.task(f"Which port does the {name} service listen on?")
+            await bus.task(question(name))
         for run in range(RUNS):
             alone = []
             for name in asked[5 + run * QUESTIONS : 5 + (run + 1) * QUESTIONS]:
-                seen = await bus.task(f"Which port does the {name} service listen on?")
+                seen = await bus.task(question(name))
                 alone.append(seen[-1][1] * 1000)
                 answered += seen[-1][0] == TaskCompleted.TYPE
             took.append(p50(alone))

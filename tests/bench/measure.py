@@ -18,13 +18,13 @@ import structlog
 class Measure:
     """One row. `ours` and `limit` hold one number a run; the ratio is that of their medians.
 
-    Without a `limit` the number itself has the target. `floor`: more is better.
+    Without a `limit` the number itself has the target; without a target it is only shown. `floor`: more is better.
     """
 
     name: str
     unit: str
     ours: tuple[float, ...]
-    target: float
+    target: float | None
     limit: tuple[float, ...] = ()
     floor: bool = False
 
@@ -35,8 +35,10 @@ class Measure:
         return ours / statistics.median(self.limit) if self.limit else ours
 
     @property
-    def met(self) -> bool:
-        """Whether the target is met."""
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none."""
+        if self.target is None:
+            return None
         return self.value >= self.target if self.floor else self.value <= self.target
 
 
@@ -77,9 +79,7 @@ class Report:
         loads = " ".join(f"{load:.1f}" for load in self.loads)
         lines = [f"bench {self.bench}: {os.cpu_count()} cpus, load beside the runs {loads}"]
         for row in self.measures:
-            sign = ">=" if row.floor else "<="
-            word = "met" if row.met else "MISSED"
-            lines.append(f"\n{row.name}\n  {row.value:.3g} (target {sign} {row.target:g}) {word}")
+            lines.append(f"\n{row.name}\n  {row.value:.3g}{_judged(row)}")
             lines.append(f"  ours  {_runs(row.ours)} {row.unit}")
             if row.limit:
                 lines.append(f"  limit {_runs(row.limit)} {row.unit}")
@@ -116,6 +116,12 @@ def quiet_logs() -> None:
 def stop_when_told() -> None:
     """SIGTERM ends a benchmark as Ctrl-C does: what it started is stopped."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def _judged(row: Measure) -> str:
+    if row.target is None:
+        return f" {row.unit}"
+    return f" (target {'>=' if row.floor else '<='} {row.target:g}) {'met' if row.met else 'MISSED'}"
 
 
 def _runs(values: Sequence[float]) -> str:

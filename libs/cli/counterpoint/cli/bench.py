@@ -18,16 +18,29 @@ BENCHES = ("commit", "flow")
 
 @command(app, "bench", Panel.OPERATE, "counterpoint bench commit --json")
 def bench(session: Session, name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")]) -> None:
-    """Measure a throw-away stack against its physical limits; every raw run is printed with the load beside it.
+    """Measure a throw-away stack against its physical limits, or the running one that --url or --data-dir names.
 
-    A missed target is reported, not an error: exit code 1 means that the benchmark itself failed.
+    Every raw run is printed with the load beside it. On a running stack `flow` works in a project of its own, which
+    stays; `commit` needs a database of its own. A missed target is reported, not an error: exit code 1 means that the
+    benchmark itself failed.
     """
     if name not in BENCHES:
         raise Misused(f"there is no benchmark {name}; there are {', '.join(BENCHES)}")
+    program, arguments, environment = f"{name}.py", ["--json"] if session.json else [], dict(os.environ)
     if session.url or session.data_dir:
-        raise Misused("a benchmark measures a stack of its own, without --url and --data-dir")
-    program = _folder() / f"{name}.py"
-    os.execv(sys.executable, [sys.executable, str(program), *(["--json"] if session.json else [])])
+        if name != "flow":
+            raise Misused(f"bench {name} needs a database of its own: it only measures a throw-away stack")
+        address = session.place.address()
+        program, arguments = "outside.py", [address.url, *arguments, *_health(session.data_dir)]
+        environment["COUNTERPOINT_TOKEN"] = address.token
+    os.execve(sys.executable, [sys.executable, str(_folder() / program), *arguments], environment)
+
+
+def _health(data_dir: Path | None) -> list[str]:
+    """The option that says where the services of a data folder are asked whether they are ready."""
+    from counterpoint.local.endpoints import read_endpoints
+
+    return ["--health", *(each.health for each in read_endpoints(data_dir).services.values())] if data_dir else []
 
 
 def _folder() -> Path:

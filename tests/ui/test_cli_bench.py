@@ -1,0 +1,105 @@
+"""`counterpoint bench`: which program measures what, and what the one for a running stack prints of it."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from bench.outside import FEW, RUNS, WARM, Size, measured
+from typer.testing import CliRunner
+
+from counterpoint.cli.main import app
+from counterpoint.local.stack import Stack
+
+SIZE = Size(alone=2, tasks=4, in_flight=2, chunks=FEW + 20, questions=2)
+Executed = tuple[str, list[str], dict[str, str]]
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[Executed]:
+    """The programs that took the command's place: name, arguments and environment."""
+    seen: list[Executed] = []
+
+    def execve(python: str, arguments: list[str], environment: dict[str, str]) -> None:
+        assert python == arguments[0] == sys.executable
+        seen.append((Path(arguments[1]).name, arguments[2:], environment))
+
+    monkeypatch.setattr(os, "execve", execve)
+    return seen
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, ["bench", *words])
+
+
+@pytest.mark.parametrize("name", ["commit", "flow"])
+def test_what_the_environment_or_a_folder_points_to_is_not_measured(
+    name: str, executed: list[Executed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".counterpoint").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COUNTERPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("COUNTERPOINT_DATA_DIR", str(tmp_path))
+    assert run(name, "--json").exit_code == 0
+    assert executed == [(f"{name}.py", ["--json"], dict(os.environ))]
+
+
+def test_a_url_is_measured_from_outside_with_its_token_out_of_sight(executed: list[Executed]) -> None:
+    assert run("flow", "--url", "http://there", "--token", "secret").exit_code == 0
+    ((program, arguments, environment),) = executed
+    assert (program, arguments, environment["COUNTERPOINT_TOKEN"]) == ("outside.py", ["http://there"], "secret")
+
+
+async def test_a_data_folder_is_measured_from_outside_with_its_health(stack: Stack, executed: list[Executed]) -> None:
+    told = stack.endpoints
+    assert run("flow", "--json", "--data-dir", str(stack.data_dir)).exit_code == 0
+    ((program, arguments, environment),) = executed
+    health = [service.health for service in told.services.values()]
+    assert (program, arguments) == ("outside.py", [told.http, "--json", "--health", *health])
+    assert environment["COUNTERPOINT_TOKEN"] == told.token
+
+
+@pytest.mark.parametrize("named", [("--url", "http://there", "--token", "t"), ("--data-dir", "here")], ids=" ".join)
+def test_a_commit_is_measured_on_no_stack_that_is_named(named: tuple[str, ...], executed: list[Executed]) -> None:
+    told = run("commit", *named)
+    assert told.exit_code == 2
+    assert "only measures a throw-away stack" in told.output
+    assert executed == []
+
+
+def test_a_folder_on_which_nothing_runs_is_not_reachable(executed: list[Executed], tmp_path: Path) -> None:
+    assert run("flow", "--data-dir", str(tmp_path)).exit_code == 3
+    assert executed == []
+
+
+async def test_a_running_stack_is_measured_in_a_project_of_its_own(
+    stack: Stack, http: httpx.AsyncClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = stack.endpoints
+    health = [service.health for service in told.services.values()]
+    report = json.loads((await measured(told.http, told.token, health, SIZE)).as_json())
+    assert len(report["machine"]["load"]) == 2 * RUNS
+    names = [row["name"] for row in report["measures"]]
+    assert names == [
+        "submitted to completed p50, one in flight",
+        "submitted to completed p99 / its p50",
+        "tasks/s at 2 in flight",
+        f"a distinct offline question over {SIZE.chunks} chunks, p50 (6 of 6 answered)",
+    ]
+    assert all(len(row["runs"]) == RUNS and min(row["runs"]) > 0 for row in report["measures"])
+    assert [row["met"] is None for row in report["measures"]] == [True, False, True, False]
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("project ")]
+    project = said.split()[1]
+    assert project.startswith("bench-")
+    tasks = (await http.get("/v1/tasks", params={"project": project, "limit": 200})).json()["items"]
+    assert len(tasks) == 2 * WARM + RUNS * (SIZE.alone + SIZE.tasks + SIZE.questions)
+    assert len({task["description"] for task in tasks}) >= WARM + RUNS * SIZE.questions
+
+
+async def test_a_stack_that_is_not_ready_is_not_measured(stack: Stack) -> None:
+    told = stack.endpoints
+    with pytest.raises(httpx.HTTPStatusError, match="404"):
+        await measured(told.http, told.token, [f"{told.services['memory'].health}/nothing"], SIZE)
