@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from agents.developer_memory import Shelf
 
+from counterpoint.developer.evidence import queries
 from counterpoint.developer.handlers import on_delegated
 from counterpoint.developer.providers import Provider, look_up, match
 from counterpoint.proto.errors import Permanent
+from counterpoint.proto.memory import List
 from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
 
 SEED = Path(__file__).parents[2] / "services" / "memory" / "counterpoint" / "memory" / "providers.json"
@@ -113,6 +115,16 @@ async def test_a_person_or_an_agent_may_waive_the_gate_and_it_is_said() -> None:
     bold = silent.model_copy(update={"confidence_override": True})
     result = await worked("troubleshoot", "investigate", ["Ledgerland"], bold)
     assert result.outcome == "proposed"
+
+
+def test_only_what_a_provider_can_decide_rests_on_the_provider_index() -> None:
+    def read(lane: str) -> set[str]:
+        task = SubmitTask(kind="question", description="Who owns the ledger?")
+        asked = queries(TaskDelegated(task_id="t", project="shop", session_id="s", attempt=1, task=task, lane=lane))
+        return {query.store for query in asked if isinstance(query, List)}
+
+    assert "providers" in read("investigate") & read("plan") & read("build")
+    assert "providers" not in read("answer")
 
 
 async def test_a_lane_nobody_works_in_is_refused() -> None:

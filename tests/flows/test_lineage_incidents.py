@@ -14,6 +14,7 @@ from agents.lineage_house import NOW, PROJECT, House
 from counterpoint.lineage.events import RunEvent
 from counterpoint.lineage.failures import failure_of
 from counterpoint.lineage.graph import changes, owners
+from counterpoint.lineage.handlers import register
 from counterpoint.lineage.incidents import LEDGER_ID, Ledger, Limits, State
 from counterpoint.lineage.reading import parse
 from counterpoint.lineage.records import Job, Run
@@ -383,3 +384,15 @@ async def test_the_lineage_of_a_task_is_written_once_and_is_nothing_without_a_ta
     }
     await house.deliver(message, task_id="t1")
     assert house.writes == written
+
+
+async def test_the_first_commit_of_a_job_is_written_without_a_look_and_another_process_adds_only_what_is_new() -> None:
+    house = House()
+    await house.deliver(changed("t1", "developer", ["chunks/c"], ["attempts/a"]), task_id="t1")
+    assert (house.queries, house.conflicts) == (0, 0)
+    house.handlers.clear()
+    register(house, house.limits)  # type: ignore[arg-type]
+    await house.deliver(changed("t1", "developer", ["chunks/c", "chunks/d"], []), task_id="t1")
+    assert house.conflicts == 1
+    assert len(house.kept("edges")) == 3
+    assert {item.version for item in (*house.kept("edges"), *house.kept("jobs"))} == {1}

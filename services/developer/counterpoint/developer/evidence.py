@@ -53,18 +53,22 @@ def query_of(task: SubmitTask) -> str:
 
 
 def queries(message: TaskDelegated) -> tuple[MemoryQuery, ...]:
-    """What to ask memory about a delegated task; `weigh` takes the answers in this order."""
+    """What to ask memory about a delegated task; `weigh` takes the answers in this order.
+
+    Only what the lane decides by: what is read is what the result rests on.
+    """
     query, digest = query_of(message.task), _digest(message.task)
     asked: list[MemoryQuery] = [
         HybridSearch(store="chunks", text=query, k=CHUNKS),
         HybridSearch(store="attempts", text=query, k=ATTEMPTS),
         List(store="attempts", where={"task_id": message.task_id}, limit=ATTEMPTS),
-        List(store="providers", limit=PROVIDERS),
-        Get(store="tasks", id=message.task_id),
     ]
+    if _by_providers(message):
+        asked.append(List(store="providers", limit=PROVIDERS))
     if digest:
         asked.append(List(store="attempts", where={"error_signature": digest}, limit=ATTEMPTS))
     if message.override:
+        asked.append(Get(store="tasks", id=message.task_id))
         asked.append(HybridSearch(store="chunks", text=message.override.instruction[:QUERY_CHARS], k=CHUNKS))
     return tuple(asked)
 
@@ -72,21 +76,23 @@ def queries(message: TaskDelegated) -> tuple[MemoryQuery, ...]:
 def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) -> Evidence:
     """The answers to `queries`, read as evidence. Raises `Transient` when an override is not on record yet."""
     task, query, digest = message.task, query_of(message.task), _digest(message.task)
-    chunks, similar, here, index, record = (found.items for found in answers[:5])
-    further = [found.items for found in answers[5:]]
-    same_error = further[0] if digest else ()
+    answered = (found.items for found in answers)
+    chunks, similar, here = next(answered), next(answered), next(answered)
+    index = next(answered) if _by_providers(message) else ()
+    same_error = next(answered) if digest else ()
     tried = recall(query, message.task_id, digest, similar, (*here, *same_error), known.topic)
     instruction = None
     if message.override:
+        record = next(answered)
         if not record:
             raise Transient("the record of the task is not there yet")
-        support = hits(message.override.instruction, further[-1], known.topic)
+        support = hits(message.override.instruction, next(answered), known.topic)
         instruction = Instruction(message.override, record[0], support)
     providers = look_up(task.systems, query, [Provider.model_validate(item.body) for item in index])
     asked = [f"documents about: {query}", f"earlier attempts at: {query}"]
     if digest:
         asked.append(f"earlier attempts with the error signature {digest}")
-    if task.systems:
+    if task.systems and _by_providers(message):
         asked.append(f"providers of: {', '.join(task.systems)}")
     return Evidence(
         query=query,
@@ -99,6 +105,11 @@ def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) 
         instruction=instruction,
         searched_for=tuple(asked),
     )
+
+
+def _by_providers(message: TaskDelegated) -> bool:
+    """Questions are gated by the grader alone; everything else asks which systems have a provider (row A4)."""
+    return message.lane != "answer"
 
 
 def _digest(task: SubmitTask) -> str | None:
