@@ -127,7 +127,7 @@ class Item(Shape):
 
 
 class Found(Shape):
-    """The answer to one query: the items, and which tier answered and how."""
+    """The answer to one query: the items, and which tier answered and how. `partial`: more than the bus carries."""
 
     items: tuple[Item, ...] = ()
     tier: str
@@ -136,6 +136,7 @@ class Found(Shape):
     cache: Literal["hit", "miss", "off"] = "off"
     next_cursor: int | None = None
     gap: bool = False
+    partial: bool = False
     report: dict[str, Any] | None = None
 
 

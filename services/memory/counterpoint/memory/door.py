@@ -16,24 +16,24 @@ from counterpoint.memory import diode
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
+from counterpoint.memory.fitting import shortened
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.letters import RETRY, Letters
 from counterpoint.memory.prepare import prepare, problems_of, refusal
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import DERIVED, VOUCHED, Forgotten, Key, Origins, Provenance, Reads
-from counterpoint.memory.queries import Queries
+from counterpoint.memory.queries import Queries, seen
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem, Transient
+from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
+    Found,
     IngestReply,
     IngestRequest,
-    List,
-    LogAfter,
     Origin,
     PutPart,
     PutReply,
@@ -99,17 +99,10 @@ class Door:
         except ValidationError as error:
             return QueryReply(refusal=await self._unread(caller, "query", error)).model_dump_json().encode()
         try:
-            reply = await self._query(caller, request)
+            return await self._query(caller, request)
         except CounterpointError as error:
             await self._refused(caller, request.origin, "query", error)
-            reply = QueryReply(refusal=_refusal(error))
-        answer = reply.model_dump_json(exclude_none=True).encode()
-        if len(answer) > REPLY_LIMIT_BYTES:
-            if (fewer := _fewer(request)) is not None:
-                return await self.query(caller, fewer.model_dump_json().encode())
-            problem = Problem(field="queries", problem=f"the answer has {len(answer)} bytes, ask for less")
-            return QueryReply(refusal=_refusal(Permanent("too_large", (problem,)))).model_dump_json().encode()
-        return answer
+            return QueryReply(refusal=_refusal(error)).model_dump_json().encode()
 
     async def commit(self, caller: str, raw: bytes) -> bytes:
         """Answer a `CommitRequest` with a `CommitReply`."""
@@ -177,10 +170,10 @@ class Door:
             raise Denied(rule, f"a capability of {caller} for this message, project and task")
         return grant, integrity
 
-    async def _query(self, caller: str, request: QueryRequest) -> QueryReply:
+    async def _query(self, caller: str, request: QueryRequest) -> bytes:
         if not request.queries:
             await self._database.answers()
-            return QueryReply()
+            return _dumped(())
         origin = request.origin
         accesses = tuple(Access(self._queries.store(query), "read") for query in request.queries)
         grant, _ = await self.authorise(caller, origin, accesses)
@@ -189,9 +182,13 @@ class Door:
             if rule is not None:
                 raise Denied(rule, f"the right to read {access.store}")
         self._newest(caller, origin)
-        found, seen = await self._queries.answer(grant, request.queries)
-        self._reads.note(_key(caller, origin), seen)
-        return QueryReply(found=found)
+        found = await self._queries.answer(grant, request.queries)
+        answer = _dumped(found)
+        if len(answer) > REPLY_LIMIT_BYTES:
+            found = shortened(found, REPLY_LIMIT_BYTES)
+            answer = _dumped(found)
+        self._reads.note(_key(caller, origin), [seen(item) for each in found for item in each.items])
+        return answer
 
     async def _commit(self, caller: str, request: CommitRequest) -> CommitReply:
         origin, commit = request.origin, request.commit
@@ -298,13 +295,8 @@ def _key(caller: str, origin: Origin) -> Key:
     return caller, origin.message_id, origin.fence, origin.run
 
 
-def _fewer(request: QueryRequest) -> QueryRequest | None:
-    """The same for half a page, where the asker goes on at the cursor; None when nothing is to be halved."""
-    match request.queries:
-        case (List() | LogAfter() as query,) if query.limit > 1:
-            return request.model_copy(update={"queries": (query.model_copy(update={"limit": query.limit // 2}),)})
-        case _:
-            return None
+def _dumped(found: tuple[Found, ...]) -> bytes:
+    return QueryReply(found=found).model_dump_json(exclude_none=True).encode()
 
 
 def _refusal(error: CounterpointError) -> Refusal:

@@ -65,15 +65,15 @@ class Queries:
         """The store whose read right a query needs."""
         return _STORE_OF.get(query.op) or query.store  # type: ignore[union-attr]
 
-    async def answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[tuple[Found, ...], list[Seen]]:
-        """One `Found` per query and everything that was shown. Raises `Transient` when its turn comes too late."""
+    async def answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[Found, ...]:
+        """One `Found` per query. Raises `Transient` when its turn comes too late."""
         arrived = time.monotonic()
         async with self._turns:
             if time.monotonic() - arrived > PATIENCE_S:
                 raise Transient("busy", retry_after_s=0.5)
             return await self._answer(grant, queries)
 
-    async def _answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[tuple[Found, ...], list[Seen]]:
+    async def _answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[Found, ...]:
         embedded = await self._search.embed(grant.project, queries)
         system = any(self._policy.stores[self.store(query)].system for query in queries)
         found = []
@@ -90,8 +90,7 @@ class Queries:
                     raise Permanent("invalid", (Problem(field=query.op, problem="cannot be looked for"),)) from error
                 took_us = int((time.perf_counter() - began) * 1e6)
                 found.append(answer.model_copy(update={"took_us": took_us}))
-        seen = [_seen(item) for answer in found for item in answer.items]
-        return tuple(found), seen
+        return tuple(found)
 
     async def _gets(self, connection: Any, grant: Grant, queries: Sequence[MemoryQuery]) -> dict[tuple[str, str], Any]:
         """All records that a request gets, by store and id, by one statement."""
@@ -233,7 +232,8 @@ def _matches(row: Any, where: dict[str, Any]) -> bool:
     return all(row["body"].get(name) == wanted for name, wanted in where.items())
 
 
-def _seen(shown: Item) -> Seen:
+def seen(shown: Item) -> Seen:
+    """An item as it was shown, for the read set."""
     body = shown.body
     findings = body.get("findings") or {}
     cited = [*(body.get("sources") or ()), *(findings.get("citations") or () if isinstance(findings, dict) else ())]
