@@ -249,6 +249,27 @@ async def test_a_bus_that_lost_its_store_is_provisioned_again(tmp_path: Path) ->
         assert log.read_text().count("provisioned") == 2
 
 
+async def test_a_bus_that_ends_again_while_it_is_provisioned_does_not_wait_for_that(tmp_path: Path) -> None:
+    stuck = tmp_path / "stuck"
+    waiting = f"while os.path.exists({str(stuck)!r}): time.sleep(0.01)"
+    job = f"import os, time\nprint('begun', flush=True)\n{waiting}\nprint('done')"
+    log = tmp_path / "data" / "logs" / "provision.log"
+
+    async def said(word: str, times: int) -> None:
+        async with asyncio.timeout(30):
+            while log.read_text().count(word) < times:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    async with started(stack_of(tmp_path / "data", commands=commands() | {"provision": python(job)})) as stack:
+        stuck.touch()
+        stack.kill("nats")
+        await said("begun", 2)
+        stack.kill("nats")
+        await said("begun", 3)
+        stuck.unlink()
+        await said("done", 2)
+
+
 def test_patience_grows_and_is_bounded() -> None:
     delays = [restart_delay_s(deaths) for deaths in range(2000)]
     assert delays[0] <= 0.1

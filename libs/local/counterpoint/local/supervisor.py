@@ -1,13 +1,14 @@
 """Keeps children alive: what ends by itself is started again, with growing patience."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import monotonic
+from typing import Any
 
 import structlog
 
 from counterpoint.local.child import Child
-from counterpoint.proto.errors import CounterpointError
+from counterpoint.proto.errors import CounterpointError, Transient
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +33,7 @@ async def all_done(work: Iterable[Awaitable[None]]) -> None:
 class Supervisor:
     """Restarts children. `spawned` is told of each new process, `back` is awaited when it answers again."""
 
-    def __init__(self, spawned: Callable[[], None], back: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, spawned: Callable[[], None], back: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         self._spawned = spawned
         self._back = back
         self._keepers: dict[str, asyncio.Task[None]] = {}
@@ -81,9 +82,23 @@ class Supervisor:
                 await child.spawn()
                 self._spawned()
                 await child.until_ready(None)
-                await self._back(child.name)
+                await _while_alive(child, self._back(child.name))
             except (CounterpointError, OSError) as error:
                 log.warning("child.restart_failed", name=child.name, reason=str(error).partition("\n")[0])
                 await child.stop()
                 continue
             log.info("child.restarted", name=child.name, pid=child.pid)
+
+
+async def _while_alive(child: Child, work: Coroutine[Any, Any, None]) -> None:
+    """Do this work with a child. Raises what it raises, and Transient when the child ends before it is done."""
+    working, ended = asyncio.create_task(work), asyncio.create_task(child.exited())
+    try:
+        await asyncio.wait({working, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Transient(f"{child.name} ended before it was of use")
+        working.result()
+    finally:
+        for task in (working, ended):
+            task.cancel()
+        await asyncio.wait({working, ended})
