@@ -1,11 +1,12 @@
 """What the bus gave up on: a message delivered as often as allowed becomes a dead letter, and stays one."""
 
 import json
+from dataclasses import replace
 
 import structlog
 
 from counterpoint.bus.codec import envelope
-from counterpoint.bus.connection import Connection
+from counterpoint.bus.connection import Connection, Stored
 from counterpoint.bus.letters import letter
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
@@ -13,7 +14,7 @@ from counterpoint.memory.committer import Committer
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import UNTRUSTED, Memories, Provenance
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Permanent
+from counterpoint.proto.errors import Permanent, Transient
 from counterpoint.proto.memory import Commit, Origin
 from counterpoint.proto.messages import utc_now
 
@@ -36,14 +37,23 @@ class Advisories:
         await self._connection.each(subjects.ADVISORIES, "memory", self._heard)
 
     async def _heard(self, advisory: bytes) -> None:
+        """Bury it whole, else without its body: the next one is not held up. Raises `Transient`."""
         body = json.loads(advisory)
-        await self._bury(body["stream"], body["consumer"], body["stream_seq"])
-
-    async def _bury(self, stream: str, consumer: str, sequence: int) -> None:
+        stream, consumer, sequence = body["stream"], body["consumer"], body["stream_seq"]
         found = await self._connection.stored(stream, sequence)
         if found is None:
             log.warning("advisory.message_gone", stream=stream, sequence=sequence)
             return
+        for message in (found, replace(found, headers={}, data=b"")):
+            try:
+                await self._bury(message, stream, consumer, sequence)
+                return
+            except Transient:
+                raise
+            except Exception as error:
+                log.error("burial.failed", stream=stream, sequence=sequence, consumer=consumer, exc_info=error)
+
+    async def _bury(self, found: Stored, stream: str, consumer: str, sequence: int) -> None:
         known = envelope(
             found.subject, found.headers, stream=stream, sequence=sequence, delivered=1, stored_at=found.at
         )

@@ -4,7 +4,9 @@ import dataclasses
 import json
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import structlog
 from prometheus_client import Counter, Histogram
@@ -44,6 +46,8 @@ from counterpoint.proto.memory import (
 )
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 COMMITS = Histogram("counterpoint_commit_duration_seconds", "From request to reply", ["service"])
 REFUSALS = Counter("counterpoint_diode_refusals_total", "What the diode refused", ["store", "rule"])
@@ -99,10 +103,10 @@ class Door:
         except ValidationError as error:
             return QueryReply(refusal=await self._unread(caller, "query", error)).model_dump_json().encode()
         try:
-            return await self._query(caller, request)
+            return await _foreseen(self._query(caller, request))
         except CounterpointError as error:
-            await self._refused(caller, request.origin, "query", error)
-            return QueryReply(refusal=_refusal(error)).model_dump_json().encode()
+            refused = await self._refused(caller, request.origin, "query", error)
+            return QueryReply(refusal=refused).model_dump_json().encode()
 
     async def commit(self, caller: str, raw: bytes) -> bytes:
         """Answer a `CommitRequest` with a `CommitReply`."""
@@ -113,10 +117,10 @@ class Door:
             refused = await self._unread(caller, "commit", error)
             return CommitReply(status="refused", refusal=refused).model_dump_json().encode()
         try:
-            reply = await self._commit(caller, request)
+            reply = await _foreseen(self._commit(caller, request))
         except CounterpointError as error:
-            await self._refused(caller, request.origin, f"commit {request.commit.step}", error)
-            reply = CommitReply(status="refused", refusal=_refusal(error))
+            refused = await self._refused(caller, request.origin, f"commit {request.commit.step}", error)
+            reply = CommitReply(status="refused", refusal=refused)
         COMMITS.labels(caller).observe(time.perf_counter() - began)
         return reply.model_dump_json(exclude_none=True).encode()
 
@@ -128,10 +132,11 @@ class Door:
             return IngestReply(refusal=await self._unread(caller, "ingest", error)).model_dump_json().encode()
         try:
             integrity = await self._may_ingest(caller, request.origin)
-            reply = IngestReply(documents=await self._ingest.documents(request.origin, integrity, request.documents))
+            ingested = await _foreseen(self._ingest.documents(request.origin, integrity, request.documents))
+            reply = IngestReply(documents=ingested)
         except CounterpointError as error:
-            await self._refused(caller, request.origin, "ingest", error)
-            reply = IngestReply(refusal=_refusal(error))
+            refused = await self._refused(caller, request.origin, "ingest", error)
+            reply = IngestReply(refusal=refused)
         return reply.model_dump_json(exclude_none=True).encode()
 
     async def put(self, caller: str, raw: bytes) -> bytes:
@@ -142,10 +147,10 @@ class Door:
             return PutReply(refusal=await self._unread(caller, "put", error)).model_dump_json().encode()
         try:
             await self._may_ingest(caller, request.origin)
-            reply = await self._blobs.put(request)
+            reply = await _foreseen(self._blobs.put(request))
         except CounterpointError as error:
-            await self._refused(caller, request.origin, "put", error)
-            reply = PutReply(refusal=_refusal(error))
+            refused = await self._refused(caller, request.origin, "put", error)
+            reply = PutReply(refusal=refused)
         return reply.model_dump_json(exclude_none=True).encode()
 
     async def _may_ingest(self, caller: str, origin: Origin) -> int:
@@ -273,10 +278,10 @@ class Door:
     async def _unread(self, caller: str, what: str, error: ValidationError) -> Refusal:
         """A request that is none: refused with the fields at fault, and accounted for in the default project."""
         refused = Permanent("invalid", problems_of(error))
-        await self._refused(caller, Origin(message_id="unread", project=subjects.DEFAULT_PROJECT), what, refused)
-        return _refusal(refused)
+        return await self._refused(caller, Origin(message_id="unread", project=subjects.DEFAULT_PROJECT), what, refused)
 
-    async def _refused(self, caller: str, origin: Origin, what: str, error: CounterpointError) -> None:
+    async def _refused(self, caller: str, origin: Origin, what: str, error: CounterpointError) -> Refusal:
+        """What to answer. What the diode or a rule refused has a leaf in the audit log."""
         match error:
             case Denied(rule=rule, needed=needed):
                 REFUSALS.labels(what.split(" ")[0], rule).inc()
@@ -284,11 +289,23 @@ class Door:
             case Permanent(code=rule):
                 needed = "; ".join(f"{p.field} {p.problem}" for p in error.problems)
             case _:
-                return
+                return _refusal(error)
         try:
             await self._committer.apply(refusal(caller, origin, what, rule, needed, datetime.now(UTC)))
         except Transient as away:
             log.error("refusal.unaudited", rule=rule, reason=str(away))
+        return _refusal(error)
+
+
+async def _foreseen(work: Awaitable[T]) -> T:
+    """What comes of `work`. Raises `Transient` for what nobody foresaw: no asker is left without an answer."""
+    try:
+        return await work
+    except CounterpointError:
+        raise
+    except Exception as error:
+        log.error("request.failed", exc_info=error)
+        raise Transient(f"unexpected {type(error).__name__}") from error
 
 
 def _key(caller: str, origin: Origin) -> Key:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.detector import redact, redact_fields, scan, scan_fields
@@ -59,18 +60,10 @@ class Letters:
 
 def dead_row(commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter) -> WriteRow:
     """The record of a message that could not be handled, without the secrets in it."""
-    try:
-        parsed = json.loads(letter.body)
-    except ValueError:
-        parsed = None
-    if isinstance(parsed, dict):
-        text = canonical(redact_fields(parsed, scan_fields(parsed, parsed)))
-    else:
-        text = redact(letter.body, scan(letter.body))
     body = canonical(
         {
             **letter.model_dump(mode="json", exclude={"body"}),
-            "body": text.replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+            "body": _harmless(letter.body).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
             "consumer": grant.audience,
             "message_id": origin.message_id,
             "task_id": origin.task_id,
@@ -81,6 +74,24 @@ def dead_row(commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter) -
         "dead_letters", derived_id(commit_id, "dead"), 0, body, origin.task_id, grant.audience, 2, 0,
         hashlib.sha256(body.encode()).digest(),
     )  # fmt: skip
+
+
+def _harmless(body: str) -> str:
+    """What may be kept of a body: without its secrets, and nothing of what cannot be looked through."""
+    try:
+        parsed = json.loads(body, parse_constant=str, parse_float=_finite)
+        if not isinstance(parsed, dict):
+            return redact(body, scan(body))
+        return canonical(redact_fields(parsed, scan_fields(parsed, parsed))).encode(errors="replace").decode()
+    except ValueError:
+        return redact(body, scan(body))
+    except RecursionError:
+        return f"[{len(body)} characters, nested too deeply to be looked through]"
+
+
+def _finite(number: str) -> float | str:
+    value = float(number)
+    return value if math.isfinite(value) else number
 
 
 def died(commit_id: str, grant: Grant, letter: DeadLetter) -> Outgoing:
