@@ -3,8 +3,10 @@
 import asyncio
 import signal
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from bus.desk import Desk
 from bus.small_house import (
     ACK_WAIT_S,
     DEVELOPER_MAX_DELIVER,
@@ -16,6 +18,7 @@ from bus.small_house import (
     project,
     route,
 )
+from nats.aio.msg import Msg
 
 from counterpoint.bus import Service
 from counterpoint.bus.streams import stream_specs
@@ -91,6 +94,33 @@ def _ringing(manager: Service, place: str, due_s: float, count: int, seen: list[
         if memory.project == place:
             seen.append(message.timer)
         return noted(memory)
+
+
+async def test_what_came_of_a_bus_that_was_wiped_since_is_not_acknowledged_to_the_next(
+    house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, manager, said = project(), house.service("manager"), list[tuple[str, int]]()
+    desk = Desk(manager)
+
+    def noted_as(kind: str, real: Any) -> Any:
+        async def told(message: Msg, *args: Any, **kwargs: Any) -> Any:
+            said.append((kind, message.metadata.timestamp.timestamp()))
+            return await real(message, *args, **kwargs)
+
+        return told
+
+    for kind in ("ack_sync", "nak", "in_progress"):
+        monkeypatch.setattr(Msg, kind, noted_as(kind, getattr(Msg, kind)))
+    async with alive(manager):
+        await route(router, place)
+        await desk.entered.wait()
+        wiped_at = utc_now().timestamp()
+        await house.wipe_bus()
+        said.clear()
+        desk.go.set()
+        await eventually(lambda: house.finished(place, "manager"))
+        await eventually(lambda: any(kind == "ack_sync" for kind, _ in said))
+    assert all(stored_at >= wiped_at for _, stored_at in said)
 
 
 async def test_ten_waiting_timers_survive_a_wiped_bus(house: SmallHouse, router: Service) -> None:

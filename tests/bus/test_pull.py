@@ -150,3 +150,38 @@ async def test_a_request_that_a_restarted_server_forgot_is_repeated(tmp_path: Pa
                     except nats.errors.Error:
                         asked = asyncio.create_task(pull.fetch(50, 0.5))
             assert [message.data for message in got] == [b"0"]
+
+
+async def test_nothing_is_asked_for_while_the_server_is_away(tmp_path: Path) -> None:
+    async with run_nats(tmp_path, CONFIG) as server:
+        await provision(server.url, "provisioner", PASSWORDS["provisioner"])
+        bus = Bus(server.url, server.port, PASSWORDS)
+        async with pulling(bus, room=3) as (developer, pull):
+            with pytest.raises(nats.errors.TimeoutError):
+                await pull.fetch(50, 0.1)
+            gone = asyncio.Event()
+            developer._disconnected_cb = _setting(gone)
+            asked = len(developer.asked)
+            await server.stop()
+            await gone.wait()
+            for _ in range(3):
+                with pytest.raises(nats.errors.TimeoutError):
+                    await pull.fetch(50, 0.1)
+            assert len(developer.asked) == asked
+            await server.start()
+            await publish(bus, 20)
+            got: list[Msg] = []
+            async with asyncio.timeout(LONG_S):
+                while not got:
+                    try:
+                        got = await pull.fetch(50, LONG_S)
+                    except nats.errors.TimeoutError:
+                        continue
+            assert len(got) <= 3
+
+
+def _setting(event: asyncio.Event) -> Any:
+    async def called() -> None:
+        event.set()
+
+    return called

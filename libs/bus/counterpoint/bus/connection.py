@@ -101,6 +101,11 @@ class Connection:
         return self._client is not None and self._client.is_connected
 
     @property
+    def life(self) -> int | None:
+        """Which connection to the server this is, counted; None while there is none."""
+        return int(self._client.stats["reconnects"]) if self._client is not None and self.connected else None
+
+    @property
     def jetstream(self) -> JetStreamContext:
         """JetStream on this connection. Raises `Away` before `open`."""
         if self._jetstream is None:

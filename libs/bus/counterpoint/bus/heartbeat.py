@@ -1,6 +1,7 @@
 """The heartbeat of a delivery: the server does not redeliver what is still worked on."""
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 from nats.aio.msg import Msg
@@ -9,16 +10,22 @@ log = structlog.get_logger()
 
 
 class Heartbeat:
-    """Tells the server three times in every ack wait that a delivery is still worked on, until `stop`."""
+    """Tells the server three times in every ack wait that a delivery is still worked on, until `stop`.
 
-    def __init__(self, raw: Msg, ack_wait_s: float) -> None:
+    Not when it is no longer `current`: the server may know another message by that number now.
+    """
+
+    def __init__(self, raw: Msg, ack_wait_s: float, current: Callable[[], bool]) -> None:
         self._raw = raw
+        self._current = current
         self._every_s = ack_wait_s / 3
         self._loop = asyncio.get_running_loop()
         self._sent: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(self._every_s, self._beat)
 
     def _beat(self) -> None:
+        if not self._current():
+            return
         self._sent = self._loop.create_task(self._raw.in_progress())
         self._sent.add_done_callback(_missed)
         self._timer = self._loop.call_later(self._every_s, self._beat)

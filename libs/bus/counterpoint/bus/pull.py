@@ -17,6 +17,8 @@ from nats.js import JetStreamContext
 _OVER = frozenset({"404", "408"})
 """No more messages come of this request: there were none, or its time is up. Whatever else is said passes by itself."""
 _GRACE_S = 0.5
+_AWAY_S = 0.2
+"""How often to look whether the server is back: what is asked while it is away would all be asked once it is."""
 
 
 class Pulls(JetStreamContext):
@@ -59,7 +61,9 @@ class Pull:
         """What has come, at least one message. Raises `nats.errors.TimeoutError` when none has in so many seconds."""
         if not self._messages:
             now = asyncio.get_running_loop().time()
-            if self._asked < 1 or now >= self._until:
+            if not self._client.is_connected:
+                self._asked, self._until = 0, now + _AWAY_S
+            elif self._asked < 1 or now >= self._until:
                 await self._ask(max(1, min(batch, self._room())), timeout)
             self._there.clear()
             try:
@@ -88,7 +92,7 @@ class Pull:
     async def _received(self, message: Msg) -> None:
         status = (message.headers or {}).get("Status") if not message.reply else None
         if status is None:
-            self._asked -= 1
+            self._asked = max(0, self._asked - 1)
             self._messages.append(message)
         elif status in _OVER and message.subject == f"{self.inbox}.{self._requests}":
             self._asked = 0

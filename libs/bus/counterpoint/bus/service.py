@@ -187,13 +187,22 @@ class Service:
             log.error("delivery.failed", exc_info=error)
 
     async def _deliver(self, raw: Msg) -> None:
-        """One delivery, from decoding to the ack. The only place that acknowledges."""
-        outcome = "left"
-        heartbeat = Heartbeat(
-            raw, next(spec.ack_wait_s for spec in self._consumers if spec.stream == raw.metadata.stream)
-        )
+        """One delivery, from decoding to the ack. The only place that acknowledges.
+
+        What came over a connection that is gone is left for its next delivery: a bus that lost its streams counts anew,
+        and an ack by number would be one of another message.
+        """
+        outcome, life = "left", self.connection.life
+
+        def current() -> bool:
+            return life is not None and life == self.connection.life
+
+        ack_wait_s = next(spec.ack_wait_s for spec in self._consumers if spec.stream == raw.metadata.stream)
+        heartbeat = Heartbeat(raw, ack_wait_s, current)
         try:
             verdict = await self._verdict(raw)
+            if not current():
+                verdict = Leave()
             match verdict:
                 case None | Drop() | Bury():
                     await raw.ack_sync(timeout=self.settings.rpc_timeout_s)
