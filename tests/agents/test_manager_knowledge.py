@@ -187,7 +187,8 @@ def test_a_task_resumes_by_itself_three_times_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("service", "stores"), [("developer", ("chunks",)), ("lineage", ("jobs",)), ("memory", ("dead_letters",))]
+    ("service", "stores"),
+    [("developer", ("chunks",)), ("lineage", ("jobs",)), ("memory", ("dead_letters",)), ("memory", ("chunks",))],
 )
 def test_other_changes_do_nothing(service: str, stores: tuple[str, ...]) -> None:
     house = stopped()

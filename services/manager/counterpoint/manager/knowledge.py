@@ -3,13 +3,12 @@
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.memory import RecordsChanged
 
-KNOWLEDGE_STORES = frozenset({"chunks", "documents"})
 _RANK = {"low": 0, "medium": 1, "high": 2}
 
 
 def has_changed(message: RecordsChanged) -> bool:
-    """Whether a commit was an ingest that wrote documents."""
-    return message.service == "memory" and any(ref.store in KNOWLEDGE_STORES for ref in message.writes)
+    """Whether a commit was the end of an ingest: a document's own record is written last."""
+    return message.service == "memory" and any(ref.store == "documents" for ref in message.writes)
 
 
 def rose(before: Confidence | None, after: Confidence | None) -> bool:

@@ -1,5 +1,6 @@
 """Blobs: large content in parts, each part once, known by its hash within a project and scanned when it is whole."""
 
+import asyncio
 import hashlib
 
 from counterpoint.guard.detector import scan
@@ -47,7 +48,7 @@ class Blobs:
             if len(received) < parts:
                 return PutReply(received=received)
             content = b"".join(row["content"] for row in await connection.fetch(_CONTENT, project, digest))
-            fault = _fault(content, request.sha256)
+            fault = await asyncio.to_thread(_fault, content, request.sha256)
             if fault is None:
                 await connection.execute(_WHOLE, project, digest)
                 return PutReply(received=received, blob=_blob(request))

@@ -355,5 +355,5 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
         [model for s in steps for model in [s.model] * len(s.vectors)],
         [v.words for v in vectors],
         ["\x1f".join(v.exact) for v in vectors],
-        [str(v.embedding) for v in vectors],
+        [v.embedding for v in vectors],
     )

@@ -1,4 +1,9 @@
-"""Ingest: a document becomes chunks with vectors, in one commit; what did not change is not embedded or written."""
+"""Ingest: a document becomes chunks with vectors; what did not change is not embedded or written.
+
+A document is written in steps, so that nobody waits for the whole of it, and its own record in the last one: until then
+it is not what `documents` says it is. When it is asked for again after a step that failed, or after a restart, what is
+written already does not differ any more, and the rest follows.
+"""
 
 import asyncio
 import dataclasses
@@ -7,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import structlog
@@ -20,7 +26,7 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.retrieval.chunk import Chunked, chunk, detect
-from counterpoint.memory.rows import Prepared
+from counterpoint.memory.rows import Prepared, canonical
 from counterpoint.memory.search import Search
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
@@ -29,12 +35,14 @@ from counterpoint.proto.memory import Commit, Document, Ingested, Origin, Write
 log = structlog.get_logger()
 
 DOCUMENT_LIMIT_CHARS = 8 * 1024 * 1024
+STEP_WRITES = 200
+"""How many records are written at once: as many as the announcement of a commit names."""
 _RETRIES = 3
 
 _KNOWN = """
-SELECT store, id, version, body FROM records WHERE project = $1 AND store = 'documents' AND id = $2
+SELECT store, id, version, body, sha256 FROM records WHERE project = $1 AND store = 'documents' AND id = $2
 UNION ALL
-SELECT store, id, version, body FROM records
+SELECT store, id, version, NULL, CASE WHEN body IS NOT NULL THEN sha256 END FROM records
 WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
 """
 _CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
@@ -47,14 +55,28 @@ ON CONFLICT DO NOTHING
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A record's version, 0 when there is none, and its body, None when it was deleted."""
+    """A record's version, 0 when there is none; the body of a document, and the hash of the body of a chunk: None when
+    it was deleted."""
 
     version: int = 0
     body: dict[str, Any] | None = None
+    sha256: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """What a document is to become: its record and those of its chunks by id. `problem` is the chunker's."""
+
+    body: dict[str, Any]
+    chunks: dict[str, dict[str, Any]]
+    problem: str | None
 
 
 class Ingest:
-    """Ingests documents one at a time, at most `parallel` requests beside each other."""
+    """Ingests at most `parallel` documents beside each other, and each by one request at a time.
+
+    One process is active, so that a lock in RAM keeps the steps of two requests apart.
+    """
 
     def __init__(
         self,
@@ -72,60 +94,70 @@ class Ingest:
         self._committer = committer
         self._blobs = blobs
         self._turn = asyncio.Semaphore(parallel)
+        self._under_way: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def documents(self, origin: Origin, integrity: int, documents: Sequence[Document]) -> tuple[Ingested, ...]:
         """What became of each document; one that is refused does not stop the others. Raises `Transient`."""
-        async with self._turn:
-            return tuple([await self._document(origin, integrity, document) for document in documents])
+        return tuple([await self._document(origin, integrity, document) for document in documents])
 
     async def _document(self, origin: Origin, integrity: int, document: Document) -> Ingested:
+        alone = self._under_way.setdefault((origin.project, document.source), asyncio.Lock())
         try:
-            for attempt in range(_RETRIES):
-                try:
-                    return await self._replace(origin, integrity, document, attempt)
-                except Conflict:
-                    continue
+            async with alone, self._turn:
+                for _ in range(_RETRIES):
+                    try:
+                        return await self._replace(origin, integrity, document)
+                    except Conflict:
+                        continue
             raise Permanent("busy", (Problem(field="source", problem="is being ingested by somebody else"),))
         except Permanent as error:
             problem = "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code
             return Ingested(source=document.source, status="refused", problem=problem)
 
-    async def _replace(self, origin: Origin, integrity: int, document: Document, attempt: int) -> Ingested:
+    async def _replace(self, origin: Origin, integrity: int, document: Document) -> Ingested:
         if document.blob is not None:
             text = await self._blobs.text(origin.project, document.blob)
             document = document.model_copy(update={"text": text, "blob": None})
-        _check(document)
         document_id = "doc-" + hashlib.sha256(document.source.encode()).hexdigest()[:32]
+        pieces = await asyncio.to_thread(_cut, document, document_id, origin)
         known = await self._known(origin.project, document_id)
-        chunked = chunk(document.text, document.type or detect(document.source, document.text))
-        body = _body(document, document_id, chunked, origin)
+        writes = await asyncio.to_thread(_differences, known, pieces.chunks)
         before = known.get(("documents", document_id), _Known())
-        wanted = {
-            f"{document_id}-{n:05d}": _chunk_body(document, document_id, chunked, n) for n in range(len(chunked.chunks))
-        }
-        writes = _differences(known, wanted)
-        if before.body is not None and not writes and _same(before.body, body):
-            return Ingested(source=document.source, document_id=document_id, status="unchanged", chunks=len(wanted))
-        writes.append(Write(store="documents", id=document_id, body=body, expect=before.version))
-        inbound = derived_id(origin.message_id, "ingest", document.source, attempt)
-        prepared = self._prepared(origin.model_copy(update={"message_id": inbound}), integrity, writes)
-        prepared, embedded = await self._embedded(prepared, wanted, document.source)
-        await self._committer.apply(prepared)
-        log.info("document.ingested", document_id=document_id, chunks=len(wanted), embedded=embedded)
-        status = "added" if before.body is None else "replaced"
-        return Ingested(
+        result = Ingested(
             source=document.source,
             document_id=document_id,
-            status=status,
-            chunks=len(wanted),
-            embedded=embedded,
-            problem=chunked.problem,
+            status="added" if before.body is None else "replaced",
+            chunks=len(pieces.chunks),
+            problem=pieces.problem,
         )
+        if before.body is not None and not writes and _same(before.body, pieces.body):
+            return result.model_copy(update={"status": "unchanged", "problem": None})
+        writes.append(Write(store="documents", id=document_id, body=pieces.body, expect=before.version))
+        embedded = 0
+        for start in range(0, len(writes), STEP_WRITES):
+            embedded += await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
+        log.info("document.ingested", document_id=document_id, chunks=len(pieces.chunks), embedded=embedded)
+        return result.model_copy(update={"embedded": embedded})
 
     async def _known(self, project: str, document_id: str) -> dict[tuple[str, str], _Known]:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_KNOWN, project, document_id)
-        return {(row["store"], row["id"]): _Known(row["version"], row["body"]) for row in rows}
+        return {(row["store"], row["id"]): _Known(row["version"], row["body"], row["sha256"]) for row in rows}
+
+    async def _step(self, origin: Origin, integrity: int, pieces: _Pieces, writes: Sequence[Write]) -> int:
+        """Apply some of a document's writes; how many texts were embedded for them.
+
+        The step is known by its content and by the version that it changes: what is asked again is applied once, and
+        another text under the same source in the same request is another step.
+        """
+        first = writes[0]
+        inbound = derived_id(origin.message_id, "ingest", pieces.body["sha256"], first.id, first.expect)
+        origin = origin.model_copy(update={"message_id": inbound})
+        prepared = await asyncio.to_thread(self._prepared, origin, integrity, writes)
+        bodies = [write.body for write in writes if write.store == "chunks" and write.body is not None]
+        vectors, embedded = await self._vectors(origin.project, [body["text"] for body in bodies])
+        await self._committer.apply(await asyncio.to_thread(self._with_vectors, prepared, bodies, vectors))
+        return embedded
 
     def _prepared(self, origin: Origin, integrity: int, writes: Sequence[Write]) -> Prepared:
         now = datetime.now(UTC)
@@ -140,26 +172,15 @@ class Ingest:
             task_version=None,
         )
 
-    async def _embedded(
-        self, prepared: Prepared, wanted: dict[str, dict[str, Any]], source: str
-    ) -> tuple[Prepared, int]:
+    def _with_vectors(self, prepared: Prepared, bodies: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> Prepared:
         changed = [row for row in prepared.writes if row.store == "chunks" and row.body is not None]
-        texts = [wanted[row.id]["text"] for row in changed]
-        vectors, embedded = await self._vectors(prepared.project, texts)
         rows = tuple(
             self._search.row(
-                "chunks",
-                row.id,
-                row.expect + 1,
-                source,
-                row.label,
-                wanted[row.id]["text"],
-                wanted[row.id]["context"],
-                vector,
+                "chunks", row.id, row.expect + 1, body["source"], row.label, body["text"], body["context"], vector
             )
-            for row, vector in zip(changed, vectors, strict=True)
+            for row, body, vector in zip(changed, bodies, vectors, strict=True)
         )
-        return dataclasses.replace(prepared, vectors=rows, model=self._search.model_id), embedded
+        return dataclasses.replace(prepared, vectors=rows, model=self._search.model_id)
 
     async def _vectors(self, project: str, texts: Sequence[str]) -> tuple[list[Any], int]:
         digests = [hashlib.sha256(text.encode()).digest() for text in texts]
@@ -169,12 +190,21 @@ class Ingest:
         missing = {d: text for d, text in zip(digests, texts, strict=True) if d not in known}
         if missing:
             made = await self._search.embed_texts(list(missing.values()))
-            fresh = dict(zip(missing, made, strict=True))
-            known |= fresh
+            known |= zip(missing, made, strict=True)
+            as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
             async with self._database.writing(project) as connection:
-                as_text = [str(vector.tolist()) for vector in fresh.values()]
-                await connection.execute(_CACHE, project, self._search.model_id, list(fresh), as_text)
+                await connection.execute(_CACHE, project, self._search.model_id, list(missing), as_text)
         return [known[d] for d in digests], len(missing)
+
+
+def _cut(document: Document, document_id: str, origin: Origin) -> _Pieces:
+    """Raises `Permanent` for a document that is not taken."""
+    _check(document)
+    chunked = chunk(document.text, document.type or detect(document.source, document.text))
+    chunks = {
+        f"{document_id}-{n:05d}": _chunk_body(document, document_id, chunked, n) for n in range(len(chunked.chunks))
+    }
+    return _Pieces(_body(document, document_id, chunked, origin), chunks, chunked.problem)
 
 
 def _check(document: Document) -> None:
@@ -229,9 +259,9 @@ def _differences(known: dict[tuple[str, str], _Known], wanted: dict[str, dict[st
     writes = []
     for chunk_id, body in wanted.items():
         before = known.get(("chunks", chunk_id), _Known())
-        if before.body != body:
+        if before.sha256 != hashlib.sha256(canonical(body).encode()).digest():
             writes.append(Write(store="chunks", id=chunk_id, body=body, expect=before.version))
     for (store, chunk_id), before in known.items():
-        if store == "chunks" and chunk_id not in wanted and before.body is not None:
+        if store == "chunks" and chunk_id not in wanted and before.sha256 is not None:
             writes.append(Write(store="chunks", id=chunk_id, body=None, expect=before.version))
     return writes

@@ -28,7 +28,7 @@ class ScoredHit:
 
 @dataclass(frozen=True, slots=True)
 class VectorRow:
-    """What the vector tier keeps beside a record."""
+    """What the vector tier keeps beside a record; `embedding` as PostgreSQL reads it."""
 
     store: str
     id: str
@@ -37,7 +37,7 @@ class VectorRow:
     label: int
     words: str
     exact: tuple[str, ...]
-    embedding: list[float]
+    embedding: str
 
 
 class Search:
@@ -91,4 +91,4 @@ class Search:
     ) -> VectorRow:
         """The row of one text: the lexical leg reads context and text, the dense one the text alone."""
         lexical = terms(f"{context}\n{text}" if context else text)
-        return VectorRow(store, record_id, version, source, label, lexical.words, lexical.exact, vector.tolist())
+        return VectorRow(store, record_id, version, source, label, lexical.words, lexical.exact, str(vector.tolist()))

@@ -1,0 +1,205 @@
+"""Documents: whole in the end whatever comes between, and nobody else waits for a large one."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from diode.memory_house import House
+
+from counterpoint.memory import ingest
+from counterpoint.memory.rows import Prepared
+from counterpoint.proto.errors import Transient
+from counterpoint.proto.memory import CommitReply, Document, Ingested, IngestReply, IngestRequest, Origin
+
+SOURCE = "runbooks/pumps.md"
+
+
+def text(word: str, sections: int = ingest.STEP_WRITES * 2 + 50) -> str:
+    """A document of as many chunks as sections."""
+    return "\n\n".join(f"# Pump {n}\n\nThe {word} of pump {n} is checked." for n in range(sections))
+
+
+async def reply(house: House, origin: Origin, *documents: Document) -> IngestReply:
+    """What the door answers to an ingest."""
+    request = IngestRequest(origin=origin, documents=documents)
+    return IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
+
+
+async def ingested(house: House, project: str, *documents: Document) -> tuple[Ingested, ...]:
+    """What became of documents that an administrator hands in."""
+    answer = await reply(house, house.standing(project, principal="administrator"), *documents)
+    assert answer.refusal is None, answer.refusal
+    return answer.documents
+
+
+def document(content: str) -> Document:
+    """A document under the one source of these tests."""
+    return Document(source=SOURCE, text=content)
+
+
+async def kept(house: House, project: str) -> tuple[dict[str, Any] | None, str, set[int]]:
+    """The document's record, the text of its chunks in order, and the versions that those have."""
+    async with house.superuser() as connection:
+        rows = await connection.fetch(
+            "SELECT r.store, r.version, r.body::text, v.version AS found FROM records r"
+            " LEFT JOIN vectors v USING (project, store, id)"
+            " WHERE project = $1 AND store IN ('documents', 'chunks') AND r.body IS NOT NULL ORDER BY id",
+            project,
+        )
+    chunks = [row for row in rows if row["store"] == "chunks"]
+    assert all(row["version"] == row["found"] for row in chunks)
+    record = next((json.loads(row["body"]) for row in rows if row["store"] == "documents"), None)
+    return record, "\n\n".join(json.loads(row["body"])["text"] for row in chunks), {row["version"] for row in chunks}
+
+
+async def leaves(house: House, project: str) -> list[list[str]]:
+    """The stores that each commit of a project wrote to, in their order, between those of others: empty lists."""
+    async with house.superuser() as connection:
+        rows = await connection.fetch("SELECT project, body FROM audit ORDER BY position")
+    return [
+        [store for store, *_ in json.loads(row["body"]).get("writes", ())] if row["project"] == project else []
+        for row in rows
+    ]
+
+
+class TestALargeDocument:
+    async def test_is_written_in_steps_between_which_others_commit(self, house: House, project: str) -> None:
+        handed_in = asyncio.create_task(ingested(house, project, document(text("seal"))))
+        tasks = 0
+        while not handed_in.done():
+            tasks += 1
+            await house.routed(f"{project}-b", f"t-{tasks}")
+        (became,) = await handed_in
+        assert (became.status, became.chunks) == ("added", 450)
+        of_all = await leaves(house, project)
+        steps = [at for at, stores in enumerate(of_all) if "chunks" in stores]
+        assert [len(of_all[at]) for at in steps] == [200, 200, 51]
+        assert [of_all[at].count("documents") for at in steps] == [0, 0, 1]
+        assert of_all[steps[-1]][-1] == "documents"
+        assert all(later - earlier > 1 for earlier, later in pairwise(steps))
+
+    @pytest.mark.parametrize("part", ["scan", "chunk", "prepare", "row"])
+    async def test_does_not_stop_the_loop(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, part: str
+    ) -> None:
+        loop, begun, others_went_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        whole: Any = ingest.Search if part == "row" else ingest
+        real: Callable[..., Any] = getattr(whole, part)
+        waited: list[bool] = []
+
+        def until_others_went_on(*args: Any, **named: Any) -> Any:
+            loop.call_soon_threadsafe(begun.set)
+            waited.append(others_went_on.wait(10))
+            return real(*args, **named)
+
+        monkeypatch.setattr(whole, part, until_others_went_on)
+        handed_in = asyncio.create_task(ingested(house, project, document(text("seal", 1))))
+        await begun.wait()
+        await house.done("router", house.standing(f"{project}-b"))
+        others_went_on.set()
+        assert (await handed_in)[0].status == "added"
+        assert waited
+        assert all(waited)
+
+    async def test_is_announced_with_all_that_was_written(self, house: House, project: str) -> None:
+        before = set(house.sent)
+        await ingested(house, project, document(text("seal")))
+        bodies = [json.loads(sent.row.body) for known, sent in house.sent.items() if known not in before]
+        written = [write["store"] for body in bodies for write in body["writes"]]
+        assert (written.count("chunks"), written.count("documents")) == (450, 1)
+
+
+class TestADocumentThatIsNotFinished:
+    @pytest.mark.parametrize("old", [None, "valve"])
+    async def test_is_not_the_new_one_until_it_is_asked_for_again(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, old: str | None
+    ) -> None:
+        if old is not None:
+            await ingested(house, project, document(text(old)))
+        known, _, _ = await kept(house, project)
+        apply, steps = house.committer.apply, 0
+
+        async def killed(step: Prepared) -> CommitReply:
+            nonlocal steps
+            steps += 1
+            if steps == 2:
+                raise Transient("killed")
+            return await apply(step)
+
+        origin = house.standing(project, principal="administrator")
+        with monkeypatch.context() as patch:
+            patch.setattr(house.committer, "apply", killed)
+            refusal = (await reply(house, origin, document(text("seal")))).refusal
+        assert refusal is not None
+        assert refusal.kind == "transient"
+        record, written, _ = await kept(house, project)
+        assert record == known
+        assert "The seal of pump 199 " in written
+        assert "The seal of pump 200 " not in written
+        house.restart()
+        (became,) = (await reply(house, origin, document(text("seal")))).documents
+        assert (became.status, became.chunks) == ("added" if old is None else "replaced", 450)
+        record, written, versions = await kept(house, project)
+        assert record is not None
+        assert record["sha256"] != (known or {}).get("sha256")
+        assert written == text("seal")
+        assert versions == {1 if old is None else 2}
+        assert (await house.verify(project))["ok"]
+
+    async def test_the_one_before_it_can_be_put_back(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await ingested(house, project, document(text("valve")))
+        vectors = ingest.Ingest._vectors
+
+        async def first_alone(self: ingest.Ingest, project: str, texts: list[str]) -> Any:
+            if "pump 200 " in texts[0]:
+                raise Transient("killed")
+            return await vectors(self, project, texts)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ingest.Ingest, "_vectors", first_alone)
+            origin = house.standing(project, principal="administrator")
+            assert (await reply(house, origin, document(text("seal")))).refusal is not None
+        (became,) = await ingested(house, project, document(text("valve")))
+        assert became.status == "replaced"
+        assert (await kept(house, project))[1] == text("valve")
+
+
+class TestTheSameSource:
+    async def test_by_two_requests_at_once_is_the_text_of_one_of_them(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        replace, inside, beside = ingest.Ingest._replace, 0, list[int]()
+
+        async def counted(*args: Any) -> Ingested:
+            nonlocal inside
+            inside += 1
+            beside.append(inside)
+            became = await replace(*args)
+            inside -= 1
+            return became
+
+        monkeypatch.setattr(ingest.Ingest, "_replace", counted)
+        both = await asyncio.gather(
+            ingested(house, project, document(text("seal"))), ingested(house, project, document(text("valve", 420)))
+        )
+        assert beside == [1, 1]
+        assert sorted(became.status for (became,) in both) == ["added", "replaced"]
+        record, written, _ = await kept(house, project)
+        assert record is not None
+        assert written == (text("seal") if record["chunks"] == 450 else text("valve", 420))
+
+    async def test_twice_in_one_request_is_the_later_one(self, house: House, project: str) -> None:
+        became = await ingested(house, project, document(text("seal", 1)), document(text("valve", 1)))
+        assert [each.status for each in became] == ["added", "replaced"]
+        assert (await kept(house, project))[1] == text("valve", 1)
+
+    async def test_three_times_in_one_request_is_the_last_one(self, house: House, project: str) -> None:
+        became = await ingested(house, project, *(document(text(word, 1)) for word in ("seal", "valve", "seal")))
+        assert [each.status for each in became] == ["added", "replaced", "replaced"]
+        assert (await kept(house, project))[1] == text("seal", 1)
