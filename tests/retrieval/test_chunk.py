@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.memory.retrieval.chunk import Chunked, ContentType, chunk, detect
+from counterpoint.memory.retrieval.chunk import PYTHON_LIMIT_CHARS, Chunked, ContentType, chunk, detect
 
 TYPES: list[ContentType] = ["markdown", "python", "text"]
 
@@ -235,3 +235,20 @@ def test_plain_text_is_cut_between_paragraphs_then_lines_then_sentences_then_wor
 )
 def test_the_type_is_known_by_name_then_by_content(name: str, source: str, expected: ContentType) -> None:
     assert detect(name, source) == expected
+
+
+def test_python_that_would_stop_every_thread_is_cut_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[int] = []
+    parse = ast.parse
+
+    def counted(source: str) -> ast.Module:
+        parsed.append(len(source))
+        return parse(source)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    largest = "x = 1\n" * (PYTHON_LIMIT_CHARS // 6)
+    assert chunk(largest, "python").type == "python"
+    cut = chunk(largest + "y = 2\n" * 6, "python")
+    assert (cut.type, cut.problem) == ("text", "not read as Python but as plain text: longer than 262144 characters")
+    assert detect("start", "import os\nimport sys\n" + largest) == "text"
+    assert parsed == [len(largest)]

@@ -6,6 +6,7 @@ Pure. Whatever the input, the chunks of a text are in its order, do not overlap,
 
 import ast
 import re
+import threading
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from markdown_it import MarkdownIt
 ContentType = Literal["markdown", "python", "text"]
 MAX_CHARS = 1_000
 MAX_TITLE_CHARS = 160
+PYTHON_LIMIT_CHARS = 256 * 1024
+"""Python's own parser stops every thread while it works: half a second for the densest source of this length."""
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?=[\w-]+[ \t]*:)(?:.*\r?\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
@@ -94,7 +97,7 @@ def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS) -> Chunked
                 sections = _python(source, max_chars)
             except ValueError as error:
                 text = chunk(source, "text", max_chars)
-                return Chunked("text", text.chunks, f"not valid Python, read as plain text: {error}")
+                return Chunked("text", text.chunks, f"not read as Python but as plain text: {error}")
             return Chunked("python", tuple(_chunks(source, sections, max_chars)))
         case "text":
             return Chunked("text", tuple(_chunks(source, [_Section(0, len(source), "")], max_chars)))
@@ -154,11 +157,16 @@ def _markdown(source: str) -> list[_Section]:
 
 # Python
 
+_parsing = threading.Lock()
+
 
 def _parse(source: str) -> ast.Module:
     """The syntax tree; raises `ValueError` with the reason where there is none."""
+    if len(source) > PYTHON_LIMIT_CHARS:
+        raise ValueError(f"longer than {PYTHON_LIMIT_CHARS} characters")
     try:
-        with warnings.catch_warnings():
+        # What is done with warnings is everybody's: two threads would put back each other's.
+        with _parsing, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source.removeprefix("\ufeff"))
     except SyntaxError as error:
