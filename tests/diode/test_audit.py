@@ -1,15 +1,18 @@
 """The audit log finds what was changed behind memory's back, and PostgreSQL itself keeps memory to its project."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 import pytest
-from diode.memory_house import House, task_body
+from diode.memory_house import House, decision, task_body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from counterpoint.memory import audit
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Write
 
@@ -113,6 +116,37 @@ class TestTampering:
         statement = f"UPDATE audit SET {RENAMED} WHERE position = {FIRST}"
         async with tampered(house, f"{project}-b", "audit", statement):
             assert not (await house.verify(project))["ok"]
+
+
+class TestALongRecord:
+    @pytest.mark.parametrize("part", ["leaves", "records", "messages"])
+    async def test_is_checked_in_batches_while_others_commit(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, part: str
+    ) -> None:
+        await story(house, f"{project}-b")
+        writes = tuple(Write(store="submissions", id=f"s-{n}", body={"n": n}) for n in range(7))
+        for n in range(5):
+            await house.done(
+                "router", house.standing(project), writes=() if n else writes, messages=(decision("router"),)
+            )
+        monkeypatch.setattr(audit, "_BATCH", 3)
+        loop, begun, went_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        real, batches = getattr(audit._Check, part), list[tuple[int, bool]]()
+
+        def until_others_went_on(self: audit._Check, rows: list[Any]) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            batches.append((len(rows), went_on.wait(10)))
+            real(self, rows)
+
+        monkeypatch.setattr(audit._Check, part, until_others_went_on)
+        checked = asyncio.create_task(house.verify(project))
+        await begun.wait()
+        await house.routed(f"{project}-b", "t-2")
+        went_on.set()
+        report = await checked
+        assert (report["broken"], report["records"]) == ([], 12)
+        assert all(others for _, others in batches)
+        assert part == "leaves" or (len(batches) > 2 and max(rows for rows, _ in batches) == 3)
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
