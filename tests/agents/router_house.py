@@ -96,8 +96,12 @@ class House:
         sequence: int = 1,
         event: tuple[str, str] | None = None,
         project: str = PROJECT,
+        delivered: int = 1,
     ) -> str:
-        """An intake message as the bus hands it on: `done`, or the code of its dead letter."""
+        """An intake message as the bus hands it on for the `delivered`-th time: `done`, or the code of its dead letter.
+
+        Raises `Transient` when it is to be delivered again.
+        """
         source, event_id = event or (None, None)
         inbound = Inbound(
             id=derived_id(new_id(lambda: int(NOW.timestamp() * 1e9)), "intake", sequence)
@@ -111,6 +115,7 @@ class House:
             trusted=False,
             source=source,
             event_id=event_id,
+            fence=delivered,
             stream_sequence=sequence,
         )
         try:
@@ -135,7 +140,7 @@ class House:
             self._send(grant, inbound.id, outgoing, 99)
 
     def _of(self, inbound: Inbound) -> Memory:
-        origin = Origin(message_id=inbound.id, fence=1, project=inbound.project)
+        origin = Origin(message_id=inbound.id, fence=inbound.fence, project=inbound.project)
         known = (inbound.source, inbound.event_id, inbound.body)
         return Memory(self.transport, "router", origin, inbound.time, inbound=known)
 

@@ -197,6 +197,24 @@ async def test_an_event_for_an_ended_task_has_no_effect(
     assert [s for s, _, b in outsider.seen if b.get("task_id") == "over" and s.endswith(".completed")] == []
 
 
+async def test_outcomes_beside_and_ahead_of_their_submissions_are_handed_on(
+    http: httpx.AsyncClient, outsider: Outsider, project: str
+) -> None:
+    async def report(task_id: str) -> None:
+        outcome = {"task_id": task_id, "outcome": "failed", "note": "no change"}
+        await outsider.publish(f"intake.{project}.outcome", json.dumps(outcome).encode())
+
+    await report("ahead")
+    for task_id in ("ahead", *(f"beside-{n}" for n in range(5))):
+        await outsider.submit(project, {**QUESTION, "task_id": task_id})
+        if task_id != "ahead":
+            await report(task_id)
+    reported = f"live.tasks.{project}.outcome_reported"
+    for task_id in ("ahead", *(f"beside-{n}" for n in range(5))):
+        await outsider.until(lambda subject, body, told=task_id: subject == reported and body["task_id"] == told)  # type: ignore[misc]
+    assert await dead_letters(http, project) == []
+
+
 async def test_a_deadline_ends_a_waiting_task(http: httpx.AsyncClient, outsider: Outsider, project: str) -> None:
     deadline = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
     await outsider.submit(project, {**QUESTION, "task_id": "hurry", "deadline": deadline})

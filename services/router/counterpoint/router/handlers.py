@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.errors import Permanent
+from counterpoint.proto.errors import Permanent, Transient
 from counterpoint.proto.memory import Commit, Outgoing
 from counterpoint.proto.messages import Id
 from counterpoint.proto.tasks import SubmitTask, TaskRejected
@@ -25,6 +25,9 @@ log = structlog.get_logger()
 
 PUBLISHER = "publisher"
 LINEAGE_SOURCE = "counterpoint/lineage"
+UNKNOWN_TRIES = 8
+"""Deliveries of an outcome until its task is taken to be unknown, about 20 s: its submission may be under way beside
+it, or still be on its way here."""
 _ID: TypeAdapter[str] = TypeAdapter(Id)
 
 
@@ -52,10 +55,20 @@ class Handlers:
         return commit
 
     async def on_outcome(self, message: ReportOutcome, memory: Memory) -> Commit:
-        """Hand on how an attempt went. Raises `Permanent` with `invalid`, `unknown_task` or `conflict`."""
+        """Hand on how an attempt went. Raises `Permanent` with `invalid`, `unknown_task` or `conflict`, and `Transient`
+        as long as its task may yet come."""
         problems = check_submission(message, project=memory.project, received_at=memory.now)
         if problems:
             raise Permanent("invalid", problems)
+        try:
+            return await self._outcome(message, memory)
+        except Permanent as error:
+            # The fence of a message from the intake is the number of its delivery.
+            if error.code != "unknown_task" or memory.origin.fence >= UNKNOWN_TRIES:
+                raise
+            raise Transient(f"task {message.task_id} is not known yet") from error
+
+    async def _outcome(self, message: ReportOutcome, memory: Memory) -> Commit:
         if memory.event is None:
             return await outcome(memory, message, _sayer(memory), "reported")
         key = event_key(*memory.event)
