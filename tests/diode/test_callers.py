@@ -1,13 +1,19 @@
 """Who comes to the one door, on a real PostgreSQL: from which project, for which principal, with which token."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from diode.memory_house import PERSON, ROUTED, WORKED, House, decision
 from pydantic import ValidationError
 
 from counterpoint.guard.capabilities import attenuate, revocation_ids
+from counterpoint.memory.principals import Principals
+from counterpoint.proto.errors import Denied
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     Get,
@@ -95,6 +101,22 @@ async def principal(house: House, projects: tuple[str, ...], *roles: str) -> str
     return name
 
 
+class HeldUp:
+    """The house's database, whose answers arrive when they are let through."""
+
+    def __init__(self, house: House) -> None:
+        self._database = house.database
+        self.read = asyncio.Event()
+        self.let = asyncio.Event()
+
+    @asynccontextmanager
+    async def reading(self, project: str) -> AsyncIterator[object]:
+        async with self._database.reading(project) as connection:
+            yield connection
+        self.read.set()
+        await self.let.wait()
+
+
 class TestPrincipals:
     async def test_a_principal_does_what_its_roles_say_and_no_more(self, house: House, project: str) -> None:
         submitter = await principal(house, (project,), "submit")
@@ -120,6 +142,38 @@ class TestPrincipals:
         write = Write(store="principals", id=stranger, body=revoked, expect=1)
         await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
         await house.refused("router", house.standing(project, principal=stranger), "principal", List(store="tasks"))
+
+    async def test_one_that_is_revoked_while_it_is_looked_up_is_not_remembered(
+        self, house: House, project: str
+    ) -> None:
+        name, held_up = await principal(house, (project,), "read"), HeldUp(house)
+        principals = Principals(held_up)  # type: ignore[arg-type]
+        asked = asyncio.create_task(principals.of(name))
+        await held_up.read.wait()
+        revoked = {"name": name, "kind": "person", "projects": [project], "roles": ["read"]}
+        revoked |= {"revoked_at": datetime.now(UTC).isoformat()}
+        write = Write(store="principals", id=name, body=revoked, expect=1)
+        await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+        principals.forget()
+        held_up.let.set()
+        await asked
+        with pytest.raises(Denied):
+            await principals.of(name)
+
+    async def test_of_a_name_one_is_live_also_of_those_that_are_made_at_once(self, house: House, project: str) -> None:
+        def made(principal_id: str, expect: int = 0, **more: str) -> Any:
+            body = {"name": project, "kind": "person", "projects": [project], "roles": ["read"], **more}
+            writes = (Write(store="principals", id=principal_id, body=body, expect=expect),)
+            return house.commit("router", house.standing("default", principal=PERSON), writes=writes)
+
+        ids = [new_id() for _ in range(4)]
+        replies = await house.together(*(made(one) for one in ids))
+        assert sorted(reply.status for reply in replies) == ["done", "refused", "refused", "refused"]
+        assert {reply.refusal.kind for reply in replies if reply.refusal} == {"conflict"}
+        (live,) = [one for one, reply in zip(ids, replies, strict=True) if reply.status == "done"]
+        assert (await made(new_id())).status == "refused"
+        assert (await made(live, 1, revoked_at=datetime.now(UTC).isoformat())).status == "done"
+        assert (await made(new_id())).status == "done"
 
     async def test_only_an_administrator_of_all_projects_makes_principals(self, house: House, project: str) -> None:
         one = await principal(house, (project,), "admin", "read")

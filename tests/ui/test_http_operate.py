@@ -1,5 +1,6 @@
 """Principals, dead letters and the audit log over HTTP."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from agents.router_house import NOW
 from ui.http_front import Running, client, listening, running
 
+from counterpoint.recall import Memory
 from counterpoint.router.askers import Askers, token_id
 from counterpoint.router.http import Front
 
@@ -102,6 +104,29 @@ async def test_a_principal_is_looked_up_again_when_its_time_is_over(front: Runni
     front.house.principal("somebody", "submit")
     assert (await askers.of(token)).roles == ("read",)
     clock[0] = 3.1
+    assert (await askers.of(token)).roles == ("submit",)
+
+
+async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(front: Running) -> None:
+    read, let = asyncio.Event(), asyncio.Event()
+
+    async def held_up(subject: str, body: bytes, timeout_s: float) -> bytes:
+        reply = await front.house.transport(subject, body, timeout_s)
+        read.set()
+        await let.wait()
+        return reply
+
+    def memory(project: str, principal: str | None) -> Memory:
+        return Memory(held_up, "router", front.house.memory(project, principal).origin, front.house.now)
+
+    token = front.house.principal("somebody", "read")
+    askers = Askers(memory, 3.0, lambda: 0.0)
+    asked = asyncio.create_task(askers.of(token))
+    await read.wait()
+    front.house.principal("somebody", "submit")
+    askers.forget()
+    let.set()
+    await asked
     assert (await askers.of(token)).roles == ("submit",)
 
 

@@ -25,6 +25,7 @@ class Principals:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: dict[str, Principal] = {}
+        self._changes = 0
 
     async def of(self, name: str | None) -> Principal | None:
         """The principal of a name, None for none. Raises `Denied` for one that is unknown or revoked."""
@@ -32,16 +33,21 @@ class Principals:
             return None
         principal = self._known.get(name)
         if principal is None:
+            changes = self._changes
             async with self._database.reading(SYSTEM) as connection:
                 rows = await connection.fetch(_BY_NAME, name)
             live = [p for p in (Principal.model_validate(row["body"]) for row in rows) if p.revoked_at is None]
             if not live:
                 raise Denied("principal", "a principal that is known and not revoked")
-            principal = self._known[name] = live[0]
+            principal = live[0]
+            # What changed while it was looked up may be what was found.
+            if changes == self._changes:
+                self._known[name] = principal
         return principal
 
     def forget(self) -> None:
         """Called when a principal's record changes."""
+        self._changes += 1
         self._known.clear()
 
     @staticmethod

@@ -31,6 +31,7 @@ class Askers:
         self._cache_s = cache_s
         self._clock_s = clock_s
         self._known: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
+        self._changes = 0
 
     async def of(self, token: str | None) -> Principal:
         """The principal of a token. Raises `Denied` `unauthenticated` for none, an unknown or a revoked one."""
@@ -41,15 +42,19 @@ class Askers:
         if known is not None and self._clock_s() - known[0] < self._cache_s:
             return known[1]
         self._known.pop(key, None)
+        changes = self._changes
         item = await self._memory(subjects.DEFAULT_PROJECT, None).get(STORE, key)
         principal = record(item, Principal) if item else None
         if principal is None or principal.revoked_at is not None:
             raise Denied(UNAUTHENTICATED, "the token of a principal that is not revoked")
-        self._known[key] = (self._clock_s(), principal)
+        # What changed while it was looked up may be what was found.
+        if changes == self._changes:
+            self._known[key] = (self._clock_s(), principal)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return principal
 
     def forget(self) -> None:
         """Called when a principal is created or revoked here."""
+        self._changes += 1
         self._known.clear()

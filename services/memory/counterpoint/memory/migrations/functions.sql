@@ -118,6 +118,20 @@ BEGIN
         END IF;
     END IF;
 
+    -- Of one name one principal counts; but memory may plant an administrator beside that of an older token.
+    IF p_project = '_system' THEN
+        SELECT w.store, w.id INTO fault
+        FROM unnest(w_commit, w_store, w_id, w_body) AS w(step, store, id, body)
+        JOIN records r ON r.project = p_project AND r.store = 'principals' AND r.id <> w.id
+            AND r.body ->> 'name' = w.body::jsonb ->> 'name' AND r.body ->> 'revoked_at' IS NULL
+        WHERE w.store = 'principals' AND w.body::jsonb ->> 'revoked_at' IS NULL AND c_consumer[w.step] <> 'memory'
+        LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION '%/%', fault.store, fault.id
+                USING ERRCODE = 'CP007', DETAIL = 'its name is that of another principal';
+        END IF;
+    END IF;
+
     IF cardinality(v_id) > 0 THEN
         INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding)
         SELECT p_project, v.store, v.id, v.version, v.source, v.label, v.model,
