@@ -64,7 +64,7 @@ class House:
     handlers: dict[str, Any] = field(default_factory=dict)
     announce: Any = None
     seqs: dict[str, int] = field(default_factory=dict)
-    oldest: dict[str, int] = field(default_factory=dict)
+    forgotten: dict[str, int] = field(default_factory=dict)
     heard: Callable[[str, dict[str, str]], None] = lambda subject, headers: None
     before_commit: Callable[[], None] | None = None
     away: bool = False
@@ -177,6 +177,11 @@ class House:
         sent = [item for item in self.log if item.body["type"] == message_type.TYPE and item.project == project]
         return [message_type.model_validate(item.body["data"]) for item in sent]
 
+    def forget(self, upto: int, project: str = PROJECT) -> None:
+        """The log is no longer kept up to this place."""
+        self.forgotten[project] = upto
+        self.log = [item for item in self.log if item.project != project or item.seq > upto]
+
     def kept(self, store: str, project: str = PROJECT) -> dict[str, dict[str, Any]]:
         """The records of a store by id."""
         return {key[2]: item.body for key, item in self.records.items() if key[:2] == (project, store)}
@@ -261,8 +266,9 @@ class House:
                 items = [item for item in self.log if item.project == project and item.seq > query.after]
                 items = [item for item in items if item.body["subject"].split(".")[0] in query.kinds]
                 items = [item for item in items if query.task_id in (None, item.body["task_id"])][: query.limit]
-                gap = 0 < query.after < self.oldest.get(project, 0) - 1
-                return Found(items=tuple(items), tier="record", plan="log", took_us=0, gap=gap)
+                gap = query.after < self.forgotten.get(project, 0)
+                cursor = items[-1].seq if len(items) == query.limit else max(query.after, self.seqs.get(project, 0))
+                return Found(items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap)
             case Walk():
                 items = _walked(items, query)
             case HybridSearch() | VectorSearch():

@@ -143,15 +143,41 @@ async def test_gap_is_said_when_retention_has_passed_the_reader_and_only_then(fr
     async with stream(front.me, DECISIONS, 1) as events:
         (event,) = await events.events(1)
         assert event.name == "message"
-    front.house.oldest[PROJECT] = 4
-    front.house.log = [item for item in front.house.log if item.seq >= 4]
+    front.house.forget(3)
     async with stream(front.me, DECISIONS, 1) as events:
         gap, event = await events.events(2)
         assert (gap.name, gap.id, gap.data) == ("gap", None, {"after": 1})
-        front.house.oldest[PROJECT] = 100
+        front.house.forget(front.house.seqs[PROJECT])
         decided(front, 2)
         (event,) = await events.events(1)
         assert event.name == "message"
+    front.house.forget(front.house.seqs[PROJECT])
+    async with stream(front.me, DECISIONS, 1) as events:
+        assert (await events.events(1))[0].name == "gap"
+    async with stream(front.me, DECISIONS) as events:
+        decided(front, 3)
+        assert list(steps(await events.events(1))) == ["step 3"]
+
+
+async def test_a_task_from_its_beginning_has_a_gap_when_it_was_forgotten_and_no_task_after_it(front: Running) -> None:
+    front.house.forget(front.house.seqs[PROJECT])
+    await submitted(front, "t2")
+    async with stream(front.me, "/v1/tasks/t2/events") as events:
+        assert [event.name for event in await events.events(3)] == ["message"] * 3
+    async with stream(front.me, TASK) as events:
+        assert (await events.events(1))[0].name == "gap"
+
+
+async def test_a_stream_that_retention_has_passed_meanwhile_is_told(listener: tuple[Front, str]) -> None:
+    async with running(*listener, poll_s=0.02, heartbeat_s=0.05) as patient, stream(patient.me, DECISIONS) as events:
+        patient.house.away = True
+        assert await events.next() == ": still here"
+        for number in range(3):
+            decided(patient, number)
+        patient.house.forget(patient.house.log[1].seq)
+        patient.house.away = False
+        gap, event = await events.events(2)
+        assert (gap.name, event.data["data"]["decision"]) == ("gap", "step 2")
 
 
 async def test_nothing_is_lost_when_no_live_message_comes(listener: tuple[Front, str]) -> None:

@@ -44,7 +44,7 @@ SELECT seq, id, type, subject, task_id, body, sender, at FROM messages
 WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
 ORDER BY seq LIMIT $5
 """
-_OLDEST = "SELECT coalesce(min(seq), 0) FROM messages WHERE project = $1"
+_PLACE = "SELECT last_seq, forgotten_seq FROM projects WHERE project = $1"
 _STORE_OF = {"line": "actions", "log_after": "decisions", "verify": "audit"}
 TURNS = 8
 """Requests answered beside each other; fewer than there are connections, so that others find one."""
@@ -164,7 +164,8 @@ class Queries:
     async def _log(self, connection: Any, grant: Grant, query: LogAfter) -> Found:
         kinds = list(query.kinds)
         rows = await connection.fetch(_LOG, grant.project, query.after, kinds, query.task_id, query.limit)
-        oldest = await connection.fetchval(_OLDEST, grant.project)
+        place = await connection.fetchrow(_PLACE, grant.project)
+        last, forgotten = (place["last_seq"], place["forgotten_seq"]) if place else (0, 0)
         items = [
             Item(
                 store="messages",
@@ -186,8 +187,9 @@ class Queries:
             )
             for row in rows
         ]
-        cursor = rows[-1]["seq"] if rows else None
-        gap = 0 < query.after < oldest - 1
+        # Who has been shown all there is has come to the end of the log, whatever there is in it for others.
+        cursor = rows[-1]["seq"] if len(rows) == query.limit else max(last, query.after)
+        gap = query.after < forgotten
         return Found(items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap)
 
     def _visible(self, grant: Grant, row: Any) -> bool:

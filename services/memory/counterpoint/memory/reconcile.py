@@ -21,7 +21,12 @@ _AGAIN_S = 0.5
 _FORGET = (
     "DELETE FROM inbox WHERE at < $1",
     "DELETE FROM read_sets WHERE at < $1",
-    "DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1",
+    """
+    WITH gone AS (DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1 RETURNING seq),
+    upto AS (SELECT max(seq) AS seq FROM gone)
+    UPDATE projects SET forgotten_seq = upto.seq FROM upto
+    WHERE project = current_setting('counterpoint.project') AND upto.seq > forgotten_seq
+    """,
 )
 
 
@@ -50,7 +55,7 @@ class Reconciler:
             pause_s = self._every_s
             try:
                 await self.once()
-                await self._forget()
+                await self.forget()
             except Transient as away:
                 log.warning("reconcile.waiting", reason=str(away))
                 pause_s = min(self._every_s, _AGAIN_S)
@@ -105,7 +110,8 @@ class Reconciler:
             log.warning("reconcile.restored", messages=restored)
         return restored
 
-    async def _forget(self) -> None:
+    async def forget(self) -> None:
+        """Delete what is older than the retention, at most once an hour, and note how far the log is gone."""
         if datetime.now(UTC) - self._forgot_at < timedelta(hours=1):
             return
         before = datetime.now(UTC) - self._retention

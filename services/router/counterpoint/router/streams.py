@@ -53,9 +53,11 @@ class Feed:
 async def events(asked: Asking, task_id: TaskId, last_event_id: LastEventId = None) -> StreamingResponse:
     """All that happens to a task, from its beginning: its messages and its decisions."""
     asked.needs("read")
-    if await asked.memory().get(STORE, task_key(task_id)) is None:
+    accepted = await asked.memory().get(STORE, task_key(task_id))
+    if accepted is None:
         raise unknown_task()
-    return await _stream(asked, Feed(("tasks", "decisions"), task_id), _seq(last_event_id) or 0)
+    # Its messages come after its record: what the project has forgotten before is none of it.
+    return await _stream(asked, Feed(("tasks", "decisions"), task_id), _seq(last_event_id) or accepted.seq)
 
 
 @router.get("/decisions/stream", responses=_STREAM, response_class=StreamingResponse)  # type: ignore[arg-type]
@@ -94,17 +96,19 @@ async def _frames(asked: Asked, feed: Feed, after: int, first: Found) -> AsyncIt
     """The stream, until the reader goes, may read no more, or the router stops."""
     settings, clock = asked.desk.settings, asyncio.get_running_loop()
     yield ": open\n\n"
-    if first.gap:
-        yield f"event: gap\ndata: {json.dumps({'after': after})}\n\n"
     quiet_since = clock.time()
     found: Found | None = first
     with asked.desk.hub.listening(asked.project, feed.task_id) as listener:
         while True:
+            if found and found.gap:
+                yield f"event: gap\ndata: {json.dumps({'after': after})}\n\n"
             for item in found.items if found else ():
                 if item.body["type"] not in _UNSENT:
                     yield event(item)
                     quiet_since = clock.time()
                 after = item.seq
+            if found and found.next_cursor:
+                after = found.next_cursor
             if found is None or not found.items:
                 await listener.wait(settings.poll_s)
             if listener.closed:
@@ -126,16 +130,14 @@ async def _frames(asked: Asked, feed: Feed, after: int, first: Found) -> AsyncIt
 
 
 async def _end(asked: Asked, feed: Feed) -> int:
-    """The place in the log of the newest decision, 0 when there is none."""
+    """The place where the log ends."""
     newest = await asked.look(List(store="decisions", limit=1))
-    if not newest.items:
-        return 0
     # The message comes after its record in the same commit.
-    at = newest.items[0].seq
+    at = newest.items[0].seq if newest.items else 0
     while True:
         found = await asked.look(feed.after(at))
         if not found.items:
-            return at
+            return found.next_cursor or at
         at = found.items[-1].seq
 
 
