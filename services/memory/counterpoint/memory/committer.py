@@ -35,7 +35,7 @@ BATCH = 48
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
-_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 54)) + ")"
+_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 55)) + ")"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
 
 
@@ -347,6 +347,7 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
         [m.integrity for _, m in messages],
         [m.due_at for _, m in messages],
         [m.timer for _, m in messages],
+        [m.structured for _, m in messages],
         [v.store for v in vectors],
         [v.id for v in vectors],
         [v.version for v in vectors],

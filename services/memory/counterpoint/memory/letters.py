@@ -3,9 +3,12 @@
 import hashlib
 import json
 import math
+from typing import Any
 
+from counterpoint.bus.codec import STRUCTURED
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.detector import redact, redact_fields, scan, scan_fields
+from counterpoint.guard.patterns import REDACTED
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
 from counterpoint.memory.rows import MessageRow, WriteRow, canonical
@@ -15,6 +18,8 @@ from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import DeadLetter, MessageDied, Origin, Outgoing
 
 RETRY = "retry"
+_UNNAMED = "publisher"
+"""The source of what came to an intake without one, as the router records it."""
 
 _LETTER = (
     "SELECT body, label FROM records WHERE project = $1 AND store = 'dead_letters' AND id = $2 AND body IS NOT NULL"
@@ -36,26 +41,52 @@ class Letters:
             if row is None:
                 raise Permanent("not_found", (Problem(field="dead_letter_id", problem="is not known"),))
             letter = row["body"]
-            task_id, version = letter.get("task_id"), letter["headers"].get("ce-taskversion")
+            headers = {name.lower(): value for name, value in letter["headers"].items()}
+            task_id, version = letter.get("task_id"), headers.get("ce-taskversion")
             current = await connection.fetchval(_VERSION, project, task_id) if task_id else None
         if version is not None and int(version) != (current or 0):
             raise Permanent("conflict", (Problem(field="task_id", problem="the task has moved on since"),))
-        message_type = letter["headers"].get("ce-type") or subjects.bare_type(letter["subject"])
+        message_type = headers.get("ce-type") or subjects.bare_type(letter["subject"])
         if message_type is None or message_type not in self._policy.messages:
             raise Permanent("conflict", (Problem(field="type", problem=f"{message_type} is handled by nobody"),))
+        message_id = derived_id(commit_id, "retry", letter_id)
+        foreign = subjects.stream_of(letter["subject"]) == subjects.INTAKE
+        event = _event(headers, letter["body"], message_type, message_id) if foreign else None
         return MessageRow(
-            id=derived_id(commit_id, "retry", letter_id),
+            id=message_id,
             type=message_type,
             subject=letter["subject"],
             task_id=task_id,
             versioned=version is not None,
             audience=(letter["consumer"],),
-            body=letter["body"],
+            body=letter["body"] if event is None else event,
             label=row["label"],
             integrity=0,
             due_at=None,
             timer=None,
+            structured=event is not None,
         )
+
+
+def _event(headers: dict[str, str], body: str, message_type: str, message_id: str) -> str | None:
+    """What came to an intake, as a structured CloudEvent under its sender's source and id: it is the sender's still,
+    and counts once however often it is sent. None when it is no JSON."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if headers.get("content-type", "").lower().startswith(STRUCTURED) and isinstance(data, dict):
+        event: dict[str, Any] = {**data}
+    else:
+        event = {"id": headers.get("ce-id"), "source": headers.get("ce-source"), "data": data}
+    event |= {"id": _known(event.get("id"), message_id), "source": _known(event.get("source"), _UNNAMED)}
+    text = json.dumps({"specversion": "1.0", "type": message_type, **event}, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="replace").decode()
+
+
+def _known(said: Any, otherwise: str) -> Any:
+    """What was said, if anything, and if it is whole: what was redacted is alike in many."""
+    return otherwise if not said or REDACTED.search(str(said)) else said
 
 
 def dead_row(commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter) -> WriteRow:

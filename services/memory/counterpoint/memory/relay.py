@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from prometheus_client import Gauge
 
-from counterpoint.bus.codec import headers
+from counterpoint.bus.codec import STRUCTURED, headers
 from counterpoint.bus.connection import Connection
 from counterpoint.guard.capabilities import Keyring, mint
 from counterpoint.guard.policy import Policy
@@ -31,7 +31,7 @@ _QUEUE_LIMIT = 50_000
 
 _LOAD = """
 SELECT project, seq, id, type, subject, task_id, task_version, audience, body, sender, label, integrity,
-       inbound_id, due_at, traceparent
+       inbound_id, due_at, traceparent, structured
 FROM messages WHERE id = ANY ($1)
 """
 _CLEAR = """
@@ -143,7 +143,7 @@ class Relay:
 
     def _headers(self, message: Sent) -> dict[str, str]:
         row = message.row
-        return headers(
+        made = headers(
             message_id=row.id,
             message_type=row.type,
             source=message.sender,
@@ -156,6 +156,7 @@ class Relay:
             capability=message.capability,
             traceparent=message.traceparent,
         )
+        return {**made, "content-type": STRUCTURED} if row.structured else made
 
     async def _clear(self) -> None:
         while True:
@@ -215,6 +216,7 @@ class Relay:
             integrity=row["integrity"],
             due_at=row["due_at"],
             timer=None,
+            structured=row["structured"],
         )
         return Sent(
             message,

@@ -33,7 +33,7 @@ class WriteRow:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message for the log and the bus."""
+    """A message for the log and the bus. A `structured` one has its envelope in its body."""
 
     id: str
     type: str
@@ -46,6 +46,7 @@ class MessageRow:
     integrity: int
     due_at: datetime | None
     timer: str | None
+    structured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

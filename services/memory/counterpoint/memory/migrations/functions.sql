@@ -13,6 +13,7 @@ CREATE FUNCTION commit_steps(
     w_label smallint[], w_integrity smallint[], w_sha bytea[], w_schema smallint[],
     m_commit int[], m_id uuid[], m_type text[], m_subject text[], m_task text[], m_versioned boolean[],
     m_audience text[], m_body text[], m_label smallint[], m_integrity smallint[], m_due timestamptz[], m_timer text[],
+    m_structured boolean[],
     v_store text[], v_id text[], v_version int[], v_source text[], v_label smallint[], v_model text[], v_words text[],
     v_exact text[], v_embedding text[]
 ) RETURNS TABLE (message_id uuid, message_seq bigint, message_version int) LANGUAGE plpgsql AS $$
@@ -167,14 +168,15 @@ BEGIN
         RETURN QUERY
         WITH log AS (
             INSERT INTO messages (project, seq, id, type, subject, task_id, task_version, audience, body, sender,
-                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent)
+                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent, structured)
             SELECT p_project, base + wrote + m.n, m.id, m.type, m.subject, m.task,
                    CASE WHEN m.versioned THEN coalesce(r.version, 0) END,
                    string_to_array(m.audience, ' '), m.body, c_consumer[m.step], m.label, m.integrity,
-                   c_message[m.step], c_id[m.step], m.due, m.timer, c_trace[m.step]
+                   c_message[m.step], c_id[m.step], m.due, m.timer, c_trace[m.step], m.structured
             FROM unnest(m_commit, m_id, m_type, m_subject, m_task, m_versioned, m_audience, m_body, m_label, m_integrity,
-                        m_due, m_timer)
-                WITH ORDINALITY AS m(step, id, type, subject, task, versioned, audience, body, label, integrity, due, timer, n)
+                        m_due, m_timer, m_structured)
+                WITH ORDINALITY AS m(step, id, type, subject, task, versioned, audience, body, label, integrity, due, timer,
+                                     structured, n)
             LEFT JOIN LATERAL (
                 SELECT version FROM records
                 WHERE m.versioned AND project = p_project AND store = 'tasks' AND id = m.task LIMIT 1) AS r ON true
