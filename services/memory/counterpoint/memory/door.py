@@ -219,14 +219,18 @@ class Door:
         if again:
             retried = [await self._letters.again(origin.project, letter_id, prepared.commit_id) for letter_id in again]
             prepared = dataclasses.replace(prepared, messages=(*prepared.messages, *retried))
-        return await self.apply(prepared)
+        reply = await self.apply(prepared)
+        if commit.last:
+            self._reads.drop(_key(caller, origin))
+        return reply
 
     async def apply(self, prepared: Prepared) -> CommitReply:
         """Apply what was prepared, with the vectors of what the vector tier keeps."""
-        reply = await self._committer.apply(await self._with_vectors(prepared))
-        if any(row.store == "principals" for row in prepared.writes):
-            self._principals.forget()
-        return reply
+        try:
+            return await self._committer.apply(await self._with_vectors(prepared))
+        finally:
+            if any(row.store == "principals" for row in prepared.writes):
+                self._principals.forget()
 
     async def _with_vectors(self, prepared: Prepared) -> Prepared:
         vector_rows = [

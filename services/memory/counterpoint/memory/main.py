@@ -40,7 +40,7 @@ async def serve(settings: MemorySettings) -> None:
     database = Database(url, pool_size=settings.postgres_pool, connect_timeout_s=settings.postgres_timeout_s)
     record = Database(url, pool_size=_RECORD_POOL, connect_timeout_s=settings.postgres_timeout_s, settings=PLANNED_ONCE)
     lease = Lease(url, f"{os.uname().nodename}:{os.getpid()}")
-    origins = Origins(settings.read_sets)
+    origins = Origins(settings.read_set_items)
     relay = Relay(
         record,
         service.connection,
@@ -70,7 +70,7 @@ async def serve(settings: MemorySettings) -> None:
         principals,
         Queries(database, rules, search),
         committer,
-        Reads(settings.read_sets),
+        Reads(settings.read_set_items),
         origins,
         search,
         Ingest(database, rules, search, committer, blobs),
@@ -93,7 +93,7 @@ async def serve(settings: MemorySettings) -> None:
         await lease.acquire(settings.lease_retry_s)
         await database.open()
         await record.open()
-        await reconciler.once()
+        await reconciler.learn()
         await service.connection.respond(subjects.query("*"), door.query)
         await service.connection.respond(subjects.commit("*"), door.commit)
         await service.connection.respond(subjects.ingest("*"), door.ingest)

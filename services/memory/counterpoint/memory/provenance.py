@@ -9,6 +9,9 @@ from counterpoint.proto.memory import Ref
 Key = tuple[str, str, int, int]
 """Caller, inbound message id, fence, run of the handler."""
 
+_FENCES = 50_000
+"""Of so many messages the newest delivery is remembered here; the record knows it of every one that was applied."""
+
 VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
 """Integrity: said by a person or an operated system; made or brought by an agent; from outside."""
 
@@ -60,10 +63,14 @@ class Forgotten(LookupError):
 
 
 class Reads:
-    """The read sets of deliveries under way, in this process alone; at most `limit`, the oldest are forgotten."""
+    """The read sets of deliveries under way, in this process alone; of `limit` items in all, the oldest are forgotten.
+
+    A set takes up one more than it holds.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._held = 0
         self._sets: OrderedDict[Key, _ReadSet] = OrderedDict()
         self._fences: OrderedDict[tuple[str, str], int] = OrderedDict()
 
@@ -75,22 +82,33 @@ class Reads:
             return False
         self._fences[key] = fence
         self._fences.move_to_end(key)
-        while len(self._fences) > self._limit:
+        while len(self._fences) > _FENCES:
             self._fences.popitem(last=False)
         return True
 
     def note(self, key: Key, items: list[Seen]) -> None:
         """One more request of this delivery was answered with these items."""
-        known = self._sets.setdefault(key, _ReadSet())
+        known = self._sets.get(key)
+        if known is None:
+            known = self._sets[key] = _ReadSet()
+            self._held += 1
         self._sets.move_to_end(key)
+        before = len(known.refs)
         known.requests += 1
         for item in items:
             known.label = max(known.label, item.label)
             known.integrity = min(known.integrity, item.integrity)
             known.refs[item.ref] = item.score
             known.cited.update(item.cites)
-        while len(self._sets) > self._limit:
-            self._sets.popitem(last=False)
+        self._held += len(known.refs) - before
+        while self._held > self._limit and len(self._sets) > 1:
+            self.drop(next(iter(self._sets)))
+
+    def drop(self, key: Key) -> None:
+        """This delivery is over."""
+        known = self._sets.pop(key, None)
+        if known is not None:
+            self._held -= 1 + len(known.refs)
 
     def of(self, key: Key, requests: int) -> Memories:
         """What this delivery has read. Raises `Forgotten` unless exactly `requests` answers are remembered."""
@@ -105,17 +123,25 @@ class Reads:
 
 
 class Origins:
-    """The provenance of messages sent lately, so that a commit need not look up the message that caused it."""
+    """The provenance of messages sent lately, so that a commit need not look up the message that caused it.
+
+    Of `limit` items in all, a message's own among them; the oldest are looked up again.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._held = 0
         self._known: OrderedDict[str, Provenance] = OrderedDict()
 
     def remember(self, message_id: str, provenance: Provenance) -> None:
         """Called when a message is sent."""
+        if message_id in self._known:
+            return
         self._known[message_id] = provenance
-        while len(self._known) > self._limit:
-            self._known.popitem(last=False)
+        self._held += 1 + len(provenance.refs)
+        while self._held > self._limit and len(self._known) > 1:
+            _, oldest = self._known.popitem(last=False)
+            self._held -= 1 + len(oldest.refs)
 
     def get(self, message_id: str) -> Provenance | None:
         """None when it was not sent lately."""

@@ -16,10 +16,16 @@ log = structlog.get_logger()
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _CLOCKS = timedelta(seconds=2)
 """How far the clocks of the bus and of the database may differ; the duplicate window covers the rest."""
+_SETTLED = timedelta(seconds=10)
+"""So long after a moment everything that was sent before it is in the log, and known to the relay or pending."""
 _AGAIN_S = 0.5
+_UNREAD = frozenset({subjects.ADVISORIES, subjects.DECISIONS, subjects.DEAD})
+"""Streams that no service of ours has to have read."""
+_RESTORE = "SELECT restore_lost($1, $2, $3, $4, $5)"
+_RESTORE_S = 600.0
+"""The first round of a process looks at all that was sent before its streams were made."""
 
 _FORGET = (
-    "DELETE FROM inbox WHERE at < $1",
     "DELETE FROM read_sets WHERE at < $1",
     """
     WITH gone AS (DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1 RETURNING seq),
@@ -27,7 +33,12 @@ _FORGET = (
     UPDATE projects SET forgotten_seq = upto.seq FROM upto
     WHERE project = current_setting('counterpoint.project') AND upto.seq > forgotten_seq
     """,
+    """
+    DELETE FROM inbox WHERE at < $1 AND NOT (
+        outcome = 'cancelled' AND EXISTS (SELECT FROM messages m WHERE m.id = inbox.message_id::uuid))
+    """,
 )
+"""What was cancelled is remembered for as long as its timer."""
 
 
 class Reconciler:
@@ -43,6 +54,8 @@ class Reconciler:
         self._retention = timedelta(seconds=retention_s)
         self._forgot_at = datetime.min.replace(tzinfo=UTC)
         self._now = asyncio.Event()
+        self._checked: dict[str, datetime] = {}
+        """By stream, before when all that was sent has been looked at; there is nothing new in it to lose."""
 
     def soon(self) -> None:
         """Do not wait for the next round: the bus has come back."""
@@ -64,11 +77,25 @@ class Reconciler:
             except TimeoutError:
                 continue
 
+    async def learn(self) -> None:
+        """Wait until every stream is there, and tell the relay of it: publishing needs to know no more."""
+        for stream in subjects.STREAMS:
+            while True:
+                try:
+                    life = await self._connection.stream_life(stream)
+                except Transient as away:
+                    log.warning("reconcile.waiting", reason=str(away))
+                    await asyncio.sleep(_AGAIN_S)
+                    continue
+                self._relay.incarnation(stream, life.created, life.last_seq)
+                break
+
     async def once(self) -> int:
         """One round; returns how many messages were put back."""
         async with self._database.connection() as connection:
             reached = {row["name"]: row for row in await connection.fetch("SELECT name, life, last_seq FROM streams")}
-        lost: dict[str, tuple[datetime, datetime]] = {}
+        lost: dict[str, tuple[datetime | None, datetime | None]] = {}
+        found: dict[str, datetime] = {}
         behind: dict[str, int] = {}
         cuts: dict[str, int] = {}
         for stream in subjects.STREAMS:
@@ -87,7 +114,12 @@ class Reconciler:
                     cuts[stream] = cut
             if after < _NEVER:
                 log.warning("stream.end_lost", stream=stream, last_seq=cuts.get(stream, life.last_seq))
-            lost[stream] = (before, after)
+            if stream in _UNREAD:
+                continue
+            checked = self._checked.get(stream) == before
+            lost[stream] = (None if checked else before, after if after < _NEVER else None)
+            if checked or (self._relay.cleared and datetime.now(UTC) > before + _SETTLED):
+                found[stream] = before
         restored = 0
         horizon = datetime.now(UTC) - self._retention
         async with self._database.connection() as connection:
@@ -95,14 +127,14 @@ class Reconciler:
                 row["project"] for row in await connection.fetch("SELECT project FROM projects ORDER BY project")
             ]
             for project in projects:
-                for stream, (before, after) in lost.items():
-                    if stream in (subjects.ADVISORIES, subjects.DECISIONS, subjects.DEAD):
+                for stream, (sent_before, sent_after) in lost.items():
+                    if sent_before is None and sent_after is None:
                         continue
-                    restored += await connection.fetchval(
-                        "SELECT restore_lost($1, $2, $3, $4, $5)", project, stream.lower(), before, after, horizon
-                    )
+                    arguments = (project, stream.lower(), sent_before, sent_after, horizon)
+                    restored += await connection.fetchval(_RESTORE, *arguments, timeout=_RESTORE_S)
             for stream, last_seq in behind.items():
                 await connection.execute("UPDATE streams SET last_seq = $2 WHERE name = $1", stream, last_seq)
+        self._checked = found
         for stream, cut in cuts.items():
             if self._relay.cuts.get(stream) == cut:
                 del self._relay.cuts[stream]

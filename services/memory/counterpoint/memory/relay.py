@@ -69,6 +69,7 @@ class Relay:
         self._queue: asyncio.Queue[Sent] = asyncio.Queue(_QUEUE_LIMIT)
         self._in_flight: set[str] = set()
         self._arrived: list[str] = []
+        self._clearing = False
         self._reached: dict[str, int] = {}
         self._incarnation: dict[str, int] = {}
         self._highest: dict[str, int] = {}
@@ -83,6 +84,11 @@ class Relay:
             if message.row.due_at is None and not self._queue.full():
                 self._in_flight.add(message.row.id)
                 self._queue.put_nowait(message)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether all that is known to be on the bus is no longer pending."""
+        return not self._arrived and not self._clearing
 
     def incarnation(self, stream: str, created: datetime, last_seq: int) -> None:
         """Streams count their lives by when they were made; fences of a new life are higher than those of the last."""
@@ -166,6 +172,7 @@ class Relay:
             arrived, self._arrived = self._arrived, []
             reached, self._reached = self._reached, {}
             lives = [self._incarnation.get(stream, 0) for stream in reached]
+            self._clearing = True
             try:
                 async with self._database.connection() as connection:
                     await connection.execute(_CLEAR, arrived, list(reached), lives, list(reached.values()))
@@ -174,6 +181,8 @@ class Relay:
                 for stream, seq in reached.items():
                     self._reached[stream] = max(self._reached.get(stream, 0), seq)
                 log.warning("relay.waiting", reason=str(away))
+            finally:
+                self._clearing = False
 
     async def _sweep(self) -> None:
         while True:

@@ -32,7 +32,7 @@ class MemorySettings(BusSettings):
     revoked_capabilities: frozenset[str] = frozenset()
     reconcile_every_s: float = 60.0
     retention_s: float = 7 * 86_400.0
-    read_sets: int = 50_000
+    read_set_items: int = 200_000
 
     @field_validator("signing_keys", mode="before")
     @classmethod

@@ -215,22 +215,33 @@ RETURNS TABLE (message_id uuid, project text) LANGUAGE sql AS $$
     ORDER BY due_at LIMIT p_limit
 $$;
 
--- Put back to pending what its stream lost and its consumers have not finished; returns how many.
+-- Put back to pending what its stream lost and its consumers have not finished; returns how many. Lost is what was sent
+-- before one moment or after another (NULL: no such moment); what is older than the horizon is not looked at, but for
+-- timers, which count from when they are due.
 CREATE FUNCTION restore_lost(
     p_project text, p_stream text, p_lost_before timestamptz, p_lost_after timestamptz, p_horizon timestamptz)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE restored_now bigint;
 BEGIN
     PERFORM set_config('counterpoint.project', p_project, true);
-    WITH lost AS (
-        SELECT m.id FROM messages m LEFT JOIN restored r ON r.message_id = m.id
-        WHERE m.project = p_project AND m.at > p_horizon AND split_part(m.subject, '.', 1) = p_stream
-          AND cardinality(m.audience) > 0
+    WITH sent AS (
+        SELECT id, at, due_at, subject, audience FROM messages
+        WHERE project = p_project AND p_lost_before IS NOT NULL AND at > p_horizon AND at < p_lost_before
+        UNION ALL
+        SELECT id, at, due_at, subject, audience FROM messages
+        WHERE project = p_project AND p_lost_before IS NOT NULL AND timer IS NOT NULL AND at <= p_horizon AND due_at > p_horizon
+        UNION ALL
+        SELECT id, at, due_at, subject, audience FROM messages
+        WHERE project = p_project AND p_lost_after IS NOT NULL AND at > p_horizon),
+    lost AS (
+        SELECT DISTINCT m.id FROM sent m LEFT JOIN restored r ON r.message_id = m.id
+        WHERE split_part(m.subject, '.', 1) = p_stream AND cardinality(m.audience) > 0
           AND (greatest(m.at, m.due_at, r.at) < p_lost_before OR greatest(m.at, m.due_at, r.at) > p_lost_after)
           AND coalesce(m.due_at, m.at) <= now()
           AND NOT EXISTS (SELECT FROM pending p WHERE p.message_id = m.id)
           AND EXISTS (SELECT FROM unnest(m.audience) AS c WHERE NOT EXISTS (
-              SELECT FROM inbox i WHERE i.project = m.project AND i.consumer = c AND i.message_id = m.id::text AND i.last))),
+              SELECT FROM inbox i
+              WHERE i.project = p_project AND i.consumer = c AND i.message_id = m.id::text AND i.last))),
     noted AS (
         INSERT INTO restored (message_id) SELECT id FROM lost
         ON CONFLICT (message_id) DO UPDATE SET at = now()),
