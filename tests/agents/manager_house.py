@@ -311,7 +311,7 @@ class House:
                 kept = [i for i in kept if query.task_id in (None, i.body.get("task_id"))]
                 kept.sort(key=lambda i: i.seq, reverse=not query.ascending)
                 if query.cursor is not None:
-                    kept = [i for i in kept if i.seq < query.cursor]
+                    kept = [i for i in kept if (i.seq > query.cursor if query.ascending else i.seq < query.cursor)]
                 page = tuple(kept[: query.limit])
                 more = page[-1].seq if len(kept) > len(page) else None
                 return Found(items=page, tier="record", plan="-", took_us=0, next_cursor=more)

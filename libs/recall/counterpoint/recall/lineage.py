@@ -14,7 +14,7 @@ from counterpoint.recall.names import Node, NodeKind, job, node_of
 from counterpoint.recall.radius import Direction, Lineage, Owners, Radius, blast_radius, lineage
 
 EDGES_LIMIT = 1000
-"""Edges that one walk brings home: a reply has to fit into a message of the bus."""
+"""Edges that one walk brings home, at most: a reply has to fit into a message of the bus."""
 
 _STEPS_A_HOP = 4
 """Edges in one hop from job to job, at most: to a whole's dataset, out of it, down to a part, and to a part of that."""
@@ -91,9 +91,7 @@ class _Graph:
 
     async def walk(self, start: set[str], way: Direction, depth: int) -> list[Edge]:
         """The edges within `depth` hops of `start`."""
-        edges = await self._read(start, way, min(100, max(1, depth) * _STEPS_A_HOP))
-        self.partial = self.partial or len(edges) >= EDGES_LIMIT
-        return edges
+        return await self._read(start, way, min(100, max(1, depth) * _STEPS_A_HOP))
 
     async def wholes(self, refs: set[str]) -> set[str]:
         """These and all they are part of; reads whatever else leads to each."""
@@ -136,6 +134,7 @@ class _Graph:
         walk = Walk(store="edges", start=refs, direction=direction, depth=depth, limit=EDGES_LIMIT)
         (answer,) = await self._memory.query(walk)
         edges = [record(item, Edge) for item in answer.items]
+        self.partial = self.partial or answer.partial or len(edges) >= EDGES_LIMIT
         self._edges |= {edge.id: edge for edge in edges}
         return edges
 

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from counterpoint.proto.memory import (
     IngestReply,
     IngestRequest,
     Item,
+    List,
     MemoryQuery,
     Origin,
     PutPart,
@@ -126,6 +127,17 @@ class Memory:
         """One record, or None when there is none."""
         (found,) = await self.query(Get(store=store, id=record_id))
         return found.items[0] if found.items else None
+
+    async def pages(self, query: List, first: Found | None = None) -> AsyncIterator[Found]:
+        """A list to its end, a page a request; `first` is its first page where that was asked for among others.
+
+        A page may hold less than the query's limit: what the bus carries. Raises like `query`.
+        """
+        page = first or (await self.query(query))[0]
+        yield page
+        while page.next_cursor is not None:
+            (page,) = await self.query(query.model_copy(update={"cursor": page.next_cursor}))
+            yield page
 
     async def step(self, commit: Commit) -> CommitReply:
         """Apply a commit once. Raises `Conflict`, `Denied`, `Permanent` or `Transient`."""

@@ -1,4 +1,4 @@
-"""Evidence: what memory knows about a delegated task, asked for in one request."""
+"""Evidence: what memory knows about a delegated task, asked for in one request where that holds it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,11 @@ from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery
 from counterpoint.proto.signature import headline, signature
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated
+from counterpoint.recall import Memory
 
 CHUNKS = 20
-ATTEMPTS = 50
+SIMILAR, OWN, SAME_ERROR = 20, 20, 50
+"""Attempts: one may be found in each of three ways, and their texts are long."""
 PROVIDERS = 1000
 QUERY_CHARS = 2_000
 
@@ -60,17 +62,29 @@ def queries(message: TaskDelegated) -> tuple[MemoryQuery, ...]:
     query, digest = query_of(message.task), _digest(message.task)
     asked: list[MemoryQuery] = [
         HybridSearch(store="chunks", text=query, k=CHUNKS),
-        HybridSearch(store="attempts", text=query, k=ATTEMPTS),
-        List(store="attempts", where={"task_id": message.task_id}, limit=ATTEMPTS),
+        HybridSearch(store="attempts", text=query, k=SIMILAR),
+        List(store="attempts", where={"task_id": message.task_id}, limit=OWN),
     ]
     if _by_providers(message):
         asked.append(List(store="providers", limit=PROVIDERS))
     if digest:
-        asked.append(List(store="attempts", where={"error_signature": digest}, limit=ATTEMPTS))
+        asked.append(List(store="attempts", where={"error_signature": digest}, limit=SAME_ERROR))
     if message.override:
         asked.append(Get(store="tasks", id=message.task_id))
         asked.append(HybridSearch(store="chunks", text=message.override.instruction[:QUERY_CHARS], k=CHUNKS))
     return tuple(asked)
+
+
+async def look(memory: Memory, message: TaskDelegated) -> tuple[Found, ...]:
+    """The answers to `queries`. They share what one reply holds; what may not be missing is then read to its end: the
+    task's own attempts, so that none is made again, and the index, for what is not in it stops a task."""
+    asked = queries(message)
+    answers = list(await memory.query(*asked))
+    for at, query in enumerate(asked):
+        if isinstance(query, List) and answers[at].partial and "error_signature" not in query.where:
+            items = [item async for page in memory.pages(query, answers[at]) for item in page.items]
+            answers[at] = answers[at].model_copy(update={"items": tuple(items), "partial": False})
+    return tuple(answers)
 
 
 def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) -> Evidence:
@@ -94,6 +108,8 @@ def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) 
         asked.append(f"earlier attempts with the error signature {digest}")
     if task.systems and _by_providers(message):
         asked.append(f"providers of: {', '.join(task.systems)}")
+    if any(found.partial for found in answers):
+        asked.append("of all that only as much as one answer holds, the best and the newest")
     return Evidence(
         query=query,
         digest=digest,

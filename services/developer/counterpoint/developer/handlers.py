@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from counterpoint.bus import Service
-from counterpoint.developer.evidence import Evidence, queries, weigh
+from counterpoint.developer.evidence import Evidence, look, weigh
 from counterpoint.developer.relevance import calibration
 from counterpoint.developer.work import Answered, Assessment, Proposed, Result, Stopped, assess, work
 from counterpoint.proto.attempts import Attempt
@@ -25,7 +25,7 @@ async def on_delegated(message: TaskDelegated, memory: Memory) -> Commit:
     """Look up what is known, weigh it, and answer, propose or stop. A reassessment that still stops leaves only its
     assessment on the line."""
     known = calibration()
-    evidence = weigh(message, await memory.query(*queries(message)), known)
+    evidence = weigh(message, await look(memory, message), known)
     assessment = assess(message, evidence, known)
     result = work(message, evidence, assessment, known)
     return commit_of(message, memory, evidence, assessment, result)

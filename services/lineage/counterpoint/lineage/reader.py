@@ -1,6 +1,5 @@
 """Answers to Marquez's read API out of memory."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from counterpoint.lineage.marquez import graph_view, job_view, nodes_named
@@ -18,22 +17,19 @@ async def namespaces(memory: Memory) -> dict[str, Any]:
     """Every namespace that a job or dataset is in."""
     found = set[str]()
     for store in ("jobs", "datasets"):
-        async for item in _pages(memory, store, {}):
-            found.add(item.body["namespace"])
+        async for page in memory.pages(List(store=store, limit=PAGE)):
+            found.update(item.body["namespace"] for item in page.items)
     return {"namespaces": [{"name": name} for name in sorted(found)]}
 
 
 async def jobs(memory: Memory, namespace: str, limit: int, offset: int) -> dict[str, Any]:
     """The jobs of a namespace, at most `limit` after `offset`, those that changed last first."""
-    page: list[Item] = []
-    at = 0
-    async for item in _pages(memory, "jobs", {"namespace": namespace}):
-        if len(page) == limit:
+    known: list[Item] = []
+    async for page in memory.pages(List(store="jobs", where={"namespace": namespace}, limit=PAGE)):
+        known += page.items
+        if len(known) >= offset + limit:
             break
-        if at >= offset:
-            page.append(item)
-        at += 1
-    return {"jobs": [await _view(memory, item) for item in page]}
+    return {"jobs": [await _view(memory, item) for item in known[offset : offset + limit]]}
 
 
 async def job(memory: Memory, namespace: str, name: str) -> dict[str, Any]:
@@ -65,14 +61,3 @@ async def _view(memory: Memory, item: Item) -> dict[str, Any]:
     edges = [record(each, Edge) for found in (into, out) for each in found.items]
     latest = record(runs.items[0], Run) if runs.items else None
     return job_view(known, node, edges, item.at, latest)
-
-
-async def _pages(memory: Memory, store: str, where: dict[str, Any]) -> AsyncIterator[Item]:
-    cursor = None
-    while True:
-        (found,) = await memory.query(List(store=store, where=where, limit=PAGE, cursor=cursor))
-        for item in found.items:
-            yield item
-        cursor = found.next_cursor
-        if cursor is None:
-            return

@@ -1,5 +1,6 @@
 """What the manager knows of one task when something happens to it: its record, and every attempt made at it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -51,7 +52,7 @@ def place_of(task: Task) -> Place:
     return Place(cast(State, task.state), cast(WaitingFor | None, task.waiting_for))
 
 
-def dossier_of(task: Item, attempts: tuple[Item, ...]) -> Dossier:
+def dossier_of(task: Item, attempts: Sequence[Item]) -> Dossier:
     """The dossier made of the records."""
     known = sorted(((record(item, Attempt), item) for item in attempts), key=lambda pair: pair[0].attempt)
     return Dossier(record(task, Task), task, {attempt.attempt: (attempt, item) for attempt, item in known})
@@ -59,9 +60,9 @@ def dossier_of(task: Item, attempts: tuple[Item, ...]) -> Dossier:
 
 async def open_dossier(memory: Memory, task_id: str) -> Dossier:
     """Read the dossier of a task. Raises `Transient` when the task has no record yet."""
-    tasks, attempts = await memory.query(
-        Get(store="tasks", id=task_id), List(store="attempts", task_id=task_id, ascending=True, limit=1000)
-    )
+    attempts = List(store="attempts", task_id=task_id, ascending=True, limit=1000)
+    tasks, first = await memory.query(Get(store="tasks", id=task_id), attempts)
     if not tasks.items:
         raise Transient(f"task {task_id} has no record yet", retry_after_s=RETRY_UNKNOWN_S)
-    return dossier_of(tasks.items[0], attempts.items)
+    known = [item async for page in memory.pages(attempts, first) for item in page.items]
+    return dossier_of(tasks.items[0], known)

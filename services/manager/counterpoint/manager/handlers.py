@@ -86,12 +86,12 @@ class Handlers:
         if not has_changed(message):
             return Commit()
         waiting = {"state": "input_required", "waiting_for": "documents"}
-        (found,) = await memory.query(List(store="tasks", where=waiting, limit=PAGE))
-        while found.next_cursor is not None:
-            page = self._reassess([record(item, Task) for item in found.items], memory.now)
-            await memory.step(page.model_copy(update={"step": f"before {found.next_cursor}", "last": False}))
-            (found,) = await memory.query(List(store="tasks", where=waiting, limit=PAGE, cursor=found.next_cursor))
-        return self._reassess([record(item, Task) for item in found.items], memory.now)
+        woken = Commit()
+        async for page in memory.pages(List(store="tasks", where=waiting, limit=PAGE)):
+            woken = self._reassess([record(item, Task) for item in page.items], memory.now)
+            if page.next_cursor is not None:
+                await memory.step(woken.model_copy(update={"step": f"before {page.next_cursor}", "last": False}))
+        return woken
 
     def _reassess(self, waiting: list[Task], now: datetime) -> Commit:
         woken = [task.task_id for task in waiting if task.resumes < self.bounds.max_resumes]

@@ -5,8 +5,7 @@ from typing import Literal
 
 from counterpoint.proto.attempts import ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.line import Action, ActionKind
-from counterpoint.proto.memory import Commit, Get, Line
+from counterpoint.proto.memory import Commit, Get, List
 from counterpoint.proto.tasks import CancelTask, Override, OverrideGiven, Task, TaskOverridden
 from counterpoint.recall import Memory, act, put, record, send
 from counterpoint.router.intake import signer
@@ -27,23 +26,22 @@ class Sayer:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What is known of a task when something is said about it; `task` is None before there is a record, or when the
-    sayer may not read it."""
+    sayer may not read it. `latest` and `proposed` are the newest action and the newest proposal, none or one."""
 
     submission: Submission
     task: Task | None
-    line: tuple[Action, ...]
-
-    def latest(self, *kinds: ActionKind) -> tuple[str, ...]:
-        """The newest action of one of these kinds, else the newest of all."""
-        newest = [action for action in self.line if action.kind in kinds] or self.line
-        return tuple(action.action_id for action in newest[:1])
+    latest: tuple[str, ...]
+    proposed: tuple[str, ...]
 
 
 async def standing(memory: Memory, task_id: str, *, reads: bool) -> Standing:
     """What is known of a task. Raises `Permanent` `unknown_task`, and what a query raises."""
     wanted = (Get(store="tasks", id=task_id),) if reads else ()
-    accepted, line, *tasks = await memory.query(
-        Get(store=STORE, id=task_key(task_id)), Line(task_id=task_id, newest_first=True, limit=100), *wanted
+    accepted, newest, proposals, *tasks = await memory.query(
+        Get(store=STORE, id=task_key(task_id)),
+        List(store="actions", task_id=task_id, limit=1),
+        List(store="actions", task_id=task_id, where={"kind": "propose"}, limit=1),
+        *wanted,
     )
     if not accepted.items:
         raise unknown_task()
@@ -51,7 +49,8 @@ async def standing(memory: Memory, task_id: str, *, reads: bool) -> Standing:
     return Standing(
         record(accepted.items[0], Submission),
         records[0] if records else None,
-        tuple(record(item, Action) for item in line.items),
+        tuple(item.id for item in newest.items),
+        tuple(item.id for item in proposals.items),
     )
 
 
@@ -82,7 +81,7 @@ async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence:
         report.note or f"{attempt} {report.outcome}, {evidence} by {sayer.by}",
         task_id=report.task_id,
         result=report.outcome,
-        after=known.latest("propose"),
+        after=known.proposed or known.latest,
     )
     message = TaskOutcomeReported(
         task_id=report.task_id,
@@ -108,7 +107,7 @@ async def override(memory: Memory, given: Override, sayer: Sayer) -> Commit:
         given.reasoning,
         task_id=given.task_id,
         result=given.instruction,
-        after=known.latest(),
+        after=known.latest,
     )
     recorded = OverrideGiven(**given.model_dump(exclude={"task_id"}), by=sayer.by, by_kind=sayer.by_kind)
     message = TaskOverridden(task_id=given.task_id, override=recorded, action_id=said.action_id)
