@@ -44,7 +44,8 @@ async def arrived(house: House, project: str, sent_ago: timedelta, due_ago: time
     async with house.superuser() as connection:
         await connection.execute("DELETE FROM pending WHERE project = $1", project)
         await connection.execute(
-            "UPDATE messages SET at = $2, due_at = CASE WHEN timer IS NOT NULL THEN $3::timestamptz END WHERE project = $1",
+            "UPDATE messages SET at = $2, due_at = CASE WHEN timer IS NOT NULL THEN $3::timestamptz END"
+            " WHERE project = $1",
             project,
             now - sent_ago,
             due_at,
