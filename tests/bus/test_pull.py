@@ -15,10 +15,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from counterpoint.bus.provision import provision
-from counterpoint.bus.pull import Pull
+from counterpoint.bus.pull import Pull, Pulls
+from counterpoint.bus.streams import ACK_WAIT_S
 from counterpoint.local.nats import run_nats
 from counterpoint.proto import subjects
-from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.proto.tasks import SubmitTask, TaskDelegated
 
 SUBJECT = subjects.of(TaskDelegated.TYPE, MINE)
 LONG_S = 30.0
@@ -178,6 +179,20 @@ async def test_nothing_is_asked_for_while_the_server_is_away(tmp_path: Path) -> 
                     except nats.errors.TimeoutError:
                         continue
             assert len(got) <= 3
+
+
+async def test_an_empty_message_from_outside_loses_none_that_follow(lone: Bus) -> None:
+    subject = subjects.of(SubmitTask.TYPE, MINE)
+    async with await lone.client("router") as router, await lone.client("publisher") as publisher:
+        pull = await Pulls(router, lambda: 50).pull_subscribe(subject, stream=subjects.INTAKE, durable="router")
+        got: list[Msg] = []
+        async with asyncio.timeout(ACK_WAIT_S * 3):
+            for data in (b"", b"1", b"2"):
+                await publisher.jetstream().publish(subject, data)
+                for message in await pull.fetch(50, LONG_S):
+                    await message.ack_sync()
+                    got.append(message)
+        assert [(message.data, message.metadata.num_delivered) for message in got] == [(b"", 1), (b"1", 1), (b"2", 1)]
 
 
 def _setting(event: asyncio.Event) -> Any:

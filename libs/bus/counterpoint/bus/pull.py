@@ -14,6 +14,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
+from counterpoint.proto import subjects
+
 _OVER = frozenset({"404", "408"})
 """No more messages come of this request: there were none, or its time is up. Whatever else is said passes by itself."""
 _GRACE_S = 0.5
@@ -32,10 +34,18 @@ class Pulls(JetStreamContext):
     async def pull_subscribe(  # type: ignore[override]
         self, subject: str, *, stream: str, durable: str, **_: Any
     ) -> "Pull":
-        """Bind to a consumer that is there."""
-        pull = Pull(self._client, stream, durable, self._room)
+        """Bind to a consumer that is there.
+
+        What others send may be empty, and an empty answer from another account is the last one that the server passes
+        on: all that followed in the same request would be lost. So messages of theirs are asked for one by one.
+        """
+        pull = Pull(self._client, stream, durable, _one if stream == subjects.INTAKE else self._room)
         await pull.open()
         return pull
+
+
+def _one() -> int:
+    return 1
 
 
 class Pull:
