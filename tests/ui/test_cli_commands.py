@@ -165,6 +165,23 @@ def test_an_outcome_and_an_override_say_all_that_was_given(api: Played) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["outcome", INCIDENT, "failed"],
+        ["override", INCIDENT, "Look at the firewall", "--reason", "DNS is well"],
+        ["cancel", INCIDENT],
+    ],
+)
+def test_what_is_said_about_a_task_that_has_ended_fails_and_says_so(api: Played, arguments: list[str]) -> None:
+    reply = {"task_id": INCIDENT, "state": "completed", "late": True}
+    api.on(f"POST /v1/tasks/{INCIDENT}/{arguments[0]}", (202, reply))
+    result = run(*arguments, *api.options())
+    assert (result.exit_code, result.stdout) == (1, f"{INCIDENT} has ended (completed): no effect\n")
+    programs = run(*arguments, "--json", *api.options())
+    assert (programs.exit_code, json.loads(programs.stdout)) == (1, reply)
+
+
 def test_show_prints_the_card_for_people_and_the_task_for_programs(api: Played) -> None:
     api.on(f"GET /v1/tasks/{INCIDENT}", (200, escalated()))
     assert "escalated to calling_llm (repeated_failure)" in run("show", INCIDENT, *api.options()).stdout

@@ -252,7 +252,7 @@ async def test_an_outcome_is_reported_under_the_principals_name(front: Running) 
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     body = {"outcome": "failed", "attempt": 1, "note": "no change", "by": "somebody else", "evidence": "observed"}
     response = await front.me.post("/v1/tasks/t1/outcome", json=body)
-    assert (response.status_code, response.json()) == (202, {"task_id": "t1"})
+    assert (response.status_code, response.json()) == (202, {"task_id": "t1", "state": "submitted", "late": False})
     (told,) = front.house.of_type(TaskOutcomeReported)
     assert (told.by, told.by_kind, told.evidence, told.attempt) == ("me", "person", "reported", 1)
     assert front.house.line("t1")[-1].agent == "human"
@@ -263,6 +263,80 @@ async def test_another_outcome_for_a_known_attempt_is_409(front: Running) -> Non
     made(front, "t1", "working", outcomes={"1": {"outcome": "failed", "evidence": "reported", "by": "me"}})
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "attempt": 1})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (409, "outcome")
+
+
+REPORTED = {"outcome": "failed", "evidence": "reported", "by": "me"}
+OBSERVED = REPORTED | {"evidence": "observed"}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "more"),
+    [
+        (9, {"state": "input_required", "waiting_for": "outcome", "attempt": 2, "outcomes": {"1": REPORTED}}),
+        (3, {"state": "completed", "attempt": 2, "outcomes": {"1": REPORTED, "2": OBSERVED}}),
+        (4, {"state": "input_required", "waiting_for": "override", "attempt": 2, "outcomes": {"1": REPORTED}}),
+        (1, {"state": "cancelled"}),
+    ],
+)
+async def test_an_outcome_of_an_attempt_that_was_never_made_is_422(
+    front: Running, attempt: int, more: dict[str, Any]
+) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    made(front, "t1", **more)
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "failed", "attempt": attempt})
+    assert (response.status_code, [each["field"] for each in response.json()["errors"]]) == (422, ["attempt"])
+    assert front.house.of_type(TaskOutcomeReported) == []
+
+
+async def test_who_is_asked_may_report_an_attempt_of_their_own(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    made(front, "t1", "input_required", waiting_for="override", attempt=2, outcomes={"2": REPORTED})
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "attempt": 3})
+    assert (response.status_code, response.json()["late"]) == (202, False)
+
+
+async def test_another_outcome_without_a_number_is_409_when_the_task_has_ended(front: Running) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    known = {"1": REPORTED, "3": REPORTED | {"outcome": "succeeded"}}
+    made(front, "t1", "completed", resolution="resolved", attempt=3, outcomes=known)
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "failed"})
+    assert (response.status_code, response.json()["code"]) == (409, "conflict")
+    assert "attempt 3" in response.json()["errors"][0]["problem"]
+    again = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"})
+    assert (again.status_code, again.json()["late"]) == (202, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "late"),
+    [
+        ({"state": "completed", "resolution": "answered", "attempt": 1}, True),
+        ({"state": "cancelled", "attempt": 1}, True),
+        ({"state": "completed", "resolution": "proposed", "attempt": 1}, False),
+        ({"state": "completed", "resolution": "resolved", "attempt": 1, "outcomes": {"1": OBSERVED}}, False),
+        ({"state": "failed", "attempt": 1, "outcomes": {"1": OBSERVED}}, False),
+        ({"state": "input_required", "waiting_for": "outcome", "attempt": 1}, False),
+    ],
+)
+async def test_an_outcome_after_the_end_is_late_unless_it_teaches_something(
+    front: Running, more: dict[str, Any], late: bool
+) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    made(front, "t1", **more)
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"})
+    assert (response.status_code, response.json()) == (202, {"task_id": "t1", "state": more["state"], "late": late})
+
+
+@pytest.mark.parametrize(("path", "body"), [("override", {"instruction": "x", "reasoning": "y"}), ("cancel", {})])
+async def test_what_comes_after_the_end_is_taken_and_said_to_be_late(
+    front: Running, path: str, body: dict[str, str]
+) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    made(front, "t1", "completed")
+    response = await front.me.post(f"/v1/tasks/t1/{path}", json=body)
+    assert (response.status_code, response.json()) == (202, {"task_id": "t1", "state": "completed", "late": True})
+    async with front.as_principal("blind", "submit", "override") as blind:
+        told = await blind.post(f"/v1/tasks/t1/{path}", json=body)
+    assert (told.status_code, told.json()) == (202, {"task_id": "t1", "late": False})
 
 
 @pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm")])

@@ -90,7 +90,7 @@ def outcome(
     attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Which one, else the latest.")] = None,
     note: Annotated[str | None, typer.Option("--note", help="What was done or seen.")] = None,
     error_file: ErrorFile = None,
-) -> None:
+) -> Exit:
     """Say how an attempt went."""
     if result not in OUTCOMES:
         raise Misused(f"an outcome is one of {', '.join(OUTCOMES)}, not {result}")
@@ -102,7 +102,7 @@ def outcome(
     }
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/outcome", body, project=session.project)
-    session.show(reply, lambda: f"{task}: {result}, noted")
+    return _noted(session, reply, f"{task}: {result}, noted")
 
 
 @command(app, "override", Panel.WORK, 'counterpoint override TASK "Check the firewall" --reason "DNS was looked at"')
@@ -117,7 +117,7 @@ def override(
     confidence_override: Annotated[
         bool, typer.Option("--confidence-override", help="Go on whatever the confidence is.")
     ] = False,
-) -> None:
+) -> Exit:
     """Give an instruction that outranks the developer's judgement."""
     body = {
         "instruction": _text(session, text),
@@ -127,7 +127,7 @@ def override(
     }
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/override", body, project=session.project)
-    session.show(reply, lambda: f"{task}: goes on under the override")
+    return _noted(session, reply, f"{task}: goes on under the override")
 
 
 @command(app, "cancel", Panel.WORK, 'counterpoint cancel TASK --reason "fixed by hand"')
@@ -135,11 +135,11 @@ def cancel(
     session: Session,
     task: TaskId,
     reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
-) -> None:
+) -> Exit:
     """Call a task off."""
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/cancel", {"reason": reason}, project=session.project)
-    session.show(reply, lambda: f"{task}: cancellation asked for")
+    return _noted(session, reply, f"{task}: cancellation asked for")
 
 
 def _text(session: Session, given: str) -> str:
@@ -157,6 +157,13 @@ def _job(given: str) -> dict[str, str]:
     if not slash or not namespace or not name:
         raise Misused(f"a job is NAMESPACE/NAME, not {given}")
     return {"namespace": namespace, "name": name}
+
+
+def _noted(session: Session, reply: dict[str, Any], said: str) -> Exit:
+    """What was said about a task counts, or comes too late for it."""
+    late = bool(reply.get("late"))
+    session.show(reply, lambda: f"{reply['task_id']} has ended ({reply['state']}): no effect" if late else said)
+    return Exit.FAILED if late else Exit.DONE
 
 
 def _submit(api: "Api", body: dict[str, Any], idempotency_key: str | None) -> dict[str, Any]:

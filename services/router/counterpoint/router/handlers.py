@@ -17,8 +17,9 @@ from counterpoint.proto.tasks import SubmitTask, TaskRejected
 from counterpoint.proto.validation import check_submission, ignored_fields
 from counterpoint.recall import Memory, put, send
 from counterpoint.router.admission import Arrival, Duplicate
+from counterpoint.router.effects import Evidence
 from counterpoint.router.intake import receive
-from counterpoint.router.interventions import Evidence, Sayer, outcome
+from counterpoint.router.interventions import Sayer, outcome
 from counterpoint.router.submissions import STORE, Handled, body_sha256, event_key
 
 log = structlog.get_logger()

@@ -1,17 +1,15 @@
 """Interventions: what is said about a task that exists. An outcome, an override, a cancellation (rows A6, A8)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from counterpoint.proto.attempts import ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import Commit, Get, List
 from counterpoint.proto.tasks import CancelTask, Override, OverrideGiven, Task, TaskOverridden
 from counterpoint.recall import Memory, act, put, record, send
+from counterpoint.router.effects import Evidence, check_outcome
 from counterpoint.router.intake import signer
 from counterpoint.router.submissions import STORE, Submission, task_key
-
-Evidence = Literal["reported", "observed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +57,11 @@ def unknown_task() -> Permanent:
     return Permanent("unknown_task", (Problem(field="task_id", problem="is no task of this project"),))
 
 
-def contradicts(task: Task, report: ReportOutcome, evidence: Evidence) -> bool:
-    """Whether the named attempt is known to have gone otherwise; what is reported replaces what was observed."""
-    told = task.outcomes.get(str(report.attempt))
-    if told is None or told["outcome"] == report.outcome:
-        return False
-    return told["evidence"] == "reported" or evidence == "observed"
-
-
 async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence: Evidence) -> Commit:
-    """Hand on how an attempt went. Raises `Permanent` `unknown_task`, or `conflict` when it contradicts."""
+    """Hand on how an attempt went. Raises `Permanent` `unknown_task`, and what `check_outcome` does."""
     known = await standing(memory, report.task_id, reads=sayer.reads)
-    if known.task and contradicts(known.task, report, evidence):
-        problem = Problem(field="outcome", problem=f"is another one than is known for attempt {report.attempt}")
-        raise Permanent("conflict", (problem,))
+    if known.task:
+        check_outcome(known.task, report, evidence)
     attempt = f"attempt {report.attempt}" if report.attempt else "the latest attempt"
     said = act(
         memory,

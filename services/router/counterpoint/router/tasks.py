@@ -18,6 +18,7 @@ from counterpoint.router import interventions
 from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed
 from counterpoint.router.bodies import Page, message_of, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asked, Asking
+from counterpoint.router.effects import comes_late
 from counterpoint.router.intake import receive
 from counterpoint.router.openapi import takes
 from counterpoint.router.submissions import STORE, Submission, body_sha256, request_key, task_key
@@ -32,9 +33,14 @@ _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class Noted(Shape):
-    """Something said about a task was taken; what comes of it shows in the task."""
+    """Something said about a task was taken; what comes of it shows in the task.
+
+    `late`: the task has ended, as `state` says, and nothing comes of it. Both are for those who may read.
+    """
 
     task_id: Id
+    state: State | str | None = None
+    late: bool = False
 
 
 class Cancel(Shape):
@@ -134,12 +140,13 @@ async def outcome(request: Request, asked: Asking, task_id: TaskId) -> Response:
     asked = asked.within(body)
     asked.needs("report")
     report = message_of(ReportOutcome, body, task_id=task_id)
+    noted = await _noted(asked, task_id, report)
 
     async def said(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.outcome(memory, report, asked.sayer(), "reported")
 
     await asked.commit(said)
-    return reply(Noted(task_id=task_id), 202)
+    return reply(noted, 202)
 
 
 @router.post(
@@ -153,12 +160,13 @@ async def override(request: Request, asked: Asking, task_id: TaskId) -> Response
     """Give an instruction that outranks the developer's judgement. It is recorded under the asker's own kind."""
     asked.needs("override")
     given = message_of(Override, await read_json(request), task_id=task_id)
+    noted = await _noted(asked, task_id)
 
     async def said(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.override(memory, given, asked.sayer())
 
     await asked.commit(said)
-    return reply(Noted(task_id=task_id), 202)
+    return reply(noted, 202)
 
 
 @router.post(
@@ -172,12 +180,13 @@ async def cancel(request: Request, asked: Asking, task_id: TaskId) -> Response:
     """Call a task off."""
     asked.needs("submit", "override")
     given = value_of(Cancel, await read_json(request))
+    noted = await _noted(asked, task_id)
 
     async def said(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.cancellation(memory, task_id, given.reason, asked.sayer())
 
     await asked.commit(said)
-    return reply(Noted(task_id=task_id), 202)
+    return reply(noted, 202)
 
 
 def settled(known: Task) -> bool:
@@ -210,6 +219,14 @@ async def _known(asked: Asked, task_id: str) -> Task:
     if submission is None:
         raise interventions.unknown_task()
     return submission.as_task()
+
+
+async def _noted(asked: Asked, task_id: str, report: ReportOutcome | None = None) -> Noted:
+    """The answer to what is said about a task, by how it stands before. Raises `Permanent` `unknown_task`."""
+    if not asked.may("read"):
+        return Noted(task_id=task_id)
+    known = await _known(asked, task_id)
+    return Noted(task_id=task_id, state=known.state, late=comes_late(known, report))
 
 
 async def _after_acceptance(asked: Asked, verdict: Accepted | Duplicate, wait_s: float) -> Task:

@@ -1,0 +1,54 @@
+"""Effects: what can still come of something said about a task, as its record stands. Pure; the manager decides."""
+
+from typing import Literal
+
+from counterpoint.proto.attempts import ReportOutcome
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.tasks import ENDED, Task
+
+Evidence = Literal["reported", "observed"]
+
+
+def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None:
+    """Raises `Permanent`: `invalid` for an attempt that was never made, `conflict` for one that is known to differ.
+
+    Without a number a report about an ended task is about its latest attempt. What is reported replaces what was
+    observed.
+    """
+    made = _latest(task)
+    # A task that waits for no outcome takes one as the reporter's own next attempt.
+    possible = made if task.state in ENDED or task.waiting_for == "outcome" else made + 1
+    if report.attempt and report.attempt > possible:
+        said = f"attempt {report.attempt} was never made, the latest is {made}" if made else "no attempt was made"
+        raise Permanent("invalid", (Problem(field="attempt", problem=said),))
+    number = _number(task, report)
+    told = task.outcomes.get(str(number))
+    if told is None or told["outcome"] == report.outcome:
+        return
+    if told["evidence"] == "reported" or evidence == "observed":
+        problem = f"is another one than is known for attempt {number}, {told['outcome']}"
+        raise Permanent("conflict", (Problem(field="outcome", problem=problem),))
+
+
+def comes_late(task: Task, report: ReportOutcome | None = None) -> bool:
+    """Whether a task has ended, so that what is said about it is only noted.
+
+    An end is followed by the outcome of a proposal that had none in time, and by a report in the place of what was
+    observed; a report that is known already is not late.
+    """
+    if task.state not in ENDED:
+        return False
+    if report is None:
+        return True
+    told = task.outcomes.get(str(_number(task, report)))
+    if told is None:
+        return task.resolution != "proposed"
+    return bool(told["evidence"] == "reported" and told["outcome"] != report.outcome)
+
+
+def _number(task: Task, report: ReportOutcome) -> int | None:
+    return report.attempt or (_latest(task) if task.state in ENDED else None)
+
+
+def _latest(task: Task) -> int:
+    return max([task.attempt or 0, *map(int, task.outcomes)])
