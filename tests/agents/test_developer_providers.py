@@ -57,9 +57,11 @@ def test_systems_are_those_named_else_those_mentioned_else_none() -> None:
     assert look_up([], "the snowflakes fall", INDEX).exists is None
 
 
-async def worked(kind: str, lane: str, systems: list[str], override: OverrideGiven | None = None) -> TaskWorked:
+async def worked(
+    kind: str, lane: str, systems: list[str], override: OverrideGiven | None = None, likeness: float = 0.8
+) -> TaskWorked:
     async def alike(query: str, texts: Any) -> list[float]:
-        return [0.8] * len(texts)
+        return [likeness] * len(texts)
 
     shelf = Shelf(alike)
     shelf.ingest("invoices.md", HOWTO)
@@ -94,7 +96,17 @@ async def test_develop_offline_stops_as_no_model_with_plan_and_evidence() -> Non
     assert "apache-airflow-providers-snowflake" in result.text
     assert "Export the invoices into the ledger." in result.text
     assert result.findings.citations
-    assert result.needs[0].kind == "model"
+    assert [need.kind for need in result.needs] == ["model"]
+
+
+@pytest.mark.parametrize(("kind", "lane"), [("develop", "build"), ("plan", "plan")])
+async def test_where_nothing_is_near_enough_the_nearest_passages_are_the_evidence(kind: str, lane: str) -> None:
+    result = await worked(kind, lane, [], likeness=0.1)
+    assert (result.outcome, result.text) == ("stopped", None)
+    assert [citation.source_path for citation in result.findings.citations] == ["invoices.md"]
+    if kind == "develop":
+        assert "the citations are candidates, no plan" in result.findings.caveats
+        assert [need.kind for need in result.needs] == ["model"]
 
 
 async def test_a_plan_is_made_of_the_steps_that_are_known() -> None:

@@ -1,5 +1,6 @@
 """Row A3: a task that stopped for want of documents goes on by itself when they come, and only then."""
 
+import shlex
 from datetime import timedelta
 from itertools import pairwise
 
@@ -7,7 +8,9 @@ import pytest
 from agents.manager_house import START, House, confidence
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.main import get_command
 
+from counterpoint.cli.main import app
 from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.knowledge import rose
 from counterpoint.manager.timers import next_reassessment
@@ -66,6 +69,17 @@ def test_a_stop_that_no_document_helps_waits_for_an_override(code: str) -> None:
     assert "counterpoint override t1" in house.last(TaskEscalated).needs[0].how
     house.ingest()
     assert house.wait(60) == 0
+
+
+@pytest.mark.parametrize("kind", ["decision", "model", "budget"])
+def test_what_is_needed_is_supplied_by_a_command_that_can_be_run_as_it_is(kind: str) -> None:
+    house = House()
+    house.route(kind="develop")
+    house.developer("stopped", code="no_model", needs=(Need(kind=kind, what="something", how=""),))
+    (need,) = house.last(TaskEscalated).needs
+    program, name, *arguments = shlex.split(need.how)
+    context = get_command(app).commands[name].make_context(name, arguments)  # type: ignore[attr-defined]
+    assert (program, context.params["task"], context.params["project"]) == ("counterpoint", "t1", "orders")
 
 
 def test_the_right_document_resumes_the_task_and_it_completes() -> None:

@@ -77,7 +77,8 @@ def escalated(**more: Any) -> dict[str, Any]:
         for number in (1, 2)
     ]
     findings = incident()["findings"] | {"similar_attempts": attempts}
-    need = {"kind": "decision", "what": "how to go on", "how": f"counterpoint override {INCIDENT} --project orders"}
+    how = f'counterpoint override {INCIDENT} "INSTRUCTION" --reason "WHY" --project orders'
+    need = {"kind": "decision", "what": "how to go on", "how": how}
     escalation = {"to": "calling_llm", "code": "repeated_failure", "needs": [need]}
     return incident(waiting_for="override", attempt=2, findings=findings, escalation=escalation) | more
 

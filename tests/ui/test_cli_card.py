@@ -57,7 +57,8 @@ def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() 
     assert "escalated to calling_llm (repeated_failure), waits for override" in lines
     assert "tried since: 2 attempts, 2 failed" in lines
     assert "2026-11-17 failed (reported), developer: “thing 1”" in lines
-    assert f"decision: how to go on counterpoint override {INCIDENT} --project orders" in lines
+    how = f'counterpoint override {INCIDENT} "INSTRUCTION" --reason "WHY" --project orders'
+    assert f"decision: how to go on {how}" in lines
 
 
 def test_attempts_of_earlier_tasks_are_told_apart_from_those_of_this_one() -> None:
@@ -71,6 +72,14 @@ def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> N
     lines = flat(shown(incident(proposal=None, waiting_for="documents", escalation=escalation)))
     assert "no document that is about it, the nearest are quoted below looked for documents about x" in lines
     assert "nearest “Ask the resolver" in lines
+
+
+def test_code_without_a_plan_quotes_the_nearest_and_with_one_what_it_rests_on() -> None:
+    escalation = {"to": "calling_llm", "code": "no_model"}
+    given = {"kind": "develop", "proposal": None, "waiting_for": "override", "escalation": escalation}
+    assert "1 document about it" in flat(shown(incident(**given)))
+    without = incident()["findings"] | {"next_steps": []}
+    assert "nearest “Ask the resolver" in flat(shown(incident(**given, findings=without)))
 
 
 def test_a_proposal_is_set_anew_but_its_quotes_lists_and_references_stay_lines() -> None:

@@ -202,7 +202,14 @@ def _known(task: Task) -> Iterator[str]:
 
 
 def _unfounded(task: Task) -> bool:
-    return task.escalation is not None and task.escalation.code in ("low_confidence", "insufficient_evidence")
+    """Whether what is cited was the nearest there is, and not found to be about it."""
+    match task.escalation.code if task.escalation else None:
+        case "low_confidence" | "insufficient_evidence":
+            return True
+        case "no_model":
+            return not (task.findings and task.findings.next_steps)
+        case _:
+            return False
 
 
 def _outcomes(attempts: Sequence[SimilarAttempt]) -> str:

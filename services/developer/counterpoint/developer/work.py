@@ -46,7 +46,7 @@ class Proposed:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The work cannot go on without what `needs` lists."""
+    """The work cannot go on without what `needs` lists; where one says no `how`, the manager does."""
 
     code: EscalationCode
     reasoning: str
@@ -163,7 +163,7 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
             "repeated_failure",
             "everything known was tried for this failure, and there is no reason to try any of it again",
             _findings(message, evidence, (), (*assessment.caveats, *failed)),
-            (_document_need(message), _override_need(message)),
+            (_document_need(message), _override_need()),
         )
     caveats = (*assessment.caveats, *failed)
     if made.reason:
@@ -193,14 +193,15 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, k
     if evidence.providers.missing and evidence.instruction is None:
         return _no_provider(message, evidence)
     text, citations = _outline(evidence, known)
-    wanted = [Need(kind="model", what="a language model that writes code", how="set COUNTERPOINT_MODEL and restart")]
-    if not assessment.passed:
-        wanted.append(_document_need(message))
+    caveats = (*assessment.caveats, *warnings(evidence.known))
+    if text is None:
+        citations, caveats = _candidates(evidence.found), (*caveats, "the citations are candidates, no plan")
+    what = "a language model that writes code; this release has none: write it and say so, or cancel the task"
     return Stopped(
         "no_model",
-        f"{assessment.reasoning}; code is written by a model, and none is configured",
-        _findings(message, evidence, citations, (*assessment.caveats, *warnings(evidence.known))),
-        tuple(wanted),
+        f"{assessment.reasoning}; code is written by a model, and there is none",
+        _findings(message, evidence, citations, caveats),
+        (Need(kind="model", what=what, how=""),),
         text,
     )
 
@@ -220,7 +221,7 @@ def _low(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> 
         "low_confidence",
         assessment.reasoning,
         _findings(message, evidence, _candidates(evidence.found), (*assessment.caveats, *warnings(evidence.known))),
-        (_document_need(message), _override_need(message)),
+        (_document_need(message), _override_need()),
     )
 
 
@@ -292,16 +293,12 @@ def _document_need(message: TaskDelegated) -> Need:
     return Need(
         kind="document",
         what=f"documents about {_subject(message)}: a runbook, an architecture note or an example",
-        how=f"counterpoint ingest PATH --project {message.project}",
+        how="",
     )
 
 
-def _override_need(message: TaskDelegated) -> Need:
-    return Need(
-        kind="decision",
-        what="an override: an instruction and its reason",
-        how=f"counterpoint override {message.task_id} --project {message.project}",
-    )
+def _override_need() -> Need:
+    return Need(kind="decision", what="an override: an instruction and its reason", how="")
 
 
 def _word(value: bool | str) -> str:

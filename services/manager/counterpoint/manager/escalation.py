@@ -46,7 +46,7 @@ def _with_how(task: Task, need: Need) -> Need:
         case "document" | "provider":
             how = f"counterpoint ingest PATH --project {task.project}"
         case "model":
-            how = "set COUNTERPOINT_MODEL and restart"
+            how = f'counterpoint outcome {task.task_id} succeeded --note "WHAT WAS DONE" --project {task.project}'
         case _:
-            how = f"counterpoint override {task.task_id} --project {task.project}"
+            how = f'counterpoint override {task.task_id} "INSTRUCTION" --reason "WHY" --project {task.project}'
     return need.model_copy(update={"how": how})
