@@ -188,6 +188,16 @@ def test_show_prints_the_card_for_people_and_the_task_for_programs(api: Played) 
     assert json.loads(run("show", INCIDENT, "--json", *api.options()).stdout) == escalated()
 
 
+def test_a_blast_radius_names_the_namespace_of_what_is_hit(api: Played) -> None:
+    row = {"hops": 1, "edge": "data", "kind": "job", "namespace": "nightly", "name": "load", "owner": None}
+    api.on("GET /v1/jobs/ns/job/blast-radius", (200, {"downstream": [row]}))
+    heads, only = run("blast-radius", "ns/job", *api.options()).stdout.splitlines()
+    assert (heads.split(), only.split()) == (
+        ["hops", "by", "kind", "namespace", "name", "owner"],
+        ["1", "data", "job", "nightly", "load"],
+    )
+
+
 def test_lists_follow_pages_up_to_the_limit(api: Played) -> None:
     api.on(
         "GET /v1/tasks",

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.look import Limit, table, when
+from counterpoint.cli.look import Limit
 from counterpoint.cli.session import Session
+from counterpoint.cli.table import table, when
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

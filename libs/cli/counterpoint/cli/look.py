@@ -7,16 +7,13 @@ import typer
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Misused
 from counterpoint.cli.session import Session
+from counterpoint.cli.table import table, when
 from counterpoint.cli.work import TaskId
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = typer.Typer()
-
-CELL_CHARS = 100
-"""What is longer is cut in tables; JSON has all of it."""
-_FOLDED = frozenset({"about", "tried", "name", "namespace", "roles", "projects", "subject"})
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")]
@@ -73,7 +70,7 @@ def why(session: Session, task: TaskId) -> None:
     def human() -> "RenderableType":
         from counterpoint.cli.tree import drawn
 
-        return drawn(line)
+        return drawn(line, session.out.width if session.out.is_terminal else None)
 
     session.show(line, human)
 
@@ -186,9 +183,9 @@ def blast_radius(
     session.show(
         found,
         lambda: table(
-            ("hops", "by", "kind", "name", "owner"),
+            ("hops", "by", "kind", "namespace", "name", "owner"),
             [
-                (str(row["hops"]), row["edge"], row["kind"], row["name"], row.get("owner") or "")
+                (str(row["hops"]), row["edge"], row["kind"], row["namespace"], row["name"], row.get("owner") or "")
                 for row in found["downstream"]
             ],
             "nothing rests on it",
@@ -209,27 +206,3 @@ def _job_path(job: str) -> str:
     if not slash or not namespace or not name:
         raise Misused(f"a job is NAMESPACE/NAME, not {job}")
     return f"/v1/jobs/{quote(namespace, safe='')}/{quote(name, safe='')}"
-
-
-def when(moment: Any) -> str:
-    """A moment as HTTP gives it, to the second."""
-    return str(moment or "")[:19].replace("T", " ")
-
-
-def table(
-    heads: tuple[str, ...], rows: list[tuple[str, ...]], nothing: str, truncated: bool = False
-) -> "RenderableType":
-    """Rows under their heads, or `nothing` when there are none."""
-    from textwrap import shorten
-
-    from rich.table import Table
-    from rich.text import Text
-
-    if not rows:
-        return nothing
-    table = Table(box=None, pad_edge=False, caption="there is more" if truncated else None, caption_justify="left")
-    for head in heads:
-        table.add_column(head, overflow="fold", no_wrap=head not in _FOLDED)
-    for row in rows:
-        table.add_row(*(Text(shorten(cell, CELL_CHARS, placeholder=" …")) for cell in row))
-    return table

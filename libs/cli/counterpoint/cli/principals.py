@@ -6,8 +6,9 @@ import typer
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Misused
-from counterpoint.cli.look import Limit, table, when
+from counterpoint.cli.look import Limit
 from counterpoint.cli.session import Session
+from counterpoint.cli.table import table, when
 
 app = typer.Typer(help="Who may ask, and for what: create, list, revoke.", no_args_is_help=True)
 

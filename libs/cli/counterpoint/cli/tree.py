@@ -1,6 +1,7 @@
 """The line of a task as a tree: who reasoned what, on what basis, leading to what. Pure."""
 
 import heapq
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,15 +11,20 @@ from counterpoint.proto.line import Action
 
 LINE_CHARS = 240
 """What is longer is cut; the line as JSON has all of it."""
+LEAST_CHARS = 20
+"""What is left for words at least, however deep the tree and narrow the terminal."""
 
 
-def drawn(line: Mapping[str, Any]) -> str:
-    """The tree of a line as HTTP gives it: its actions, the decisions they name, and the names of their sources."""
+def drawn(line: Mapping[str, Any], width: int | None = None) -> str:
+    """The tree of a line as HTTP gives it: its actions, the decisions they name, and the names of their sources.
+
+    Within `width` columns, if there is one, what is longer goes on below, inside the tree.
+    """
     decisions = (DecisionMade.model_validate(decision) for decision in line.get("decisions", ()))
     confidences = {decision.decision_id: decision.confidence for decision in decisions if decision.confidence}
     names = {(source["store"], source["id"]): str(source["name"]) for source in line.get("sources", ())}
     actions = [Action.model_validate(action) for action in line["items"]]
-    return text(actions, names, confidences) or "no line yet"
+    return text(actions, names, confidences, width) or "no line yet"
 
 
 def in_order(actions: Sequence[Action]) -> list[Action]:
@@ -43,7 +49,12 @@ def in_order(actions: Sequence[Action]) -> list[Action]:
     return ordered
 
 
-def text(actions: Sequence[Action], names: Mapping[tuple[str, str], str], confidences: Mapping[str, Confidence]) -> str:
+def text(
+    actions: Sequence[Action],
+    names: Mapping[tuple[str, str], str],
+    confidences: Mapping[str, Confidence],
+    width: int | None = None,
+) -> str:
     """The tree as lines, numbered in order.
 
     An action hangs below the latest of those that led to it and names the others. A single follower stays in its
@@ -66,8 +77,9 @@ def text(actions: Sequence[Action], names: Mapping[tuple[str, str], str], confid
             others = led[action.action_id][:-1]
             also = f"  (also after {', '.join(map(str, others))})" if others else ""
             yield f"{indent}{place:>3} {action.agent}: {action.kind}{also}"
+            edge = f"{indent}    {'│' if followers else ' '} "
             for line in _said(action, names, confidences.get(action.decision_id or ""), above):
-                yield f"{indent}    {'│' if followers else ' '} {line}"
+                yield from (edge + part for part in _parts(line, width and width - len(edge)))
             above = action.sources
             for follower in followers[:-1]:
                 yield f"{indent}    ├──╮"
@@ -94,6 +106,14 @@ def _said(
     if action.sources:
         same = action.sources == above
         yield "on the same basis" if same else f"on the basis of {', '.join(_basis(action.sources, names))}"
+
+
+def _parts(line: str, width: int | None) -> list[str]:
+    """A line in parts that fit; what begins with spaces goes on below its first word."""
+    if width is None:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(line, max(width, LEAST_CHARS), subsequent_indent=indent) or [line]
 
 
 def _terms(terms: ConfidenceTerms | None) -> str:
