@@ -382,7 +382,11 @@ async def test_a_task_that_is_not_there_is_404(front: Running, method: str, path
 
 async def test_a_task_of_another_project_is_404(front: Running) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
-    assert (await front.me.get("/v1/tasks/t1", params={"project": "billing"})).status_code == 404
+    response = await front.me.get("/v1/tasks/t1", params={"project": "billing"})
+    assert (response.status_code, response.json()["code"]) == (404, "unknown_task")
+    problem = response.json()["errors"][0]["problem"]
+    assert "project billing" in problem
+    assert "--project" in problem
 
 
 async def test_a_body_over_256_kib_is_413_however_it_is_sent(front: Running) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,12 @@ class Session:
             print(json.dumps(value, ensure_ascii=False), flush=True)
         else:
             self.out.print(human(), soft_wrap=not self.out.is_terminal, markup=False)
+
+    def command(self, *words: str, project: str) -> str:
+        """A command to run next, in the same place as this one. The token is not repeated."""
+        place = {"--project": project, "--url": self.url, "--data-dir": self.data_dir}
+        options = [word for option, value in place.items() if value for word in (option, str(value))]
+        return shlex.join(["counterpoint", *words, *options])
 
     def note(self, text: str) -> None:
         """Say something on standard error."""

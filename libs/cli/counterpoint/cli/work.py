@@ -200,5 +200,6 @@ def _shown(session: Session, task: dict[str, Any]) -> Exit:
         case "failed" | "cancelled":
             return Exit.FAILED
         case working:
-            session.note(f"{task['task_id']} is still {working}; `counterpoint show {task['task_id']}` looks again")
+            again = session.command("show", task["task_id"], project=task["project"])
+            session.note(f"{task['task_id']} is still {working}; `{again}` looks again")
             return Exit.FAILED

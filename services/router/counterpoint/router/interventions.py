@@ -42,7 +42,7 @@ async def standing(memory: Memory, task_id: str, *, reads: bool) -> Standing:
         *wanted,
     )
     if not accepted.items:
-        raise unknown_task()
+        raise unknown_task(memory.project)
     records = [record(item, Task) for found in tasks for item in found.items]
     return Standing(
         record(accepted.items[0], Submission),
@@ -52,9 +52,10 @@ async def standing(memory: Memory, task_id: str, *, reads: bool) -> Standing:
     )
 
 
-def unknown_task() -> Permanent:
+def unknown_task(project: str) -> Permanent:
     """The error for a task that is not there."""
-    return Permanent("unknown_task", (Problem(field="task_id", problem="is no task of this project"),))
+    problem = f"is no task of project {project}; `project`, on the command line `--project`, names another"
+    return Permanent("unknown_task", (Problem(field="task_id", problem=problem),))
 
 
 async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence: Evidence) -> Commit:

@@ -43,7 +43,7 @@ async def line(asked: Asking, task_id: TaskId) -> Response:
     """The line of a task: every action, each with those that led to it."""
     asked.needs("read")
     if await asked.memory().get(STORE, task_key(task_id)) is None:
-        raise unknown_task()
+        raise unknown_task(asked.project)
     actions, decisions = await _all(asked, "actions", task_id), await _all(asked, "decisions", task_id)
     said = [record(item, Action) for item in actions]
     sources = await _sources(asked.memory(), said)

@@ -55,7 +55,7 @@ async def events(asked: Asking, task_id: TaskId, last_event_id: LastEventId = No
     asked.needs("read")
     accepted = await asked.memory().get(STORE, task_key(task_id))
     if accepted is None:
-        raise unknown_task()
+        raise unknown_task(asked.project)
     # Its messages come after its record: what the project has forgotten before is none of it.
     return await _stream(asked, Feed(("tasks", "decisions"), task_id), _seq(last_event_id) or accepted.seq)
 

@@ -217,7 +217,7 @@ async def _known(asked: Asked, task_id: str) -> Task:
         known = record(made.items[0], Task)
         return known.model_copy(update={"ignored": submission.ignored}) if submission else known
     if submission is None:
-        raise interventions.unknown_task()
+        raise interventions.unknown_task(asked.project)
     return submission.as_task()
 
 
@@ -243,7 +243,7 @@ async def _after_acceptance(asked: Asked, verdict: Accepted | Duplicate, wait_s:
         return verdict.submission.as_task()
     item = await asked.memory().get(STORE, task_key(verdict.task_id))
     if item is None:
-        raise interventions.unknown_task()
+        raise interventions.unknown_task(asked.project)
     return record(item, Submission).as_task()
 
 
