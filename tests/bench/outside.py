@@ -27,6 +27,8 @@ from counterpoint.proto.ids import new_id
 
 RUNS = 3
 WAIT_S = 30
+NOT_REACHABLE = 3
+"""The exit code of every command that finds nobody there."""
 WARM = 5
 FEW = 50
 """The chunks of the small project that whole paths are measured over."""
@@ -163,7 +165,15 @@ def main() -> None:
     given = parser.parse_args()
     stop_when_told()
     size = Size(tasks=given.tasks, chunks=given.chunks)
-    asyncio.run(measured(given.url, os.environ["COUNTERPOINT_TOKEN"], given.health, size)).show()
+    try:
+        report = asyncio.run(measured(given.url, os.environ["COUNTERPOINT_TOKEN"], given.health, size))
+    except httpx.TransportError as away:
+        say(f"no answer at {given.url} ({away})")
+        sys.exit(NOT_REACHABLE)
+    except httpx.HTTPStatusError as refused:
+        say(f"{refused.request.url}: HTTP {refused.response.status_code}")
+        sys.exit(1)
+    report.show()
 
 
 if __name__ == "__main__":

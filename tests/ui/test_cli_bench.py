@@ -1,7 +1,9 @@
 """`counterpoint bench`: which program measures what, and what the one for a running stack prints of it."""
 
+import asyncio
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,14 @@ async def test_a_stack_that_is_not_ready_is_not_measured(stack: Stack) -> None:
     told = stack.endpoints
     with pytest.raises(httpx.HTTPStatusError, match="404"):
         await measured(told.http, told.token, [f"{told.services['memory'].health}/nothing"], SIZE)
+
+
+async def test_nobody_there_and_a_wrong_token_are_said_without_a_traceback(stack: Stack) -> None:
+    for url, code, told in (("http://127.0.0.1:1", 3, "no answer at"), (stack.endpoints.http, 1, "HTTP 401")):
+        options = ["bench", "flow", "--url", url, "--token", "wrong"]
+        ended = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-m", "counterpoint.cli.main", *options], capture_output=True, text=True
+        )
+        assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
+        assert told in ended.stderr
+        assert "Traceback" not in ended.stderr

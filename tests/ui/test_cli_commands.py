@@ -287,3 +287,18 @@ def test_status_and_down_say_that_nothing_runs(tmp_path: Path) -> None:
     assert json.loads(status.stdout)["running"] is False
     down = run("down", "--json", "--data-dir", str(tmp_path))
     assert (down.exit_code, json.loads(down.stdout)["stopped"]) == (0, False)
+
+
+@pytest.mark.parametrize("arguments", [["up", "--detach"], ["down"], ["status"], ["tasks"]])
+def test_a_data_folder_that_is_a_file_is_misuse(tmp_path: Path, arguments: list[str]) -> None:
+    file = tmp_path / "afile"
+    file.write_text("x")
+    result = run(*arguments, "--data-dir", str(file))
+    assert (result.exit_code, result.stderr) == (2, f"counterpoint: {file} is no folder\n")
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("x")
+    folder = tmp_path / "afile" / "data"
+    result = run("up", "--detach", "--data-dir", str(folder))
+    assert (result.exit_code, result.stderr) == (1, f"counterpoint: {folder}/logs: Not a directory\n")

@@ -35,7 +35,7 @@ class Place:
         if self.url and self.data_dir:
             raise Misused("give --url or --data-dir, not both")
         if self.data_dir:
-            return self._with_token(_left_in(self.data_dir))
+            return self._with_token(_left_in(self.folder()))
         url = self.url or self.environ.get("COUNTERPOINT_URL")
         if url:
             token = self.token or self.environ.get("COUNTERPOINT_TOKEN")
@@ -45,11 +45,15 @@ class Place:
         return self._with_token(_left_in(self.folder()))
 
     def folder(self) -> Path:
-        """The data folder: `--data-dir`, COUNTERPOINT_DATA_DIR, the nearest `.counterpoint` upwards, else here."""
-        if self.data_dir:
-            return self.data_dir
-        if named := self.environ.get("COUNTERPOINT_DATA_DIR"):
-            return Path(named)
+        """The data folder: `--data-dir`, COUNTERPOINT_DATA_DIR, the nearest `.counterpoint` upwards, else here.
+
+        Raises Misused for what is there and no folder.
+        """
+        if named := self.data_dir or self.environ.get("COUNTERPOINT_DATA_DIR"):
+            folder = Path(named)
+            if folder.exists() and not folder.is_dir():
+                raise Misused(f"{folder} is no folder")
+            return folder
         nearest = (above / FOLDER for above in (self.cwd, *self.cwd.parents))
         return next((folder for folder in nearest if folder.is_dir()), self.cwd / FOLDER)
 

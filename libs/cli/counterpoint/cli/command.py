@@ -77,5 +77,10 @@ def _ended(session: Session, work: Callable[[], Exit | None]) -> int:
     except CounterpointError as error:
         session.failed(CommandError(str(error)))
         return Exit.FAILED
+    except OSError as error:
+        if error.filename is None:
+            raise
+        session.failed(CommandError(f"{error.filename}: {error.strerror}"))
+        return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.FAILED
