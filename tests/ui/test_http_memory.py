@@ -36,7 +36,8 @@ async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
 async def test_one_document_or_several_are_ingested_on_the_askers_behalf(front: Running) -> None:
     one = {"source": "a.md", "text": "x"}
     response = await front.me.post("/v1/documents", json=one)
-    assert response.json() == {"documents": [{"source": "a.md", "status": "added", "chunks": 0, "embedded": 0}]}
+    became = [{"source": "a.md", "status": "added", "chunks": 0, "embedded": 0}]
+    assert response.json() == {"documents": became, "ignored": []}
     two = {"documents": [one, {"source": "b.md", "text": "y", "type": "markdown"}]}
     assert [each["source"] for each in (await front.me.post("/v1/documents", json=two)).json()["documents"]] == [
         "a.md",
@@ -50,6 +51,27 @@ async def test_the_project_of_documents_may_stand_in_the_body(front: Running) ->
     body = {"documents": [{"source": "a.md", "text": "x"}], "project": "billing"}
     assert (await front.me.post("/v1/documents", json=body)).status_code == 200
     assert front.house.ingested[0].origin.project == "billing"
+
+
+@pytest.mark.parametrize("named", [{}, {"project": PROJECT}])
+async def test_a_document_of_another_project_among_others_is_422(front: Running, named: dict[str, str]) -> None:
+    documents = [{"source": "a.md", "text": "x", "project": PROJECT}, {"source": "b.md", "text": "y"}]
+    assert (await front.me.post("/v1/documents", json={"documents": documents} | named)).status_code == 200
+    documents[1]["project"] = "other"
+    response = await front.me.post("/v1/documents", json={"documents": documents} | named)
+    assert response.status_code == 422
+    assert [each["field"] for each in response.json()["errors"]] == ["documents[1].project"]
+    assert len(front.house.ingested) == 1
+
+
+async def test_what_nobody_reads_of_documents_and_searches_is_named(front: Running) -> None:
+    document = {"source": "a.md", "text": "x", "titel": "misspelt", "metadata": {"any": 1}}
+    alone = await front.me.post("/v1/documents", json=document | {"project": PROJECT})
+    assert alone.json()["ignored"] == ["titel"]
+    together = await front.me.post("/v1/documents", json={"documents": [document], "project": PROJECT, "typ": "x"})
+    assert together.json()["ignored"] == ["documents[0].titel", "typ"]
+    found = await front.me.post("/v1/search", json={"text": "x", "limit": 3, "project": PROJECT})
+    assert found.json()["ignored"] == ["limit"]
 
 
 async def test_much_is_handed_over_in_parts_in_its_order(front: Running) -> None:

@@ -34,6 +34,7 @@ async def test_a_principal_gets_a_token_that_is_shown_once_and_kept_nowhere(fron
     assert made.json()["principal"] | NEW == made.json()["principal"]
     assert token not in str(front.house.records)
     assert token_id(token) in front.house.kept("principals", "_system")
+    assert made.json()["ignored"] == []
     listed = await front.me.get("/v1/principals")
     assert token not in listed.text
     assert token_id(token) not in listed.text
@@ -43,6 +44,11 @@ async def test_a_principal_gets_a_token_that_is_shown_once_and_kept_nowhere(fron
         assert (await airflow.post("/v1/tasks", json=body)).status_code == 202
         assert (await airflow.post("/v1/tasks", json=body, params={"project": "billing"})).status_code == 403
         assert (await airflow.get("/v1/tasks")).status_code == 403
+
+
+async def test_what_nobody_reads_of_a_new_principal_is_named(front: Running) -> None:
+    made = await front.me.post("/v1/principals", json=NEW | {"project": "orders"})
+    assert (made.status_code, made.json()["ignored"]) == (201, ["project"])
 
 
 async def test_a_revoked_principal_is_refused_at_once(front: Running) -> None:

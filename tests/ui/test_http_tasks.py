@@ -252,7 +252,8 @@ async def test_an_outcome_is_reported_under_the_principals_name(front: Running) 
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     body = {"outcome": "failed", "attempt": 1, "note": "no change", "by": "somebody else", "evidence": "observed"}
     response = await front.me.post("/v1/tasks/t1/outcome", json=body)
-    assert (response.status_code, response.json()) == (202, {"task_id": "t1", "state": "submitted", "late": False})
+    noted = {"task_id": "t1", "state": "submitted", "late": False, "ignored": ["by", "evidence"]}
+    assert (response.status_code, response.json()) == (202, noted)
     (told,) = front.house.of_type(TaskOutcomeReported)
     assert (told.by, told.by_kind, told.evidence, told.attempt) == ("me", "person", "reported", 1)
     assert front.house.line("t1")[-1].agent == "human"
@@ -323,7 +324,8 @@ async def test_an_outcome_after_the_end_is_late_unless_it_teaches_something(
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     made(front, "t1", **more)
     response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"})
-    assert (response.status_code, response.json()) == (202, {"task_id": "t1", "state": more["state"], "late": late})
+    noted = {"task_id": "t1", "state": more["state"], "late": late, "ignored": []}
+    assert (response.status_code, response.json()) == (202, noted)
 
 
 @pytest.mark.parametrize(("path", "body"), [("override", {"instruction": "x", "reasoning": "y"}), ("cancel", {})])
@@ -333,10 +335,36 @@ async def test_what_comes_after_the_end_is_taken_and_said_to_be_late(
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
     made(front, "t1", "completed")
     response = await front.me.post(f"/v1/tasks/t1/{path}", json=body)
-    assert (response.status_code, response.json()) == (202, {"task_id": "t1", "state": "completed", "late": True})
+    noted = {"task_id": "t1", "state": "completed", "late": True, "ignored": []}
+    assert (response.status_code, response.json()) == (202, noted)
     async with front.as_principal("blind", "submit", "override") as blind:
         told = await blind.post(f"/v1/tasks/t1/{path}", json=body)
-    assert (told.status_code, told.json()) == (202, {"task_id": "t1", "late": False})
+    assert (told.status_code, told.json()) == (202, {"task_id": "t1", "late": False, "ignored": []})
+
+
+SAID = [
+    ("outcome", {"outcome": "failed"}),
+    ("override", {"instruction": "x", "reasoning": "y"}),
+    ("cancel", {"reason": "x"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), SAID)
+async def test_what_is_said_about_a_task_names_what_nobody_reads(
+    front: Running, path: str, body: dict[str, str]
+) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    response = await front.me.post(f"/v1/tasks/t1/{path}", json=body | {"reasn": "misspelt", "project": PROJECT})
+    assert (response.status_code, response.json()["ignored"]) == (202, ["reasn"])
+
+
+@pytest.mark.parametrize(("path", "body"), SAID)
+async def test_what_is_said_about_a_task_of_another_project_than_the_urls_is_422(
+    front: Running, path: str, body: dict[str, str]
+) -> None:
+    await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
+    response = await front.me.post(f"/v1/tasks/t1/{path}", json=body | {"project": "other"})
+    assert (response.status_code, [each["field"] for each in response.json()["errors"]]) == (422, ["project"])
 
 
 @pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm")])

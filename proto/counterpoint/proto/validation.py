@@ -72,10 +72,12 @@ def check_submission(message: Message, *, project: str, received_at: datetime) -
 
 def ignored_fields(message_type: str, body: Mapping[str, Any]) -> tuple[str, ...]:
     """The dotted paths of a body's fields that its model does not know, a misspelt optional one among them."""
-    if message_type in OPAQUE:
-        return ()
-    unknown = _unknown(Message.register[message_type], body, ())
-    return tuple(_shown(path) for path in islice(unknown, NAMED_LIMIT))
+    return () if message_type in OPAQUE else unknown_fields(Message.register[message_type], body)
+
+
+def unknown_fields(shape: type[Shape], body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same for a body that is no message."""
+    return tuple(_shown(path) for path in islice(_unknown(shape, body, ()), NAMED_LIMIT))
 
 
 Path = tuple[str | int, ...]

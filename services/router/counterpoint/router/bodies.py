@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, Message, Shape
-from counterpoint.proto.validation import parse
+from counterpoint.proto.validation import parse, unknown_fields
 
 S = TypeVar("S", bound=BaseModel)
 M = TypeVar("M", bound=Message)
@@ -60,6 +60,11 @@ def value_of(model: type[S], body: Any) -> S:
             Problem(field=".".join(map(str, each["loc"])) or "body", problem=each["msg"]) for each in error.errors()
         )
         raise Permanent("invalid", problems) from error
+
+
+def ignored(model: type[Shape], body: Any) -> tuple[str, ...]:
+    """The dotted paths of what a body holds and nobody reads. `project` at its top is always read."""
+    return tuple(path for path in unknown_fields(model, body) if path != "project") if isinstance(body, dict) else ()
 
 
 def reply(value: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:

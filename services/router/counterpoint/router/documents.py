@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import Document, Ingested
 from counterpoint.proto.messages import ProjectName, Shape
-from counterpoint.router.bodies import read_json, reply, value_of
+from counterpoint.router.bodies import ignored, read_json, reply, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.openapi import takes
 
@@ -19,6 +20,7 @@ class NewDocument(Document):
 
     text: str
     blob: None = None
+    project: ProjectName | None = None
 
 
 class Documents(Shape):
@@ -29,9 +31,10 @@ class Documents(Shape):
 
 
 class IngestedDocuments(Shape):
-    """What became of each document."""
+    """What became of each document, and what of the body nobody reads."""
 
     documents: tuple[Ingested, ...]
+    ignored: tuple[str, ...] = ()
 
 
 @router.post(
@@ -44,12 +47,26 @@ async def ingest(request: Request, asked: Asking) -> Response:
     asked = asked.within(body)
     asked.needs("ingest")
     if isinstance(body, dict) and "documents" not in body:
-        body = {"documents": [body]}
+        unread, body = ignored(NewDocument, body), {"documents": [body]}
+    else:
+        unread = ignored(Documents, body)
     given = value_of(Documents, body)
     became: list[Ingested] = []
-    for batch in batches(given.documents, settings.ingest_request_bytes):
+    for batch in batches(_of_project(given.documents, asked.project), settings.ingest_request_bytes):
         became += await asked.memory().ingest(batch)
-    return reply(IngestedDocuments(documents=tuple(became)))
+    return reply(IngestedDocuments(documents=tuple(became), ignored=unread))
+
+
+def _of_project(given: Iterable[NewDocument], project: str) -> list[Document]:
+    """The documents as memory knows them. Raises `Permanent` for those that name another project."""
+    problems = tuple(
+        Problem(field=f"documents[{place}].project", problem=f"is not the project it was sent to, {project}")
+        for place, document in enumerate(given)
+        if document.project not in (None, project)
+    )
+    if problems:
+        raise Permanent("invalid", problems)
+    return [Document(**document.model_dump(exclude={"project"})) for document in given]
 
 
 def batches(documents: Iterable[Document], limit_bytes: int) -> Iterator[tuple[Document, ...]]:

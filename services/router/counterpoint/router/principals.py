@@ -10,6 +10,7 @@ from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import Commit, List
 from counterpoint.proto.messages import ProjectName, Shape
 from counterpoint.proto.principals import Principal, PrincipalKind, Role
+from counterpoint.proto.validation import unknown_fields
 from counterpoint.recall import Memory, put, record
 from counterpoint.router.askers import STORE, token_id
 from counterpoint.router.bodies import Page, page, read_json, reply, shown, value_of
@@ -37,6 +38,7 @@ class CreatedPrincipal(Shape):
 
     principal: Principal
     token: str
+    ignored: tuple[str, ...] = ()
 
 
 @router.post(
@@ -49,7 +51,8 @@ class CreatedPrincipal(Shape):
 async def create(request: Request, asked: Asking) -> Response:
     """Create a principal with a token of its own."""
     asked.needs("admin")
-    given = value_of(NewPrincipal, await read_json(request))
+    body = await read_json(request)
+    given = value_of(NewPrincipal, body)
     if "approve" in given.roles and given.kind != "person":
         raise Permanent("invalid", (Problem(field="roles", problem="approve is for persons"),))
     token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -63,7 +66,8 @@ async def create(request: Request, asked: Asking) -> Response:
 
     principal = await asked.commit(created)
     asked.desk.askers.forget()
-    return reply(CreatedPrincipal(principal=principal, token=token), 201, {"Cache-Control": "no-store"})
+    made = CreatedPrincipal(principal=principal, token=token, ignored=unknown_fields(NewPrincipal, body))
+    return reply(made, 201, {"Cache-Control": "no-store"})
 
 
 @router.get("", responses={200: {"model": Page[Principal]}}, response_model=None)

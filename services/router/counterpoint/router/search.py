@@ -11,7 +11,7 @@ from counterpoint.proto.memory import HybridSearch, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
 from counterpoint.recall import record
-from counterpoint.router.bodies import Page, page, read_json, shown, value_of
+from counterpoint.router.bodies import Page, ignored, page, read_json, shown, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.jobs import job_named
 from counterpoint.router.openapi import takes
@@ -48,6 +48,7 @@ class Hits(Page[Hit]):
     tier: str
     plan: str
     took_us: int
+    ignored: tuple[str, ...] = ()
 
 
 class FoundAttempt(Attempt):
@@ -68,9 +69,8 @@ async def search(request: Request, asked: Asking) -> Response:
     )
     about = {"store", "id", "version", "score", "scores"}
     hits = [item.body | item.model_dump(mode="json", include=about, exclude_none=True) for item in found.items]
-    return JSONResponse(
-        {"items": hits, "next_cursor": None, "tier": found.tier, "plan": found.plan, "took_us": found.took_us}
-    )
+    how = {"tier": found.tier, "plan": found.plan, "took_us": found.took_us, "ignored": ignored(Search, body)}
+    return JSONResponse({"items": hits, "next_cursor": None} | how)
 
 
 @router.get("/attempts", responses={200: {"model": Page[FoundAttempt]}}, response_model=None)

@@ -16,7 +16,7 @@ from counterpoint.proto.validation import ignored_fields
 from counterpoint.recall import Memory, record
 from counterpoint.router import interventions
 from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed
-from counterpoint.router.bodies import Page, message_of, page, read_json, reply, shown, value_of
+from counterpoint.router.bodies import Page, ignored, message_of, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.effects import comes_late
 from counterpoint.router.intake import receive
@@ -41,6 +41,7 @@ class Noted(Shape):
     task_id: Id
     state: State | str | None = None
     late: bool = False
+    ignored: tuple[str, ...] = ()
 
 
 class Cancel(Shape):
@@ -140,7 +141,7 @@ async def outcome(request: Request, asked: Asking, task_id: TaskId) -> Response:
     asked = asked.within(body)
     asked.needs("report")
     report = message_of(ReportOutcome, body, task_id=task_id)
-    noted = await _noted(asked, task_id, report)
+    noted = await _noted(asked, task_id, ignored(ReportOutcome, body), report)
 
     async def said(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.outcome(memory, report, asked.sayer(), "reported")
@@ -158,9 +159,11 @@ async def outcome(request: Request, asked: Asking, task_id: TaskId) -> Response:
 )
 async def override(request: Request, asked: Asking, task_id: TaskId) -> Response:
     """Give an instruction that outranks the developer's judgement. It is recorded under the asker's own kind."""
+    body = await read_json(request)
+    asked = asked.within(body)
     asked.needs("override")
-    given = message_of(Override, await read_json(request), task_id=task_id)
-    noted = await _noted(asked, task_id)
+    given = message_of(Override, body, task_id=task_id)
+    noted = await _noted(asked, task_id, ignored(Override, body))
 
     async def said(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.override(memory, given, asked.sayer())
@@ -178,9 +181,11 @@ async def override(request: Request, asked: Asking, task_id: TaskId) -> Response
 )
 async def cancel(request: Request, asked: Asking, task_id: TaskId) -> Response:
     """Call a task off."""
+    body = await read_json(request)
+    asked = asked.within(body)
     asked.needs("submit", "override")
-    given = value_of(Cancel, await read_json(request))
-    noted = await _noted(asked, task_id)
+    given = value_of(Cancel, body)
+    noted = await _noted(asked, task_id, ignored(Cancel, body))
 
     async def said(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.cancellation(memory, task_id, given.reason, asked.sayer())
@@ -221,12 +226,12 @@ async def _known(asked: Asked, task_id: str) -> Task:
     return submission.as_task()
 
 
-async def _noted(asked: Asked, task_id: str, report: ReportOutcome | None = None) -> Noted:
+async def _noted(asked: Asked, task_id: str, unread: tuple[str, ...], report: ReportOutcome | None = None) -> Noted:
     """The answer to what is said about a task, by how it stands before. Raises `Permanent` `unknown_task`."""
     if not asked.may("read"):
-        return Noted(task_id=task_id)
+        return Noted(task_id=task_id, ignored=unread)
     known = await _known(asked, task_id)
-    return Noted(task_id=task_id, state=known.state, late=comes_late(known, report))
+    return Noted(task_id=task_id, state=known.state, late=comes_late(known, report), ignored=unread)
 
 
 async def _after_acceptance(asked: Asked, verdict: Accepted | Duplicate, wait_s: float) -> Task:
