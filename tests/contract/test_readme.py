@@ -13,7 +13,8 @@ from contract.outsider import TIMEOUT_S, Bus, finish, run
 from nats.aio.client import Client
 
 from counterpoint.proto import generate, subjects
-from counterpoint.proto.tasks import SubmitTask, TaskCompleted, TaskRejected
+from counterpoint.proto.messages import Message
+from counterpoint.proto.tasks import SubmitTask, TaskCompleted, TaskEscalated, TaskRejected
 from counterpoint.proto.validation import ignored_fields, parse
 
 TEXT = (generate.FOLDER / "README.md").read_text()
@@ -50,22 +51,29 @@ def test_every_subject_it_names_is_one() -> None:
         assert f"| `{subjects.live(pattern).replace('>', '<project>.>')}` | watch" in TEXT
 
 
-async def test_its_python_client_runs(bus: Bus, memory: Client, tmp_path: Path) -> None:
+ENDS = pytest.mark.parametrize("end", [TaskCompleted, TaskEscalated])
+
+
+@ENDS
+async def test_its_python_client_runs(bus: Bus, memory: Client, tmp_path: Path, end: type[Message]) -> None:
     (code,) = blocks("python")
     script = tmp_path / "client.py"
     script.write_text(code)
-    await _submits_and_sees_the_end((sys.executable, str(script)), bus, memory)
+    await _submits_and_sees_the_end((sys.executable, str(script)), bus, memory, end)
 
 
-async def test_its_typescript_client_runs(bus: Bus, memory: Client, node_client: NodeClient, tmp_path: Path) -> None:
+@ENDS
+async def test_its_typescript_client_runs(
+    bus: Bus, memory: Client, node_client: NodeClient, tmp_path: Path, end: type[Message]
+) -> None:
     (code,) = blocks("ts")
     (tmp_path / "node_modules").symlink_to(node_client.modules)
     script = tmp_path / "client.mjs"
     script.write_text(code)
-    await _submits_and_sees_the_end((node_client.node.node, str(script)), bus, memory)
+    await _submits_and_sees_the_end((node_client.node.node, str(script)), bus, memory, end)
 
 
-async def _submits_and_sees_the_end(command: tuple[str, ...], bus: Bus, memory: Client) -> None:
+async def _submits_and_sees_the_end(command: tuple[str, ...], bus: Bus, memory: Client, end: type[Message]) -> None:
     process = await run(command, bus.environment("publisher"), None)
     assert process.stdout is not None
     told = (await asyncio.wait_for(process.stdout.readline(), TIMEOUT_S)).decode()
@@ -76,11 +84,11 @@ async def _submits_and_sees_the_end(command: tuple[str, ...], bus: Bus, memory: 
     task: Any = json.loads(stored.data or b"")
     assert parse(SubmitTask.TYPE, task)
 
-    golden = json.loads((generate.FOLDER / "examples" / TaskCompleted.TYPE / "full.json").read_text())
-    end = json.dumps(golden | {"task_id": task["task_id"]}).encode()
-    await memory.jetstream().publish(subjects.of(TaskCompleted.TYPE, bus.project), end)
+    golden = json.loads((generate.FOLDER / "examples" / end.TYPE / "full.json").read_text())
+    subject = subjects.of(end.TYPE, bus.project)
+    await memory.jetstream().publish(subject, json.dumps(golden | {"task_id": task["task_id"]}).encode())
     output, errors = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
     assert (process.returncode, errors) == (0, b"")
     event, _, findings = output.decode().splitlines()[-1].partition(" ")
-    assert event == "completed"
+    assert event == subject.split(".")[-1]
     assert json.loads(findings) == golden["findings"]
