@@ -56,6 +56,21 @@ async def test_a_task_is_committed_when_202_is_answered(front: Running) -> None:
     assert looked.json() == task
 
 
+async def test_what_is_accepted_is_what_was_submitted(front: Running) -> None:
+    body = BODY | {"systems": ["dns"], "target": {"paths": ["a.py"], "repo": "orders"}}
+    body |= {
+        "error_message": "no route",
+        "priority": "high",
+        "deadline": "2099-01-01T00:00:00Z",
+        "context": {"tries": 3},
+        "title": "Orders",
+    }
+    for _ in range(2):
+        task = (await front.me.post("/v1/tasks", json=body | {"task_id": "t1"})).json()
+        assert task["state"] == "submitted"
+        assert {name: task[name] for name in body} == body
+
+
 @pytest.mark.parametrize(("kind", "agent"), [("person", "human"), ("agent", "calling_llm"), ("system", "router")])
 async def test_who_submits_is_who_signs(front: Running, kind: str, agent: str) -> None:
     async with front.as_principal("somebody", "submit", kind=kind) as other:

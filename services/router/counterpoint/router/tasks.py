@@ -3,7 +3,7 @@
 import asyncio
 import re
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
@@ -91,6 +91,8 @@ async def submit(
     if wait_s is not None and asked.may("read"):
         headers["Preference-Applied"] = f"wait={wait_s}"
     known = await _after_acceptance(asked, verdict, wait_s or 0)
+    if known.state == "submitted":
+        known = known.model_copy(update=_said(task))
     return reply(known, 200 if wait_s and settled(known) else 202, headers)
 
 
@@ -232,6 +234,12 @@ async def _noted(asked: Asked, task_id: str, unread: tuple[str, ...], report: Re
         return Noted(task_id=task_id, ignored=unread)
     known = await _known(asked, task_id)
     return Noted(task_id=task_id, state=known.state, late=comes_late(known, report), ignored=unread)
+
+
+def _said(task: SubmitTask) -> dict[str, Any]:
+    """What a submission says of its task, as long as there is no record to say it."""
+    names = Task.model_fields.keys() & task.model_fields_set - {"task_id", "project"}
+    return {name: getattr(task, name) for name in names}
 
 
 async def _after_acceptance(asked: Asked, verdict: Accepted | Duplicate, wait_s: float) -> Task:
