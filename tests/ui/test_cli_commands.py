@@ -14,6 +14,9 @@ from ui.cli_data import INCIDENT, answered, escalated, incident
 from ui.cli_server import TOKEN, Played, playing
 
 from counterpoint.cli.main import app
+from counterpoint.cli.work import ERROR_CHARS
+from counterpoint.proto.attempts import ReportOutcome
+from counterpoint.proto.tasks import SubmitTask
 
 CONTRACT = {
     "submit",
@@ -106,6 +109,20 @@ def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path
     }
     assert asked.headers["idempotency-key"] == "k1"
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("words", [["submit", "troubleshoot", "x"], ["outcome", "t", "failed"]])
+def test_an_error_that_is_larger_than_a_message_takes_is_not_sent(
+    api: Played, tmp_path: Path, words: list[str]
+) -> None:
+    SubmitTask(kind="troubleshoot", description="x", error_message="x" * ERROR_CHARS)
+    ReportOutcome(task_id="t", outcome="failed", error_message="x" * ERROR_CHARS)
+    file = tmp_path / "import.log"
+    file.write_text("x" * (ERROR_CHARS + 1))
+    result = run(*words, "--error-file", str(file), *api.options())
+    assert (result.exit_code, api.asked) == (2, [])
+    assert f"{file} holds 16001 characters, an error at most 16000" in result.stderr
+    assert "counterpoint ingest" in result.stderr
 
 
 def test_submit_names_on_stderr_what_nobody_knows(api: Played) -> None:

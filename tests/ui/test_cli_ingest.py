@@ -41,7 +41,7 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
         "image.png": "binary",
         "latin.txt": "not UTF-8",
         "late.txt": "binary",
-        "empty.md": "empty",
+        "empty.md": "empty; what was ingested of it before stays",
         "loop": "seen already, by a link or another name",
         "gone": "No such file or directory",
         "pipe": "neither a file nor a folder",
@@ -53,6 +53,14 @@ def test_what_is_named_is_taken_though_hidden_and_named_twice_is_taken_once(tmp_
     (tmp_path / ".notes.md").write_text("notes")
     found = list(walk([tmp_path / ".notes.md", tmp_path / ".notes.md"], tmp_path / "elsewhere"))
     assert [one.source for one in found if isinstance(one, Readable)] == [(tmp_path / ".notes.md").as_posix()]
+
+
+def test_a_file_has_its_own_name_and_not_that_of_a_link_to_it(tmp_path: Path) -> None:
+    (tmp_path / "z.md").write_text("text")
+    (tmp_path / "a.md").symlink_to(tmp_path / "z.md")
+    found = list(walk([tmp_path], tmp_path))
+    assert [one.source for one in found if isinstance(one, Readable)] == ["z.md"]
+    assert [one.path.name for one in found if isinstance(one, Skipped)] == ["a.md"]
 
 
 @given(st.lists(st.integers(0, 300), max_size=80), st.integers(1, 200))
@@ -88,11 +96,12 @@ def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.md").write_text("good")
     (tmp_path / "b.md").write_text("too large")
+    fault = {"field": "body", "problem": "is larger than 8192 KiB"}
     api.on(
         "POST /v1/documents",
         (413, {"title": "Content Too Large", "status": 413}),
         (200, {"documents": [{"source": "a.md", "status": "added", "chunks": 1}]}),
-        (413, {"title": "Content Too Large", "status": 413}),
+        (413, {"title": "Content Too Large", "status": 413, "errors": [fault]}),
     )
     shown = CliRunner().invoke(app, ["ingest", "a.md", "b.md", "--json", *api.options()])
     assert shown.exit_code == 1
@@ -100,4 +109,4 @@ def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_
         ("a.md", "added"),
         ("b.md", "refused"),
     ]
-    assert "refused b.md: Content Too Large" in shown.stderr
+    assert "refused b.md: body is larger than 8192 KiB; split it into smaller files" in shown.stderr

@@ -41,7 +41,7 @@ class Refused(CommandError):
 
     def __init__(self, status: int, body: dict[str, Any]) -> None:
         self.status = status
-        self.body = {"title": f"HTTP {status}", "status": status} | body
+        self.body: dict[str, Any] = {"title": f"HTTP {status}", "status": status} | body
         super().__init__(str(self.body["title"]))
 
     def problem(self) -> dict[str, Any]:

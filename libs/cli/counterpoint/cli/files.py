@@ -35,7 +35,8 @@ class Skipped:
 def walk(paths: Iterable[Path], root: Path) -> Iterator[Readable | Skipped]:
     """The documents at and below `paths`, in the order of their names; a source is its path from `root` if it is below.
 
-    What is named is taken even when it is hidden; below it, hidden names are not.
+    What is named is taken even when it is hidden; below it, hidden names are not. In a folder links come last, so that
+    a document has the name of its file.
     """
     seen: set[tuple[int, int]] = set()
     for path in paths:
@@ -68,7 +69,7 @@ def _below(path: Path, root: Path, seen: set[tuple[int, int]]) -> Iterator[Reada
     seen.add((stat.st_dev, stat.st_ino))
     if path.is_dir():
         try:
-            names = sorted(os.listdir(path))
+            names = sorted(os.listdir(path), key=lambda name: ((path / name).is_symlink(), name))
         except OSError as error:
             yield Skipped(path, error.strerror or "cannot be read", failed=True)
             return
@@ -99,7 +100,7 @@ def _read(path: Path, root: Path) -> Readable | Skipped:
     if "\0" in text:
         return Skipped(path, "binary")
     if not text.strip():
-        return Skipped(path, "empty")
+        return Skipped(path, "empty; what was ingested of it before stays")
     absolute = path.absolute()
     source = absolute.relative_to(root) if absolute.is_relative_to(root) else absolute
     return Readable(path, source.as_posix(), text)

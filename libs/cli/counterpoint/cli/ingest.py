@@ -21,6 +21,7 @@ app = typer.Typer()
 
 TYPES = ("markdown", "python", "text")
 BATCH_BYTES = 256 * 1024
+TOO_LARGE = 413
 
 
 @command(app, "ingest", Panel.WORK, "counterpoint ingest docs/ runbooks/dns.md --project orders")
@@ -66,16 +67,22 @@ def send(
         try:
             results += _post(api, batch, project, type_)
         except Refused as refused:
-            if refused.status not in (400, 413, 422):
+            if refused.status not in (400, TOO_LARGE, 422):
                 raise
             if len(batch) > 1:
                 results += [one for document in batch for one in send(api, [document], project, type_)]
             else:
-                problem = str(refused.body.get("detail") or refused)
-                results.append({"source": batch[0].source, "status": "refused", "problem": problem})
+                results.append({"source": batch[0].source, "status": "refused", "problem": _problem(refused)})
         for document in batch:
             sent(document)
     return results
+
+
+def _problem(refused: Refused) -> str:
+    """Why one document was refused, and what helps."""
+    faults = [f"{each.get('field')} {each.get('problem')}" for each in refused.body.get("errors", ())]
+    said = "; ".join(faults) or str(refused.body.get("detail") or refused)
+    return f"{said}; split it into smaller files" if refused.status == TOO_LARGE else said
 
 
 def _post(api: "Api", batch: Sequence[Readable], project: str | None, type_: str | None) -> list[dict[str, Any]]:

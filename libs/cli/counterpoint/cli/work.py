@@ -17,6 +17,7 @@ app = typer.Typer()
 
 KINDS = ("question", "troubleshoot", "develop", "plan")
 OUTCOMES = ("succeeded", "failed", "partial")
+ERROR_CHARS = 16_000
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
 ErrorFile = Annotated[
@@ -50,7 +51,7 @@ def submit(
         "kind": kind,
         "description": _text(session, text),
         "title": title,
-        "error_message": error_file.read_text(errors="replace") if error_file else None,
+        "error_message": _error(error_file),
         "systems": system or None,
         "target": {"job": _job(job)} if job else None,
         "project": session.project,
@@ -98,7 +99,7 @@ def outcome(
         "outcome": result,
         "attempt": attempt,
         "note": note,
-        "error_message": error_file.read_text(errors="replace") if error_file else None,
+        "error_message": _error(error_file),
     }
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/outcome", body, project=session.project)
@@ -148,6 +149,17 @@ def _text(session: Session, given: str) -> str:
     text = sys.stdin.read() if given == "-" else given
     if not text.strip():
         raise Misused("the text is empty")
+    return text
+
+
+def _error(file: Path | None) -> str | None:
+    """The error in a file. Raises Misused for more than a message takes."""
+    text = file.read_text(errors="replace") if file else None
+    if text and len(text) > ERROR_CHARS:
+        raise Misused(
+            f"{file} holds {len(text)} characters, an error at most {ERROR_CHARS}: cut it down to what failed, "
+            "and hand in the rest by `counterpoint ingest`"
+        )
     return text
 
 

@@ -83,4 +83,4 @@ def shown(value: BaseModel, **more: Any) -> dict[str, Any]:
 
 
 def _too_large(limit_bytes: int) -> Permanent:
-    return Permanent("too_large", (Problem(field="body", problem=f"is larger than {limit_bytes} bytes"),))
+    return Permanent("too_large", (Problem(field="body", problem=f"is larger than {limit_bytes // 1024} KiB"),))
