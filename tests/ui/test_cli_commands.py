@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.main import get_command
@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 from ui.cli_data import INCIDENT, answered, escalated, incident
 from ui.cli_server import TOKEN, Played, playing
 
+from counterpoint.cli.look import STATES
 from counterpoint.cli.main import app
 from counterpoint.cli.work import ERROR_CHARS
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.tasks import SubmitTask
+from counterpoint.proto.tasks import State, SubmitTask
 
 CONTRACT = {
     "submit",
@@ -267,11 +268,20 @@ def test_nothing_there_ends_with_3_and_says_how_to_start_it(tmp_path: Path) -> N
         ["up", "--url", "http://127.0.0.1:1"],
         ["tasks", "--url", "http://127.0.0.1:1"],
         ["tasks", "--no-such-option"],
+        ["tasks", "--state", "bogus"],
+        ["search", ""],
+        ["show", ""],
+        ["why", "../tasks"],
+        ["dead-letters", "show", ""],
     ],
 )
 def test_misuse_ends_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COUNTERPOINT_TOKEN", raising=False)
     assert run(*arguments).exit_code == 2
+
+
+def test_a_state_is_one_of_the_contract() -> None:
+    assert get_args(State) == STATES
 
 
 def test_a_token_of_a_new_principal_is_all_that_stdout_holds(api: Played) -> None:

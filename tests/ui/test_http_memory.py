@@ -107,9 +107,9 @@ async def test_more_than_256_kib_of_documents_is_taken(front: Running) -> None:
     ("body", "field"),
     [
         ({"documents": []}, "documents"),
-        ({"documents": [{"source": "a"}]}, "documents.0.text"),
-        ({"documents": [{"source": "a", "text": 3}]}, "documents.0.text"),
-        ({"source": "a", "text": "x", "blob": {"blob": "b", "sha256": "s", "bytes": 1}}, "documents.0.blob"),
+        ({"documents": [{"source": "a"}]}, "documents[0].text"),
+        ({"documents": [{"source": "a", "text": 3}]}, "documents[0].text"),
+        ({"source": "a", "text": "x", "blob": {"blob": "b", "sha256": "s", "bytes": 1}}, "documents[0].blob"),
         ([], "body"),
     ],
 )

@@ -77,9 +77,9 @@ async def test_a_name_is_that_of_one_principal_until_it_is_revoked(front: Runnin
         ({"name": "a b"}, "name"),
         ({"kind": "robot"}, "kind"),
         ({"roles": []}, "roles"),
-        ({"roles": ["everything"]}, "roles.0"),
+        ({"roles": ["everything"]}, "roles[0]"),
         ({"roles": ["approve"]}, "roles"),
-        ({"projects": ["Nope!"]}, "projects.0"),
+        ({"projects": ["Nope!"]}, "projects[0]"),
         ({"projects": []}, "projects"),
     ],
 )

@@ -96,20 +96,41 @@ async def test_the_task_of_the_body_is_that_of_the_path(front: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "field"),
+    ("path", "field", "said"),
     [
-        ("/v1/tasks?limit=0", "limit"),
-        ("/v1/tasks?limit=x", "limit"),
-        ("/v1/tasks?state=guess", "state"),
-        ("/v1/tasks?cursor=x", "cursor"),
-        ("/v1/tasks?project=Nope!", "project"),
-        ("/v1/tasks/a%20b", "task_id"),
+        ("/v1/tasks?limit=0", "limit", "must be at least 1"),
+        ("/v1/tasks?limit=x", "limit", "must be a whole number"),
+        ("/v1/tasks?state=guess", "state", "must be 'submitted', 'working'"),
+        ("/v1/tasks?cursor=x", "cursor", "must be the `next_cursor` of a page"),
+        ("/v1/tasks?project=Nope!", "project", "must be 1 to 63 lower-case letters"),
+        ("/v1/tasks/a%20b", "task_id", "must be 1 to 64 letters"),
     ],
 )
-async def test_what_is_wrong_with_a_url_is_named(front: Running, path: str, field: str) -> None:
+async def test_what_is_wrong_with_a_url_is_named(front: Running, path: str, field: str, said: str) -> None:
     front.me.params = front.me.params.remove("project")
     found = problem(await front.me.get(path), 422, "invalid")
     assert [each["field"] for each in found["errors"]] == [field]
+    assert found["errors"][0]["problem"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "said"),
+    [
+        ({"name": " "}, "name", "must be 1 to 63 letters, digits or `._@-`"),
+        ({"projects": ["BAD*"]}, "projects[0]", "must be 1 to 63 lower-case letters"),
+        ({"projects": []}, "projects", "must not be empty"),
+        ({"roles": ["king"]}, "roles[0]", "must be 'submit', "),
+        ({"kind": 3}, "kind", "must be 'person', "),
+    ],
+)
+async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_words(
+    front: Running, wrong: dict[str, Any], field: str, said: str
+) -> None:
+    body = {"name": "airflow", "kind": "system", "projects": ["orders"], "roles": ["submit"]} | wrong
+    found = problem(await front.me.post("/v1/principals", json=body), 422, "invalid")
+    assert [each["field"] for each in found["errors"]] == [field]
+    assert found["errors"][0]["problem"].startswith(said)
+    assert not {"String", "Input"} & set(found["errors"][0]["problem"].split())
 
 
 async def test_an_idempotency_key_that_is_none_is_refused(front: Running) -> None:

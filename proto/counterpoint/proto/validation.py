@@ -3,7 +3,7 @@
 import json
 import math
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -35,6 +35,9 @@ _PATTERNS = {
     r"\S": "must not be empty",
     get_args(Id)[1].pattern: "must be 1 to 64 letters, digits, `_` or `-`",
     get_args(ProjectName)[1].pattern: "must be 1 to 63 lower-case letters, digits or `-`, not beginning with `-`",
+    r"^\*$": "must be `*`",
+    r"^\d{1,18}$": "must be the `next_cursor` of a page",
+    r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$": "must be 1 to 63 letters, digits or `._@-`, the first a letter or digit",
 }
 
 
@@ -55,7 +58,7 @@ def parse(message_type: str, body: Any) -> Message:
     try:
         return model.model_validate_json(json.dumps(body), strict=True)
     except ValidationError as error:
-        raise Permanent("invalid", _problems(body, error.errors(include_url=False, include_input=False))) from error
+        raise Permanent("invalid", faults(body, error)) from error
 
 
 def check_submission(message: Message, *, project: str, received_at: datetime) -> tuple[Problem, ...]:
@@ -122,14 +125,17 @@ def _text_flaw(text: str) -> str | None:
     return None
 
 
-def _problems(body: Any, errors: Sequence[ErrorDetails]) -> tuple[Problem, ...]:
-    """One problem per field; what several alternatives of a field complain about is joined."""
-    words: dict[str, list[str]] = {}
-    for error in errors:
-        found = words.setdefault(_shown(_path(body, error)), [])
-        if (said := _words(error)) not in found:
-            found.append(said)
-    return tuple(Problem(field=field, problem=", or ".join(said)) for field, said in islice(words.items(), NAMED_LIMIT))
+def faults(body: Any, error: ValidationError) -> tuple[Problem, ...]:
+    """One problem per field of a body; what several alternatives of a field complain about is joined."""
+    found: dict[str, list[str]] = {}
+    for each in error.errors(include_url=False, include_input=False):
+        field = _shown(_path(body, each))
+        if each["type"] == "too_short" and any(below.startswith(f"{field}[") for below in found):
+            continue  # a list is only too short for want of the items that are at fault
+        known = found.setdefault(field, [])
+        if (said := words(each)) not in known:
+            known.append(said)
+    return tuple(Problem(field=field, problem=", or ".join(said)) for field, said in islice(found.items(), NAMED_LIMIT))
 
 
 def _path(body: Any, error: ErrorDetails) -> Path:
@@ -147,14 +153,15 @@ def _path(body: Any, error: ErrorDetails) -> Path:
     return path
 
 
-def _words(error: ErrorDetails) -> str:
+def words(error: ErrorDetails) -> str:
+    """What is wrong with a value, in words for whoever sent it."""
     limits = error.get("ctx", {})
     match error["type"]:
         case "missing":
             return "is required"
         case "value_error":
             return str(limits["error"])
-        case "literal_error":
+        case "literal_error" | "enum":
             return f"must be {limits['expected']}"
         case "string_type":
             return "must be text"

@@ -8,13 +8,14 @@ from counterpoint.cli.command import Panel, command
 from counterpoint.cli.look import Limit
 from counterpoint.cli.session import Session
 from counterpoint.cli.table import table, when
+from counterpoint.cli.work import an_id
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = typer.Typer(help="Messages that could not be handled: list, show, retry.", no_args_is_help=True)
 
-LetterId = Annotated[str, typer.Argument(metavar="ID", help="The dead letter's id.")]
+LetterId = Annotated[str, typer.Argument(metavar="ID", help="The dead letter's id.", callback=an_id)]
 
 
 @command(app, "list", Panel.LOOK, "counterpoint dead-letters list")

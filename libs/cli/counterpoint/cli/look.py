@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+STATES = ("submitted", "working", "input_required", "completed", "failed", "cancelled")
+
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")]
 
@@ -26,6 +28,8 @@ def tasks(
     limit: Limit = 50,
 ) -> None:
     """List tasks, newest first."""
+    if state is not None and state not in STATES:
+        raise Misused(f"a state is one of {', '.join(STATES)}, not {state}")
     with session.connect() as api:
         found = api.pages("/v1/tasks", limit, state=state, project=session.project)
     session.show(
@@ -85,6 +89,8 @@ def search(
     ] = 0.5,
 ) -> None:
     """Search the documents by words and by meaning."""
+    if not text.strip():
+        raise Misused("the text is empty")
     body = {"text": text, "k": limit, "vector_weight": vector_weight}
     with session.connect() as api:
         found = api.post("/v1/search", body, project=session.project)

@@ -1,5 +1,6 @@
 """The commands that give work and say how it went."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,15 @@ KINDS = ("question", "troubleshoot", "develop", "plan")
 OUTCOMES = ("succeeded", "failed", "partial")
 ERROR_CHARS = 16_000
 
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
+
+def an_id(given: str) -> str:
+    """An id as it may stand in an address. Raises `typer.BadParameter` for what can be none."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", given):
+        raise typer.BadParameter("an id is 1 to 64 letters, digits, _ or -")
+    return given
+
+
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.", callback=an_id)]
 ErrorFile = Annotated[
     Path | None,
     typer.Option("--error-file", help="A file with the error as it was.", exists=True, dir_okay=False),

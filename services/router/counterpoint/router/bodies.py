@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, Message, Shape
-from counterpoint.proto.validation import parse, unknown_fields
+from counterpoint.proto.validation import faults, parse, unknown_fields
 
 S = TypeVar("S", bound=BaseModel)
 M = TypeVar("M", bound=Message)
@@ -56,10 +56,7 @@ def value_of(model: type[S], body: Any) -> S:
     try:
         return model.model_validate_json(json.dumps(body), strict=True)
     except ValidationError as error:
-        problems = tuple(
-            Problem(field=".".join(map(str, each["loc"])) or "body", problem=each["msg"]) for each in error.errors()
-        )
-        raise Permanent("invalid", problems) from error
+        raise Permanent("invalid", faults(body, error)) from error
 
 
 def ignored(model: type[Shape], body: Any) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 from counterpoint.proto.messages import Shape
+from counterpoint.proto.validation import words
 
 log = structlog.get_logger()
 
@@ -67,7 +68,7 @@ def answer_with_problems(app: FastAPI) -> None:
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        errors = tuple(Problem(field=str(each["loc"][-1]), problem=each["msg"]) for each in error.errors())
+        errors = tuple(Problem(field=str(each["loc"][-1]), problem=words(each)) for each in error.errors())
         return _response(_problem(422, "invalid", errors=errors), {})
 
     async def by_status(_: Request, error: Exception) -> Response:
