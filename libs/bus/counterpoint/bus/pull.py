@@ -87,11 +87,12 @@ class Pull:
         return taken
 
     async def unsubscribe(self) -> None:
-        """Take no more; what has come and was not handed on goes back."""
+        """Take no more; what has come and was not handed on goes back, where there is still a server to take it."""
         assert self._subscription is not None
         await self._subscription.unsubscribe()
-        for message in self._messages:
-            await message.nak()
+        if self._client.is_connected:
+            for message in self._messages:
+                await message.nak()
 
     async def _ask(self, batch: int, timeout: float) -> None:
         self._asked, self._requests = batch, self._requests + 1
