@@ -41,6 +41,7 @@ def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
         " + 0.1 × similar success (no)",
         "Restart the resolver's cache.",
         "only two sources",
+        f"report counterpoint outcome {INCIDENT} succeeded --attempt 1 --project orders or `failed` or `partial`",
     ):
         assert said in lines
 
@@ -55,6 +56,7 @@ def test_what_is_quoted_in_the_proposal_is_not_quoted_again() -> None:
 def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() -> None:
     lines = flat(shown(escalated()))
     assert "escalated to calling_llm (repeated_failure), waits for override" in lines
+    assert "counterpoint outcome" not in lines
     assert "tried since: 2 attempts, 2 failed" in lines
     assert "2026-11-17 failed (reported), developer: “thing 1”" in lines
     how = f'counterpoint override {INCIDENT} "INSTRUCTION" --reason "WHY" --project orders'

@@ -112,6 +112,29 @@ def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
 
 
+@pytest.mark.parametrize("words", [["submit", "plan", "x"], ["ask", "x", "--no-wait"]])
+def test_what_is_unavailable_for_a_moment_is_asked_again_under_the_same_key(
+    api: Played, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
+    away = (503, {"title": "Service Unavailable", "status": 503})
+    api.on("POST /v1/tasks", away, away, (202, incident(state="submitted")))
+    result = run(*words, *api.options())
+    assert (result.exit_code, result.stdout) == (0, f"{INCIDENT}\n"), result.output
+    assert len(api.asked) == 3
+    assert len({asked.headers["idempotency-key"] for asked in api.asked}) == 1
+    run(*words, *api.options())
+    assert api.asked[3].headers["idempotency-key"] != api.asked[0].headers["idempotency-key"]
+
+
+def test_what_stays_unavailable_fails(api: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterpoint.cli.api._PATIENCE_S", 0.0)
+    monkeypatch.setattr("counterpoint.cli.api._RETRY_S", 0.01)
+    api.on("POST /v1/tasks", (503, {"title": "Service Unavailable", "status": 503}))
+    result = run("submit", "plan", "x", *api.options())
+    assert (result.exit_code, "Service Unavailable" in result.stderr) == (1, True)
+
+
 @pytest.mark.parametrize("words", [["submit", "troubleshoot", "x"], ["outcome", "t", "failed"]])
 def test_an_error_that_is_larger_than_a_message_takes_is_not_sent(
     api: Played, tmp_path: Path, words: list[str]

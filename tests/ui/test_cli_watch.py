@@ -62,13 +62,29 @@ def test_a_stream_that_was_never_open_or_is_forbidden_is_no_stream(api: Played) 
 
 def test_watch_shows_decisions_of_a_task_and_gaps(api: Played) -> None:
     gap = 'event: gap\ndata: {"after": 4}\n\n'
+    api.on("GET /v1/tasks/t1", (200, {"task_id": "t1"}))
     api.on(f"GET {STREAM}", (200, gap + sent(7, "t1") + sent(8, "t2")), DENIED)
     shown = CliRunner().invoke(app, ["watch", "--task", "t1", "--since", "4", *api.options()])
     assert shown.exit_code == 1
     (line,) = shown.stdout.splitlines()
     assert line == "05:30:12 developer confidence: go on  0.70 medium  two sources  t1"
     assert "gap" in shown.stderr
-    assert api.asked[0].headers["last-event-id"] == "4"
+    assert api.asked[1].headers["last-event-id"] == "4"
+
+
+def test_a_task_that_is_not_there_is_not_waited_for(api: Played) -> None:
+    api.on(f"GET {STREAM}", (200, sent(7)), DENIED)
+    shown = CliRunner().invoke(app, ["watch", "--task", "nope", *api.options()])
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert [asked.path for asked in api.asked] == ["/v1/tasks/nope"]
+
+
+def test_watching_is_ended_well_by_ctrl_c(api: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("counterpoint.cli.watch.show", interrupted)
+    assert CliRunner().invoke(app, ["watch", *api.options()]).exit_code == 0
 
 
 def test_watch_prints_json_lines_for_programs(api: Played) -> None:

@@ -179,3 +179,10 @@ async def test_the_audit_log_is_checked_for_those_who_audit(front: Running) -> N
     assert (response.status_code, response.json()) == (200, front.house.report)
     async with front.as_principal("lead", "read", "operate") as lead:
         assert (await lead.get("/v1/audit/verify")).status_code == 403
+
+
+async def test_a_task_of_which_the_audit_log_knows_nothing_is_404(front: Running) -> None:
+    front.house.report = {"ok": True, "leaves": 0}
+    response = await front.me.get("/v1/audit/verify", params={"task_id": "nope"})
+    assert (response.status_code, response.json()["code"]) == (404, "unknown_task")
+    assert (await front.me.get("/v1/audit/verify")).status_code == 200

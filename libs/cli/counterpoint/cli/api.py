@@ -2,10 +2,12 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import httpx
 from httpx_sse import SSEError, connect_sse
@@ -19,6 +21,8 @@ _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 _QUIET_S = 90.0
 """A stream that says nothing for so long, not even a keep-alive, is opened again."""
 _RETRY_S = 0.5
+_PATIENCE_S = 20.0
+"""How long what is unavailable is asked again: as long as an engine that restarts takes."""
 _TRANSIENT = frozenset({502, 503, 504})
 
 
@@ -64,6 +68,18 @@ class Api:
         content = body if isinstance(body, str) else json.dumps(_given(body))
         headers = {"Content-Type": "application/json"} | dict(headers or {})
         return self._json("POST", path, content=content, headers=headers, params=_given(params))
+
+    def post_once(self, path: str, body: Mapping[str, Any], key: str | None) -> Any:
+        """The same under an Idempotency-Key, one of its own where there is none; sent again while it is unavailable."""
+        headers = {"Idempotency-Key": key or uuid4().hex}
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return self.post(path, body, headers=headers)
+            except Refused as refused:
+                if refused.status not in _TRANSIENT or time.monotonic() > until:
+                    raise
+            time.sleep(_RETRY_S)
 
     def delete(self, path: str) -> Any:
         """The reply to taking away what is at `path`. Raises Refused or NotReachable."""

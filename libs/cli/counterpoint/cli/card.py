@@ -126,6 +126,8 @@ def _rows(task: Task) -> Iterator[tuple[str, Iterable[str]]]:
         yield "caveats", task.findings.caveats
     if task.state == "input_required" and task.escalation:
         yield "needs", _needs(task)
+    if task.waiting_for == "outcome":
+        yield "report", _report(task)
     if task.reason:
         yield "reason", [task.reason]
 
@@ -296,6 +298,11 @@ def _needs(task: Task) -> Iterator[str]:
         for need in task.escalation.needs:
             yield f"{need.kind}: {need.what}"
             yield f"    {need.how}"
+
+
+def _report(task: Task) -> Iterator[str]:
+    yield f"counterpoint outcome {task.task_id} succeeded --attempt {task.attempt} --project {task.project}"
+    yield "or `failed` or `partial`; --note says what was done or seen"
 
 
 def _word(value: bool) -> str:

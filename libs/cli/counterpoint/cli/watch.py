@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,10 @@ def watch(
 ) -> None:
     """Show decisions as they are made, until Ctrl-C; what was missed while the connection was away comes too."""
     with session.connect() as api:
-        follow(session, api, task=task, since=since)
+        if task:
+            api.get(f"/v1/tasks/{task}", project=session.project)
+        with suppress(KeyboardInterrupt):
+            follow(session, api, task=task, since=since)
 
 
 def follow(

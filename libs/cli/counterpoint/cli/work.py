@@ -188,8 +188,7 @@ def _noted(session: Session, reply: dict[str, Any], said: str) -> Exit:
 
 
 def _submit(api: "Api", body: dict[str, Any], idempotency_key: str | None) -> dict[str, Any]:
-    headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
-    accepted: dict[str, Any] = api.post("/v1/tasks", body, headers=headers)
+    accepted: dict[str, Any] = api.post_once("/v1/tasks", body, idempotency_key)
     return accepted
 
 
