@@ -180,6 +180,17 @@ async def test_another_outcome_for_the_same_attempt_conflicts_unless_it_replaces
     assert await house.deliver(ReportOutcome, body, sequence=2, event=(source, "1")) == expected
 
 
+@pytest.mark.parametrize(("source", "expected"), [("ci", "conflict"), ("counterpoint/lineage", "done")])
+async def test_after_the_end_a_report_without_a_number_may_conflict_and_an_observation_is_handed_on(
+    house: House, source: str, expected: str
+) -> None:
+    await house.deliver(SubmitTask, BODY | {"task_id": "t1"})
+    known = {"1": {"outcome": "failed", "evidence": "reported", "by": "x"}}
+    house.put("tasks", "t1", task_record(state="cancelled", attempt=1, outcomes=known))
+    body = {"task_id": "t1", "outcome": "succeeded"}
+    assert await house.deliver(ReportOutcome, body, sequence=2, event=(source, "1")) == expected
+
+
 async def test_an_outcome_for_another_project_is_invalid(house: House) -> None:
     await house.deliver(SubmitTask, BODY | {"task_id": "t1"})
     body = {"task_id": "t1", "outcome": "failed", "project": "billing"}

@@ -12,8 +12,8 @@ Evidence = Literal["reported", "observed"]
 def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None:
     """Raises `Permanent`: `invalid` for an attempt that was never made, `conflict` for one that is known to differ.
 
-    Without a number a report about an ended task is about its latest attempt. What is reported replaces what was
-    observed.
+    Without a number a report about an ended task is about its latest attempt; an observation there is only noted. What
+    is reported replaces what was observed.
     """
     made = _latest(task)
     # A task that waits for no outcome takes one as the reporter's own next attempt.
@@ -21,7 +21,7 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
     if report.attempt and report.attempt > possible:
         said = f"attempt {report.attempt} was never made, the latest is {made}" if made else "no attempt was made"
         raise Permanent("invalid", (Problem(field="attempt", problem=said),))
-    number = _number(task, report)
+    number = report.attempt if evidence == "observed" else _number(task, report)
     told = task.outcomes.get(str(number))
     if told is None or told["outcome"] == report.outcome:
         return
