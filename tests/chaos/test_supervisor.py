@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+from chaos.processes import descendants, wait_ended, watched
 from structlog.testing import capture_logs
 
 from counterpoint.local.child import Child
@@ -84,48 +87,6 @@ def second_start(data_dir: Path) -> subprocess.CompletedProcess[str]:
 
 def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], start_new_session=True)
-
-
-def descendants(pid: int) -> set[int]:
-    """Everything below `pid`, whatever session it has moved to."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    found, rest = set(), {pid}
-    while rest:
-        rest = {child for child, parent in parents.items() if parent in rest}
-        found |= rest
-    return found
-
-
-@contextmanager
-def watched(pids: set[int]) -> Iterator[dict[int, int]]:
-    """A descriptor per process, which becomes readable when that very process ends."""
-    descriptors = {pid: os.pidfd_open(pid) for pid in pids}
-    try:
-        yield descriptors
-    finally:
-        for descriptor in descriptors.values():
-            os.close(descriptor)
-
-
-def wait_ended(descriptors: dict[int, int], timeout_s: float) -> set[int]:
-    """The processes that still live after `timeout_s`."""
-    living = dict(descriptors)
-    poll = select.poll()
-    for descriptor in living.values():
-        poll.register(descriptor, select.POLLIN)
-    while living:
-        ended = {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
-        if not ended:
-            break
-        for descriptor in ended:
-            poll.unregister(descriptor)
-        living = {pid: descriptor for pid, descriptor in living.items() if descriptor not in ended}
-    return set(living)
 
 
 @contextmanager
