@@ -180,7 +180,10 @@ async def test_a_pull_from_another_account_gets_all_its_answers(tmp_path: Path) 
 
 
 async def test_a_pull_from_another_account_that_nobody_waits_for_any_more_takes_no_message(tmp_path: Path) -> None:
-    """Otherwise what comes after a process has gone would be delivered to it, and again only after the ack wait."""
+    """Otherwise what comes after a process has gone would be delivered to it, and again only after the ack wait.
+
+    A busy server may notice a moment after it has confirmed the end of the subscription.
+    """
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(provisioned(tmp_path, CONFIG))
         memory, gone, other = [
@@ -192,10 +195,13 @@ async def test_a_pull_from_another_account_that_nobody_waits_for_any_more_takes_
         assert await gone.jetstream().consumer_info("TASKS", "developer")
         await inbox.unsubscribe()
         await gone.flush()
-        await memory.jetstream().publish(f"tasks.{MINE}.delegated", b"{}")
-        (message,) = await (await bind(other.jetstream(), "developer")).fetch(1, timeout=30)
-        assert message.metadata.num_delivered == 1
-        await message.ack_sync(timeout=5)
+        bound, deliveries = await bind(other.jetstream(), "developer"), []
+        while 1 not in deliveries and len(deliveries) < 3:
+            await memory.jetstream().publish(f"tasks.{MINE}.delegated", b"{}")
+            (message,) = await bound.fetch(1, timeout=30)
+            deliveries.append(message.metadata.num_delivered)
+            await message.ack_sync(timeout=5)
+        assert deliveries[-1] == 1
 
 
 @pytest.mark.parametrize("user", ["manager", "developer", "observer"])
