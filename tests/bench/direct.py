@@ -18,7 +18,6 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from chaos.toys import completed, decision_of, delegated, routed, worked
 
-from counterpoint.bus.pull import Pulls
 from counterpoint.bus.streams import consumer_specs
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
@@ -66,9 +65,10 @@ async def handle(headers: dict[str, str], data: bytes, publish: Publish) -> None
         await publish(subject, answer.model_dump_json(exclude_none=True).encode(), made)
 
 
-def hands(publish: Publish, under_way: set[asyncio.Task[None]]) -> Callable[[Any], Awaitable[None]]:
+def hands(publish: Publish) -> Callable[[Any], Awaitable[None]]:
     """What takes a message as soon as there is a place for it, and handles and acknowledges it there."""
     places = asyncio.Semaphore(WORKERS)
+    under_way: set[asyncio.Task[None]] = set()
 
     async def one(message: Any) -> None:
         try:
@@ -98,16 +98,11 @@ async def by_faststream(service: str, url: str) -> None:
     async def publish(subject: str, data: bytes, headers: dict[str, str]) -> None:
         await broker.publish(data, subject, headers=headers, stream=subjects.stream_of(subject))
 
-    under_way: set[asyncio.Task[None]] = set()
-    take = hands(publish, under_way)
+    take = hands(publish)
 
     async def consume(message: NatsMessage) -> None:
         """As the house does it: FastStream's own workers would hand the next one over only after the last."""
         await take(message.raw_message)
-
-    client = await broker.connect()
-    pulls = Pulls(client, lambda: WORKERS - len(under_way))
-    broker.config.broker_config.connection_state.connect(client, pulls)
 
     for spec in consumer_specs(policy()):
         if spec.durable == service:
@@ -132,7 +127,7 @@ async def by_nats(service: str, url: str) -> None:
     async def publish(subject: str, data: bytes, headers: dict[str, str]) -> None:
         await js.publish(subject, data, headers=headers)
 
-    take = hands(publish, set())
+    take = hands(publish)
 
     async def pull(stream: str) -> None:
         subscription = await js.pull_subscribe_bind(service, stream)
