@@ -30,6 +30,7 @@ from bench.direct import PASSWORD, PROJECT, USER
 from bench.knowledge import ingest, names, question
 from bench.measure import Measure, Report, p50, p99, quiet_logs, say, stop_when_told
 from bench.small import small
+from chaos.processes import descendants
 
 from counterpoint.bus.provision import provision
 from counterpoint.local.endpoints import Endpoints, read_endpoints
@@ -222,18 +223,8 @@ async def ask(told: Endpoints, chunks: int, report: Report) -> None:
 
 def pss_mb(pid: int) -> float:
     """What a process and all below it hold of memory, shared pages counted in parts."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    found, rest = set(), {pid}
-    while rest:
-        found |= rest
-        rest = {child for child, parent in parents.items() if parent in rest} - found
     total = 0
-    for each in found:
+    for each in {pid, *descendants(pid)}:
         try:
             lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from agents.router_house import PROJECT, House
+from agents.router_house import NOW, PROJECT, House
 from pydantic import SecretStr
 
 from counterpoint.bus.health import http_server, serve
+from counterpoint.proto.tasks import Task
 from counterpoint.router.askers import Askers
 from counterpoint.router.desk import Desk
 from counterpoint.router.http import Front
@@ -122,3 +123,10 @@ def _fields(lines: list[str]) -> Iterator[tuple[str, str]]:
     for line in lines:
         name, _, value = line.partition(": ")
         yield name, value
+
+
+def made(front: Running, task_id: str, state: str, **more: Any) -> None:
+    """The manager's record of a task."""
+    body = {"task_id": task_id, "project": PROJECT, "kind": "question", "state": state, "description": "x"}
+    task = Task.model_validate(body | {"submitted_by": "me", "submitted_at": NOW} | more)
+    front.house.put("tasks", task_id, task.model_dump(mode="json", exclude_none=True))

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from agents.router_house import NOW, PROJECT
-from ui.http_front import Running, listening, running
+from agents.router_house import PROJECT
+from ui.http_front import Running, listening, made, running
 
 from counterpoint.proto.attempts import TaskOutcomeReported
-from counterpoint.proto.tasks import CancelTask, Task, TaskOverridden
+from counterpoint.proto.tasks import CancelTask, TaskOverridden
 from counterpoint.router.http import Front
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}
@@ -24,13 +24,6 @@ async def listener() -> AsyncIterator[tuple[Front, str]]:
 async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
-
-
-def made(front: Running, task_id: str, state: str, **more: Any) -> None:
-    """The manager's record of a task, and a message that tells of it."""
-    body = {"task_id": task_id, "project": PROJECT, "kind": "question", "state": state, "description": "x"}
-    task = Task.model_validate(body | {"submitted_by": "me", "submitted_at": NOW} | more)
-    front.house.put("tasks", task_id, task.model_dump(mode="json", exclude_none=True))
 
 
 async def test_an_outcome_is_reported_under_the_principals_name(front: Running) -> None:

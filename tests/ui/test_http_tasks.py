@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
-from ui.http_front import Running, listening, running
+from ui.http_front import Running, listening, made, running
 
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
-from counterpoint.proto.tasks import Task, TaskCompleted, TaskRouted, TaskSubmitted
+from counterpoint.proto.tasks import TaskCompleted, TaskRouted, TaskSubmitted
 from counterpoint.router.http import Front
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}
@@ -25,13 +25,6 @@ async def listener() -> AsyncIterator[tuple[Front, str]]:
 async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
-
-
-def made(front: Running, task_id: str, state: str, **more: Any) -> None:
-    """The manager's record of a task, and a message that tells of it."""
-    body = {"task_id": task_id, "project": PROJECT, "kind": "question", "state": state, "description": "x"}
-    task = Task.model_validate(body | {"submitted_by": "me", "submitted_at": NOW} | more)
-    front.house.put("tasks", task_id, task.model_dump(mode="json", exclude_none=True))
 
 
 def completed(front: Running, task_id: str) -> None:
