@@ -5,7 +5,7 @@ UV := .tools/bin/uv
 BIN := .venv/bin
 STAMP := .venv/.stamp
 
-.PHONY: help setup run demo test check format proto bench chaos clean
+.PHONY: help setup run demo test check format proto proofs bench chaos peers clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,12 +48,22 @@ proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the workflo
 	$(BIN)/python docs/generate.py
 	$(BIN)/python deploy/nats/generate.py
 
+proofs: setup ## The proofs of the diode in full: 1,000,000 accesses, 16,000 updates, more seeds (minutes)
+	$(BIN)/pytest -q -m slow
+
 chaos: setup ## The long kill test: 1,000 tasks, 200 kills, five seeds (hours)
 	$(BIN)/python tests/chaos/harness.py --tasks 1000 --kills 200 --seeds 5
 
 bench: setup ## The benchmarks, ours beside the physical limit
 	$(BIN)/counterpoint bench commit
 	$(BIN)/counterpoint bench flow
+	$(BIN)/counterpoint bench line
+	$(BIN)/counterpoint bench memory
+
+peers: setup ## mem0 and LangGraph's store on the same work, in an environment that is thrown away
+	python3 -m venv .peers
+	-.peers/bin/pip install --quiet --disable-pip-version-check -r tests/bench/peers/packages.txt
+	$(BIN)/python tests/bench/peers/run.py .peers/bin/python; status=$$?; rm -rf .peers; exit $$status
 
 clean: ## Forget what was installed
 	rm -rf .venv .tools

@@ -17,6 +17,7 @@ def document() -> str:
         "COUNTERPOINT_INSPECT_PASSWORD": made.postgres.inspect,
         "COUNTERPOINT_VALKEY_PASSWORD": made.valkey,
         "COUNTERPOINT_ADMIN_TOKEN": made.admin_token,
+        "COUNTERPOINT_AUDIT_KEY": made.audit_key,
         "COUNTERPOINT_SIGNING_KEYS": f"'{keys}'",
     }
     return "".join(f"{name}={value}\n" for name, value in values.items())

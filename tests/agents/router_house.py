@@ -18,8 +18,11 @@ from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied,
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import (
+    Checkpoints,
     CommitReply,
     CommitRequest,
+    Cypher,
+    Explain,
     Found,
     Get,
     HybridSearch,
@@ -27,13 +30,16 @@ from counterpoint.proto.memory import (
     IngestReply,
     IngestRequest,
     Item,
+    Leaves,
     Line,
     List,
     LogAfter,
     Origin,
     Outgoing,
+    Prove,
     QueryReply,
     QueryRequest,
+    Rebuild,
     Refusal,
     VectorSearch,
     Verify,
@@ -50,6 +56,7 @@ from counterpoint.router.handlers import register
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
 PROJECT = "orders"
 SYSTEM = "_system"
+AUDITED = ("verify", "prove", "checkpoints", "leaves", "explain")
 ROLES = ("submit", "report", "read", "ingest", "override", "approve", "operate", "audit", "admin")
 
 
@@ -71,6 +78,7 @@ class House:
     reply_limit: int = 1000
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
     report: dict[str, Any] = field(default_factory=dict)
+    asked: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         register(self, timedelta(days=1))  # type: ignore[arg-type]
@@ -235,7 +243,8 @@ class House:
         return QueryReply(found=found)
 
     def _found(self, grant: Grant, query: Any) -> Found:
-        named = {"line": "actions", "log_after": "actions", "verify": "actions"}
+        named = {"line": "actions", "log_after": "actions"} | dict.fromkeys(AUDITED, "actions")
+        named |= {"cypher": "projections", "rebuild": "projections"}
         store = named.get(query.op) or query.store
         rule = diode.read(policy(), grant, store)
         if rule is not None:
@@ -274,7 +283,10 @@ class House:
             case HybridSearch() | VectorSearch():
                 items = [item for item in items if all(item.body.get(k) == v for k, v in query.where.items())]
                 items = _searched(items, query)
-            case Verify():
+            case Cypher() | Rebuild():
+                self.asked.append(query)
+                return Found(tier="graph", plan=query.op, took_us=7, report=self.report)
+            case Verify() | Prove() | Checkpoints() | Leaves() | Explain():
                 return Found(tier="record", plan="audit", took_us=0, report=self.report)
         return Found(items=tuple(items), tier="record", plan="test", took_us=0, next_cursor=cursor)
 

@@ -194,6 +194,7 @@ async def small_house(folder: Path, **memory_env: str) -> AsyncIterator[SmallHou
             "COUNTERPOINT_NATS_USER": "memory",
             "COUNTERPOINT_NATS_PASSWORD": PASSWORDS["memory"],
             "COUNTERPOINT_POSTGRES_URL": postgres.urls.memory,
+            "COUNTERPOINT_AUDIT_KEY": "5e" * 32,
             "COUNTERPOINT_SIGNING_KEYS": json.dumps([{"id": 1, "private": key.private.get_secret_value()}]),
             "COUNTERPOINT_RPC_TIMEOUT_S": "1",
             "COUNTERPOINT_LEASE_RETRY_S": "0.05",

@@ -15,6 +15,7 @@ from counterpoint.bus.permissions import HOUSE
 from counterpoint.guard.capabilities import Keyring
 from counterpoint.guard.policy import policy
 from counterpoint.memory.database import Database
+from counterpoint.memory.influence import Influence
 from counterpoint.memory.provenance import Origins
 from counterpoint.memory.reconcile import Reconciler
 from counterpoint.memory.relay import Relay
@@ -190,7 +191,12 @@ async def relaying(house: SmallHouse) -> AsyncIterator[tuple[Relay, Reconciler]]
     await connection.open()
     await record.open()
     try:
-        yield relay, Reconciler(record, connection, relay, every_s=60, retention_s=settings.retention_s)
+        yield (
+            relay,
+            Reconciler(
+                record, connection, relay, Influence(record), nothing_ages, every_s=60, retention_s=settings.retention_s
+            ),
+        )
     finally:
         await record.close()
         await connection.close()
@@ -223,3 +229,7 @@ async def test_what_is_published_before_anyone_has_looked_hides_no_loss(
     assert await house.actions(place) == 1 + KEPT + LOST + NEW
     assert await in_stream(house, place) == 1 + KEPT + LOST
     assert await in_stream(house, place, TaskDue.TYPE) == NEW
+
+
+async def nothing_ages() -> None:
+    """No store has a term."""

@@ -9,6 +9,7 @@ import pytest
 from bus.small_house import PASSWORDS, SmallHouse, alive, noted
 from nats.js import JetStreamContext
 from nats.js.api import RePublish
+from nats.js.errors import APIError
 
 from counterpoint.bus.permissions import nats_config
 from counterpoint.bus.provision import Drift, provision
@@ -45,6 +46,19 @@ async def test_provisioning_twice_changes_nothing(bus: Nats, js: JetStreamContex
     second = [await js.stream_info(spec.name) for spec in stream_specs()]
     assert [info.config for info in first] == [info.config for info in second]
     assert {info.config.name for info in first} == set(subjects.STREAMS)
+
+
+async def test_checkpoints_are_kept_for_good(bus: Nats, js: JetStreamContext) -> None:
+    await provision(bus.url, USER, PASSWORDS[USER])
+    prefix = subjects.inbox_prefix("memory").encode()
+    login = nats_client.connect(bus.url, user="memory", password=PASSWORDS["memory"], inbox_prefix=prefix)
+    async with await login as memory:
+        stored = await memory.jetstream().publish(subjects.CHECKPOINT, b"a note", stream=subjects.CHECKPOINTS)
+    for taken_away in (js.delete_msg(subjects.CHECKPOINTS, stored.seq), js.purge_stream(subjects.CHECKPOINTS)):
+        with pytest.raises(APIError):
+            await taken_away
+    assert (await js.get_msg(subjects.CHECKPOINTS, stored.seq)).data == b"a note"
+    assert (await js.stream_info(subjects.CHECKPOINTS)).config.max_age == 0
 
 
 @pytest.mark.parametrize(

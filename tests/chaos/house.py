@@ -48,7 +48,7 @@ _MEMORY = (
     Await("memory.stored", "counterpoint.memory.relay:Relay._acknowledged", "before"),
     Await("memory.sweeping", "counterpoint.memory.relay:Relay._from_log", "after"),
     Await("memory.reconciling", "counterpoint.bus.connection:Connection.stream_life", "after"),
-    Await("memory.ingesting", "counterpoint.memory.ingest:Ingest._vectors", "after"),
+    Await("memory.ingesting", "counterpoint.memory.vectors:Vectors.beside", "after"),
 )
 _CONSUMING = (
     ("delivered", "counterpoint.bus.service:Service._handle", "before"),

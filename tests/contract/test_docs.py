@@ -157,10 +157,15 @@ def test_the_card_is_what_the_demo_prints() -> None:
         [COMMAND, "demo", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=360, check=False
     )
     assert played.returncode == 0, played.stdout[-4000:] + played.stderr[-4000:]
-    printed = {name: normalised(shown) for name, shown in json.loads(played.stdout)["cards"].items()}
-    pieces = [normalised(piece) for piece in card(README)]
+    printed = {name: _alike(normalised(shown)) for name, shown in json.loads(played.stdout)["cards"].items()}
+    pieces = [_alike(normalised(piece)) for piece in card(README)]
     assert len(pieces) > 3
     assert any(_holds(whole, pieces) for whole in printed.values()), printed
+
+
+def _alike(text: str) -> str:
+    """Without the last digit of a similarity: processors with and without VNNI round int8 differently."""
+    return re.sub(r"(similarity 0\.\d)\d", r"\1x", text)
 
 
 def _holds(whole: str, pieces: list[str]) -> bool:
@@ -266,7 +271,7 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
 
     def besides(row: Any, *more: str) -> str:
         said = [name for name in ("shared", "workflow") if getattr(row, name, False)]
-        said += [*more, *(name for name in ("ended", "system") if getattr(row, name, False))]
+        said += [*more, *(name for name in ("ended", "system", "persons", "learned") if getattr(row, name, False))]
         return ", ".join(said) or "-"
 
     services = [
@@ -287,6 +292,10 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
     assert table(POLICY, "## Messages") == messages
     assert [row[0] for row in table(POLICY, "## Principals and roles")] == list(rules.principals)
     assert set(rules.principals) == set(get_args(Role))
+    verdicts = [
+        (kind, *(rules.sensitive.verdicts[kind][label] for label in rules.labels)) for kind in rules.sensitive.verdicts
+    ]
+    assert [(row[0], *row[2:]) for row in table(POLICY, "## Sensitive data")] == verdicts
 
 
 def test_the_workflow_is_what_the_manager_works_by() -> None:

@@ -35,6 +35,7 @@ ONLY = {
     "fastmcp": {"router"},
     "mcp": {"router"},
     "biscuit_auth": {"guard"},
+    "nacl": {"memory"},
     "joserfc": set(),
     "jwt": set(),
 }

@@ -17,7 +17,7 @@ CHECKER = "check-jsonschema==0.39.0"
 """Brings the schema of the compose specification in its wheel."""
 HOST_ONLY = {"PATH", "HOME", "LANG", "COUNTERPOINT_DATA_DIR"}
 """What a process beside others needs and a container of its own does not."""
-CONTAINER_ONLY = {"COUNTERPOINT_HTTP_HOST", "COUNTERPOINT_LINEAGE_HOST"}
+CONTAINER_ONLY = {"COUNTERPOINT_HTTP_HOST", "COUNTERPOINT_LINEAGE_HOST", "COUNTERPOINT_AUDIT_DIR"}
 SERVERS = ("nats", "postgres", "valkey")
 JOBS: tuple[JobName, ...] = ("migrate", "provision")
 
@@ -64,7 +64,8 @@ def test_it_holds_the_house_and_nothing_else(services: dict[str, Any]) -> None:
 def test_each_container_gets_what_the_supervisor_gives(
     services: dict[str, Any], wiring: Wiring, name: ServiceName | JobName
 ) -> None:
-    wanted = environment(name, wiring).keys() - HOST_ONLY
+    kept = {"COUNTERPOINT_DATA_DIR"} if name == "memory" else set()
+    wanted = environment(name, wiring).keys() - (HOST_ONLY - kept)
     assert services[name]["environment"].keys() - CONTAINER_ONLY == wanted - CONTAINER_ONLY
 
 
@@ -96,6 +97,15 @@ def test_everything_is_healthy_before_what_needs_it(services: dict[str, Any]) ->
         assert services[name]["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
     for name in JOBS:
         assert services[name]["healthcheck"] == {"disable": True}
+
+
+def test_what_memory_keeps_is_in_a_volume_that_its_user_may_write(services: dict[str, Any]) -> None:
+    environment = services["memory"]["environment"]
+    folders = {"memory": environment["COUNTERPOINT_DATA_DIR"], "audit": environment["COUNTERPOINT_AUDIT_DIR"]}
+    assert services["memory"]["volumes"] == [f"{name}:{folder}" for name, folder in folders.items()]
+    assert folders.keys() <= read()["volumes"].keys()
+    made = f"install -d -o counterpoint -g counterpoint -m 0700 {' '.join(folders.values())}"
+    assert made in (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
 
 
 def test_only_loopback_ports_are_published(services: dict[str, Any]) -> None:

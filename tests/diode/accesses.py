@@ -27,6 +27,7 @@ ASKERS = (
     Asker(("other", "demo"), ("report", "operate")),
     Asker(("other",), ("read", "override", "admin")),
     Asker(("demo",), ("audit",)),
+    Asker(("demo",), ("operate",), kind="system"),
     Asker(("demo",), ()),
     Asker(("*",), ("admin", "read"), revoked=True),
 )
@@ -73,54 +74,85 @@ DOMAINS: dict[str, tuple[Any, ...]] = {
     "agent": (*AGENTS, *NO_AGENTS),
     "label": (0, 1, 2, 3),
     "ended": (False, True),
+    "work": ("", "own", "taking_back", "erasing"),
 }
+KIND = ("service", "operation", "target", "token", "audience", "work")
+"""The fields by which accesses are of one kind."""
+REACH = 12
+"""Steps of a walk before it begins elsewhere."""
 
 
-def enumerated() -> Iterator[Case]:
-    """For every service, operation, target and way to be entitled: the plain access, and all that differ in a field."""
+def plain() -> Iterator[Case]:
+    """For every service, operation, target and way to be entitled: the plain access."""
     for service, row in SERVICES.items():
         signer = row["agents"][0]
         holds: list[dict[str, Any]] = [
             {"token": True, "inbound": name, "audience": service} for name, to in CONSUMED.items() if service in to
         ]
-        plain: dict[str, Any] = {"token": False, "inbound": "counterpoint.task.submit.v1", "audience": "router"}
-        holds += [{**plain, "asker": asker} for asker in DOMAINS["asker"]]
+        none: dict[str, Any] = {"token": False, "inbound": "counterpoint.task.submit.v1", "audience": "router"}
+        holds += [{**none, "asker": asker} for asker in DOMAINS["asker"]]
+        holds += [{**none, "work": work} for work in DOMAINS["work"] if work and service == "memory"]
         for hold in holds:
             for operation, targets in (("read", STORES), ("write", STORES), ("send", MESSAGES)):
-                for target in targets:
-                    case = Case(service, operation, target, agent=signer, **hold)
-                    yield case
-                    for field, values in DOMAINS.items():
-                        if field not in ("operation", "target", "asker"):
-                            others = (value for value in values if value != getattr(case, field))
-                            yield from (case._replace(**{field: value}) for value in others)
-                    if target in EVERYONES:
-                        yield from (case._replace(token_project=name, project=name) for name in PROJECTS if name)
-                    if operation == "read" and "own_task" in STORES[target]:
-                        bound = (("t-1", "t-1"), ("t-2", "t-2"), (None, "t-1"), (None, None))
-                        for (token_task, task), about, label in product(bound, DOMAINS["about"], DOMAINS["label"]):
-                            yield case._replace(token_task=token_task, task=task, about=about, label=label)
+                yield from (Case(service, operation, target, agent=signer, **hold) for target in targets)
 
 
-def sampled(count: int, seed: int) -> Iterator[tuple[Case, Case | None]]:
-    """Accesses drawn from the whole product, every other one beside an allowed one that differs in one field alone."""
-    draw = random.Random(seed)
-    allowed = [case for case in enumerated() if not refusals(case)]
-    for number in range(count):
-        if number % 2:
-            yield Case(**{field: draw.choice(values) for field, values in DOMAINS.items()}), None
-            continue
-        near = draw.choice(allowed)
-        field = draw.choice(list(DOMAINS))
-        other = draw.choice([value for value in DOMAINS[field] if value != getattr(near, field)])
-        yield near._replace(**{field: other}), near
+def enumerated() -> Iterator[Case]:
+    """Every plain access, and all that differ from it in a field."""
+    for case in plain():
+        yield case
+        for field, values in DOMAINS.items():
+            if field not in ("operation", "target", "asker"):
+                others = (value for value in values if value != getattr(case, field))
+                yield from (case._replace(**{field: value}) for value in others)
+        if case.target in EVERYONES:
+            yield from (case._replace(token_project=name, project=name) for name in PROJECTS if name)
+        if case.operation == "read" and "own_task" in STORES[case.target]:
+            bound = (("t-1", "t-1"), ("t-2", "t-2"), (None, "t-1"), (None, None))
+            for (token_task, task), about, label in product(bound, DOMAINS["about"], DOMAINS["label"]):
+                yield case._replace(token_task=token_task, task=task, about=about, label=label)
+
+
+def sampled(count: int, seed: int) -> Iterator[tuple[Case, set[str], Case | None]]:
+    """So many different accesses, each with the rules that refuse it.
+
+    Every other one is drawn from the whole product. The rest are the steps of walks over what is allowed: each differs
+    in one field alone from the allowed access beside it, and is where the walk goes on if it is allowed too.
+    """
+    draw, seen, left = random.Random(seed), dict[Case, set[str]](), 0
+    fields = list(DOMAINS)
+    often = [field for field in DOMAINS if field not in KIND] + ["about"] * 6
+    others = {field: {one: [v for v in values if v != one] for one in values} for field, values in DOMAINS.items()}
+    starts = [case for case in plain() if not refusals(case)]
+    bound = [
+        case for case in starts if case.operation == "read" and case.service in STORES[case.target].get("own_task", ())
+    ]
+    here, stepped = starts[0], fields
+    while len(seen) < count:
+        beside = None
+        if len(seen) % 2:
+            case = Case(**{field: draw.choice(values) for field, values in DOMAINS.items()})
+        else:
+            if left == 0:
+                # What one's own task hides is rare among all that is refused.
+                rare = draw.random() < 0.1
+                here, stepped, left = draw.choice(bound if rare else starts), often if rare else fields, REACH
+            beside, left = here, left - 1
+            field = draw.choice(stepped)
+            case = here._replace(**{field: draw.choice(others[field][getattr(here, field)])})
+        new = case not in seen
+        rules = seen[case] = refusals(case) if new else seen[case]
+        if beside is not None and not rules:
+            here = case
+        if new:
+            yield case, rules, beside
 
 
 @cache
 def principal(asker: Asker) -> Principal:
     """An asker as memory knows it."""
     revoked_at = NOW - timedelta(days=1) if asker.revoked else None
-    return Principal(name="asker", kind="person", projects=asker.projects, roles=asker.roles, revoked_at=revoked_at)
+    return Principal(name="asker", kind=asker.kind, projects=asker.projects, roles=asker.roles, revoked_at=revoked_at)
 
 
 @cache
@@ -142,7 +174,9 @@ def judged(diode: ModuleType, case: Case) -> str | None:
     """What the real diode says, asked as the door asks it: the rule that refuses, `HIDDEN`, or None."""
     asked = diode.Asked(case.service, case.project, case.task, case.message, NOW)
     try:
-        if case.token:
+        if case.work:
+            grant = getattr(diode, case.work)(policy(), case.project, case.message, NOW)
+        elif case.token:
             made_for = (case.inbound, case.audience, case.token_project, case.token_task, case.token_message)
             grant = granted(diode, *made_for, case.lives_s)
         else:

@@ -1,34 +1,54 @@
 """Memory's door on a real PostgreSQL, without a bus: bytes go in as a caller's, what would be sent is kept here."""
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 
 from counterpoint.guard.capabilities import Keyring, SigningKey, mint
+from counterpoint.guard.fingerprints import Fingerprints
 from counterpoint.guard.policy import policy
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory import diode
+from counterpoint.memory.answers import Answers
+from counterpoint.memory.audit.auditor import Auditor
+from counterpoint.memory.audit.export import Copy
+from counterpoint.memory.audit.note import NoteKey
+from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer, Sent
 from counterpoint.memory.database import Database, Lease
 from counterpoint.memory.door import Door
+from counterpoint.memory.epochs import Epochs
+from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.functions import SEARCH_PATH
+from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
+from counterpoint.memory.knowledge import Knowledge
 from counterpoint.memory.letters import Letters
 from counterpoint.memory.principals import ADMINISTRATOR, Principals
 from counterpoint.memory.provenance import Origins, Reads
 from counterpoint.memory.queries import Queries
+from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
+from counterpoint.memory.takeback import TakeBacks
 from counterpoint.memory.telemetry import observe
+from counterpoint.memory.tiers.edge import EdgeEpisodic
+from counterpoint.memory.tiers.graph import Graph
+from counterpoint.memory.tiers.tiers import Tiers
+from counterpoint.memory.valkey import Valkey
+from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
+    AuditQuery,
     Commit,
     CommitReply,
     CommitRequest,
@@ -46,6 +66,7 @@ from counterpoint.proto.memory import (
 
 ROUTED, DELEGATED, WORKED = (f"counterpoint.task.{name}.v1" for name in ("routed", "delegated", "worked"))
 REPORTED = "counterpoint.task.outcome_reported.v1"
+AUDIT_KEY = NoteKey("5e" * 32)
 DECISION, DUE = "counterpoint.decision.made.v1", "counterpoint.task.due.v1"
 
 
@@ -57,15 +78,26 @@ def task_body(task: str, state: str = "working", **fields: Any) -> dict[str, Any
 class House:
     """A memory process without its bus. `sent` holds every message of an applied commit by id."""
 
-    def __init__(self, urls: PostgresUrls) -> None:
+    def __init__(self, urls: PostgresUrls, folder: Path | None = None, copies: Sequence[Copy] = ()) -> None:
         self.urls = urls
-        self.keyring = Keyring((SigningKey.generate(1),))
+        self._temporary = None if folder else tempfile.TemporaryDirectory()
+        self.folder = folder or Path(self._temporary.name if self._temporary else "")
+        self.keys = (SigningKey.generate(1),)
+        self.keyring = Keyring(self.keys)
         self.database = Database(urls.memory, pool_size=8, connect_timeout_s=5)
         self.sent: dict[str, Sent] = {}
+        self.copies = copies
         self._lease = Lease(urls.memory, "a test")
         self._search = Search(None, None)
+        self.far: Valkey | None = None
+        self.tiers = self._tiers()
         self.committer = Committer(
-            self.database, lambda: self._lease.epoch, lambda row, project: None, self._keep, queue_limit=2000
+            self.database,
+            lambda: self._lease.epoch,
+            lambda row, project: None,
+            self._keep,
+            began=lambda steps: self.epochs.began(steps),
+            queue_limit=2000,
         )
         self.restart()
 
@@ -74,33 +106,55 @@ class House:
         await self._lease.acquire(0.1)
         await self.database.open()
         self._run()
+        self._follow()
         first = Principals.administrator("the administrator's token")
         await plant(self.database, policy(), self.committer, subjects.DEFAULT_PROJECT, (first,))
 
     async def close(self) -> None:
         """Stop."""
         await self._stop()
+        await self.unfollow()
         await self.database.close()
         await self._lease.release()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def restart(self) -> None:
         """All that memory holds in RAM alone is gone."""
         self._origins = Origins(1000)
-        blobs = Blobs(self.database)
+        self.epochs = Epochs(self.database, policy(), lambda: self._lease.epoch)
+        self.sequencer = Sequencer(self.database, AUDIT_KEY, self.copies)
+        vectors = Vectors(self.database, policy(), self._search)
+        influence = Influence(self.database)
+        auditor = Auditor(self.database, self.sequencer, self.copies)
+        self.takebacks = TakeBacks(self.database, policy(), self.committer, vectors, influence)
+        self.knowledge = Knowledge(self.database, policy(), self.committer, vectors)
+        self.erasures = Erasures(self.database, policy(), self.committer, influence, self.sequencer.once)
+        releases = Releases(self.database, Fingerprints(self.keys))
+        blobs = Blobs(self.database, policy(), releases)
+        self.queries = Queries(self.database, policy(), self._search, vectors, influence, self.tiers, auditor)
         self.door = Door(
             policy(),
             self.keyring,
             self.database,
             Principals(self.database),
-            Queries(self.database, policy(), self._search),
+            self.queries,
             self.committer,
             Reads(1000),
             self._origins,
-            self._search,
-            Ingest(self.database, policy(), self._search, self.committer, blobs),
+            vectors,
+            Ingest(self.database, policy(), vectors, self.committer, blobs, releases),
             blobs,
             Letters(self.database, policy()),
+            self.takebacks,
+            self.erasures,
+            releases,
+            Answers(policy(), self.epochs, self.far, self._search.model_id),
         )
+
+    async def remember(self) -> None:
+        """What a process does before it answers."""
+        await self.takebacks.remember(datetime.now(UTC) - timedelta(days=7))
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
@@ -123,7 +177,7 @@ class House:
     @asynccontextmanager
     async def superuser(self) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
         """A connection that no rule binds."""
-        url = self.urls.admin.removesuffix("/postgres") + "/counterpoint"
+        url = self.urls.admin.removesuffix("/postgres") + "/" + self.urls.owner.rpartition("/")[2]
         connection = await asyncpg.connect(url, server_settings={"search_path": SEARCH_PATH})
         try:
             yield connection
@@ -192,9 +246,13 @@ class House:
         assert await self._leaves(origin, caller, code) == before + 1
         return reply.refusal
 
-    async def verify(self, project: str) -> dict[str, Any]:
+    async def verify(self, project: str, **asked: Any) -> dict[str, Any]:
         """The report on the audit log, as a project sees it."""
-        found = await self.found("router", self.standing(project), Verify())
+        return await self.report(project, Verify(**asked))
+
+    async def report(self, project: str, query: AuditQuery) -> dict[str, Any]:
+        """What the audit log is asked, answered."""
+        found = await self.found("router", self.standing(project), query)
         assert found.report is not None
         return found.report
 
@@ -235,8 +293,30 @@ class House:
             self.door.sent_version(message.row.id, message.task_version)
             self._origins.remember(message.row.id, message.provenance)
             self.sent[message.row.id] = message
+        self.epochs.applied(steps)
+        self.tiers.applied(steps)
         for step in steps:
             observe(step)
+
+    async def refollow(self) -> None:
+        """The tiers are opened as another process would; whatever the block before did to their folder."""
+        await self.unfollow()
+        self.tiers = self._tiers()
+        self.restart()
+        self._follow()
+
+    async def unfollow(self) -> None:
+        """The tiers are closed, and nothing follows the record."""
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        await self.tiers.close()
+
+    def _follow(self) -> None:
+        self._following = asyncio.create_task(self.tiers.run())
+
+    def _tiers(self) -> Tiers:
+        episodic = EdgeEpisodic(self.folder / "episodic", self._search.model_id)
+        return Tiers(episodic, Graph(self.folder / "graph", 2), self.database, policy(), self._search)
 
     def _run(self) -> None:
         self._applying = asyncio.create_task(self.committer.run())

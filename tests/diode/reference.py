@@ -6,8 +6,7 @@ from typing import NamedTuple
 import yaml
 
 POLICY = yaml.safe_load((Path(__file__).parents[2] / "libs/guard/counterpoint/guard/policy.yaml").read_text())
-LABELS, SERVICES, STORES = POLICY["labels"], POLICY["services"], POLICY["stores"]
-MESSAGES, ROLES = POLICY["messages"], POLICY["principals"]
+LABELS, SERVICES, STORES, MESSAGES, ROLES = map(POLICY.get, ("labels", "services", "stores", "messages", "principals"))
 LETTERS = set("abcdefghijklmnopqrstuvwxyz0123456789")
 TRACES = {("read", "actions"), ("write", "actions"), ("write", "decisions"), ("send", "counterpoint.decision.made.v1")}
 
@@ -16,6 +15,7 @@ class Asker(NamedTuple):
     projects: tuple[str, ...]
     roles: tuple[str, ...]
     revoked: bool = False
+    kind: str = "person"
 
     def in_(self, project: str) -> set[str]:
         if self.revoked or not {"*", project} & {*self.projects, "shared"}:
@@ -24,7 +24,7 @@ class Asker(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One access by `service`: with a token made for `audience`, or on its own standing, for an asker or for nobody."""
+    """One access by `service`: by a token for `audience`, on its standing (for an asker) or by `work` of memory."""
 
     service: str
     operation: str
@@ -45,40 +45,39 @@ class Case(NamedTuple):
     agent: str = ""
     label: int = 0
     ended: bool = False
+    work: str = ""
 
 
 def refusals(case: Case) -> set[str]:
     """Every rule that refuses this access; none when it is allowed."""
-    holder, project, task = case.service, case.project, case.token_task if case.token else None
+    token, asker = case.token and not case.work, None if case.token or case.work else case.asker
+    holder, project, task = case.service, case.project, case.token_task if token else None
     wrong = {"project": not (0 < len(project) < 64 and {*project} <= LETTERS | {"-"} and project[0] != "-")}
-    if case.token:
+    if case.work:
+        holder, wrong["audience"] = "memory", case.service != "memory"
+    elif token:
         holder, inbound = case.audience, MESSAGES[case.inbound]
-        wrong["audience"] = holder != case.service or holder not in [
-            inbound.get("consumer"),
-            *inbound.get("consumers", []),
-        ]
-        wrong["expired"] = case.lives_s <= 0
-        wrong["message"] = case.token_message != case.message
+        consumers = {inbound.get("consumer"), *inbound.get("consumers", [])}
+        wrong["audience"] = holder != case.service or holder not in consumers
+        wrong["expired"], wrong["message"] = case.lives_s <= 0, case.token_message != case.message
         wrong["project"] |= case.token_project != project
         wrong["task"] = task not in (None, case.task)
     else:
         wrong["grant"] = not SERVICES.get(holder, {}).get("grant")
-        wrong["role"] = case.asker is not None and not case.asker.in_(project)
+        wrong["role"] = asker is not None and not asker.in_(project)
     store, message = STORES.get(case.target, {}), MESSAGES.get(case.target, {})
     writers = {store.get("owner"), *store.get("authors", [])}
-    service = SERVICES.get(holder, {"clearance": LABELS[0], "agents": []})
-    clearance = LABELS.index(service["clearance"])
-    roles = set() if case.token or not case.asker else case.asker.in_(project)
+    known = SERVICES.get(holder, {"clearance": LABELS[0], "agents": []})
+    agents, clearance = known["agents"], LABELS.index(known["clearance"])
+    roles = asker.in_(project) if asker else set()
     by_role = not roles or store.get("owner") == holder or (case.operation, case.target) in TRACES
     for role in roles:
         right = ROLES[role].get("stores", {}).get(case.target)
-        by_role |= case.target in ROLES[role].get("messages", [])
-        by_role |= right is not None and case.operation in (right, "read")
+        by_role |= case.target in ROLES[role].get("messages", []) or case.operation in (right, right and "read")
     if case.operation == "read":
-        own_project = case.record_project == (case.token_project if case.token else project)
-        shared = store.get("system") or (store.get("shared") and case.record_project == "shared")
+        shown = store.get("system") or case.record_project == (case.token_project if token else project)
         wrong["store"] = holder not in {*writers, *store.get("readers", [])} or not by_role
-        wrong["foreign"] = not own_project and not shared
+        wrong["foreign"] = not shown and not (store.get("shared") and case.record_project == "shared")
         wrong["label"] = case.label > clearance
         wrong["own"] = holder in store.get("own_task", []) and case.about != task
         return {rule for rule, broken in wrong.items() if broken}
@@ -87,12 +86,14 @@ def refusals(case: Case) -> set[str]:
     if case.operation == "send":
         wrong["send"] = holder not in message.get("senders", []) or not by_role
     else:
-        everywhere = case.asker is not None and "*" in case.asker.projects
-        administers = "admin" in roles and (everywhere or not store.get("system"))
-        closed = not case.token and not administers and (store.get("system") or project == "shared")
+        administers = "admin" in roles and ("*" in asker.projects or not store.get("system"))
+        closed = not token and not case.work and not administers and (store.get("system") or project == "shared")
         stem = case.agent.rstrip("0123456789")
-        numbered = 0 < len(case.agent) - len(stem) < 5 and f"{stem}*" in service["agents"]
-        wrong["store"] = holder not in writers or not by_role or closed
-        wrong["agent"] = not numbered and case.agent not in {a for a in service["agents"] if "*" not in a}
+        numbered = 0 < len(case.agent) - len(stem) < 5 and f"{stem}*" in agents
+        closed |= store.get("persons", False) and (asker is None or asker.kind != "person")
+        erases = case.work == "erasing" and bool(store) and not store.get("system")
+        taken = erases or (case.work == "taking_back" and store.get("learned", False))
+        wrong["store"] = (holder not in writers or not by_role or closed) and not taken
+        wrong["agent"] = not numbered and ("*" in case.agent or case.agent not in agents)
         wrong["label"] = max(case.label, LABELS.index(store.get("label", LABELS[0]))) > clearance
     return {rule for rule, broken in wrong.items() if broken}

@@ -179,10 +179,13 @@ class TestConflicts:
         await house.done("router", house.standing(project), writes=(submission("s", n=1),))
         gone = Write(store="submissions", id="s", body=None, expect=1)
         await house.done("router", house.standing(project), writes=(gone,))
-        reply = await house.commit("router", house.standing(project), writes=(submission("s", n=2),))
-        assert reply.status == "refused"
-        reply = await house.done("router", house.standing(project), writes=(submission("s", 2, n=3),))
+        # Who sees none makes it anew, as a version after the deletion; who saw it before does not.
+        stale = await house.commit("router", house.standing(project), writes=(submission("s", 1, n=2),))
+        assert stale.status == "refused"
+        reply = await house.done("router", house.standing(project), writes=(submission("s", n=3),))
         assert reply.versions == {"submissions/s": 3}
+        again = await house.commit("router", house.standing(project), writes=(submission("s", n=4),))
+        assert again.status == "refused"
 
 
 class TestTaskOrder:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from counterpoint.guard.cards import is_card_number, luhn
 from counterpoint.guard.detector import (
     Finding,
     _Verdicts,
@@ -17,7 +18,6 @@ from counterpoint.guard.detector import (
     scan,
     scan_fields,
 )
-from counterpoint.guard.patterns import is_card_number, luhn
 
 
 def drawn(alphabet: str, length: int) -> st.SearchStrategy[str]:
@@ -49,7 +49,7 @@ SECRETS: dict[str, st.SearchStrategy[str]] = {
     ),
     "aws_access_key": drawn("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16).map("AKIA".__add__),
     "github_token": drawn(LETTERS + DIGITS, 36).map("ghp_".__add__),
-    "gitlab_token": drawn(LETTERS + DIGITS, 20).map("glpat-".__add__),
+    "gitlab_pat": drawn(LETTERS + DIGITS, 20).map("glpat-".__add__),
     "slack_token": drawn(LETTERS + DIGITS, 24).map("xoxb-2345678901-".__add__),
     "service_key": drawn(LETTERS + DIGITS, 40).map("sk-".__add__),
     "jwt": st.text(LETTERS, min_size=1, max_size=20).map(jwt_of),
@@ -311,6 +311,7 @@ def test_verdicts_are_remembered_within_a_bound_and_without_the_text() -> None:
     [
         *("password=", "secret=token=", "eyJ", "eyJ.", "-----BEGIN PRIVATE KEY-----", "://a:", "1 ", "1", "4111-1111-"),
         *("A", "--", "--token ", "Bearer ", "ghp_", "https://u:p", "\u200b", "ﷺ", "[redacted:x]", '"key": "', "=", " "),
+        *("+49 30 3115347 ", "1.1.1.1 ", "a@b.cc ", "::", "phone 12-34 ", "1-office ", "DE89 ", "078-05-1123 ", "M.a."),
     ],
 )
 def test_no_text_makes_the_detector_run_away(piece: str) -> None:

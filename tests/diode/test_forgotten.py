@@ -2,6 +2,7 @@
 
 from diode.memory_house import House, decision
 
+from counterpoint.memory.influence import Influence
 from counterpoint.memory.reconcile import Reconciler
 from counterpoint.proto.memory import LogAfter
 
@@ -14,7 +15,9 @@ async def forgotten(house: House, project: str, upto: int) -> None:
         await connection.execute(
             "UPDATE messages SET at = now() - interval '8 days' WHERE project = $1 AND seq <= $2", project, upto
         )
-    only_its_database = Reconciler(house.database, None, None, every_s=60, retention_s=RETENTION_S)  # type: ignore[arg-type]
+    only_its_database = Reconciler(  # type: ignore[arg-type]
+        house.database, None, None, Influence(house.database), nothing_ages, every_s=60, retention_s=RETENTION_S
+    )
     await only_its_database.forget()
 
 
@@ -69,3 +72,7 @@ async def test_who_was_shown_all_goes_on_at_the_end_of_the_log_whatever_else_is_
     assert end > second
     await forgotten(house, project, end)
     assert await looked(house, project, end) == (False, [], end)
+
+
+async def nothing_ages() -> None:
+    """No store has a term."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from diode.memory_house import House
 
-from counterpoint.memory import ingest
+from counterpoint.memory import ingest, vectors
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import CommitReply, Document, Ingested, IngestReply, IngestRequest, Origin
@@ -59,7 +59,7 @@ async def kept(house: House, project: str) -> tuple[dict[str, Any] | None, str, 
 async def leaves(house: House, project: str) -> list[list[str]]:
     """The stores that each commit of a project wrote to, in their order, between those of others: empty lists."""
     async with house.superuser() as connection:
-        rows = await connection.fetch("SELECT project, body FROM audit ORDER BY position")
+        rows = await connection.fetch("SELECT project, body FROM audit ORDER BY arrival")
     return [
         [store for store, *_ in json.loads(row["body"]).get("writes", ())] if row["project"] == project else []
         for row in rows
@@ -82,12 +82,12 @@ class TestALargeDocument:
         assert of_all[steps[-1]][-1] == "documents"
         assert all(later - earlier > 1 for earlier, later in pairwise(steps))
 
-    @pytest.mark.parametrize("part", ["scan", "chunk", "prepare", "row"])
+    @pytest.mark.parametrize("part", ["judge", "chunk", "prepare", "row"])
     async def test_does_not_stop_the_loop(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, part: str
     ) -> None:
         loop, begun, others_went_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
-        whole: Any = ingest.Search if part == "row" else ingest
+        whole: Any = {"row": vectors.Search, "judge": ingest.Screen}.get(part, ingest)
         real: Callable[..., Any] = getattr(whole, part)
         waited: list[bool] = []
 
@@ -154,15 +154,15 @@ class TestADocumentThatIsNotFinished:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await ingested(house, project, document(text("valve")))
-        vectors = ingest.Ingest._vectors
+        embed = vectors.Vectors.of
 
-        async def first_alone(self: ingest.Ingest, project: str, texts: list[str]) -> Any:
+        async def first_alone(self: vectors.Vectors, project: str, texts: list[str]) -> Any:
             if "pump 200 " in texts[0]:
                 raise Transient("killed")
-            return await vectors(self, project, texts)
+            return await embed(self, project, texts)
 
         with monkeypatch.context() as patch:
-            patch.setattr(ingest.Ingest, "_vectors", first_alone)
+            patch.setattr(vectors.Vectors, "of", first_alone)
             origin = house.standing(project, principal="administrator")
             assert (await reply(house, origin, document(text("seal")))).refusal is not None
         (became,) = await ingested(house, project, document(text("valve")))

@@ -6,6 +6,7 @@ from typing import Any
 from diode.memory_house import DUE, House, task_body
 
 from counterpoint.bus.connection import StreamLife
+from counterpoint.memory.influence import Influence
 from counterpoint.memory.reconcile import Reconciler
 from counterpoint.proto.memory import Outgoing, Write
 
@@ -34,7 +35,9 @@ class Relayed:
 
 def reconciler(house: House, bus: Any) -> Reconciler:
     relayed: Any = Relayed()
-    return Reconciler(house.database, bus, relayed, every_s=60, retention_s=7 * 86_400.0)
+    return Reconciler(
+        house.database, bus, relayed, Influence(house.database), nothing_ages, every_s=60, retention_s=7 * 86_400.0
+    )
 
 
 async def arrived(house: House, project: str, sent_ago: timedelta, due_ago: timedelta | None = None) -> None:
@@ -118,3 +121,7 @@ async def test_what_was_cancelled_is_remembered_as_long_as_its_timer(house: Hous
     await arrived(house, project, timedelta(days=30), 2 * HOUR)
     await rounds.once()
     assert not await pending(house, project)
+
+
+async def nothing_ages() -> None:
+    """No store has a term."""

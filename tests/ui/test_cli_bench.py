@@ -37,7 +37,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, ["bench", *words])
 
 
-@pytest.mark.parametrize("name", ["commit", "flow"])
+@pytest.mark.parametrize("name", ["commit", "flow", "line", "memory"])
 def test_what_the_environment_or_a_folder_points_to_is_not_measured(
     name: str, executed: list[Executed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +47,21 @@ def test_what_the_environment_or_a_folder_points_to_is_not_measured(
     monkeypatch.setenv("COUNTERPOINT_DATA_DIR", str(tmp_path))
     assert run(name, "--json").exit_code == 0
     assert executed == [(f"{name}.py", ["--json"], dict(os.environ))]
+
+
+def test_memory_is_measured_in_sections_and_in_full(executed: list[Executed]) -> None:
+    assert run("memory", "--only", "tax", "--only", "idle", "--full", "--json").exit_code == 0
+    ((program, arguments, _),) = executed
+    assert program == "memory.py"
+    assert arguments == ["--json", "--full", "--only", "tax", "--only", "idle"]
+
+
+@pytest.mark.parametrize("option", [("--full",), ("--only", "tax")], ids=" ".join)
+def test_only_memory_has_sections(option: tuple[str, ...], executed: list[Executed]) -> None:
+    told = run("commit", *option)
+    assert told.exit_code == 2
+    assert "for the benchmark memory" in told.output
+    assert executed == []
 
 
 def test_a_url_is_measured_from_outside_with_its_token_out_of_sight(executed: list[Executed]) -> None:

@@ -26,6 +26,7 @@ CONTRACT = {
     "show",
     "demo",
     "verify",
+    "explain",
     "principal",
     "down",
     "status",
@@ -42,6 +43,8 @@ CONTRACT = {
     "escalations",
     "tasks",
     "blast-radius",
+    "cypher",
+    "rebuild",
 }
 
 
@@ -320,7 +323,11 @@ def test_a_broken_audit_log_fails(api: Played) -> None:
         "commits": 3,
         "refusals": 0,
         "records": 5,
-        "head": {"position": 3, "chain": "00"},
+        "head": {"position": 3, "root": "00"},
+        "checkpoint": None,
+        "checkpoints": 0,
+        "window": {"from": 0, "to": 3, "waiting": 1},
+        "key": "origin+00+AA",
         "broken": ["leaf 2 was changed"],
         "broken_count": 1,
     }
@@ -328,6 +335,7 @@ def test_a_broken_audit_log_fails(api: Played) -> None:
     broken = run("verify", *api.options())
     assert broken.exit_code == 1
     assert "leaf 2 was changed" in broken.stdout
+    assert "the last 4 leaves" in broken.stdout
     assert run("verify", *api.options()).exit_code == 0
 
 

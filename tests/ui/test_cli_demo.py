@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FREEIPA = ROOT / "examples" / "incidents" / "freeipa.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_second_incident_in_other_words_behaves_alike(tmp_path: Path) -> None:
     """Three attempts, an override, and the next task that starts with what worked (row A8)."""

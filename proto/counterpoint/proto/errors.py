@@ -13,7 +13,9 @@ class Problem(BaseModel):
 
 
 class CounterpointError(Exception):
-    """Anything Counterpoint raises on purpose."""
+    """Anything Counterpoint raises on purpose. `refusal` is the id of memory's refusal, where that is what it was."""
+
+    refusal: str | None = None
 
 
 class Transient(CounterpointError):

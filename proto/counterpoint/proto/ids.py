@@ -37,3 +37,8 @@ def foreign_id(source: str, event_id: str, time_ms: int) -> str:
     """The id we give a message of another system: fixed by its `ce-source` and `ce-id`, ordered by `time_ms`."""
     digest = hashlib.sha256(f"{source}\x1f{event_id}".encode()).digest()
     return _uuid7(time_ms, int.from_bytes(digest[:10], "big") & _RAND_MASK)
+
+
+def document_id(source: str) -> str:
+    """The id of the document of a source, the same in every project."""
+    return f"doc-{hashlib.sha256(source.encode()).hexdigest()[:32]}"

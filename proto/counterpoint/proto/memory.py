@@ -26,12 +26,17 @@ class Origin(Shape):
     traceparent: str | None = None
 
 
+AsOf = Annotated[str, Field(min_length=1, max_length=64)]
+"""A past moment: the id of a commit of the project, right after which it was, or a time."""
+
+
 class Get(Shape):
     """One record by id; the reply holds no item when there is none."""
 
     op: Literal["get"] = "get"
     store: str
     id: str
+    as_of: AsOf | None = None
 
 
 class List(Shape):
@@ -44,6 +49,7 @@ class List(Shape):
     ascending: bool = False
     limit: int = Field(default=50, ge=1, le=1000)
     cursor: int | None = Field(default=None, ge=0, lt=2**63)
+    as_of: AsOf | None = None
 
 
 class VectorSearch(Shape):
@@ -54,6 +60,7 @@ class VectorSearch(Shape):
     text: str = Field(max_length=100_000)
     where: dict[str, Any] = {}
     k: int = Field(default=10, ge=1, le=200)
+    as_of: AsOf | None = None
 
 
 class HybridSearch(Shape):
@@ -65,6 +72,7 @@ class HybridSearch(Shape):
     where: dict[str, Any] = {}
     k: int = Field(default=10, ge=1, le=200)
     vector_weight: float = Field(default=0.5, ge=0, le=1)
+    as_of: AsOf | None = None
 
 
 class Line(Shape):
@@ -74,6 +82,7 @@ class Line(Shape):
     task_id: str
     newest_first: bool = False
     limit: int = Field(default=1000, ge=1, le=10_000)
+    as_of: AsOf | None = None
 
 
 class LogAfter(Shape):
@@ -87,25 +96,96 @@ class LogAfter(Shape):
 
 
 class Walk(Shape):
-    """Edges reached from `start` (values of the edges' `source`, or `target` when walking up), at most `depth` hops."""
+    """Edges reached from `start` (values of the edges' `source`, or `target` when walking up, or of either), at most
+    `depth` hops."""
 
     op: Literal["walk"] = "walk"
     store: str
     start: tuple[str, ...]
-    direction: Literal["down", "up"] = "down"
+    direction: Literal["down", "up", "both"] = "down"
     depth: int = Field(default=10, ge=1, le=100)
     limit: int = Field(default=1000, ge=1, le=10_000)
 
 
 class Verify(Shape):
-    """Check the audit log, of a project or one task: hashes, chain, and that records are as they were committed."""
+    """Check the audit log, of a project or one task: hashes, chains, tree, and that records are as they were committed.
+
+    `checkpoints` are signed notes that the asker has kept; the tree is compared with them too.
+    """
 
     op: Literal["verify"] = "verify"
     task_id: str | None = None
+    checkpoints: str = ""
 
 
+class RestsOn(Shape):
+    """All that rests on a record, from `version` on (row M1): its `report` is a `MemoryRadius`."""
+
+    op: Literal["rests_on"] = "rests_on"
+    store: str
+    id: str
+    version: int = Field(default=1, ge=1)
+    limit: int = Field(default=5000, ge=1, le=100_000)
+
+
+class Cypher(Shape):
+    """The first `limit` rows of a Cypher query over the line of all tasks of the project. It can only read (row D4)."""
+
+    op: Literal["cypher"] = "cypher"
+    query: str = Field(min_length=1, max_length=16_000)
+    parameters: dict[str, Any] = {}
+    limit: int = Field(default=100, ge=1, le=10_000)
+    timeout_ms: int = Field(default=1000, ge=1, le=2500)
+
+
+class Rebuild(Shape):
+    """How far the rebuild of a projection of the project has come; with `start` it begins."""
+
+    op: Literal["rebuild"] = "rebuild"
+    tier: Literal["episodic", "graph"]
+    start: bool = False
+
+
+class Prove(Shape):
+    """Proofs that the leaves of a task, or one of them by its id, are in the tree of the newest checkpoint."""
+
+    op: Literal["prove"] = "prove"
+    task_id: str | None = None
+    id: str | None = None
+    after: int = Field(default=0, ge=0, lt=2**63)
+    limit: int = Field(default=100, ge=1, le=200)
+
+
+class Checkpoints(Shape):
+    """Signed checkpoints of the audit log, newest first; those of trees smaller than `before`."""
+
+    op: Literal["checkpoints"] = "checkpoints"
+    before: int | None = Field(default=None, ge=0, lt=2**63)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class Leaves(Shape):
+    """The leaves of the whole audit log after a position; those of other projects are hashes."""
+
+    op: Literal["leaves"] = "leaves"
+    after: int = Field(default=0, ge=0, lt=2**63)
+    limit: int = Field(default=1000, ge=1, le=4000)
+
+
+class Explain(Shape):
+    """Refusals of a project in plain words, newest first; or one of them by its id."""
+
+    op: Literal["explain"] = "explain"
+    id: str | None = None
+    before: int | None = Field(default=None, ge=0, lt=2**63)
+    limit: int = Field(default=20, ge=1, le=200)
+
+
+AuditQuery = Verify | Prove | Checkpoints | Leaves | Explain
+"""What is asked of the audit log; each has its answer in the report."""
 MemoryQuery = Annotated[
-    Get | List | VectorSearch | HybridSearch | Walk | Line | LogAfter | Verify, Field(discriminator="op")
+    Get | List | VectorSearch | HybridSearch | Walk | Line | LogAfter | RestsOn | Cypher | Rebuild | AuditQuery,
+    Field(discriminator="op"),
 ]
 
 
@@ -126,8 +206,19 @@ class Item(Shape):
     scores: dict[str, float] | None = None
 
 
+class Ref(Shape):
+    """A record at a version."""
+
+    store: str
+    id: str
+    version: int
+
+
 class Found(Shape):
-    """The answer to one query: the items, and which tier answered and how. `partial`: more than the bus carries."""
+    """The answer to one query: the items, and which tier answered and how. `partial`: more than the bus carries.
+
+    `erased`: what stood there at the moment that was asked about, and was erased since.
+    """
 
     items: tuple[Item, ...] = ()
     tier: str
@@ -137,17 +228,22 @@ class Found(Shape):
     next_cursor: int | None = None
     gap: bool = False
     partial: bool = False
+    erased: tuple[Ref, ...] = ()
     report: dict[str, Any] | None = None
 
 
 class Refusal(Shape):
-    """Why memory did not do what was asked, in the terms of `counterpoint.proto.errors`."""
+    """Why memory did not do what was asked, in the terms of `counterpoint.proto.errors`.
+
+    `id` is that of its leaf in the audit log, by which it can be explained; what is only put off has none.
+    """
 
     kind: Literal["transient", "permanent", "denied", "conflict"]
     code: str
     detail: str = ""
     needed: str = ""
     problems: tuple[Problem, ...] = ()
+    id: str | None = None
 
 
 class QueryRequest(Shape):
@@ -172,7 +268,7 @@ class Write(Shape):
 
     store: str
     id: str
-    body: dict[str, Any] | None
+    body: dict[str, Any] | None = None
     expect: int = Field(default=0, ge=0)
     schema_version: int = Field(default=1, ge=1)
 
@@ -273,11 +369,11 @@ class IngestRequest(Shape):
 
 
 class Ingested(Shape):
-    """What became of one document."""
+    """What became of one document. One under `quarantined` is kept but not found until `problem` has been released."""
 
     source: str
     document_id: str | None = None
-    status: Literal["added", "replaced", "unchanged", "refused"]
+    status: Literal["added", "replaced", "unchanged", "quarantined", "refused"]
     chunks: int = 0
     embedded: int = 0
     problem: str | None = None
@@ -290,12 +386,75 @@ class IngestReply(Shape):
     refusal: Refusal | None = None
 
 
-class Ref(Shape):
-    """A record at a version."""
+class RestingItem(Ref):
+    """A version that rests on what was asked about, so many hops away. `cited`: by sources that were named all the way
+    there, and not only shown to whom decided."""
 
-    store: str
+    hops: int
+    cited: bool
+    task_id: str | None = None
+    at: Time
+
+
+class MemoryRadius(Shape):
+    """All that rests on an item, nearest first; `tasks` are those that it is about. `truncated`: there is more."""
+
+    item: Ref
+    items: tuple[RestingItem, ...]
+    tasks: tuple[str, ...]
+    truncated: bool = False
+
+
+class TakeBack(Shape):
+    """The wish that a record and what was learned from it be taken back, from `version` on: without one all of it, or
+    for `rollback` as long as it has said what it says now.
+
+    `quarantine` takes all of it out of every read, `rollback` puts what stood before in its place where there was
+    something, `lift` undoes the quarantine whose id is `item`'s. With `cited_only` what was merely shown counts not.
+    """
+
+    kind: Literal["quarantine", "rollback", "lift"]
+    store: str = "quarantines"
     id: str
-    version: int
+    version: int | None = Field(default=None, ge=1)
+    reason: str = Field(min_length=1, max_length=2000)
+    cited_only: bool = False
+
+
+class TakenBack(TakeBack):
+    """What became of a wish: how many records of each store were taken out, how many were put back as they had been,
+    and the tasks that rest on it, whose own records stay. `shared` when the item is one of the shared project, `lifted`
+    once it was undone."""
+
+    by: str
+    at: Time
+    out: dict[str, int] = {}
+    restored: dict[str, int] = {}
+    tasks: tuple[str, ...] = ()
+    tasks_count: int = 0
+    shared: bool = False
+    lifted: bool = False
+
+
+class Erase(Shape):
+    """The wish that something be forgotten for good: all of a project, of a task, or of a document by its source; with
+    all that rests on it by sources that were named, with `shown` also what it was merely shown to."""
+
+    scope: Literal["project", "task", "source"]
+    what: str = Field(min_length=1, max_length=2000)
+    reason: str = Field(min_length=1, max_length=2000)
+    shown: bool = False
+
+
+class Erased(Erase):
+    """What became of a wish: how many records of each store are gone, and how many it was merely shown to are left."""
+
+    state: Literal["erasing", "erased"]
+    by: str
+    at: Time
+    gone: dict[str, int] = {}
+    versions: int = 0
+    shown_to: int = 0
 
 
 class RecordsChanged(Message):

@@ -8,6 +8,8 @@ SHARED_PROJECT = "shared"
 SHARD = "0"
 
 INTAKE, TASKS, DECISIONS, CHANGES, DEAD, ADVISORIES = "INTAKE", "TASKS", "DECISIONS", "CHANGES", "DEAD", "ADVISORIES"
+CHECKPOINTS, CHECKPOINT = "CHECKPOINTS", "audit.checkpoint"
+"""The stream of the audit log's signed checkpoints, and the one subject in it: what belongs to no project."""
 STREAMS: dict[str, tuple[str, ...]] = {
     INTAKE: ("intake.*.task", "intake.*.outcome", "intake.*.lineage"),
     TASKS: ("tasks.>",),
@@ -15,6 +17,7 @@ STREAMS: dict[str, tuple[str, ...]] = {
     CHANGES: ("changes.>",),
     DEAD: ("dead.>",),
     ADVISORIES: ("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>",),
+    CHECKPOINTS: (CHECKPOINT,),
 }
 """Stream name to the subjects it holds."""
 
@@ -119,4 +122,5 @@ def project_of(subject: str) -> str:
 def stream_of(subject: str) -> str:
     """The stream that holds a subject."""
     first = subject.split(".", 1)[0]
-    return {"intake": INTAKE, "tasks": TASKS, "decisions": DECISIONS, "changes": CHANGES, "dead": DEAD}[first]
+    streams = {"intake": INTAKE, "tasks": TASKS, "decisions": DECISIONS, "changes": CHANGES, "dead": DEAD}
+    return streams[first] if subject != CHECKPOINT else CHECKPOINTS

@@ -74,6 +74,8 @@ def stream_config(spec: StreamSpec) -> StreamConfig:
         storage=StorageType.FILE,
         duplicate_window=DUPLICATE_WINDOW_S,
         num_replicas=1,
+        deny_delete=spec.sealed,
+        deny_purge=spec.sealed,
         republish=RePublish(src=">", dest=subjects.live(">")) if spec.live else None,
     )
 
@@ -114,6 +116,8 @@ async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[str]:
             "storage",
             "duplicate_window",
             "num_replicas",
+            "deny_delete",
+            "deny_purge",
             "republish",
         ),
     )

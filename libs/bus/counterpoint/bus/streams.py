@@ -15,13 +15,17 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream: its subjects, how long it keeps messages, and where it is republished to be looked at."""
+    """A stream: its subjects, how long it keeps messages, and where it is republished to be looked at.
+
+    One that is `sealed` keeps its messages: nobody deletes any by a request.
+    """
 
     name: str
     subjects: tuple[str, ...]
     max_age_s: float
     max_bytes: int
     live: bool
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +41,15 @@ class ConsumerSpec:
 
 
 def stream_specs() -> tuple[StreamSpec, ...]:
-    """Every stream. The record is elsewhere, so all of them may forget."""
+    """Every stream. The record is elsewhere, so all of them may forget but the checkpoints."""
     return tuple(
         StreamSpec(
             name=name,
             subjects=names,
-            max_age_s=7 * _DAY_S,
+            max_age_s=0.0 if name == subjects.CHECKPOINTS else 7 * _DAY_S,
             max_bytes=2 * 1024**3,
             live=name in subjects.LIVE_STREAMS,
+            sealed=name == subjects.CHECKPOINTS,
         )
         for name, names in subjects.STREAMS.items()
     )

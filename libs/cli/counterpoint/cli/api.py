@@ -81,9 +81,9 @@ class Api:
                     raise
             time.sleep(_RETRY_S)
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str, **params: Any) -> Any:
         """The reply to taking away what is at `path`. Raises Refused or NotReachable."""
-        return self._json("DELETE", path)
+        return self._json("DELETE", path, params=_given(params))
 
     def pages(self, path: str, limit: int, **params: Any) -> dict[str, Any]:
         """The first `limit` items of a list, over as many pages as it takes, and the cursor after them."""

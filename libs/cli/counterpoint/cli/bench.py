@@ -13,11 +13,16 @@ from counterpoint.cli.session import Session
 
 app = typer.Typer()
 
-BENCHES = ("commit", "flow")
+BENCHES = ("commit", "flow", "line", "memory")
 
 
 @command(app, "bench", Panel.OPERATE, "counterpoint bench commit --json")
-def bench(session: Session, name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")]) -> None:
+def bench(
+    session: Session,
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
+    full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
+    only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
+) -> None:
     """Measure a throw-away stack against its physical limits, or the running one that --url or --data-dir names.
 
     Every raw run is printed with the load beside it. On a running stack `flow` works in a project of its own, which
@@ -26,7 +31,12 @@ def bench(session: Session, name: Annotated[str, typer.Argument(help=f"One of: {
     """
     if name not in BENCHES:
         raise Misused(f"there is no benchmark {name}; there are {', '.join(BENCHES)}")
-    program, arguments, environment = f"{name}.py", ["--json"] if session.json else [], dict(os.environ)
+    if (full or only) and name != "memory":
+        raise Misused("--full and --only are for the benchmark memory")
+    program, environment = f"{name}.py", dict(os.environ)
+    arguments = ["--json"] if session.json else []
+    arguments += ["--full"] if full else []
+    arguments += [word for section in only or () for word in ("--only", section)]
     if session.url or session.data_dir:
         if name != "flow":
             raise Misused(f"bench {name} needs a database of its own: it only measures a throw-away stack")

@@ -1,4 +1,4 @@
-"""The story of the demo, in five parts. What is said in it comes from the incident's file."""
+"""The story of the demo, in six parts. What is said in it comes from the incident's file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 from counterpoint.cli.demo_checks import Told
 from counterpoint.cli.demo_incident import Arrival, Incident, Question, Unknown
+from counterpoint.cli.demo_memory import take_back
 from counterpoint.cli.demo_stage import Stage
 from counterpoint.cli.tree import drawn
 from counterpoint.proto.line import Action
@@ -25,13 +26,14 @@ class Story:
     told: Told
 
     def play(self) -> None:
-        """All five parts."""
+        """All six parts."""
         self._knowledge()
         first = self._first_time()
         self._second_time(first)
         if self.incident.unknown:
             self._unknown(self.incident.unknown)
         self._why(first)
+        take_back(self.stage.cast.administrator, self.told, f"{self.incident.name}-memory")
 
     def _knowledge(self) -> None:
         self.told.begin("1. What is known")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 TYPES = ("markdown", "python", "text")
+_NOT_FOUND = ("refused", "quarantined")
 BATCH_BYTES = 256 * 1024
 TOO_LARGE = 413
 
@@ -43,14 +44,14 @@ def ingest(
     with session.connect() as api:
         results = send_with_progress(session.err, api, documents, session.project, type_)
     for result in results:
-        if result["status"] == "refused":
-            session.note(f"refused {result['source']}: {result.get('problem')}")
+        if result["status"] in _NOT_FOUND:
+            session.note(f"{result['status']} {result['source']}: {result.get('problem')}")
     report = {
         "documents": results,
         "skipped": [{"path": str(one.path), "reason": one.reason, "failed": one.failed} for one in skipped],
     }
     session.show(report, lambda: _summary(results, skipped))
-    failed = any(result["status"] == "refused" for result in results) or any(one.failed for one in skipped)
+    failed = any(result["status"] in _NOT_FOUND for result in results) or any(one.failed for one in skipped)
     return Exit.FAILED if failed else Exit.DONE
 
 

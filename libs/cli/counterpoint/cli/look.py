@@ -18,6 +18,9 @@ app = typer.Typer()
 STATES = ("submitted", "working", "input_required", "completed", "failed", "cancelled")
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="As it was right after a commit, or at a time.")
+]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")]
 
 
@@ -66,10 +69,10 @@ def show(session: Session, task: TaskId) -> None:
 
 
 @command(app, "why", Panel.LOOK, "counterpoint why TASK")
-def why(session: Session, task: TaskId) -> None:
+def why(session: Session, task: TaskId, as_of: AsOf = None) -> None:
     """Show the line of a task: who reasoned what, on what basis, leading to what."""
     with session.connect() as api:
-        line = api.get(f"/v1/tasks/{task}/line", project=session.project)
+        line = api.get(f"/v1/tasks/{task}/line", project=session.project, as_of=as_of)
 
     def human() -> "RenderableType":
         from counterpoint.cli.tree import drawn
@@ -87,11 +90,12 @@ def search(
     vector_weight: Annotated[
         float, typer.Option("--vector-weight", min=0, max=1, help="1 is meaning alone, 0 words alone.")
     ] = 0.5,
+    as_of: AsOf = None,
 ) -> None:
     """Search the documents by words and by meaning."""
     if not text.strip():
         raise Misused("the text is empty")
-    body = {"text": text, "k": limit, "vector_weight": vector_weight}
+    body = {"text": text, "k": limit, "vector_weight": vector_weight, "as_of": as_of}
     with session.connect() as api:
         found = api.post("/v1/search", body, project=session.project)
     session.show(found, lambda: "\n\n".join(_passage(item) for item in found["items"]) or "nothing found")
@@ -177,15 +181,25 @@ def lineage(
     )
 
 
-@command(app, "blast-radius", Panel.LOOK, "counterpoint blast-radius file/orders_ingest.fetch_orders")
+@command(app, "blast-radius", Panel.LOOK, "counterpoint blast-radius --memory runbook.md")
 def blast_radius(
     session: Session,
-    job: Job,
-    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops.")] = 20,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="ITEM", help="Of a memory: STORE/ID, STORE/ID@VERSION, a document's source."),
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops, of a job.")] = 20,
 ) -> None:
-    """Show what rests on a job, and whose it is."""
+    """Show what rests on a job, and whose it is; or what rests on a memory: items, decisions and tasks."""
+    if (job is None) == (memory is None):
+        raise Misused("give either JOB or --memory ITEM")
     with session.connect() as api:
-        found = api.get(f"{_job_path(job)}/blast-radius", depth=depth, project=session.project)
+        if memory is not None:
+            rests = api.get("/v1/blast-radius", item=memory, project=session.project)
+            session.show(rests, lambda: _resting(rests))
+            return
+        found = api.get(f"{_job_path(job or '')}/blast-radius", depth=depth, project=session.project)
     session.show(
         found,
         lambda: table(
@@ -197,6 +211,24 @@ def blast_radius(
             "nothing rests on it",
             truncated=found.get("truncated", False),
         ),
+    )
+
+
+def _resting(found: dict[str, Any]) -> "RenderableType":
+    return table(
+        ("hops", "by", "store", "id", "task"),
+        [
+            (
+                str(each["hops"]),
+                "named" if each["cited"] else "shown",
+                each["store"],
+                f"{each['id']}@{each['version']}",
+                each.get("task_id") or "",
+            )
+            for each in found["items"]
+        ],
+        "nothing rests on it",
+        truncated=found["truncated"],
     )
 
 

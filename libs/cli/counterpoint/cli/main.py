@@ -2,7 +2,24 @@
 
 import typer
 
-from counterpoint.cli import bench, dead_letters, demo, ingest, look, operate, principals, watch, work
+from counterpoint.cli import (
+    audit,
+    bench,
+    dead_letters,
+    demo,
+    entities,
+    erase,
+    ingest,
+    look,
+    operate,
+    principals,
+    projections,
+    releases,
+    scan,
+    takeback,
+    watch,
+    work,
+)
 from counterpoint.cli.command import Panel
 
 app = typer.Typer(
@@ -16,10 +33,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (work, ingest, look, watch):
+for part in (work, ingest, look, entities, watch):
     app.add_typer(part.app)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=Panel.LOOK)
-for part in (operate, bench, demo):
+for part in (operate, audit, takeback, erase, releases, scan, projections, bench, demo):
     app.add_typer(part.app)
 app.add_typer(principals.app, name="principal", rich_help_panel=Panel.OPERATE)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -84,17 +84,6 @@ def status(session: Session) -> Exit | None:
     return Exit.DONE if parts and all(parts.values()) else Exit.FAILED
 
 
-@command(app, "verify", Panel.OPERATE, "counterpoint verify --task TASK")
-def verify(
-    session: Session, task: Annotated[str | None, typer.Option("--task", help="Count what is about one task.")] = None
-) -> Exit | None:
-    """Check the audit log: that nothing in it or in the records was changed, added or taken away."""
-    with session.connect() as api:
-        report = api.get("/v1/audit/verify", task_id=task, project=session.project)
-    session.show(report, lambda: _verified(report))
-    return Exit.DONE if report["ok"] else Exit.FAILED
-
-
 def quiet_logs() -> None:
     """Send the supervisor's log events of this process to standard error, from warnings up."""
     import logging
@@ -157,11 +146,3 @@ def _status(folder: str, found: "Status") -> "RenderableType":
     parts = [(name, "ready" if ready else "NOT READY") for name, ready in found.services.items()]
     parts += [(name, "runs" if lives else "GONE") for name, lives in found.engines.items()]
     return "\n".join([f"{folder}: process {found.pid}", *(f"  {name:<10} {state}" for name, state in parts)])
-
-
-def _verified(report: dict[str, Any]) -> str:
-    counts = f"{report['commits']} commits, {report['refusals']} refusals, {report['records']} record versions"
-    head = f"head: leaf {report['head']['position']}, {report['head']['chain']}"
-    if report["ok"]:
-        return f"the audit log is whole: {counts}\n{head}"
-    return "\n".join([f"THE AUDIT LOG IS BROKEN in {report['broken_count']} places: {counts}", *report["broken"], head])

@@ -89,6 +89,8 @@ class Session:
             self.note(f"  {detail}")
         for wrong in problem.get("errors", ()):
             self.note(f"  {wrong.get('field', '?')}: {wrong.get('problem', '')}")
+        if refusal := problem.get("refusal"):
+            self.note(f"  `counterpoint explain {refusal}` says more, to who may audit")
 
 
 def _console(file: Any) -> "Console":

@@ -5,27 +5,45 @@ invisible format characters dropped, one level of base64 opened); places are tho
 """
 
 import binascii
+import dataclasses
 import hashlib
 import threading
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from counterpoint.guard.patterns import PATTERNS, STANDARD_BASE64, Span, find_assignments, find_cards, is_assigned
+from counterpoint.guard.automata import compiled
+from counterpoint.guard.cards import find_cards
+from counterpoint.guard.contacts import find_contacts
+from counterpoint.guard.finance import find_accounts
+from counterpoint.guard.identities import find_identities
+from counterpoint.guard.keys import find_keys
+from counterpoint.guard.kinds import Class, Span, class_of
+from counterpoint.guard.network import find_addresses
+from counterpoint.guard.patterns import PATTERNS, STANDARD_BASE64, find_assignments, is_assigned
+from counterpoint.proto.errors import Permanent, Problem
 
 VERDICTS_MAX = 16_384
+TEXT_LIMIT_CHARS = 8 * 1024 * 1024
 _LOOKS_MAX = 8
+_NAME_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A secret of kind `type` at `text[start:end]` of the text that was scanned."""
+    """Something sensitive of kind `type` at `text[start:end]` of the text that was scanned."""
 
     type: str
     start: int
     end: int
+
+    @property
+    def kind(self) -> Class:
+        """What the policy judges it by."""
+        return class_of(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +56,13 @@ class FieldFinding:
 
 
 def scan(text: str) -> tuple[Finding, ...]:
-    """The secrets in `text`, in order and apart from each other. Verdicts are remembered by the text's hash."""
+    """What is sensitive in `text`, in order and apart from each other. Findings are remembered by the text's hash.
+
+    Raises `Permanent` `too_large` for a text that is too long to be looked through.
+    """
+    if len(text) > TEXT_LIMIT_CHARS:
+        problem = f"{len(text)} characters, more than {TEXT_LIMIT_CHARS} that can be looked through"
+        raise Permanent("too_large", (Problem(field="text", problem=problem),))
     return _verdicts.of(text)
 
 
@@ -82,12 +106,29 @@ def _scan_value(path: tuple[str | int, ...], name: str, value: object) -> Iterat
                 yield from _scan_value((*path, index), name, item)
         case str() | int() if not isinstance(value, bool):
             text = str(value)
-            findings = scan(text)
+            findings = _scan_named(name, text) if _is_telling(name) else scan(text)
             if is_assigned(name, text) or (findings and is_assigned(name, redact(text, findings))):
                 findings = (Finding("assignment", 0, len(text)),)
             yield from (FieldFinding(path, False, finding) for finding in findings)
         case _:
             return
+
+
+_TELLING = compiled(
+    rb"(?i)phone|mobile|cell|fax|pager|ssn|social|itin|taxpayer|nhs|nif|dni|nie|aadhaar|pesel|tfn|card|(?:^|[^a-z])pan"
+)
+
+
+@lru_cache(maxsize=4096)
+def _is_telling(name: str) -> bool:
+    return len(name) <= _NAME_CHARS and _TELLING.search(name.encode("ascii", "replace")) is not None
+
+
+def _scan_named(name: str, text: str) -> tuple[Finding, ...]:
+    """What is sensitive in a text that stands under a name which says what it is."""
+    before = f"{name.replace('_', ' ')}: "
+    found = (Finding(f.type, f.start - len(before), f.end - len(before)) for f in scan(before + text))
+    return tuple(dataclasses.replace(f, start=max(0, f.start)) for f in found if f.end > 0)
 
 
 def _redact_value(
@@ -199,10 +240,17 @@ def _find(text: str) -> Iterator[tuple[str, Span]]:
     for pattern in PATTERNS:
         for span in pattern.find(text):
             yield pattern.kind, span
-    for span in find_cards(text):
+    signs = text.encode("ascii", "replace")
+    found = list(find_keys(signs))
+    yield from (each for each in found if class_of(each[0]) == "secret")
+    for span in find_cards(signs):
         yield "card", span
+    yield from find_accounts(signs)
     for span in find_assignments(text):
         yield "assignment", span
+    yield from (each for each in found if class_of(each[0]) != "secret")
+    for find in (find_identities, find_contacts, find_addresses):
+        yield from find(signs)
 
 
 _BASE64_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
@@ -230,28 +278,37 @@ def _decoded(word: str) -> str | None:
         return None
 
 
-def _normalised(text: str) -> tuple[str, list[Span] | None]:
-    """`text` folded (NFKC) without format characters (Cf), and for each of its characters the place it comes from.
+def normal(text: str) -> str:
+    """`text` as it is searched: compatibility forms, digits, dashes and spaces folded, format characters dropped."""
+    return _normalised(text)[0]
 
-    The places are None where nothing changed.
+
+def _normalised(text: str) -> tuple[str, list[Span] | None]:
+    """`text` folded and without format characters (Cf), and for each of its characters the place it comes from.
+
+    The places are None where every character has kept its own.
     """
     if text.isascii():
         return text, None
-    unusual = {char for char in set(text) if unicodedata.category(char) == "Cf" or _folded(char) != char}
-    if not unusual:
-        return text, None
-    chars: list[str] = []
+    folded = {ord(char): _folded(char) for char in set(text) if not char.isascii()}
+    normal = text.translate(folded)
+    if all(len(char) == 1 for char in folded.values()):
+        return normal, None
     places: list[Span] = []
     for index, char in enumerate(text):
-        if char not in unusual:
-            chars.append(char)
-            places.append((index, index + 1))
-        elif unicodedata.category(char) != "Cf":
-            folded = _folded(char)
-            chars.append(folded)
-            places += [(index, index + 1)] * len(folded)
-    return "".join(chars), places
+        places += [(index, index + 1)] * len(folded.get(ord(char), char))
+    return normal, places
 
 
+@lru_cache(maxsize=4096)
 def _folded(char: str) -> str:
-    return unicodedata.normalize("NFKC", char)
+    """NFKC, nothing for a format character, and the ASCII sign for a digit, dash or space of another script."""
+    match unicodedata.category(char):
+        case "Cf":
+            return ""
+        case "Nd":
+            return str(unicodedata.decimal(char))
+        case "Pd":
+            return "-"
+        case _:
+            return unicodedata.normalize("NFKC", char)

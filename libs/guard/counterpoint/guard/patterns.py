@@ -1,4 +1,4 @@
-"""What secrets and payment cards look like: one finder per kind, over normalised text.
+"""What secrets look like that gitleaks' rules do not know or not as well: one finder per kind, over normalised text.
 
 Every finder first asks for a literal that its kind cannot do without, because most text has none of them and a search
 for a literal costs a hundredth of a pattern. Kinds are ordered: where two findings overlap, the earlier kind names it.
@@ -6,19 +6,18 @@ for a literal costs a hundredth of a pattern. Kinds are ordered: where two findi
 
 import binascii
 import json
-import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-Span = tuple[int, int]
+from counterpoint.guard.entropy import entropy
+from counterpoint.guard.kinds import Span
 
 STANDARD_BASE64 = str.maketrans("-_", "+/")
 """From the URL-safe alphabet to the standard one."""
 
-REDACTED = re.compile(r"\[redacted:[a-z_]+\]")
+REDACTED = re.compile(r"\[redacted:[a-z0-9_]+\]")
 """What stands in place of a secret. It is never part of one."""
 
 
@@ -49,60 +48,6 @@ class Pattern:
                 at = text.find(literal, at)
 
 
-def luhn(digits: str) -> bool:
-    """Whether the last of these decimal digits is the check digit of the others (ISO/IEC 7812-1)."""
-    doubled = (int(digit) * 2 for digit in digits[-2::-2])
-    return (sum(map(int, digits[-1::-2])) + sum(value - 9 if value > 9 else value for value in doubled)) % 10 == 0
-
-
-_ISSUERS = (
-    (re.compile(r"4"), {16, 19}),
-    (re.compile(r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), {16}),
-    (re.compile(r"3[47]"), {15}),
-    (re.compile(r"30[0-5]|36|3[89]"), {14}),
-    (re.compile(r"6011|64[4-9]|65|62|35(?:2[89]|[3-8])"), {16, 17, 18, 19}),
-)
-
-
-def is_card_number(digits: str) -> bool:
-    """Whether these digits are a payment card number: an issuer's prefix, a length it uses, and a check digit."""
-    return any(prefix.match(digits) and len(digits) in lengths for prefix, lengths in _ISSUERS) and luhn(digits)
-
-
-_DIGITS, _SEPARATORS = b"0123456789", b" -"
-_CARD_SIGNS = bytes(b"0"[0] if c in _DIGITS else b"-"[0] if c in _SEPARATORS else b"x"[0] for c in range(256))
-_CARD_SHAPES = (b"0000-0000-0000-0000", b"0000-000000-0000", b"00000000000000")
-
-
-def find_cards(text: str) -> Iterator[Span]:
-    """Payment card numbers, in one piece or grouped as on a card."""
-    signs = text.encode("ascii", "replace").translate(_CARD_SIGNS)
-    for shape in _CARD_SHAPES:
-        start = signs.find(shape)
-        while start >= 0:
-            end = start + len(shape)
-            while signs[end : end + 1] == b"0":
-                end += 1
-            if is_card_number(re.sub("[ -]", "", text[start:end])) and _stands_alone(text, start, end):
-                yield start, end
-                start = signs.find(shape, end)
-            else:
-                start = signs.find(shape, end if b"-" not in shape else start + 1)
-
-
-def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Neither part of an identifier or a longer number, nor digits around a decimal point."""
-    before, after = text[max(0, start - 2) : start], text[end : end + 2]
-    return not (
-        before[-1:].isalnum()
-        or before[-1:] == "_"
-        or (before[-1:] == "." and before[:1].isdigit())
-        or after[:1].isalnum()
-        or after[:1] == "_"
-        or (after[:1] == "." and after[1:].isdigit())
-    )
-
-
 _PLACEHOLDERS = frozenset(
     [
         *("changeme", "change_me", "change-me", "password", "passwd", "pass", "pwd", "secret", "token", "key"),
@@ -121,12 +66,11 @@ _NO_VALUE = re.compile(
 )
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _WORDS = re.compile(r"[A-Z]?[a-z]+(?:[-_./:][A-Z]?[a-z]+)*")
+_HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
+_HEX_ENTROPY, _KEY_ENTROPY = 3.0, 3.5
+_NAME = re.compile(r"(?:[A-Za-z]+[0-9]{0,2}|[0-9]+)(?:[-_./](?:[A-Za-z]+[0-9]{0,2}|[0-9]+))+")
+"""Words and numbers that something is called by, such as `app-db-2-credentials`."""
 _NAME_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
-
-
-def entropy(text: str) -> float:
-    """Shannon's entropy of `text` in bits a character."""
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 
 def is_placeholder(value: str) -> bool:
@@ -153,7 +97,8 @@ def is_key(value: str) -> bool:
         len(value) >= 16
         and any(char.isdigit() for char in value)
         and any(char.isalpha() for char in value)
-        and entropy(value) >= 3.0
+        and entropy(value) >= (_HEX_ENTROPY if _HEX.fullmatch(value) else _KEY_ENTROPY)
+        and _NAME.fullmatch(value) is None
         and 2 * sum(map(len, _NAME_WORD.findall(value))) < len(value)
         and not is_placeholder(value)
     )
@@ -183,8 +128,8 @@ _NAMES: tuple[tuple[str, tuple[str, ...], _Judge], ...] = (
 """A part of a name, what must stand before it, and the judge of the value under such a name."""
 
 _ASSIGNED = re.compile(
-    r"[A-Za-z0-9_-]{0,24}"  # the rest of the name
-    r"\\?[\"']?\s{0,3}(?::=|=>|==?|:)\s{0,3}"
+    r"(?P<rest>[A-Za-z0-9_-]{0,24})"  # the rest of the name
+    r"\\?[\"']?\s{0,3}(?:(?::=|=>|==?)[ \t]{0,3}|:\s{0,3})"
     r"(?:\\?\"((?:[^\"\\\n]|\\[^\"\n])+)|\\?'([^'\\\n]+)|([^\s\"',;&|]+))"
 )
 _OPTION = re.compile(r"[a-z-]{0,12} {1,2}([^\s\"',;&|-][^\s\"',;&|]*)")
@@ -202,10 +147,20 @@ def find_assignments(text: str) -> Iterator[Span]:
                 if match is None and _is_option(lowered, at):
                     match = _OPTION.match(text, end)
                 if match is not None and match.lastindex is not None:
-                    if valid(match[match.lastindex]):
-                        yield match.span(match.lastindex)
+                    secret = match.lastindex
+                    if not _is_about(lowered, at, match.groupdict().get("rest") or "") and valid(match[secret]):
+                        yield match.span(secret)
                     end = match.end()
             at = lowered.find(part, end)
+
+
+_OPEN = ("public", "public_", "public-", "csrf", "csrf_", "csrf-", "xsrf", "xsrf_", "xsrf-")
+_ABOUT = re.compile(r"(?i)s?[_-]?(?:ids?|names?|uris?|urls?|paths?|files?|types?|variables?|refs?)")
+
+
+def _is_about(lowered: str, at: int, rest: str) -> bool:
+    """Whether a name does not hold a secret but says where or which one it is, or holds what everybody may know."""
+    return _ABOUT.fullmatch(rest) is not None or lowered.endswith(_OPEN, 0, at)
 
 
 def _is_option(lowered: str, at: int) -> bool:
@@ -275,7 +230,7 @@ PATTERNS = (
         ("-----BEGIN ",),
         re.compile(
             r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-            r"(?:[^-]*+(?:-(?!----)[^-]*+)*-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+            r"(?:[^-]*(?:-(?!----)[^-]*)*-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
             r"|[A-Za-z0-9+/=\s\\]{32,})"
         ),
         _has_key_body,
@@ -293,12 +248,6 @@ PATTERNS = (
         _is_drawn,
     ),
     Pattern(
-        "gitlab_token",
-        ("gl",),
-        re.compile(_ALONE + r"gl(?:pat|dt|rt|ptt|oas|cbt|ft|imt|agent|soat)-[A-Za-z0-9_=.-]{20,255}"),
-        _is_drawn,
-    ),
-    Pattern(
         "slack_token",
         ("xox", "xapp-", "hooks.slack.com/"),
         re.compile(
@@ -308,19 +257,12 @@ PATTERNS = (
         _is_drawn,
     ),
     Pattern(
-        "service_key",
-        ("sk-", "sk_", "rk_", "AIza", "npm_", "pypi-AgE", "SG."),
-        re.compile(
-            _ALONE + r"(?:sk-[A-Za-z0-9_-]{20,250}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,250}"
-            r"|AIza[A-Za-z0-9_-]{35}|npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{50,1000}"
-            r"|SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64})(?![A-Za-z0-9])"
-        ),
-        _is_drawn,
+        "service_key", ("sk-",), re.compile(_ALONE + r"sk-(?:proj-)?[A-Za-z0-9]{20,250}(?![A-Za-z0-9_-])"), _is_drawn
     ),
     Pattern(
         "jwt",
         ("eyJ", "eyA"),
-        re.compile(r"(?<![A-Za-z0-9_-])e[A-Za-z0-9_-]{11,}+\.e[A-Za-z0-9_-]{11,}+\.[A-Za-z0-9_-]*"),
+        re.compile(r"(?<![A-Za-z0-9_-])e[A-Za-z0-9_-]{11,}\.e[A-Za-z0-9_-]{11,}(?:\.[A-Za-z0-9_-]*)?"),
         _is_jwt,
     ),
     Pattern("bearer", ("earer ", "EARER "), re.compile(r"(?i:earer) {1,3}([A-Za-z0-9._~+/=-]{16,})"), _is_bearer),
@@ -332,4 +274,4 @@ PATTERNS = (
         _is_uri_password,
     ),
 )
-"""The kinds that have a pattern; `find_cards` and `find_assignments` follow them."""
+"""The kinds that have a pattern; `find_assignments` follows them."""

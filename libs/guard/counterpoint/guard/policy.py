@@ -4,15 +4,20 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from counterpoint.guard.kinds import CLASSES, Class
 from counterpoint.proto import subjects
 
 Tier = Literal["record", "vector", "episodic", "graph", "cache"]
 StoreRight = Literal["read", "write"]
+Verdict = Literal["allow", "redact", "quarantine", "block"]
+"""What becomes of a text with something sensitive in it, rising: kept as it is, kept without it, refused but kept for a
+person to look at, refused."""
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class _Row(BaseModel):
@@ -40,6 +45,7 @@ class StoreRow(_Row):
     """A store: where it is kept, who owns, appends to and reads it, its label and its free-text fields."""
 
     tier: Tier
+    also: tuple[Tier, ...] = ()
     owner: str
     authors: tuple[str, ...] = ()
     readers: tuple[str, ...]
@@ -49,6 +55,9 @@ class StoreRow(_Row):
     shared: bool = False
     ended: bool = False
     system: bool = False
+    learned: bool = False
+    keep_days: int | None = Field(default=None, ge=1)
+    persons: bool = False
 
     def read_by(self, service: str) -> bool:
         """Owner, authors and readers may read."""
@@ -91,6 +100,16 @@ class NatsRow(_Row):
     subscribe: tuple[str, ...]
 
 
+class SensitiveRow(_Row):
+    """What becomes of a text by the class of what is in it and the label of where it goes.
+
+    `messages` is the label that a message is judged by at least, whatever it is based on: it stays in its project.
+    """
+
+    messages: str
+    verdicts: dict[Class, dict[str, Verdict]]
+
+
 class Policy(_Row):
     """The whole policy. It never changes, so what follows from it may be remembered by it."""
 
@@ -103,6 +122,7 @@ class Policy(_Row):
     messages: dict[str, MessageRow]
     principals: dict[str, RoleRow]
     nats: dict[str, NatsRow]
+    sensitive: SensitiveRow
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
@@ -117,6 +137,10 @@ class Policy(_Row):
             _check(f"services.{name}.clearance", {service.clearance} - set(self.labels))
         for name, role in self.principals.items():
             _check(f"principals.{name}", ({*role.stores} - set(self.stores)) | ({*role.messages} - set(self.messages)))
+        _check("sensitive.messages", {self.sensitive.messages} - set(self.labels))
+        _check("sensitive.verdicts", {*map(str, self.sensitive.verdicts)} ^ {*CLASSES})
+        for name, verdicts in self.sensitive.verdicts.items():
+            _check(f"sensitive.verdicts.{name}", set(verdicts) ^ set(self.labels))
         _check("messages", set(self.messages) ^ set(subjects.message_types()))
         return self
 
@@ -128,9 +152,21 @@ class Policy(_Row):
         """The highest label a service may read."""
         return self.level(self.services[service].clearance)
 
+    def kept_in(self, tier: Tier) -> tuple[str, ...]:
+        """The stores that a tier keeps, or keeps a projection of."""
+        return tuple(name for name, row in self.stores.items() if tier in (row.tier, *row.also))
+
     def store_level(self, store: str) -> int:
         """The label of a store as a number."""
         return self.level(self.stores[store].label)
+
+    def message_level(self, label: int) -> int:
+        """The label as a number that a message is judged by whose content has `label`."""
+        return max(label, self.level(self.sensitive.messages))
+
+    def verdict(self, kind: Class, label: int) -> Verdict:
+        """What becomes of a text that holds something of this class where the label is `label`."""
+        return self.sensitive.verdicts[kind][self.labels[label]]
 
     def readable(self, service: str) -> frozenset[str]:
         """The stores a service may read."""

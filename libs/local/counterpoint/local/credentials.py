@@ -29,6 +29,8 @@ class Credentials(BaseModel):
     valkey: str
     signing_keys: tuple[SigningKey, ...]
     admin_token: str
+    audit_key: str = ""
+    """The seed of the key that checkpoints of the audit log are signed with, in hex; empty in an older file."""
 
     @classmethod
     def make(cls) -> "Credentials":
@@ -39,12 +41,17 @@ class Credentials(BaseModel):
             valkey=token_hex(24),
             signing_keys=tuple(SigningKey(id=number, private=token_hex(32)) for number in (2, 1)),
             admin_token=token_urlsafe(32),
+            audit_key=token_hex(32),
         )
 
     def with_nats_users(self, users: tuple[str, ...]) -> "Credentials":
         """These, with a password for each of `users` that has none yet."""
         made = {user: token_hex(24) for user in users if user not in self.nats}
         return self.model_copy(update={"nats": self.nats | made})
+
+    def with_audit_key(self) -> "Credentials":
+        """These, with a key for the audit log where there is none yet."""
+        return self if self.audit_key else self.model_copy(update={"audit_key": token_hex(32)})
 
 
 def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
@@ -59,7 +66,7 @@ def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
             for wrong in error.errors(include_input=False, include_url=False)
         )
         raise Permanent("secrets_damaged", fields) from None
-    wanted = (kept or Credentials.make()).with_nats_users(nats_users)
+    wanted = (kept or Credentials.make()).with_nats_users(nats_users).with_audit_key()
     if wanted != kept:
         write_private(path, wanted.model_dump_json(indent=1))
     return wanted

@@ -82,7 +82,14 @@ def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
                 "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
                 "COUNTERPOINT_SIGNING_KEYS": json.dumps(keys),
                 "COUNTERPOINT_ADMIN_TOKEN": wiring.credentials.admin_token,
-            } | _inherited(wiring, "COUNTERPOINT_MODEL_CACHE_DIR")
+                "COUNTERPOINT_AUDIT_KEY": wiring.credentials.audit_key,
+            } | _inherited(
+                wiring,
+                "COUNTERPOINT_MODEL_CACHE_DIR",
+                "COUNTERPOINT_AUDIT_DIR",
+                "COUNTERPOINT_QDRANT_URL",
+                "COUNTERPOINT_QDRANT_API_KEY",
+            )
         case "router":
             return {"COUNTERPOINT_HTTP_HOST": "127.0.0.1", "COUNTERPOINT_HTTP_PORT": str(wiring.http_port)}
         case "lineage":

@@ -41,7 +41,13 @@ class Transport(Protocol):
 
 
 def error_of(refusal: Refusal) -> CounterpointError:
-    """The error that a refusal stands for."""
+    """The error that a refusal stands for, with its id."""
+    error = _error_of(refusal)
+    error.refusal = refusal.id
+    return error
+
+
+def _error_of(refusal: Refusal) -> CounterpointError:
     match refusal.kind:
         case "transient" if refusal.code == "away":
             return Away(refusal.detail)
@@ -113,10 +119,11 @@ class Memory:
         """An id fixed by the inbound message and `parts`: the same again on a redelivery."""
         return derived_id(self.origin.message_id, *parts)
 
-    async def query(self, *queries: MemoryQuery) -> tuple[Found, ...]:
+    async def query(self, *queries: MemoryQuery, timeout_s: float | None = None) -> tuple[Found, ...]:
         """Answers in the order of the queries, from one snapshot. Raises `Transient` or `Denied`."""
         request = QueryRequest(origin=self.origin, queries=queries)
-        raw = await self._transport(subjects.query(self._caller), _dump(request), self._query_timeout_s)
+        timeout_s = timeout_s or self._query_timeout_s
+        raw = await self._transport(subjects.query(self._caller), _dump(request), timeout_s)
         reply = QueryReply.model_validate_json(raw)
         if reply.refusal is not None:
             raise error_of(reply.refusal)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
-from counterpoint.guard.detector import redact, scan
+from counterpoint.guard.judge import cleaned_text
+from counterpoint.guard.policy import policy
 from counterpoint.lineage.events import Airflow, CodeLocation, RunError
 from counterpoint.proto.signature import headline
 from counterpoint.recall.names import NAME_LIMIT_CHARS, Node, NodeKind
@@ -139,7 +140,8 @@ def neighbours(node: Node, facet: Mapping[str, Any]) -> tuple[tuple[Node, ...], 
 
 def _harmless(said: str | None) -> str | None:
     """The text with `[redacted:<type>]` in place of each secret: the record tells that one was there, and its kind."""
-    return None if said is None else redact(said, scan(said))
+    rules = policy()
+    return None if said is None else cleaned_text(rules, said, rules.message_level(0))
 
 
 def run_error(facet: Mapping[str, Any]) -> RunError | None:

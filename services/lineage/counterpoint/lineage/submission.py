@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from counterpoint.guard.detector import redact_fields, scan_fields
+from counterpoint.guard.judge import cleaned
+from counterpoint.guard.policy import policy
 from counterpoint.lineage.events import CodeLocation
 from counterpoint.lineage.incidents import Incident, Ledger
 from counterpoint.proto.attempts import ReportOutcome
@@ -53,7 +54,8 @@ def submission(
         "description": _description(incident, radius),
         "context": {key: value for key, value in context.items() if value not in (None, [])},
     }
-    harmless = redact_fields(texts, scan_fields(texts, texts))
+    rules = policy()
+    harmless = cleaned(rules, texts, texts, rules.message_level(0))
     return SubmitTask(
         kind="troubleshoot",
         task_id=incident.incident_id,

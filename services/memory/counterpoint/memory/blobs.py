@@ -1,10 +1,16 @@
-"""Blobs: large content in parts, each part once, known by its hash within a project and scanned when it is whole."""
+"""Blobs: large content in parts, each part once, known by its hash within a project and scanned when it is whole.
+
+A blob cannot be redacted, for its hash is its name. What is blocked in a document is not taken; what a document made of
+it must not hold goes when the document is written (`Ingest`).
+"""
 
 import asyncio
 import hashlib
 
-from counterpoint.guard.detector import scan
+from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
+from counterpoint.memory.releases import Releases
+from counterpoint.memory.screen import Screen
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import PutPart, PutReply
 from counterpoint.proto.messages import PART_BYTES, Blob
@@ -26,8 +32,10 @@ _DROP = "DELETE FROM blobs WHERE project = $1 AND sha256 = $2"
 class Blobs:
     """Takes parts in any order, as often as they come; an upload that broke off goes on with what is missing."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, policy: Policy, releases: Releases) -> None:
         self._database = database
+        self._policy = policy
+        self._releases = releases
 
     async def put(self, request: PutPart) -> PutReply:
         """Keep one part. Raises `Permanent` for a part of the wrong size, content of another hash, or a secret."""
@@ -35,6 +43,7 @@ class Blobs:
         parts = -(-request.bytes // PART_BYTES)
         if request.content is not None:
             _check_part(request, parts)
+        screen = await self._releases.screen(project)
         async with self._database.writing(project) as connection:
             await connection.execute(_BEGIN, project, digest, request.bytes)
             known = await connection.fetchrow(_STATE, project, digest)
@@ -48,7 +57,7 @@ class Blobs:
             if len(received) < parts:
                 return PutReply(received=received)
             content = b"".join(row["content"] for row in await connection.fetch(_CONTENT, project, digest))
-            fault = await asyncio.to_thread(_fault, content, request.sha256)
+            fault = await asyncio.to_thread(self._fault, content, request.sha256, screen)
             if fault is None:
                 await connection.execute(_WHOLE, project, digest)
                 return PutReply(received=received, blob=_blob(request))
@@ -69,6 +78,36 @@ class Blobs:
         except UnicodeDecodeError as error:
             raise Permanent("invalid", (Problem(field="blob", problem="is no UTF-8 text"),)) from error
 
+    async def keep(self, project: str, text: str) -> Blob:
+        """Keep a text as it is, unseen by anybody but memory."""
+        content = text.encode()
+        sha256 = hashlib.sha256(content).digest()
+        async with self._database.writing(project) as connection:
+            await connection.execute(_BEGIN, project, sha256, len(content))
+            for part in range(-(-len(content) // PART_BYTES)):
+                piece = content[part * PART_BYTES : (part + 1) * PART_BYTES]
+                await connection.execute(_PUT, project, sha256, part, piece)
+            await connection.execute(_WHOLE, project, sha256)
+        return Blob(blob=f"blob-{sha256.hex()[:32]}", sha256=sha256.hex(), bytes=len(content))
+
+    async def drop(self, project: str, sha256: str) -> None:
+        """Forget a blob."""
+        async with self._database.writing(project) as connection:
+            await connection.execute(_DROP_PARTS, project, bytes.fromhex(sha256))
+            await connection.execute(_DROP, project, bytes.fromhex(sha256))
+
+    def _fault(self, content: bytes, sha256: str, screen: Screen) -> Permanent | None:
+        if hashlib.sha256(content).hexdigest() != sha256:
+            return Permanent("invalid", (Problem(field="content", problem="has another hash than was announced"),))
+        body = {"content": content.decode(errors="replace")}
+        try:
+            judged = screen.judge(self._policy, body, ("content",), self._policy.store_level("documents"))
+        except Permanent as error:
+            return error
+        if judged.verdict == "block":
+            return Permanent("sensitive", screen.problems(body, judged))
+        return None
+
 
 def _blob(request: PutPart) -> Blob:
     return Blob(blob=f"blob-{request.sha256[:32]}", sha256=request.sha256, bytes=request.bytes)
@@ -80,13 +119,3 @@ def _check_part(request: PutPart, parts: int) -> None:
     wanted = PART_BYTES if request.part < parts - 1 else request.bytes - PART_BYTES * (parts - 1)
     if len(request.content or b"") != wanted:
         raise Permanent("invalid", (Problem(field="content", problem=f"must have {wanted} bytes"),))
-
-
-def _fault(content: bytes, sha256: str) -> Permanent | None:
-    if hashlib.sha256(content).hexdigest() != sha256:
-        return Permanent("invalid", (Problem(field="content", problem="has another hash than was announced"),))
-    findings = scan(content.decode(errors="replace"))
-    if findings:
-        problem = f"holds what looks like a {findings[0].type}"
-        return Permanent("sensitive", (Problem(field="content", problem=problem),))
-    return None

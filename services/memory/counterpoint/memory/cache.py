@@ -1,82 +1,108 @@
-"""The cache before the embedder: L1 in this process, L2 in Valkey; without Valkey everything works, slower."""
+"""The cache: L1 in this process, L2 in Valkey; without Valkey everything works, slower."""
 
 import hashlib
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import numpy as np
-import redis.asyncio as redis
-import structlog
 from prometheus_client import Counter
-from redis.exceptions import RedisError
 
 from counterpoint.memory.retrieval.embed import DIMENSIONS, Vectors
-
-log = structlog.get_logger()
+from counterpoint.memory.valkey import Valkey
 
 HITS = Counter("counterpoint_cache_hits", "Answers from the cache", ["level"])
 L1_ITEMS = 1000
 L1_LIFE_S = 60.0
-L2_LIFE_S = 3600
-_TIMEOUT_S = 0.05
-_RETRY_AFTER_S = 5.0
+L1_BYTES = 64 << 20
+"""All entries of one cache together."""
+ENTRY_BYTES = 256 << 10
+"""One entry; a larger one is not kept."""
+
+V = TypeVar("V")
+_L1, _L2 = HITS.labels("l1"), HITS.labels("l2")
+
+
+class Cache(Generic[V]):
+    """Values by key. What a key stands for never changes: whatever could change it is part of the key.
+
+    `encode` and `decode` are for L2 (None: not a value of ours), `weigh` says how many bytes a value takes.
+    """
+
+    def __init__(
+        self,
+        far: Valkey | None,
+        encode: Callable[[V], bytes],
+        decode: Callable[[bytes], V | None],
+        weigh: Callable[[V], int],
+    ) -> None:
+        self._far = far
+        self._encode = encode
+        self._decode = decode
+        self._weigh = weigh
+        self._near: OrderedDict[bytes, tuple[float, int, V]] = OrderedDict()
+        self._bytes = 0
+
+    async def get(self, key: bytes) -> V | None:
+        """The value of a key, or None. What only L2 has is in L1 from then on."""
+        known = self._near.get(key)
+        if known is not None and time.monotonic() < known[0]:
+            self._near.move_to_end(key)
+            _L1.inc()
+            return known[2]
+        raw = await self._far.get(key) if self._far is not None else None
+        value = self._decode(raw) if raw is not None else None
+        if raw is None or value is None:
+            return None
+        _L2.inc()
+        self._keep(key, value)
+        return value
+
+    def put(self, key: bytes, value: V) -> None:
+        """Remember a value."""
+        if self._keep(key, value) and self._far is not None:
+            self._far.put(key, self._encode(value))
+
+    def _keep(self, key: bytes, value: V) -> bool:
+        self._drop(key)
+        weight = self._weigh(value)
+        if weight > ENTRY_BYTES:
+            return False
+        self._near[key] = time.monotonic() + L1_LIFE_S, weight, value
+        self._bytes += weight
+        while len(self._near) > L1_ITEMS or self._bytes > L1_BYTES:
+            self._drop(next(iter(self._near)))
+        return True
+
+    def _drop(self, key: bytes) -> None:
+        known = self._near.pop(key, None)
+        if known is not None:
+            self._bytes -= known[1]
 
 
 class VectorCache:
-    """Vectors of query texts, by model, project and content. Never holds what a query found."""
+    """Vectors of query texts, by model, project and content."""
 
-    def __init__(self, url: str | None, model_id: str) -> None:
+    def __init__(self, far: Valkey | None, model_id: str) -> None:
         self._model_id = model_id
-        self._l1: OrderedDict[bytes, tuple[float, Vectors]] = OrderedDict()
-        self._away_until = 0.0
-        self._l2 = (
-            redis.Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S) if url else None
-        )
+        self._cache: Cache[Vectors] = Cache(far, _as_bytes, _as_vector, len)
 
     async def get(self, project: str, text: str) -> Vectors | None:
         """The vector of a text, or None."""
-        key = self._key(project, text)
-        known = self._l1.get(key)
-        if known is not None and time.monotonic() - known[0] < L1_LIFE_S:
-            HITS.labels("l1").inc()
-            return known[1]
-        raw = await self._l2_get(key)
-        if raw is None or len(raw) != DIMENSIONS * 4:
-            return None
-        HITS.labels("l2").inc()
-        vector = np.frombuffer(raw, np.float32)
-        self._keep(key, vector)
-        return vector
+        return await self._cache.get(self._key(project, text))
 
-    async def put(self, project: str, text: str, vector: Vectors) -> None:
+    def put(self, project: str, text: str, vector: Vectors) -> None:
         """Remember the vector of a text."""
-        key = self._key(project, text)
-        self._keep(key, vector)
-        if self._l2 is not None and time.monotonic() >= self._away_until:
-            try:
-                await self._l2.set(key, vector.astype(np.float32).tobytes(), ex=L2_LIFE_S)
-            except (RedisError, OSError, TimeoutError) as error:
-                self._away(error)
-
-    async def _l2_get(self, key: bytes) -> bytes | None:
-        if self._l2 is None or time.monotonic() < self._away_until:
-            return None
-        try:
-            found = await self._l2.get(key)
-        except (RedisError, OSError, TimeoutError) as error:
-            self._away(error)
-            return None
-        return found if isinstance(found, bytes) else None
-
-    def _away(self, error: BaseException) -> None:
-        log.warning("cache.away", level="l2", reason=type(error).__name__)
-        self._away_until = time.monotonic() + _RETRY_AFTER_S
-
-    def _keep(self, key: bytes, vector: Vectors) -> None:
-        self._l1[key] = (time.monotonic(), vector)
-        self._l1.move_to_end(key)
-        while len(self._l1) > L1_ITEMS:
-            self._l1.popitem(last=False)
+        self._cache.put(self._key(project, text), vector)
 
     def _key(self, project: str, text: str) -> bytes:
         return f"vector:{self._model_id}:{project}:".encode() + hashlib.sha256(text.encode(errors="replace")).digest()
+
+
+def _as_bytes(vector: Vectors) -> bytes:
+    return vector.astype(np.float32).tobytes()
+
+
+def _as_vector(raw: bytes) -> Vectors | None:
+    return np.frombuffer(raw, np.float32) if len(raw) == DIMENSIONS * 4 else None

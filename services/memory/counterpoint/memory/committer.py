@@ -35,7 +35,7 @@ BATCH = 48
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
-_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 55)) + ")"
+_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 56)) + ")"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
 
 
@@ -63,6 +63,10 @@ class _Waiting:
     done: asyncio.Future[CommitReply]
 
 
+class Deleted(Conflict):
+    """What was to be made was there before and was deleted; `found` is the version of its deletion."""
+
+
 class LeaseLost(CounterpointError):
     """Another process is active now."""
 
@@ -70,8 +74,8 @@ class LeaseLost(CounterpointError):
 class Committer:
     """Applies prepared steps in the order they come.
 
-    `applied` is told those of a transaction and what they send; `mint` is asked for the capability of each message
-    while the database works.
+    `began` is told those of a transaction before it is sent to the database, `applied` those that were applied and what
+    they send; `mint` is asked for the capability of each message while the database works.
     """
 
     def __init__(
@@ -81,9 +85,11 @@ class Committer:
         mint: Callable[[MessageRow, str], str | None],
         applied: Callable[[Sequence[Prepared], Sequence[Sent]], None],
         *,
+        began: Callable[[Sequence[Prepared]], None],
         queue_limit: int,
     ) -> None:
         self._database = database
+        self._began = began
         self._epoch = epoch
         self._mint = mint
         self._tell = applied
@@ -179,6 +185,7 @@ class Committer:
 
     async def _apply_group(self, connection: Any, project: str, group: Sequence[_Waiting]) -> None:
         """Steps of one project by one statement, which is a transaction of its own."""
+        self._began([w.step for w in group])
         call = asyncio.create_task(self._call(connection, project, [w.step for w in group]))
         try:
             await asyncio.sleep(0)
@@ -211,7 +218,7 @@ class Committer:
             if error.sqlstate == "CP001":
                 raise LeaseLost(str(error)) from error
             if error.sqlstate.startswith("CP"):
-                raise _InTheWay(error.sqlstate, str(error), getattr(error, "detail", "") or "") from error
+                raise _InTheWay(error.sqlstate, error.args[0], getattr(error, "detail", "") or "") from error
             unfit = error.sqlstate.startswith(("22", "23", "54"))
             raise _InTheWay("CP010" if unfit else "CP009", f"{error.sqlstate}: {error}") from error
 
@@ -236,6 +243,9 @@ class Committer:
                 self._fail([waiting], Denied("ended", "a task that has not ended"))
             case "CP011":
                 self._fail([waiting], Permanent("old_writer", (Problem(field=fault.text, problem=fault.detail),)))
+            case "CP012":
+                store, _, record_id = fault.text.partition("/")
+                self._fail([waiting], Deleted(store, record_id, 0, int(fault.detail)))
             case "CP007":
                 store, _, record_id = fault.text.partition("/")
                 self._fail([waiting], Conflict(store, record_id, -1, -1))
@@ -315,6 +325,7 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
         [s.task_version for s in steps],
         [s.ended_ok for s in steps],
         [s.reads for s in steps],
+        [s.cause for s in steps],
         [s.audit for s in steps],
         [s.kind for s in steps],
         [s.salt for s in steps],

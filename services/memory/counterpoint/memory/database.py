@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import asyncpg
 import structlog
 from pgvector.asyncpg import register_vector
+from pydantic_core import from_json
 
 from counterpoint.memory import functions
 from counterpoint.proto.errors import Away
@@ -34,6 +36,9 @@ AWAY = (
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
 """For statements that take arrays: planned anew for every length of them, planning is most of their time."""
 
+_BEAT_S = 0.5
+_CONFIRMED_S = 2.0
+"""So long after it was confirmed a lease is still ours: the server lets go of it later, whatever became of us."""
 _LEASE_KEY = 0x636F756E746572
 _NEXT_EPOCH = """
 UPDATE lease SET epoch = epoch + 1, holder = $1, since = now() WHERE shard = '0' RETURNING epoch
@@ -50,7 +55,7 @@ class Database:
     def __init__(
         self, url: str, *, pool_size: int, connect_timeout_s: float, settings: Mapping[str, str] | None = None
     ) -> None:
-        self._url = url
+        self.url = url
         self._pool_size = pool_size
         self._connect_timeout_s = connect_timeout_s
         self._settings = {"jit": "off", "search_path": functions.SEARCH_PATH, **(settings or {})}
@@ -60,7 +65,7 @@ class Database:
     async def open(self) -> None:
         """Connect. Raises what asyncpg raises when the server is away."""
         self._pool = await asyncpg.create_pool(
-            self._url,
+            self.url,
             min_size=1,
             max_size=self._pool_size,
             init=self._prepare,
@@ -73,7 +78,7 @@ class Database:
     async def _prepare(self, connection: "Connection") -> None:
         self._fences.pop(connection.get_server_pid(), None)
         await register_vector(connection)
-        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=from_json, schema="pg_catalog")
 
     async def close(self) -> None:
         """Close all connections, waiting a little for those in use."""
@@ -139,7 +144,14 @@ class Lease:
         self._url = url
         self._holder = holder
         self._connection: Connection | None = None
+        self._confirmed = -_CONFIRMED_S
         self.epoch = 0
+
+    @property
+    def sure(self) -> int | None:
+        """The epoch, when no other process can have been active lately; else None."""
+        held = self._connection is not None and not self._connection.is_closed()
+        return self.epoch if held and time.monotonic() - self._confirmed < _CONFIRMED_S else None
 
     async def acquire(self, retry_s: float) -> int:
         """Wait until the lease is ours; returns the new epoch."""
@@ -151,8 +163,10 @@ class Lease:
                         timeout=5,
                         server_settings={"tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1"},
                     )
+                asked = time.monotonic()
                 if await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", _LEASE_KEY):
                     self.epoch = await self._connection.fetchval(_NEXT_EPOCH, self._holder)
+                    self._confirmed = asked
                     log.info("lease.acquired", epoch=self.epoch)
                     return self.epoch
             except AWAY as error:
@@ -169,7 +183,19 @@ class Lease:
             lost.clear()
             assert self._connection is not None
             self._connection.add_termination_listener(lambda _: lost.set())
-            await lost.wait()
+            while not lost.is_set():
+                await self._confirm(self._connection)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(lost.wait(), _BEAT_S)
+
+    async def _confirm(self, connection: "Connection") -> None:
+        asked = time.monotonic()
+        try:
+            await connection.execute("SELECT 1", timeout=_CONFIRMED_S)
+        except AWAY as error:
+            log.warning("lease.unconfirmed", reason=type(error).__name__)
+        else:
+            self._confirmed = asked
 
     async def release(self) -> None:
         """Give the lease back."""

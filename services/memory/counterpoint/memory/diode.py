@@ -131,6 +131,8 @@ def standing(policy: Policy, asked: Asked, principal: Principal | None) -> Grant
     closed = _closed(policy, asked.project == SHARED_PROJECT, admin, everywhere)
     if principal is None:
         return grant.model_copy(update={"rights": grant.rights - closed})
+    if principal.kind == "person":
+        grant = grant.model_copy(update={"rights": grant.rights | _of_persons(policy, asked.caller)})
     roles = tuple(name for name in policy.principals if principal.may(name, asked.project))  # type: ignore[arg-type]
     if not roles:
         raise Denied("role", f"a role in project {asked.project}")
@@ -143,6 +145,20 @@ def own(policy: Policy, project: str, message: str, now: datetime) -> Grant:
     return _standing(policy, "memory", project, None, message, now + timedelta(minutes=5))
 
 
+def taking_back(policy: Policy, project: str, message: str, now: datetime) -> Grant:
+    """What memory does when a person takes something back: it may also delete and restore what anybody has learned."""
+    grant = own(policy, project, message, now)
+    learned = frozenset((name, "write") for name, row in policy.stores.items() if row.learned)
+    return grant.model_copy(update={"rights": grant.rights | learned})
+
+
+def erasing(policy: Policy, project: str, message: str, now: datetime) -> Grant:
+    """What memory does when something is erased: it may delete whatever a project has."""
+    grant = own(policy, project, message, now)
+    stores = frozenset((name, "write") for name, row in policy.stores.items() if not row.system)
+    return grant.model_copy(update={"rights": grant.rights | stores})
+
+
 @lru_cache(maxsize=64)
 def _closed(policy: Policy, shared: bool, admin: bool, everywhere: bool) -> frozenset[tuple[str, str]]:
     """The stores whose right to write is not enough, in the shared project or another."""
@@ -151,6 +167,12 @@ def _closed(policy: Policy, shared: bool, admin: bool, everywhere: bool) -> froz
         for name, row in policy.stores.items()
         if (row.system or shared) and not (admin and (not row.system or everywhere))
     )
+
+
+@lru_cache(maxsize=64)
+def _of_persons(policy: Policy, service: str) -> frozenset[tuple[str, str]]:
+    """What a service may write on behalf of a person alone."""
+    return frozenset((name, "write") for name, row in policy.stores.items() if row.persons and row.written_by(service))
 
 
 @lru_cache(maxsize=1024)
@@ -178,7 +200,7 @@ def _standing(
 def _service(policy: Policy, service: str) -> Grant:
     """All that the policy lets a service do; project, task, message and end are another's to fill in."""
     rights = {(name, "read") for name in policy.readable(service)} | {
-        (name, "write") for name in policy.writable(service)
+        (name, "write") for name in policy.writable(service) if not policy.stores[name].persons
     }
     return Grant(
         audience=service,

@@ -1,10 +1,9 @@
 """The one door: every query and commit of every service comes in here, is authorised, done, and accounted for."""
 
 import dataclasses
-import json
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -14,19 +13,23 @@ from pydantic import ValidationError
 
 from counterpoint.guard.capabilities import Access, Grant, Keyring, verify
 from counterpoint.guard.policy import Policy
-from counterpoint.memory import diode
+from counterpoint.memory import diode, erasure, takeback
+from counterpoint.memory.answers import Answer, Answers, answer_of
 from counterpoint.memory.blobs import Blobs
-from counterpoint.memory.committer import Committer
+from counterpoint.memory.committer import Committer, Deleted
 from counterpoint.memory.database import Database
+from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.fitting import shortened
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.letters import RETRY, Letters
 from counterpoint.memory.prepare import prepare, problems_of, refusal
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import DERIVED, VOUCHED, Forgotten, Key, Origins, Provenance, Reads
-from counterpoint.memory.queries import Queries, seen
+from counterpoint.memory.queries import Queries
+from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
-from counterpoint.memory.search import Search
+from counterpoint.memory.takeback import TakeBacks
+from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
 from counterpoint.proto.memory import (
@@ -43,6 +46,7 @@ from counterpoint.proto.memory import (
     QueryRequest,
     Ref,
     Refusal,
+    Write,
 )
 
 log = structlog.get_logger()
@@ -56,7 +60,7 @@ REPLY_LIMIT_BYTES = 1000 * 1000
 """What the bus carries, less what an envelope takes."""
 
 _CAUSE = """
-SELECT m.label, m.integrity, m.task_version, m.type, r.reads FROM messages m
+SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads FROM messages m
 LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
 WHERE m.id = $1
 """
@@ -75,10 +79,14 @@ class Door:
         committer: Committer,
         reads: Reads,
         origins: Origins,
-        search: Search,
+        vectors: Vectors,
         ingest: Ingest,
         blobs: Blobs,
         letters: Letters,
+        takebacks: TakeBacks,
+        erasures: Erasures,
+        releases: Releases,
+        answers: Answers,
         revoked: frozenset[str] = frozenset(),
     ) -> None:
         self._policy = policy
@@ -89,10 +97,14 @@ class Door:
         self._committer = committer
         self._reads = reads
         self._origins = origins
-        self._search = search
+        self._vectors = vectors
         self._ingest = ingest
         self._blobs = blobs
         self._letters = letters
+        self._takebacks = takebacks
+        self._wishes: dict[str, TakeBacks | Erasures] = {takeback.STORE: takebacks, erasure.STORE: erasures}
+        self._releases = releases
+        self._answers = answers
         self._revoked = revoked
         self._versions: OrderedDict[str, int | None] = OrderedDict()
 
@@ -178,7 +190,7 @@ class Door:
     async def _query(self, caller: str, request: QueryRequest) -> bytes:
         if not request.queries:
             await self._database.answers()
-            return _dumped(())
+            return _reply(())
         origin = request.origin
         accesses = tuple(Access(self._queries.store(query), "read") for query in request.queries)
         grant, _ = await self.authorise(caller, origin, accesses)
@@ -187,13 +199,22 @@ class Door:
             if rule is not None:
                 raise Denied(rule, f"the right to read {access.store}")
         self._newest(caller, origin)
-        found = await self._queries.answer(grant, request.queries)
-        answer = _dumped(found)
-        if len(answer) > REPLY_LIMIT_BYTES:
-            found = shortened(found, REPLY_LIMIT_BYTES)
-            answer = _dumped(found)
-        self._reads.note(_key(caller, origin), [seen(item) for each in found for item in each.items])
-        return answer
+        began = time.perf_counter()
+        looked = await self._answers.look(grant, request.queries)
+        answers = looked.answers
+        took_us = int((time.perf_counter() - began) * 1e6)
+        reply = _reply([answer.json(took_us, "hit") for answer in answers])
+        if not answers or len(reply) > REPLY_LIMIT_BYTES:
+            found = await self._queries.answer(grant, request.queries)
+            answers = self._answers.keep(looked, request.queries, found)
+            cache = "off" if looked.epoch is None else "miss"
+            reply = _fresh(answers, found, cache)
+            if len(reply) > REPLY_LIMIT_BYTES:
+                found = shortened(found, REPLY_LIMIT_BYTES)
+                answers = tuple(answer_of(each) for each in found)
+                reply = _fresh(answers, found, cache)
+        self._reads.note(_key(caller, origin), [item for answer in answers for item in answer.seen])
+        return reply
 
     async def _commit(self, caller: str, request: CommitRequest) -> CommitReply:
         origin, commit = request.origin, request.commit
@@ -204,51 +225,65 @@ class Door:
             memories = self._reads.of(_key(caller, origin), request.reads)
         except Forgotten as error:
             raise Transient("what this delivery has read is not known any more") from error
+        wishes = [write for write in commit.writes if write.store in self._wishes]
+        if wishes:
+            return await self._wished(grant, origin, commit, wishes[0])
+        wrong = self._takebacks.wrong(origin.project, memories)
+        if wrong is not None:
+            raise Conflict(wrong.store, wrong.id, wrong.version, -1)
         cause, version = await self._cause(origin)
-        prepared = prepare(
-            self._policy,
-            grant,
-            origin,
-            commit,
-            now=datetime.now(UTC),
-            caused_by=cause.with_(Provenance(integrity=integrity)),
-            memories=memories,
-            task_version=version,
-        )
-        again = [w.id for w in commit.writes if w.store == "dead_letters" and w.body and w.body.get("state") == RETRY]
-        if again:
-            retried = [await self._letters.again(origin.project, letter_id, prepared.commit_id) for letter_id in again]
-            prepared = dataclasses.replace(prepared, messages=(*prepared.messages, *retried))
-        reply = await self.apply(prepared)
+        caused_by = cause.with_(Provenance(integrity=integrity))
+        while True:
+            prepared = prepare(
+                self._policy,
+                grant,
+                origin,
+                commit,
+                now=datetime.now(UTC),
+                caused_by=caused_by,
+                memories=memories,
+                task_version=version,
+                screen=await self._releases.screen(origin.project),
+            )
+            again = [
+                w.id for w in commit.writes if w.store == "dead_letters" and w.body and w.body.get("state") == RETRY
+            ]
+            if again:
+                retried = [
+                    await self._letters.again(origin.project, letter_id, prepared.commit_id) for letter_id in again
+                ]
+                prepared = dataclasses.replace(prepared, messages=(*prepared.messages, *retried))
+            try:
+                reply = await self.apply(prepared)
+            except Deleted as before:
+                commit = _made_again(commit, before)
+            else:
+                break
+        if self._takebacks.carried(origin.project, prepared.provenance.refs) is not None:
+            await self._takebacks.follow(origin, prepared)
         if commit.last:
             self._reads.drop(_key(caller, origin))
         return reply
 
+    async def _wished(self, grant: Grant, origin: Origin, commit: Commit, wish: Write) -> CommitReply:
+        """Do what a record wishes that memory itself has to do. Raises `Denied`, and what the doing raises."""
+        if len(commit.writes) > 1 or commit.messages or commit.dead_letter is not None:
+            raise Denied("store", "a commit that wishes one thing and does nothing else")
+        agent = self._policy.services[grant.audience].agents[0]
+        rule = diode.write(self._policy, grant, wish.store, agent, None, self._policy.store_level(wish.store))
+        if rule is not None:
+            raise Denied(rule, f"the right to write {wish.store}")
+        return await self._wishes[wish.store].apply(origin, wish)
+
     async def apply(self, prepared: Prepared) -> CommitReply:
         """Apply what was prepared, with the vectors of what the vector tier keeps."""
         try:
-            return await self._committer.apply(await self._with_vectors(prepared))
+            prepared, _ = await self._vectors.beside(prepared)
+            return await self._committer.apply(prepared)
         finally:
             if any(row.store == "principals" for row in prepared.writes):
                 self._principals.forget()
-
-    async def _with_vectors(self, prepared: Prepared) -> Prepared:
-        vector_rows = [
-            row for row in prepared.writes if row.body is not None and self._policy.stores[row.store].tier == "vector"
-        ]
-        if not vector_rows or prepared.vectors:
-            return prepared
-        texts = []
-        for row in vector_rows:
-            body = json.loads(row.body or "{}")
-            values = (body.get(name) for name in self._policy.stores[row.store].text)
-            texts.append("\n".join(value for value in values if isinstance(value, str)))
-        embedded = await self._search.embed_texts(texts)
-        rows = tuple(
-            self._search.row(row.store, row.id, row.expect + 1, row.id, row.label, text, "", vector)
-            for row, text, vector in zip(vector_rows, texts, embedded, strict=True)
-        )
-        return dataclasses.replace(prepared, vectors=rows, model=self._search.model_id)
+            self._releases.changed(prepared)
 
     async def _cause(self, origin: Origin) -> tuple[Provenance, int | None]:
         """The provenance of the inbound message and its task version, from the log, never from the caller."""
@@ -261,8 +296,8 @@ class Door:
             row = await connection.fetchrow(_CAUSE, origin.message_id)
         if row is None:
             raise Denied("message", "an inbound message that is in the log")
-        refs = frozenset(Ref(store=s, id=i, version=v) for s, i, v, _ in (row["reads"] or ()))
-        found = Provenance(row["label"], row["integrity"], refs)
+        refs = frozenset(Ref(store=read[0], id=read[1], version=read[2]) for read in (row["reads"] or ()))
+        found = Provenance(row["label"], row["integrity"], refs, str(row["commit_id"]))
         self._origins.remember(origin.message_id, found)
         self._versions[origin.message_id] = row["task_version"]
         while len(self._versions) > 50_000:
@@ -294,11 +329,13 @@ class Door:
                 needed = "; ".join(f"{p.field} {p.problem}" for p in error.problems)
             case _:
                 return _refusal(error)
+        leaf = refusal(caller, origin, what, rule, needed, datetime.now(UTC))
         try:
-            await self._committer.apply(refusal(caller, origin, what, rule, needed, datetime.now(UTC)))
+            await self._committer.apply(leaf)
         except Transient as away:
             log.error("refusal.unaudited", rule=rule, reason=str(away))
-        return _refusal(error)
+            return _refusal(error)
+        return _refusal(error).model_copy(update={"id": leaf.commit_id})
 
 
 async def _foreseen(work: Awaitable[T]) -> T:
@@ -316,8 +353,13 @@ def _key(caller: str, origin: Origin) -> Key:
     return caller, origin.message_id, origin.fence, origin.run
 
 
-def _dumped(found: tuple[Found, ...]) -> bytes:
-    return QueryReply(found=found).model_dump_json(exclude_none=True).encode()
+def _reply(found: Sequence[bytes]) -> bytes:
+    """A `QueryReply` of answers that are JSON already."""
+    return b'{"found":[%b]}' % b",".join(found)
+
+
+def _fresh(answers: Sequence[Answer], found: Sequence[Found], cache: str) -> bytes:
+    return _reply([answer.json(each.took_us, cache) for answer, each in zip(answers, found, strict=True)])
 
 
 def _refusal(error: CounterpointError) -> Refusal:
@@ -334,6 +376,19 @@ def _refusal(error: CounterpointError) -> Refusal:
             return Refusal(kind="transient", code="transient", detail=str(error))
         case _:
             return Refusal(kind="permanent", code="refused", detail=str(error))
+
+
+def _made_again(commit: Commit, before: Deleted) -> Commit:
+    """The same commit, making anew what was there before and was deleted. Raises `before` when it makes no such."""
+    writes = tuple(
+        write.model_copy(update={"expect": before.found})
+        if (write.store, write.id, write.expect) == (before.store, before.record_id, 0)
+        else write
+        for write in commit.writes
+    )
+    if writes == commit.writes:
+        raise before
+    return commit.model_copy(update={"writes": writes})
 
 
 def _accesses(commit: Commit) -> tuple[Access, ...]:

@@ -6,7 +6,6 @@ written already does not differ any more, and the rest follows.
 """
 
 import asyncio
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
-import numpy as np
 import structlog
 
-from counterpoint.guard.detector import scan
+from counterpoint.guard.detector import FieldFinding
+from counterpoint.guard.judge import Judged, cleaned
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.blobs import Blobs
@@ -25,9 +24,12 @@ from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.releases import Releases
 from counterpoint.memory.retrieval.chunk import Chunked, chunk, detect
 from counterpoint.memory.rows import Prepared, canonical
-from counterpoint.memory.search import Search
+from counterpoint.memory.screen import Screen, first_places
+from counterpoint.memory.vectors import Vectors
+from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import Commit, Document, Ingested, Origin, Write
@@ -45,12 +47,6 @@ UNION ALL
 SELECT store, id, version, NULL, CASE WHEN body IS NOT NULL THEN sha256 END FROM records
 WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
 """
-_CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
-_CACHE = """
-INSERT INTO embeddings (project, model, sha256, embedding)
-SELECT $1, $2, sha256, embedding::vector FROM unnest($3::bytea[], $4::text[]) AS new(sha256, embedding)
-ON CONFLICT DO NOTHING
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +61,14 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """What a document is to become: its record and those of its chunks by id. `problem` is the chunker's."""
+    """What a document is to become: its record and those of its chunks by id. `problem` is the chunker's, or why the
+    document is under quarantine: then it has no chunks. `redacted`: it does not hold all that it was handed in with."""
 
     body: dict[str, Any]
     chunks: dict[str, dict[str, Any]]
     problem: str | None
+    quarantined: bool = False
+    redacted: bool = False
 
 
 class Ingest:
@@ -82,17 +81,19 @@ class Ingest:
         self,
         database: Database,
         policy: Policy,
-        search: Search,
+        vectors: Vectors,
         committer: Committer,
         blobs: Blobs,
+        releases: Releases,
         *,
         parallel: int = 2,
     ) -> None:
         self._database = database
         self._policy = policy
-        self._search = search
+        self._vectors = vectors
         self._committer = committer
         self._blobs = blobs
+        self._releases = releases
         self._turn = asyncio.Semaphore(parallel)
         self._under_way: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -115,23 +116,31 @@ class Ingest:
             return Ingested(source=document.source, status="refused", problem=problem)
 
     async def _replace(self, origin: Origin, integrity: int, document: Document) -> Ingested:
-        if document.blob is not None:
-            text = await self._blobs.text(origin.project, document.blob)
+        blob = document.blob
+        if blob is not None:
+            text = await self._blobs.text(origin.project, blob)
             document = document.model_copy(update={"text": text, "blob": None})
-        document_id = "doc-" + hashlib.sha256(document.source.encode()).hexdigest()[:32]
-        pieces = await asyncio.to_thread(_cut, document, document_id, origin)
+        document_id = ids.document_id(document.source)
+        screen = await self._releases.screen(origin.project)
+        pieces = await asyncio.to_thread(_cut, self._policy, screen, document, document_id, origin)
+        if pieces.quarantined:
+            kept = await self._blobs.keep(origin.project, document.text)
+            pieces.body["blob"] = kept.model_dump(mode="json")
+        elif blob is not None and pieces.redacted:
+            await self._blobs.drop(origin.project, blob.sha256)
         known = await self._known(origin.project, document_id)
         writes = await asyncio.to_thread(_differences, known, pieces.chunks)
         before = known.get(("documents", document_id), _Known())
         result = Ingested(
             source=document.source,
             document_id=document_id,
-            status="added" if before.body is None else "replaced",
+            status="quarantined" if pieces.quarantined else "added" if before.body is None else "replaced",
             chunks=len(pieces.chunks),
             problem=pieces.problem,
         )
         if before.body is not None and not writes and _same(before.body, pieces.body):
-            return result.model_copy(update={"status": "unchanged", "problem": None})
+            same = {} if pieces.quarantined else {"status": "unchanged", "problem": None}
+            return result.model_copy(update=same)
         writes.append(Write(store="documents", id=document_id, body=pieces.body, expect=before.version))
         embedded = 0
         for start in range(0, len(writes), STEP_WRITES):
@@ -153,13 +162,13 @@ class Ingest:
         first = writes[0]
         inbound = derived_id(origin.message_id, "ingest", pieces.body["sha256"], first.id, first.expect)
         origin = origin.model_copy(update={"message_id": inbound})
-        prepared = await asyncio.to_thread(self._prepared, origin, integrity, writes)
-        bodies = [write.body for write in writes if write.store == "chunks" and write.body is not None]
-        vectors, embedded = await self._vectors(origin.project, [body["text"] for body in bodies])
-        await self._committer.apply(await asyncio.to_thread(self._with_vectors, prepared, bodies, vectors))
+        screen = await self._releases.screen(origin.project)
+        prepared = await asyncio.to_thread(self._prepared, origin, integrity, writes, screen)
+        prepared, embedded = await self._vectors.beside(prepared)
+        await self._committer.apply(prepared)
         return embedded
 
-    def _prepared(self, origin: Origin, integrity: int, writes: Sequence[Write]) -> Prepared:
+    def _prepared(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> Prepared:
         now = datetime.now(UTC)
         return prepare(
             self._policy,
@@ -170,41 +179,53 @@ class Ingest:
             caused_by=Provenance(integrity=integrity),
             memories=Memories(),
             task_version=None,
+            screen=screen,
         )
 
-    def _with_vectors(self, prepared: Prepared, bodies: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> Prepared:
-        changed = [row for row in prepared.writes if row.store == "chunks" and row.body is not None]
-        rows = tuple(
-            self._search.row(
-                "chunks", row.id, row.expect + 1, body["source"], row.label, body["text"], body["context"], vector
-            )
-            for row, body, vector in zip(changed, bodies, vectors, strict=True)
-        )
-        return dataclasses.replace(prepared, vectors=rows, model=self._search.model_id)
 
-    async def _vectors(self, project: str, texts: Sequence[str]) -> tuple[list[Any], int]:
-        digests = [hashlib.sha256(text.encode()).digest() for text in texts]
-        async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_CACHED, project, self._search.model_id, list(set(digests)))
-        known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
-        missing = {d: text for d, text in zip(digests, texts, strict=True) if d not in known}
-        if missing:
-            made = await self._search.embed_texts(list(missing.values()))
-            known |= zip(missing, made, strict=True)
-            as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
-            async with self._database.writing(project) as connection:
-                await connection.execute(_CACHE, project, self._search.model_id, list(missing), as_text)
-        return [known[d] for d in digests], len(missing)
-
-
-def _cut(document: Document, document_id: str, origin: Origin) -> _Pieces:
-    """Raises `Permanent` for a document that is not taken."""
+def _cut(policy: Policy, screen: Screen, document: Document, document_id: str, origin: Origin) -> _Pieces:
+    """Raises `Permanent` for a document that is not taken. What is redacted is gone before it is cut, so that the same
+    text always becomes the same chunks."""
     _check(document)
+    said = {"text": document.text, "title": document.title, "metadata": document.metadata}
+    label = policy.store_level("documents")
+    judged = screen.judge(policy, said, said, label)
+    if judged.verdict == "block":
+        raise Permanent("sensitive", _in_lines(said, screen, judged))
+    if judged.verdict == "quarantine":
+        problems = _in_lines(said, screen, judged)
+        held = document.model_copy(
+            update=cleaned(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
+        )
+        kept = _body(held, document_id, Chunked(detect(document.source, document.text), ()), origin)
+        return _Pieces(
+            {**kept, "quarantined": True, "kinds": list(judged.kinds)},
+            {},
+            "under quarantine: " + "; ".join(f"{p.field} {p.problem}" for p in problems),
+            quarantined=True,
+        )
+    redacted = judged.verdict == "redact"
+    document = document.model_copy(update=judged.body)
     chunked = chunk(document.text, document.type or detect(document.source, document.text))
-    chunks = {
-        f"{document_id}-{n:05d}": _chunk_body(document, document_id, chunked, n) for n in range(len(chunked.chunks))
-    }
-    return _Pieces(_body(document, document_id, chunked, origin), chunks, chunked.problem)
+    chunks = {}
+    for n in range(len(chunked.chunks)):
+        body = _chunk_body(document, document_id, chunked, n)
+        chunks[f"{document_id}-{n:05d}"] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
+    return _Pieces(_body(document, document_id, chunked, origin), chunks, chunked.problem, redacted=redacted)
+
+
+def _in_lines(said: dict[str, Any], screen: Screen, judged: Judged) -> tuple[Problem, ...]:
+    """What a document is refused for, with the line of its text."""
+    return tuple(
+        problem.model_copy(update={"problem": f"{problem.problem} in line {_line(said['text'], found)}"})
+        if found.path == ("text",)
+        else problem
+        for problem, found in zip(screen.problems(said, judged), first_places(said, judged), strict=True)
+    )
+
+
+def _line(text: str, found: FieldFinding) -> int:
+    return text.count("\n", 0, found.finding.start) + 1
 
 
 def _check(document: Document) -> None:
@@ -215,11 +236,6 @@ def _check(document: Document) -> None:
         raise Permanent("too_large", (Problem(field="text", problem=problem),))
     if not document.text.strip():
         raise Permanent("empty", (Problem(field="text", problem="is empty"),))
-    findings = scan(document.text)
-    if findings:
-        line = document.text.count("\n", 0, findings[0].start) + 1
-        problem = f"holds what looks like a {findings[0].type} in line {line}"
-        raise Permanent("sensitive", (Problem(field="text", problem=problem),))
 
 
 def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin) -> dict[str, Any]:
@@ -251,7 +267,7 @@ def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) 
 
 
 def _same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return all(known.get(name) == wanted[name] for name in ("sha256", "title", "type", "metadata"))
+    return all(known.get(name) == wanted.get(name) for name in ("sha256", "title", "type", "metadata", "quarantined"))
 
 
 def _differences(known: dict[tuple[str, str], _Known], wanted: dict[str, dict[str, Any]]) -> list[Write]:

@@ -7,11 +7,11 @@ from typing import Any
 
 from counterpoint.bus.codec import STRUCTURED
 from counterpoint.guard.capabilities import Grant
-from counterpoint.guard.detector import redact, redact_fields, scan, scan_fields
 from counterpoint.guard.patterns import REDACTED
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
 from counterpoint.memory.rows import MessageRow, WriteRow, canonical
+from counterpoint.memory.screen import Screen
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.ids import derived_id
@@ -89,12 +89,18 @@ def _known(said: Any, otherwise: str) -> Any:
     return otherwise if not said or REDACTED.search(str(said)) else said
 
 
-def dead_row(commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter) -> WriteRow:
-    """The record of a message that could not be handled, without the secrets in it."""
+def dead_row(
+    policy: Policy, screen: Screen, commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter
+) -> WriteRow:
+    """The record of a message that could not be handled, without what is blocked or redacted at the store's label.
+
+    What is under quarantine stays: a person may release it and have the message handled again.
+    """
+    label = policy.store_level("dead_letters")
     body = canonical(
         {
             **letter.model_dump(mode="json", exclude={"body"}),
-            "body": _harmless(letter.body).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+            "body": _harmless(policy, screen, letter.body, label).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
             "consumer": grant.audience,
             "message_id": origin.message_id,
             "task_id": origin.task_id,
@@ -102,20 +108,24 @@ def dead_row(commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter) -
         }
     ).replace("\\u0000", "\N{REPLACEMENT CHARACTER}")
     return WriteRow(
-        "dead_letters", derived_id(commit_id, "dead"), 0, body, origin.task_id, grant.audience, 2, 0,
+        "dead_letters", derived_id(commit_id, "dead"), 0, body, origin.task_id, grant.audience, label, 0,
         hashlib.sha256(body.encode()).digest(),
     )  # fmt: skip
 
 
-def _harmless(body: str) -> str:
-    """What may be kept of a body: without its secrets, and nothing of what cannot be looked through."""
+def _harmless(policy: Policy, screen: Screen, body: str, label: int) -> str:
+    """What may be kept of a body, and nothing of what cannot be looked through."""
+
+    def plain() -> str:
+        return str(screen.judge(policy, {"body": body}, ("body",), label).body["body"])
+
     try:
         parsed = json.loads(body, parse_constant=str, parse_float=_finite)
         if not isinstance(parsed, dict):
-            return redact(body, scan(body))
-        return canonical(redact_fields(parsed, scan_fields(parsed, parsed))).encode(errors="replace").decode()
+            return plain()
+        return canonical(screen.judge(policy, parsed, parsed, label).body).encode(errors="replace").decode()
     except ValueError:
-        return redact(body, scan(body))
+        return plain()
     except RecursionError:
         return f"[{len(body)} characters, nested too deeply to be looked through]"
 

@@ -41,10 +41,29 @@ ON r.project = $1 AND r.store = $2 AND r.id = reached_id ORDER BY hops, id
 """
 
 
-def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:
-    """The statement of a list over the records of some projects, and its values; it finds one row more than the
-    limit when there is one. Raises `Permanent` for a field whose name is none."""
-    clauses = ["store = $1", "body IS NOT NULL"]
+_BOTH = """
+WITH RECURSIVE reached(id, node, hops) AS (
+    SELECT NULL::text, node, 0 FROM unnest($4::text[]) AS node
+    UNION
+    SELECT r.id, r.other, w.hops + 1
+    FROM reached w CROSS JOIN LATERAL (
+        SELECT id, body ->> 'target' AS other FROM records
+        WHERE project = $1 AND store = $2 AND by_source = left(w.node, 200) AND body ->> 'source' = w.node
+        UNION ALL
+        SELECT id, body ->> 'source' AS other FROM records
+        WHERE project = $1 AND store = $2 AND by_target = left(w.node, 200) AND body ->> 'target' = w.node
+        OFFSET 0) AS r
+    WHERE w.hops < $5 AND cardinality($3::text[]) > 0)
+SELECT {columns}, hops FROM records r JOIN (
+    SELECT id AS reached_id, min(hops) AS hops FROM reached WHERE id IS NOT NULL GROUP BY id ORDER BY 2 LIMIT $6
+) AS nearest ON r.project = $1 AND r.store = $2 AND r.id = reached_id ORDER BY hops, id
+"""
+
+
+def conditions(query: List, *, indexed: bool = True) -> tuple[list[str], list[Any]]:
+    """What a list asks of each record, and the values of it; with the columns of the record that have an index, which
+    its history lacks. Raises `Permanent` for a field whose name is none."""
+    clauses = ["store = $1"]
     values: list[Any] = [query.store]
 
     def clause(condition: str, value: Any) -> None:
@@ -60,12 +79,20 @@ def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:
             clause("body @>", {name: wanted})
             continue
         clause(f"body ->> '{name}' =", wanted)
-        if name in KEYS:
+        if indexed and name in KEYS:
             clause(f"by_{name} =", wanted[:KEY_CHARS])
         elif name == "task_id":
             clause("task_id =", wanted)
     if query.cursor is not None:
         clause("seq >" if query.ascending else "seq <", query.cursor)
+    return clauses, values
+
+
+def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:
+    """The statement of a list over the records of some projects, and its values; it finds one row more than the
+    limit when there is one. Raises `Permanent` as `conditions` does."""
+    clauses, values = conditions(query)
+    clauses.append("body IS NOT NULL")
     order = f"ORDER BY seq {'ASC' if query.ascending else 'DESC'} LIMIT {query.limit + 1}"
     # Each project by itself: an index has no order over several.
     parts = [
@@ -75,13 +102,22 @@ def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:
     return f"SELECT * FROM ({' UNION ALL '.join(parts)}) AS of_each_project {order}", [*values, *projects]
 
 
+def matching(store: str, where: dict[str, Any], project: str) -> tuple[str, list[Any]]:
+    """The statement that finds the rows of vectors whose records match, in a project and the shared one, and its
+    values. Raises `Permanent` as `conditions` does."""
+    clauses, values = conditions(List(store=store, where=where))
+    own = f"project IN (${len(values) + 1}, 'shared')"
+    records = f"SELECT id FROM records WHERE {own} AND {' AND '.join(clauses)} AND body IS NOT NULL"
+    return f"SELECT row FROM vectors WHERE {own} AND store = $1 AND id IN ({records})", [*values, project]
+
+
 def walking(query: Walk, project: str) -> tuple[str, list[Any]]:
     """The statement of a walk over the edges of a project, and its values; each row has its `hops`."""
-    of, to = ("source", "target") if query.direction == "down" else ("target", "source")
     columns = ", ".join(f"r.{name}" for name in COLUMNS.split(", "))
     start = list(query.start)
     keys = [node[:KEY_CHARS] for node in start]
-    return (
-        _WALK.format(of=of, to=to, columns=columns),
-        [project, query.store, keys, start, query.depth, query.limit],
-    )
+    values: list[Any] = [project, query.store, keys, start, query.depth, query.limit]
+    if query.direction == "both":
+        return _BOTH.format(columns=columns), values
+    of, to = ("source", "target") if query.direction == "down" else ("target", "source")
+    return _WALK.format(of=of, to=to, columns=columns), values

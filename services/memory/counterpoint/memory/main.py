@@ -3,16 +3,27 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from counterpoint.bus import Service
 from counterpoint.guard.capabilities import Keyring
+from counterpoint.guard.fingerprints import Fingerprints
 from counterpoint.guard.policy import policy
 from counterpoint.memory.advisories import Advisories
+from counterpoint.memory.answers import Answers
+from counterpoint.memory.audit.auditor import Auditor
+from counterpoint.memory.audit.export import Copy, File, Stream
+from counterpoint.memory.audit.note import NoteKey
+from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer, Sent
 from counterpoint.memory.database import PLANNED_ONCE, Database, Lease
 from counterpoint.memory.door import Door
+from counterpoint.memory.epochs import Epochs
+from counterpoint.memory.erasure import Erasures
+from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
+from counterpoint.memory.knowledge import Knowledge
 from counterpoint.memory.letters import Letters
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import Origins, Reads
@@ -20,15 +31,20 @@ from counterpoint.memory.providers import provider_writes
 from counterpoint.memory.queries import Queries
 from counterpoint.memory.reconcile import Reconciler
 from counterpoint.memory.relay import Relay
+from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
 from counterpoint.memory.settings import MemorySettings
+from counterpoint.memory.takeback import TakeBacks
 from counterpoint.memory.telemetry import observe
+from counterpoint.memory.tiers.tiers import embedded_or_server
+from counterpoint.memory.valkey import Valkey
+from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import subjects
 
 _RECORD_POOL = 4
-"""Connections of committer and relay alone: what is written never waits behind what is read."""
+"""Connections of committer, relay and sequencer alone: what is written never waits behind what is read."""
 
 
 async def serve(settings: MemorySettings) -> None:
@@ -51,37 +67,80 @@ async def serve(settings: MemorySettings) -> None:
         capability_life_s=settings.capability_life_s,
     )
 
+    copies: tuple[Copy, ...] = (Stream(service.connection),)
+    if settings.checkpoints_dir is not None:
+        copies = (File(settings.checkpoints_dir), *copies)
+    sequencer = Sequencer(record, NoteKey(settings.audit_key.get_secret_value()), copies)
+
     def applied(steps: Sequence[Prepared], messages: Sequence[Sent]) -> None:
         for message in messages:
             door.sent_version(message.row.id, message.task_version)
+        epochs.applied(steps)
         relay.sent(messages)
+        tiers.applied(steps)
+        knowledge.applied(steps)
+        sequencer.soon()
         for step in steps:
             observe(step)
 
-    committer = Committer(record, lambda: lease.epoch, relay.capability, applied, queue_limit=settings.commit_queue)
-    valkey = settings.valkey_url.get_secret_value() if settings.valkey_url else None
+    epochs = Epochs(database, rules, lambda: lease.sure)
+    committer = Committer(
+        record,
+        lambda: lease.epoch,
+        relay.capability,
+        applied,
+        began=epochs.began,
+        queue_limit=settings.commit_queue,
+    )
+    valkey = None
+    if settings.valkey_url is not None:
+        secret = bytes.fromhex(settings.signing_keys[0].private.get_secret_value())
+        valkey = Valkey(settings.valkey_url.get_secret_value(), secret)
     search = Search(settings.model_cache_dir, valkey)
+    tiers = embedded_or_server(settings, database, rules, search)
     principals = Principals(database)
-    blobs = Blobs(database)
+    vectors = Vectors(database, rules, search)
+    knowledge = Knowledge(database, rules, committer, vectors)
+    influence = Influence(database)
+    takebacks = TakeBacks(database, rules, committer, vectors, influence)
+    erasures = Erasures(database, rules, committer, influence, sequencer.once)
+    releases = Releases(database, Fingerprints(settings.signing_keys))
+    blobs = Blobs(database, rules, releases)
+    queries = Queries(
+        database,
+        rules,
+        search,
+        vectors,
+        influence,
+        tiers,
+        Auditor(database, sequencer, copies),
+        sample_share=settings.recall_share,
+    )
     door = Door(
         rules,
         keyring,
         database,
         principals,
-        Queries(database, rules, search),
+        queries,
         committer,
         Reads(settings.read_set_items),
         origins,
-        search,
-        Ingest(database, rules, search, committer, blobs),
+        vectors,
+        Ingest(database, rules, vectors, committer, blobs, releases),
         blobs,
         Letters(database, rules),
+        takebacks,
+        erasures,
+        releases,
+        Answers(rules, epochs, valkey, search.model_id),
         settings.revoked_capabilities,
     )
     reconciler = Reconciler(
         database,
         service.connection,
         relay,
+        influence,
+        erasures.age,
         every_s=settings.reconcile_every_s,
         retention_s=settings.retention_s,
     )
@@ -93,6 +152,7 @@ async def serve(settings: MemorySettings) -> None:
         await lease.acquire(settings.lease_retry_s)
         await database.open()
         await record.open()
+        await takebacks.remember(datetime.now(UTC) - timedelta(seconds=settings.retention_s))
         await reconciler.learn()
         await service.connection.respond(subjects.query("*"), door.query)
         await service.connection.respond(subjects.commit("*"), door.commit)
@@ -104,16 +164,24 @@ async def serve(settings: MemorySettings) -> None:
                 first = Principals.administrator(settings.admin_token.get_secret_value())
                 await plant(database, rules, committer, subjects.DEFAULT_PROJECT, (first,))
             await plant(database, rules, committer, subjects.SHARED_PROJECT, provider_writes())
+            await erasures.finish()
             ready.set()
             group.create_task(relay.run())
+            group.create_task(sequencer.run())
             group.create_task(reconciler.run())
+            group.create_task(knowledge.run())
             group.create_task(Advisories(service.connection, rules, committer).run())
             group.create_task(lease.watch())
+            group.create_task(tiers.run())
 
     service.also(answer, lambda: None if ready.is_set() else "lease")
     try:
         await service.run()
     finally:
+        await queries.sampler.close()
+        await tiers.close()
+        if valkey is not None:
+            await valkey.close()
         await database.close()
         await record.close()
         await lease.release()

@@ -1,5 +1,6 @@
 """From a commit as it was asked for to the rows it becomes: the write side of the diode, pure but for the clock."""
 
+import dataclasses
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
@@ -9,12 +10,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from counterpoint.guard.capabilities import Grant
-from counterpoint.guard.detector import scan_fields
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.letters import dead_row, died
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import SYSTEM, MessageRow, Prepared, WriteRow, canonical, storable
+from counterpoint.memory.screen import PLAIN, Screen, Screening
 from counterpoint.proto import subjects
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Denied, Permanent, Problem
@@ -43,8 +44,14 @@ def prepare(
     caused_by: Provenance,
     memories: Memories,
     task_version: int | None,
+    restored: tuple[WriteRow, ...] = (),
+    forgets: Mapping[str, Any] | None = None,
+    screen: Screen = PLAIN,
 ) -> Prepared:
-    """The rows of a commit, stamped with the provenance of the inbound message and of all that this delivery has read.
+    """The rows of a commit, stamped with the provenance of the inbound message and of all that this delivery has read;
+    rows that are `restored` keep the stamps that they had. An erasure says in its leaf which others it `forgets`.
+
+    What the policy wants redacted at a row's label is not in it any more.
 
     Raises `Denied` with the diode's rule, and `Permanent` with `too_large`, `sensitive` or `uncited` and the fields.
     """
@@ -61,20 +68,23 @@ def prepare(
     writes = [*commit.writes, *_kept(policy, asked)]
     if not commit.last:
         _only_traces(policy, writes, asked)
-    _cited(asked, provenance.refs | memories.cited)
+    cited = _cited(asked, provenance.refs | memories.cited)
     announced: list[Outgoing] = []
-    rows = tuple(_write_row(policy, grant, origin, write, provenance) for write in writes)
+    screening = Screening(policy, screen)
+    rows = tuple(_write_row(policy, grant, origin, write, provenance, screening) for write in writes)
+    rows += restored
     if commit.dead_letter is not None:
-        rows += (dead_row(commit_id, origin, grant, commit.dead_letter),)
+        rows += (dead_row(policy, screen, commit_id, origin, grant, commit.dead_letter),)
         announced.append(died(commit_id, grant, commit.dead_letter))
     project = _project(policy, origin.project, rows)
     refs = tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
     if rows and project == origin.project:
         announced.append(_announcement(commit_id, origin, grant, now, tuple(memories.scores), refs))
     messages = tuple(
-        _message_row(policy, grant, origin, commit_id, index, message, provenance)
+        _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
         for index, message in enumerate((*asked, *announced))
     )
+    screening.settle()
     reply = CommitReply(
         status="done",
         versions={f"{ref.store}/{ref.id}": ref.version for ref in refs},
@@ -94,20 +104,17 @@ def prepare(
         or commit.dead_letter is not None
         or diode.after_end(policy, {row.store for row in rows}, {m.type for m in commit.messages}),
         kind="commit",
-        audit=_leaf(origin, grant, commit, commit_id, rows, messages, provenance, now),
+        audit=_leaf(origin, grant, commit, commit_id, rows, messages, provenance, now, screening.redacted, forgets),
         salt=secrets.token_bytes(16),
-        reads=canonical(
-            [[r.store, r.id, r.version, memories.scores.get(r)] for r in sorted(provenance.refs, key=_ref_key)]
-        )
-        if provenance.refs
-        else None,
+        reads=_read_set(provenance.refs, memories, cited | memories.named),
         writes=rows,
         messages=messages,
         cancel_timers=commit.cancel_timers,
         bound_to=grant.task,
         reply=reply,
-        provenance=provenance,
+        provenance=dataclasses.replace(provenance, commit=commit_id),
         traceparent=origin.traceparent,
+        cause=caused_by.commit,
     )
 
 
@@ -177,7 +184,9 @@ def _only_traces(policy: Policy, writes: Iterable[Write], outgoing: Iterable[Out
             raise Denied("step", "the last step, to send a workflow message")
 
 
-def _write_row(policy: Policy, grant: Grant, origin: Origin, write: Write, provenance: Provenance) -> WriteRow:
+def _write_row(
+    policy: Policy, grant: Grant, origin: Origin, write: Write, provenance: Provenance, screening: Screening
+) -> WriteRow:
     body = write.body or {}
     task = write.id if write.store == "tasks" else body.get("task_id", origin.task_id)
     if grant.task is not None and body.get("task_id", grant.task) != grant.task:
@@ -188,9 +197,10 @@ def _write_row(policy: Policy, grant: Grant, origin: Origin, write: Write, prove
     rule = diode.write(policy, grant, write.store, signer, task, label)
     if rule is not None:
         raise Denied(rule, f"the right to write {write.store} as {signer}")
-    text = None if write.body is None else storable(canonical(write.body), f"{write.store}/{write.id}")
+    text = None
     if write.body is not None:
-        _harmless(write.body, policy.stores[write.store].text, write.store)
+        where = f"{write.store}/{write.id}"
+        text = storable(canonical(screening.kept(where, write.body, policy.stores[write.store].text, label)), where)
     return WriteRow(
         store=write.store,
         id=write.id,
@@ -206,12 +216,18 @@ def _write_row(policy: Policy, grant: Grant, origin: Origin, write: Write, prove
 
 
 def _message_row(
-    policy: Policy, grant: Grant, origin: Origin, commit_id: str, index: int, message: Outgoing, provenance: Provenance
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    commit_id: str,
+    index: int,
+    message: Outgoing,
+    provenance: Provenance,
+    screening: Screening,
 ) -> MessageRow:
     task = message.task_id or message.data.get("task_id")
     row = policy.messages[message.type]
-    if row.text:
-        _harmless(message.data, row.text, message.type)
+    data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
     audience = row.audience
     if message.type == "counterpoint.records.changed.v1":
         audience = tuple(name for name in audience if grant.audience in policy.services[name].changes_of)
@@ -224,7 +240,7 @@ def _message_row(
         task_id=task,
         versioned=row.workflow or message.timer is not None,
         audience=audience,
-        body=storable(canonical(message.data), message.type),
+        body=storable(canonical(data), message.type),
         label=provenance.label,
         integrity=provenance.integrity,
         due_at=message.due_at,
@@ -244,17 +260,9 @@ def _may_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
         raise Denied("agent", f"the right to sign as {signer}")
 
 
-def _harmless(body: Mapping[str, Any], fields: tuple[str, ...], where: str) -> None:
-    findings = scan_fields(body, fields)
-    if findings:
-        problems = tuple(
-            Problem(field=".".join(map(str, found.path)), problem=f"holds what looks like a {found.finding.type}")
-            for found in findings
-        )
-        raise Permanent("sensitive", problems)
-
-
-def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> None:
+def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> frozenset[Ref]:
+    """What the messages name as their sources. Raises `Permanent` `uncited` for what was not read."""
+    named = set()
     for message in outgoing:
         findings = message.data.get("findings") or {}
         if not isinstance(findings, dict):
@@ -270,6 +278,20 @@ def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> None:
                     "uncited",
                     (Problem(field="sources", problem=f"{ref.store}/{ref.id} was not read at version {ref.version}"),),
                 )
+            named.add(ref)
+    return frozenset(named)
+
+
+def _read_set(refs: frozenset[Ref], memories: Memories, cited: frozenset[Ref]) -> str | None:
+    """What a commit rests on, as it is kept: each with its score, whether it was cited, shown, or only carried by the
+    message, and whether it is of the shared project."""
+    if not refs and not cited:
+        return None
+    rows: list[list[Any]] = []
+    for ref in sorted(refs | cited, key=_ref_key):
+        how = "cited" if ref in cited else "shown" if ref in memories.scores else "carried"
+        rows.append([*_ref_key(ref), memories.scores.get(ref), how, ref in memories.shared])
+    return canonical(rows)
 
 
 def _announcement(
@@ -296,9 +318,13 @@ def _leaf(
     messages: tuple[MessageRow, ...],
     provenance: Provenance,
     now: datetime,
+    redacted: list[list[str]],
+    forgets: Mapping[str, Any] | None,
 ) -> str:
     return canonical(
         {
+            **({"erased": forgets} if forgets is not None else {}),
+            **({"redacted": redacted} if redacted else {}),
             "commit": commit_id,
             "service": grant.audience,
             "message": origin.message_id,

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from counterpoint.proto.memory import Ref
 
@@ -18,15 +19,22 @@ VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What something rests on: the highest label and the lowest integrity of all of it, and every item."""
+    """What something rests on: the highest label and the lowest integrity of all of it, and every item; of a message
+    also the commit that sent it."""
 
     label: int = 0
     integrity: int = VOUCHED
     refs: frozenset[Ref] = frozenset()
+    commit: str | None = None
 
     def with_(self, other: "Provenance") -> "Provenance":
         """What rests on both."""
-        return Provenance(max(self.label, other.label), min(self.integrity, other.integrity), self.refs | other.refs)
+        return Provenance(
+            max(self.label, other.label),
+            min(self.integrity, other.integrity),
+            self.refs | other.refs,
+            self.commit or other.commit,
+        )
 
 
 @dataclass(slots=True)
@@ -35,27 +43,41 @@ class _ReadSet:
     label: int = 0
     integrity: int = VOUCHED
     refs: dict[Ref, float | None] = field(default_factory=dict)
+    shared: set[Ref] = field(default_factory=set)
     cited: set[Ref] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One item as it was read, and what its body cites in turn."""
+    """One item as it was read, and what its body cites in turn; `shared` when it is of the shared project."""
 
     ref: Ref
     label: int
     integrity: int
     score: float | None = None
     cites: tuple[Ref, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """What a delivery has read: its provenance, the score of each item, and what those items cite in turn."""
+    """What a delivery has read: its provenance, the score of each item, those of the shared project, what those items
+    cite in turn, and what is named as a source though no message says so."""
 
     provenance: Provenance = Provenance()
     scores: Mapping[Ref, float | None] = field(default_factory=dict)
     cited: frozenset[Ref] = frozenset()
+    shared: frozenset[Ref] = frozenset()
+    named: frozenset[Ref] = frozenset()
+
+
+def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """What a record or message names as what it rests on: its `sources` and the citations of its findings."""
+    findings, sources = body.get("findings") or {}, body.get("sources") or ()
+    if not findings and not sources:
+        return ()
+    named = [*sources, *(findings.get("citations") or () if isinstance(findings, dict) else ())]
+    return tuple(each for each in named if isinstance(each, dict) and {"store", "id", "version"} <= each.keys())
 
 
 class Forgotten(LookupError):
@@ -100,6 +122,8 @@ class Reads:
             known.integrity = min(known.integrity, item.integrity)
             known.refs[item.ref] = item.score
             known.cited.update(item.cites)
+            if item.shared:
+                known.shared.add(item.ref)
         self._held += len(known.refs) - before
         while self._held > self._limit and len(self._sets) > 1:
             self.drop(next(iter(self._sets)))
@@ -118,7 +142,10 @@ class Reads:
         if known is None:
             return Memories()
         return Memories(
-            Provenance(known.label, known.integrity, frozenset(known.refs)), known.refs, frozenset(known.cited)
+            Provenance(known.label, known.integrity, frozenset(known.refs)),
+            known.refs,
+            frozenset(known.cited),
+            frozenset(known.shared),
         )
 
 

@@ -3,30 +3,49 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, assert_never
 
 import asyncpg
+import numpy as np
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
-from counterpoint.memory.audit import verify_log
+from counterpoint.memory.audit.auditor import Auditor
 from counterpoint.memory.database import Database
+from counterpoint.memory.influence import Influence
 from counterpoint.memory.lists import COLUMNS, GETS, listing, walking
-from counterpoint.memory.provenance import Seen
+from counterpoint.memory.moments import moment, then
+from counterpoint.memory.provenance import Seen, cites
+from counterpoint.memory.retrieval.search import EXACT_ROWS
 from counterpoint.memory.rows import SYSTEM
+from counterpoint.memory.sampler import Ids, Sampler
 from counterpoint.memory.search import Search
+from counterpoint.memory.tiers.recall import Recalled
+from counterpoint.memory.tiers.tiers import Tiers
+from counterpoint.memory.vectors import Vectors
 from counterpoint.proto.errors import Denied, Permanent, Problem, Transient
 from counterpoint.proto.memory import (
+    AuditQuery,
+    Checkpoints,
+    Cypher,
+    Explain,
     Found,
     Get,
     HybridSearch,
     Item,
+    Leaves,
     Line,
     List,
     LogAfter,
     MemoryQuery,
+    MemoryRadius,
+    Prove,
+    Rebuild,
     Ref,
+    RestingItem,
+    RestsOn,
     VectorSearch,
     Verify,
     Walk,
@@ -42,12 +61,19 @@ WHERE project = $1 AND store = 'actions' AND task_id = $2 AND body IS NOT NULL O
 _LOG = """
 SELECT seq, id, type, subject, task_id, body, sender, at FROM messages
 WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
+    AND body <> '{}'
 ORDER BY seq LIMIT $5
 """
 _PLACE = "SELECT last_seq, forgotten_seq FROM projects WHERE project = $1"
-_STORE_OF = {"line": "actions", "log_after": "decisions", "verify": "audit"}
+_STORE_OF = {
+    "line": "actions",
+    "log_after": "decisions",
+    "cypher": "projections",
+    "rebuild": "projections",
+}
 TURNS = 8
 """Requests answered beside each other; fewer than there are connections, so that others find one."""
+_ALL_FIELDS = set(Item.model_fields)
 PATIENCE_S = 8.0
 """Who waited longer has given up, or is about to: callers wait for ten seconds. The answer would be for nobody."""
 
@@ -55,14 +81,32 @@ PATIENCE_S = 8.0
 class Queries:
     """Answers queries for one grant."""
 
-    def __init__(self, database: Database, policy: Policy, search: Search) -> None:
+    def __init__(
+        self,
+        database: Database,
+        policy: Policy,
+        search: Search,
+        vectors: Vectors,
+        influence: Influence,
+        tiers: Tiers,
+        auditor: Auditor,
+        *,
+        sample_share: float = 0.01,
+    ) -> None:
+        self._auditor = auditor
         self._turns = asyncio.Semaphore(TURNS)
+        self.sampler = Sampler(sample_share, self._turns.locked)
         self._database = database
         self._policy = policy
         self._search = search
+        self._vectors = vectors
+        self._influence = influence
+        self._tiers = tiers
 
     def store(self, query: MemoryQuery) -> str:
         """The store whose read right a query needs."""
+        if isinstance(query, AuditQuery):
+            return "audit"
         return _STORE_OF.get(query.op) or query.store  # type: ignore[union-attr]
 
     async def answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[Found, ...]:
@@ -75,22 +119,40 @@ class Queries:
 
     async def _answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[Found, ...]:
         embedded = await self._search.embed(grant.project, queries)
+        beside = {n: await self._beside(grant, query, embedded) for n, query in enumerate(queries)}
+        if all(isinstance(answer, Found) for answer in beside.values()):
+            return tuple(answer for answer in beside.values() if isinstance(answer, Found))
         system = any(self._policy.stores[self.store(query)].system for query in queries)
         found = []
         look = self._database.reading if _one_statement(queries) else self._database.snapshot
         async with look(SYSTEM if system else grant.project) as connection:
             got: dict[tuple[str, str], Any] | None = None
-            for query in queries:
+            for n, query in enumerate(queries):
                 began = time.perf_counter()
                 try:
-                    if isinstance(query, Get) and got is None:
-                        got = await self._gets(connection, grant, queries)
-                    answer = await self._one(connection, grant, query, embedded, got or {})
+                    if isinstance(query, Get | List | Line | VectorSearch | HybridSearch) and query.as_of is not None:
+                        answer = await self._then(connection, grant, query, query.as_of, embedded)
+                    else:
+                        if isinstance(query, Get) and got is None:
+                            got = await self._gets(connection, grant, queries)
+                        answer = await self._one(connection, grant, query, embedded, got or {}, beside[n])
                 except asyncpg.DataError as error:
                     raise Permanent("invalid", (Problem(field=query.op, problem="cannot be looked for"),)) from error
                 took_us = int((time.perf_counter() - began) * 1e6)
                 found.append(answer.model_copy(update={"took_us": took_us}))
         return tuple(found)
+
+    async def _beside(self, grant: Grant, query: MemoryQuery, embedded: dict[str, Any]) -> Found | Recalled | None:
+        """What a tier beside the record answers, before a connection is taken for the rest."""
+        match query:
+            case Cypher() | Rebuild():
+                return await self._tiers.answer(grant, query)
+            case VectorSearch() | HybridSearch() if query.as_of is not None:
+                return None
+            case VectorSearch() | HybridSearch() if self._policy.stores[query.store].tier == "episodic":
+                return await self._tiers.recall(grant, query, embedded[query.text])
+            case _:
+                return None
 
     async def _gets(self, connection: Any, grant: Grant, queries: Sequence[MemoryQuery]) -> dict[tuple[str, str], Any]:
         """All records that a request gets, by store and id, by one statement."""
@@ -112,7 +174,10 @@ class Queries:
         query: MemoryQuery,
         embedded: dict[str, Any],
         got: dict[tuple[str, str], Any],
+        beside: Found | Recalled | None,
     ) -> Found:
+        if isinstance(beside, Found):
+            return beside
         match query:
             case Get():
                 row = got.get((query.store, query.id))
@@ -131,22 +196,138 @@ class Queries:
                 if grant.task is not None and query.task_id != grant.task:
                     raise Denied("task", "the log of the capability's task")
                 return await self._log(connection, grant, query)
+            case VectorSearch() | HybridSearch() if beside is not None:
+                return await self._recalled(connection, grant, query, beside)
             case VectorSearch() | HybridSearch():
-                hits, plan = await self._search.run(connection, grant.project, query, embedded, grant.clearance)
-                rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in hits]) if hits else []
-                known = {(row["project"], row["id"]): row for row in rows}
-                found = [(known[hit.project, hit.id], hit) for hit in hits if (hit.project, hit.id) in known]
-                items = [
-                    item(row, hit.score, hit.scores)
-                    for row, hit in found
-                    if self._visible(grant, row) and _matches(row, query.where)
-                ]
-                return Found(items=tuple(items[: query.k]), tier="vector", plan=plan, took_us=0)
-            case Verify():
-                report = await verify_log(connection, grant.project, query.task_id)
+                items, plan = await self._searched(connection, grant, query, embedded)
+                if plan == "indexed" or (query.where and plan != "none"):
+                    self.sampler.offer(query.store, plan, partial(self._compared, grant, query, embedded))
+                return Found(items=items, tier="vector", plan=plan, took_us=0)
+            case RestsOn():
+                return await self._rests_on(grant, query)
+            case Verify() | Prove() | Checkpoints() | Leaves() | Explain():
+                report = await self._auditor.answer(grant.project, query)
                 return Found(tier="record", plan="audit", took_us=0, report=report)
+            case Cypher() | Rebuild():
+                raise AssertionError(f"{query.op} is answered beside the record")
             case _:
                 assert_never(query)
+
+    async def _then(
+        self,
+        connection: Any,
+        grant: Grant,
+        query: Get | List | Line | VectorSearch | HybridSearch,
+        as_of: str,
+        embedded: dict[str, Any],
+    ) -> Found:
+        """What a store held at a past moment. A search there reads every record, by meaning alone."""
+        at = await moment(connection, grant.project, as_of)
+        places = at.places(self._projects(grant, self.store(query)))
+        match query:
+            case Get():
+                sql, values = then(List(store=query.store, limit=1), places, "id = {value}", query.id)
+            case List():
+                sql, values = then(query, places)
+            case Line():
+                line = List(store="actions", task_id=query.task_id, ascending=not query.newest_first, limit=1000)
+                sql, values = then(line.model_copy(update={"limit": query.limit}), places)
+            case VectorSearch() | HybridSearch():
+                every = List(store=query.store, where=query.where).model_copy(update={"limit": EXACT_ROWS})
+                sql, values = then(every, places)
+        rows = await connection.fetch(sql, *values)
+        if isinstance(query, Get):
+            rows = sorted(rows, key=lambda row: row["project"] != grant.project)[:1]
+        shown = [row for row in rows if self._visible(grant, row)]
+        erased = tuple(_ref(row) for row in shown if row["body"] is None)
+        stood = [row for row in shown if row["body"] is not None]
+        if isinstance(query, VectorSearch | HybridSearch):
+            items = await self._nearest(grant, query, embedded[query.text], stood[:EXACT_ROWS])
+            return Found(items=items, tier="vector", plan="as of, exact", took_us=0, erased=erased)
+        items = tuple(item(row) for row in stood)
+        cursor = None
+        if isinstance(query, List) and len(rows) > query.limit:
+            cursor = rows[query.limit - 1]["seq"]
+            items = tuple(each for each in items[: query.limit])
+        return Found(
+            items=items[: getattr(query, "limit", 1)], tier="record", plan="as of", took_us=0, erased=erased,
+            next_cursor=cursor,
+        )  # fmt: skip
+
+    async def _rests_on(self, grant: Grant, query: RestsOn) -> Found:
+        """What rests on an item of the project, or, where it has none such, of the shared one."""
+        for project in self._projects(grant, query.store):
+            roots = await self._influence.roots(project, query.store, query.id, query.version)
+            if roots:
+                shared = project != grant.project
+                radius = await self._influence.of(grant.project, roots, shared=shared, limit=query.limit)
+                break
+        else:
+            return Found(tier="record", plan="influence", took_us=0)
+        shown = [each for each in radius.touched if each.label <= grant.clearance]
+        report = MemoryRadius(
+            item=Ref(store=query.store, id=query.id, version=query.version),
+            items=tuple(
+                RestingItem(
+                    store=each.store, id=each.id, version=each.version, hops=each.hops, cited=each.cited,
+                    task_id=each.task_id, at=each.at,
+                )
+                for each in shown
+            ),
+            tasks=tuple(dict.fromkeys(each.task_id for each in shown if each.task_id)),
+            truncated=radius.truncated,
+        )  # fmt: skip
+        return Found(tier="record", plan="influence", took_us=0, report=report.model_dump(mode="json"))
+
+    async def _nearest(
+        self, grant: Grant, query: VectorSearch | HybridSearch, wanted: Any, rows: Sequence[Any]
+    ) -> tuple[Item, ...]:
+        texts = [self._vectors.text(query.store, row["body"]) for row in rows]
+        if not texts:
+            return ()
+        vectors, _ = await self._vectors.of(grant.project, texts)
+        cosines = np.stack(vectors) @ wanted
+        best = sorted(range(len(rows)), key=lambda n: (-float(cosines[n]), rows[n]["id"]))[: query.k]
+        return tuple(item(rows[n], float(cosines[n]), {"cosine": float(cosines[n])}) for n in best)
+
+    async def _searched(
+        self,
+        connection: Any,
+        grant: Grant,
+        query: VectorSearch | HybridSearch,
+        embedded: dict[str, Any],
+        *,
+        exact: bool = False,
+    ) -> tuple[tuple[Item, ...], str]:
+        hits, plan = await self._search.run(connection, grant.project, query, embedded, grant.clearance, exact=exact)
+        rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in hits]) if hits else []
+        known = {(row["project"], row["id"]): row for row in rows}
+        found = [(known[hit.project, hit.id], hit) for hit in hits if (hit.project, hit.id) in known]
+        items = [
+            item(row, hit.score, hit.scores)
+            for row, hit in found
+            if self._visible(grant, row) and _matches(row, query.where)
+        ]
+        return tuple(items[: query.k]), plan
+
+    async def _compared(
+        self, grant: Grant, query: VectorSearch | HybridSearch, embedded: dict[str, Any]
+    ) -> tuple[Ids, Ids]:
+        """What a search finds, and what it would find if it looked at every row, in one state of the record."""
+        async with self._database.snapshot(grant.project) as connection:
+            found, _ = await self._searched(connection, grant, query, embedded)
+            exact, _ = await self._searched(connection, grant, query, embedded, exact=True)
+        return _ids(found), _ids(exact)
+
+    async def _recalled(
+        self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, recalled: Recalled
+    ) -> Found:
+        """What was recalled as the record has it now; what has been changed since is left out."""
+        rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in recalled.hits])
+        known = {(row["id"], row["version"]): row for row in rows if row["project"] == grant.project}
+        found = [(known[hit.id, hit.version], hit) for hit in recalled.hits if (hit.id, hit.version) in known]
+        items = [item(row, hit.score, {"cosine": hit.score}) for row, hit in found if self._visible(grant, row)]
+        return Found(items=tuple(items), tier="episodic", plan=recalled.plan, took_us=0)
 
     def _projects(self, grant: Grant, store: str) -> list[str]:
         row = self._policy.stores[store]
@@ -207,24 +388,41 @@ def item(row: Any, score: float | None = None, scores: dict[str, float] | None =
     """A row of `records` as it is shown."""
     project = row["project"] if row["project"] != SYSTEM else "default"
     _, body = upcast(row["store"], row["schema_version"], row["body"])
-    return Item(
-        store=row["store"],
-        id=row["id"],
-        project=project,
-        version=row["version"],
-        body=body,
-        author=row["author"],
-        label=row["label"],
-        integrity=row["integrity"],
-        seq=row["seq"],
-        at=row["at"],
-        score=score,
-        scores=scores,
-    )
+    # As `Item(...)` makes it, but not validated: it comes from columns of these types, and a line has a hundred.
+    shown = Item.__new__(Item)
+    values = {
+        "store": row["store"],
+        "id": row["id"],
+        "project": project,
+        "version": row["version"],
+        "body": body,
+        "author": row["author"],
+        "label": row["label"],
+        "integrity": row["integrity"],
+        "seq": row["seq"],
+        "at": row["at"],
+        "score": score,
+        "scores": scores,
+    }
+    object.__setattr__(shown, "__dict__", values)
+    object.__setattr__(shown, "__pydantic_fields_set__", _ALL_FIELDS)
+    object.__setattr__(shown, "__pydantic_extra__", None)
+    object.__setattr__(shown, "__pydantic_private__", None)
+    return shown
+
+
+def _ids(items: Sequence[Item]) -> Ids:
+    return frozenset((each.project, each.id) for each in items)
+
+
+def _ref(row: Any) -> Ref:
+    return Ref(store=row["store"], id=row["id"], version=row["version"])
 
 
 def _one_statement(queries: Sequence[MemoryQuery]) -> bool:
     """Whether a request is answered by one statement, which needs no transaction to see one state."""
+    if any(getattr(query, "as_of", None) is not None for query in queries):
+        return False
     if len(queries) == 1:
         return isinstance(queries[0], Get | List | Line | Walk)
     return all(isinstance(query, Get) for query in queries)
@@ -236,14 +434,6 @@ def _matches(row: Any, where: dict[str, Any]) -> bool:
 
 def seen(shown: Item) -> Seen:
     """An item as it was shown, for the read set."""
-    body = shown.body
-    findings = body.get("findings") or {}
-    cited = [*(body.get("sources") or ()), *(findings.get("citations") or () if isinstance(findings, dict) else ())]
-    cites = tuple(
-        Ref(store=c["store"], id=c["id"], version=c["version"])
-        for c in cited
-        if isinstance(c, dict) and {"store", "id", "version"} <= c.keys()
-    )
-    return Seen(
-        Ref(store=shown.store, id=shown.id, version=shown.version), shown.label, shown.integrity, shown.score, cites
-    )
+    named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(shown.body))
+    ref = Ref(store=shown.store, id=shown.id, version=shown.version)
+    return Seen(ref, shown.label, shown.integrity, shown.score, named, shown.project == SHARED_PROJECT)

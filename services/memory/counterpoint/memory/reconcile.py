@@ -1,12 +1,15 @@
-"""Reconciliation: what the bus has lost goes back to pending; and what memory no longer needs is forgotten."""
+"""Reconciliation: what the bus has lost goes back to pending; what rests on what is noted; and what memory no longer
+needs is forgotten."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import structlog
 
 from counterpoint.bus.connection import Connection
 from counterpoint.memory.database import Database
+from counterpoint.memory.influence import Influence
 from counterpoint.memory.relay import Relay
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Transient
@@ -19,14 +22,17 @@ _CLOCKS = timedelta(seconds=2)
 _SETTLED = timedelta(seconds=10)
 """So long after a moment everything that was sent before it is in the log, and known to the relay or pending."""
 _AGAIN_S = 0.5
-_UNREAD = frozenset({subjects.ADVISORIES, subjects.DECISIONS, subjects.DEAD})
+_UNREAD = frozenset({subjects.ADVISORIES, subjects.CHECKPOINTS, subjects.DECISIONS, subjects.DEAD})
 """Streams that no service of ours has to have read."""
 _RESTORE = "SELECT restore_lost($1, $2, $3, $4, $5)"
 _RESTORE_S = 600.0
 """The first round of a process looks at all that was sent before its streams were made."""
 
 _FORGET = (
-    "DELETE FROM read_sets WHERE at < $1",
+    """
+    DELETE FROM read_sets WHERE at < $1 AND n <= (
+        SELECT upto FROM linked WHERE project = current_setting('counterpoint.project'))
+    """,
     """
     WITH gone AS (DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1 RETURNING seq),
     upto AS (SELECT max(seq) AS seq FROM gone)
@@ -45,11 +51,21 @@ class Reconciler:
     """Compares the log with the streams, at start and every `every_s`."""
 
     def __init__(
-        self, database: Database, connection: Connection, relay: Relay, *, every_s: float, retention_s: float
+        self,
+        database: Database,
+        connection: Connection,
+        relay: Relay,
+        influence: Influence,
+        age: Callable[[], Awaitable[None]],
+        *,
+        every_s: float,
+        retention_s: float,
     ) -> None:
         self._database = database
         self._connection = connection
         self._relay = relay
+        self._influence = influence
+        self._age = age
         self._every_s = every_s
         self._retention = timedelta(seconds=retention_s)
         self._forgot_at = datetime.min.replace(tzinfo=UTC)
@@ -68,6 +84,7 @@ class Reconciler:
             pause_s = self._every_s
             try:
                 await self.once()
+                await self.link()
                 await self.forget()
             except Transient as away:
                 log.warning("reconcile.waiting", reason=str(away))
@@ -142,6 +159,13 @@ class Reconciler:
             log.warning("reconcile.restored", messages=restored)
         return restored
 
+    async def link(self) -> None:
+        """Note for ever what the commits since the last round rest on."""
+        async with self._database.connection() as connection:
+            projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
+        for project in projects:
+            await self._influence.link(project)
+
     async def forget(self) -> None:
         """Delete what is older than the retention, at most once an hour, and note how far the log is gone."""
         if datetime.now(UTC) - self._forgot_at < timedelta(hours=1):
@@ -153,4 +177,5 @@ class Reconciler:
             async with self._database.writing(project) as connection:
                 for statement in _FORGET:
                     await connection.execute(statement, before)
+        await self._age()
         self._forgot_at = datetime.now(UTC)

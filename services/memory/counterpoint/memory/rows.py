@@ -1,15 +1,16 @@
 """What a commit becomes: rows of the record, messages of the log, and the one step that holds them."""
 
-import json
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
+from counterpoint.memory.canonical import canonical
 from counterpoint.memory.provenance import Provenance
 from counterpoint.memory.search import VectorRow
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import CommitReply
 from counterpoint.proto.messages import BODY_LIMIT_BYTES
+
+__all__ = ["SYSTEM", "MessageRow", "Prepared", "WriteRow", "canonical", "storable"]
 
 SYSTEM = "_system"
 """Where stores outside every project are kept; no legal project name."""
@@ -53,7 +54,8 @@ class MessageRow:
 class Prepared:
     """A step ready to be applied: everything decided but what only the record knows (versions, duplicates, fences).
 
-    A refusal is one too: it has no rows and no step, only its audit leaf.
+    A refusal is one too: it has no rows and no step, only its audit leaf. `provenance` is what its messages carry,
+    `cause` the commit whose message it works on.
     """
 
     project: str
@@ -79,27 +81,7 @@ class Prepared:
     vectors: tuple[VectorRow, ...] = ()
     model: str = ""
     traceparent: str | None = None
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces, numbers as jsonb gives them back: equal values have equal text.
-
-    Raises `Permanent` for a number that is not finite.
-    """
-    try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except ValueError as error:
-        raise Permanent("invalid", (Problem(field="body", problem="holds a number that is not finite"),)) from error
-    if "e+" in text or "-0.0" in text:
-        plain = json.loads(text, parse_float=_as_stored)
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text
-
-
-def _as_stored(number: str) -> float | int:
-    """A float beyond 2**53 comes back from jsonb as a whole number, and there is no negative zero."""
-    value = float(number)
-    return int(value) if "e+" in repr(value) else value or 0.0
+    cause: str | None = None
 
 
 def storable(text: str, where: str) -> str:

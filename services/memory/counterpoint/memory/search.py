@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.memory.cache import VectorCache
+from counterpoint.memory.lists import matching
 from counterpoint.memory.retrieval.embed import Embedder, Vectors
 from counterpoint.memory.retrieval.model import ModelSettings
-from counterpoint.memory.retrieval.search import Scope, prepare, search
+from counterpoint.memory.retrieval.search import EXACT_ROWS, Scope, prepare, search
 from counterpoint.memory.retrieval.terms import terms
+from counterpoint.memory.valkey import Valkey
 from counterpoint.proto.memory import HybridSearch, MemoryQuery, VectorSearch
 
-_OVERFETCH = 5
-"""How many more hits are looked for when a filter will leave some out."""
+_ALL_ROWS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,21 @@ class VectorRow:
 
 
 class Search:
-    """Embeds and searches. The model is loaded at the first use."""
+    """Embeds and searches. The model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`."""
 
-    def __init__(self, model_cache_dir: Path | None, valkey_url: str | None) -> None:
+    def __init__(
+        self,
+        model_cache_dir: Path | None,
+        far: Valkey | None,
+        *,
+        exact_rows: int = EXACT_ROWS,
+        ef_search: int | None = None,
+    ) -> None:
+        self._exact_rows = exact_rows
+        self._ef_search = ef_search
         self._embedder = Embedder(model_cache_dir or ModelSettings().model_cache_dir)
         self.model_id = self._embedder.model_id
-        self._cache = VectorCache(valkey_url, self.model_id)
+        self._cache = VectorCache(far, self.model_id)
 
     async def embed_texts(self, texts: Sequence[str]) -> Vectors:
         """One unit vector a text."""
@@ -62,7 +72,7 @@ class Search:
         if missing:
             for text, vector in zip(missing, await self._embedder.embed(missing), strict=True):
                 known[text] = vector
-                await self._cache.put(project, text, vector)
+                self._cache.put(project, text, vector)
         return known
 
     async def run(
@@ -72,12 +82,20 @@ class Search:
         query: VectorSearch | HybridSearch,
         embedded: dict[str, Any],
         clearance: int,
+        *,
+        exact: bool = False,
     ) -> tuple[list[ScoredHit], str]:
-        """The best hits of one search and how they were found."""
+        """The best hits of one search and how they were found; `exact`: every row is looked at, however many."""
         weight = query.vector_weight if isinstance(query, HybridSearch) else 1.0
         scope = Scope(project, (query.store,), self.model_id, clearance)
-        k = query.k * _OVERFETCH if query.where else query.k
-        found = await search(connection, scope, query.text, embedded[query.text], k, weight)
+        most = _ALL_ROWS if exact else self._exact_rows
+        of_rows = None
+        if query.where:
+            sql, values = matching(query.store, query.where, project)
+            of_rows = [row["row"] for row in await connection.fetch(sql, *values)]
+        found = await search(
+            connection, scope, query.text, embedded[query.text], query.k, weight, most, self._ef_search, of_rows
+        )
         hits = [
             ScoredHit(
                 hit.project, hit.id, hit.score, {"lexical": hit.lexical, "dense": hit.cosine, "cosine": hit.cosine}

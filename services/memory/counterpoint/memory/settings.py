@@ -15,14 +15,23 @@ class MemorySettings(BusSettings):
     """The record, the keys, and the limits of the one door.
 
     `capability_life_s` is longer than a stream keeps a message: one that had to wait for its service still works.
+    `data_dir` is where the embedded tiers are; without one they are in a temporary folder and built at each start.
     `revoked_capabilities` are revocation ids of tokens that count no more before their time is over.
+    `revoked_capabilities` are revocation ids of tokens that count no more before their time is over. `audit_key` is the
+    seed of the key that checkpoints of the audit log are signed with, 64 hex digits. They are exported to a file in
+    `audit_dir`, or else in `audit` of the data folder, and to the bus.
     """
 
     postgres_url: SecretStr
     valkey_url: SecretStr | None = None
     signing_keys: Annotated[tuple[SigningKey, ...], NoDecode]
+    audit_key: SecretStr
+    audit_dir: Path | None = None
+    data_dir: Path | None = None
     admin_token: SecretStr | None = None
     model_cache_dir: Path | None = None
+    qdrant_url: SecretStr | None = None
+    qdrant_api_key: SecretStr | None = None
     postgres_pool: int = Field(default=12, ge=2)
     postgres_timeout_s: float = 5.0
     lease_retry_s: float = 0.5
@@ -33,6 +42,12 @@ class MemorySettings(BusSettings):
     reconcile_every_s: float = 60.0
     retention_s: float = 7 * 86_400.0
     read_set_items: int = 200_000
+    recall_share: float = Field(default=0.01, ge=0, le=1)
+
+    @property
+    def checkpoints_dir(self) -> Path | None:
+        """The folder of the file of checkpoints; None where there is no folder at all."""
+        return self.audit_dir or (self.data_dir / "audit" if self.data_dir else None)
 
     @field_validator("signing_keys", mode="before")
     @classmethod

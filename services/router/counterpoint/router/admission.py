@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from counterpoint.guard.detector import scan_fields
-from counterpoint.guard.policy import policy
-from counterpoint.proto.errors import Problem
+from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.tasks import SubmitTask
 from counterpoint.proto.validation import check_submission
 from counterpoint.router.submissions import Handled, Submission, content_sha256
@@ -86,9 +84,6 @@ def admit(arrival: Arrival, known: Known, idempotency: timedelta) -> Accepted | 
     problems = check_submission(arrival.task, project=arrival.project, received_at=first_at)
     if problems:
         return Refused("invalid", problems)
-    problems = _secrets(arrival.task)
-    if problems:
-        return Refused("sensitive", problems)
     content = content_sha256(arrival.task)
     if known.task:
         if known.task.content_sha256 != content:
@@ -109,10 +104,11 @@ def admit(arrival: Arrival, known: Known, idempotency: timedelta) -> Accepted | 
     return Accepted(submission)
 
 
-def _secrets(task: SubmitTask) -> tuple[Problem, ...]:
-    """What memory's write filter would refuse, named by the sender's own fields."""
-    found = scan_fields(task.model_dump(mode="json", exclude_none=True), policy().messages[SubmitTask.TYPE].text)
-    return tuple(
-        Problem(field=".".join(map(str, one.path)), problem=f"holds what looks like a {one.finding.type}")
-        for one in found
-    )
+def in_senders_words(error: Permanent) -> Permanent:
+    """What memory refused of a submission, named by the fields that the sender wrote."""
+    said = tuple(p.model_copy(update={"field": p.field.removeprefix(_HANDED_ON)}) for p in error.problems)
+    return Permanent(error.code, said)
+
+
+_HANDED_ON = "task."
+"""Where the submission is in the message that hands it on."""

@@ -16,7 +16,7 @@ from counterpoint.proto.messages import Id
 from counterpoint.proto.tasks import SubmitTask, TaskRejected
 from counterpoint.proto.validation import check_submission, ignored_fields
 from counterpoint.recall import Memory, put, send
-from counterpoint.router.admission import Arrival, Duplicate
+from counterpoint.router.admission import Arrival, Duplicate, in_senders_words
 from counterpoint.router.effects import Evidence
 from counterpoint.router.intake import receive
 from counterpoint.router.interventions import Sayer, outcome
@@ -92,7 +92,7 @@ def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
         stream_sequence=inbound.stream_sequence,
         task_id=task_id,
         code=error.code,
-        errors=error.problems,
+        errors=in_senders_words(error).problems,
     )
     return (send(message, task_id=task_id),)
 

@@ -11,7 +11,23 @@ from counterpoint.bus.health import http_server, serve
 from counterpoint.proto import schemas, subjects
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.messages import Message
-from counterpoint.router import audit, dead_letters, documents, jobs, lines, openapi, principals, search, streams, tasks
+from counterpoint.router import (
+    audit,
+    dead_letters,
+    documents,
+    entities,
+    erasures,
+    jobs,
+    lines,
+    openapi,
+    principals,
+    projections,
+    quarantines,
+    releases,
+    search,
+    streams,
+    tasks,
+)
 from counterpoint.router.askers import Askers
 from counterpoint.router.desk import Desk
 from counterpoint.router.hub import Hub
@@ -31,7 +47,22 @@ class Front(FastAPI):
             redoc_url=None,
         )
         self.state.desk = desk
-        for part in (tasks, lines, streams, documents, search, jobs, dead_letters, principals, audit):
+        for part in (
+            tasks,
+            lines,
+            streams,
+            documents,
+            search,
+            entities,
+            jobs,
+            dead_letters,
+            quarantines,
+            erasures,
+            releases,
+            principals,
+            audit,
+            projections,
+        ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)
         self.add_middleware(jobs.EncodedPaths)

@@ -1,13 +1,14 @@
 """The line of a task over HTTP: who reasoned what, on what basis, leading to what (row D1)."""
 
 from collections.abc import Iterable
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action
-from counterpoint.proto.memory import Get, Item, List
+from counterpoint.proto.memory import AsOf, Get, Item, List
 from counterpoint.proto.messages import Shape
 from counterpoint.recall import Memory, record
 from counterpoint.router.bodies import Page, shown
@@ -39,12 +40,19 @@ class LineOfTask(Page[Action]):
 
 
 @router.get("/tasks/{task_id}/line", responses={200: {"model": LineOfTask}}, response_model=None)
-async def line(asked: Asking, task_id: TaskId) -> Response:
+async def line(
+    asked: Asking,
+    task_id: TaskId,
+    as_of: Annotated[AsOf | None, Query(description="As it was at a commit or time.")] = None,
+) -> Response:
     """The line of a task: every action, each with those that led to it."""
     asked.needs("read")
     if await asked.memory().get(STORE, task_key(task_id)) is None:
         raise unknown_task(asked.project)
-    actions, decisions = await _all(asked, "actions", task_id), await _all(asked, "decisions", task_id)
+    actions, decisions = (
+        await _all(asked, "actions", task_id, as_of),
+        await _all(asked, "decisions", task_id, as_of),
+    )
     said = [record(item, Action) for item in actions]
     sources = await _sources(asked.memory(), said)
     return JSONResponse(
@@ -57,12 +65,12 @@ async def line(asked: Asking, task_id: TaskId) -> Response:
     )
 
 
-async def _all(asked: Asked, store: str, task_id: str) -> list[Item]:
+async def _all(asked: Asked, store: str, task_id: str, as_of: str | None) -> list[Item]:
     """Every record of a task in a store, in the order of the record."""
     items: list[Item] = []
     cursor = None
     while True:
-        query = List(store=store, task_id=task_id, ascending=True, limit=_PAGE, cursor=cursor)
+        query = List(store=store, task_id=task_id, ascending=True, limit=_PAGE, cursor=cursor, as_of=as_of)
         found = await asked.look(query)
         items += found.items
         cursor = found.next_cursor

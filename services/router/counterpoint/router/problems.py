@@ -28,7 +28,10 @@ _STATUS = {
 
 
 class ProblemDetails(Shape):
-    """What went wrong: `code` to decide by, `errors` with each field at fault."""
+    """What went wrong: `code` to decide by, `errors` with each field at fault.
+
+    `refusal` is the id of memory's refusal, which `/v1/audit/refusals/{id}` explains.
+    """
 
     type: str = "about:blank"
     title: str
@@ -36,10 +39,16 @@ class ProblemDetails(Shape):
     code: str
     detail: str | None = None
     errors: tuple[Problem, ...] = ()
+    refusal: str | None = None
 
 
 def problem_of(error: CounterpointError) -> tuple[ProblemDetails, dict[str, str]]:
     """An error as a problem, and the headers that go with it."""
+    problem, headers = _of(error)
+    return problem.model_copy(update={"refusal": error.refusal}), headers
+
+
+def _of(error: CounterpointError) -> tuple[ProblemDetails, dict[str, str]]:
     match error:
         case Denied(rule="unauthenticated"):
             return _problem(401, UNAUTHENTICATED, f"needs {error.needed}"), {"WWW-Authenticate": "Bearer"}

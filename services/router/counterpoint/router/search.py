@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.memory import HybridSearch, Item, List
+from counterpoint.proto.memory import AsOf, HybridSearch, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
 from counterpoint.recall import record
@@ -21,12 +21,14 @@ router = APIRouter(prefix="/v1", tags=["memory"])
 
 
 class Search(Shape):
-    """What to look for. `vector_weight` 1 is meaning alone, 0 words alone."""
+    """What to look for. `vector_weight` 1 is meaning alone, 0 words alone. `as_of` is a commit's id or a time: what was
+    there then is searched, by meaning alone."""
 
     text: str = Field(min_length=1, max_length=100_000)
     k: int = Field(default=10, ge=1, le=200)
     vector_weight: float = Field(default=0.5, ge=0, le=1)
     store: str = "chunks"
+    as_of: AsOf | None = None
     project: ProjectName | None = None
 
 
@@ -65,7 +67,9 @@ async def search(request: Request, asked: Asking) -> Response:
     asked.needs("read")
     given = value_of(Search, body)
     (found,) = await asked.memory().query(
-        HybridSearch(store=given.store, text=given.text, k=given.k, vector_weight=given.vector_weight)
+        HybridSearch(
+            store=given.store, text=given.text, k=given.k, vector_weight=given.vector_weight, as_of=given.as_of
+        )
     )
     about = {"store", "id", "version", "score", "scores"}
     hits = [item.body | item.model_dump(mode="json", include=about, exclude_none=True) for item in found.items]

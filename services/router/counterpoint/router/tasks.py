@@ -15,7 +15,7 @@ from counterpoint.proto.tasks import ENDED, Override, State, SubmitTask, Task
 from counterpoint.proto.validation import ignored_fields
 from counterpoint.recall import Memory, record
 from counterpoint.router import interventions
-from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed
+from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed, in_senders_words
 from counterpoint.router.bodies import Page, ignored, message_of, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.effects import comes_late
@@ -84,7 +84,10 @@ async def submit(
         )
         return await receive(memory, arrival, timedelta(seconds=settings.idempotency_s))
 
-    verdict = await asked.commit(admitted)
+    try:
+        verdict = await asked.commit(admitted)
+    except Permanent as error:
+        raise in_senders_words(error) from error
     task_id = verdict.submission.task_id if isinstance(verdict, Accepted) else verdict.task_id
     headers = {"Location": f"/v1/tasks/{task_id}?project={asked.project}"}
     wait_s = _wait_of(prefer)

@@ -1,5 +1,6 @@
 -- The commit: one call applies the steps of one project, all or none. What stands in the way is raised as
--- CP001 lease lost, CP002 step known, CP003 fenced, CP004 stale or finished otherwise, CP005 early, CP006 ended, CP007 conflict, CP011 older writer;
+-- CP001 lease lost, CP002 step known, CP003 fenced, CP004 stale or finished otherwise, CP005 early, CP006 ended, CP007 conflict, CP011 older writer,
+-- CP012 deleted before;
 -- the caller then applies the steps one by one, so that only those at fault are refused.
 -- Rows are found by LATERAL subqueries with a LIMIT: each is one look by its whole key, whatever the planner thinks of
 -- tables that it has no statistics of yet. A plain join may read all that a project has.
@@ -7,7 +8,7 @@
 CREATE FUNCTION commit_steps(
     p_epoch bigint, p_project text,
     c_id uuid[], c_consumer text[], c_message text[], c_step text[], c_last boolean[], c_fence bigint[],
-    c_task text[], c_version int[], c_ended_ok boolean[], c_reads text[], c_audit text[], c_kind text[], c_salt bytea[],
+    c_task text[], c_version int[], c_ended_ok boolean[], c_reads text[], c_cause uuid[], c_audit text[], c_kind text[], c_salt bytea[],
     c_outcome text[], c_reply text[], c_trace text[], c_cancel text[], c_cancel_by text[], c_cancel_task text[],
     w_commit int[], w_store text[], w_id text[], w_expect int[], w_body text[], w_task text[], w_author text[],
     w_label smallint[], w_integrity smallint[], w_sha bytea[], w_schema smallint[],
@@ -23,7 +24,6 @@ DECLARE
     sent int := cardinality(m_id);
     base bigint;
     done int;
-    head audit_head;
     fault record;
 BEGIN
     PERFORM set_config('counterpoint.project', p_project, true);
@@ -84,10 +84,10 @@ BEGIN
                     DETAIL = format('is stored at schema version %s, the writer knows %s', fault.schema_version, fault.schema);
             END IF;
             INSERT INTO history (project, store, id, version, seq, task_id, author, label, integrity, schema_version,
-                                 body, sha256, commit_id, at)
+                                 body, sha256, commit_id, at, superseded)
             SELECT r.project, r.store, r.id, r.version, r.seq, r.task_id, r.author, r.label, r.integrity,
-                   r.schema_version, r.body, r.sha256, r.commit_id, r.at
-            FROM unnest(w_store, w_id, w_expect) AS w(store, id, expect)
+                   r.schema_version, r.body, r.sha256, r.commit_id, r.at, base + w.n
+            FROM unnest(w_store, w_id, w_expect) WITH ORDINALITY AS w(store, id, expect, n)
             CROSS JOIN LATERAL (
                 SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r
             WHERE w.expect > 0 AND r.version = w.expect
@@ -109,11 +109,14 @@ BEGIN
             SELECT done + count(*) INTO done FROM changed;
         END IF;
         IF done < wrote THEN
-            SELECT w.store, w.id, w.expect, r.version INTO fault
+            SELECT w.store, w.id, w.expect, r.version, w.expect = 0 AND r.version > 0 AND r.body IS NULL AS deleted INTO fault
             FROM unnest(w_store, w_id, w_expect) AS w(store, id, expect)
             LEFT JOIN LATERAL (
                 SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r ON true
             WHERE r.version IS DISTINCT FROM w.expect + 1 OR r.commit_id <> ALL (c_id) LIMIT 1;
+            IF fault.deleted THEN
+                RAISE EXCEPTION '%/%', fault.store, fault.id USING ERRCODE = 'CP012', DETAIL = fault.version;
+            END IF;
             RAISE EXCEPTION '%/%', fault.store, fault.id
                 USING ERRCODE = 'CP007', DETAIL = format('expected version %s, found %s', fault.expect, coalesce(fault.version, 0));
         END IF;
@@ -193,19 +196,57 @@ BEGIN
         AS t(consumer, message, step, last, fence, outcome, reply)
     WHERE t.step <> '';
 
-    INSERT INTO read_sets (project, commit_id, reads)
-    SELECT p_project, t.id, t.reads::jsonb FROM unnest(c_id, c_reads) AS t(id, reads) WHERE t.reads IS NOT NULL;
+    INSERT INTO read_sets (project, commit_id, cause, reads)
+    SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb FROM unnest(c_id, c_cause, c_reads) AS t(id, cause, reads)
+    WHERE t.reads IS NOT NULL OR t.cause IS NOT NULL;
 
-    SELECT * INTO head FROM audit_head WHERE shard = '0' FOR UPDATE;
-    FOR i IN 1..steps LOOP
-        head.position := head.position + 1;
-        head.chain := sha256(head.chain || sha256(c_salt[i] || convert_to(c_audit[i], 'UTF8')));
-        INSERT INTO audit (position, project, id, kind, task_id, body, salt, leaf, chain)
-        VALUES (head.position, p_project, c_id[i], c_kind[i], c_task[i], c_audit[i], c_salt[i],
-                sha256(c_salt[i] || convert_to(c_audit[i], 'UTF8')), head.chain);
-    END LOOP;
-    UPDATE audit_head SET position = head.position, chain = head.chain WHERE shard = '0';
+    -- Positions come later, from `sequence_leaves`: no commit waits for another's leaf.
+    INSERT INTO audit (project, id, kind, task_id, body, salt, seq)
+    SELECT p_project, t.id, t.kind, t.task, t.audit, t.salt,
+           base + (SELECT count(*) FROM unnest(w_commit) AS w(step) WHERE w.step <= n)
+    FROM unnest(c_id, c_kind, c_task, c_audit, c_salt) WITH ORDINALITY AS t(id, kind, task, audit, salt, n) ORDER BY n;
 END $$;
+
+-- Gives positions to leaves that have none, in the order they came, and chains each to the one before it of its task.
+-- It is all that ever changes a leaf, and it changes none that has a position; memory's login may not by itself. The
+-- lock on the head keeps out a second sequencer, and the commits of the release before. Returns the head. Places that a
+-- crash takes back are given again; before any is signed, the sequencer has it on the disk.
+CREATE FUNCTION sequence_leaves(p_limit int) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    head bigint;
+    before bytea;
+    waiting record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM audit WHERE position IS NULL) THEN
+        RETURN (SELECT position FROM audit_head WHERE shard = '0');
+    END IF;
+    PERFORM set_config('synchronous_commit', 'off', true);
+    SELECT position INTO head FROM audit_head WHERE shard = '0' FOR UPDATE;
+    FOR waiting IN
+        SELECT arrival, project, task_id, salt, body FROM audit WHERE position IS NULL ORDER BY arrival LIMIT p_limit
+    LOOP
+        before := NULL;
+        IF waiting.task_id IS NOT NULL THEN
+            SELECT leaf INTO before FROM audit
+            WHERE project = waiting.project AND task_id = waiting.task_id AND position IS NOT NULL
+            ORDER BY position DESC LIMIT 1;
+        END IF;
+        head := head + 1;
+        UPDATE audit
+        SET position = head, previous = before,
+            leaf = sha256(waiting.salt || coalesce(before, '') || convert_to(waiting.body, 'UTF8'))
+        WHERE arrival = waiting.arrival AND position IS NULL;
+    END LOOP;
+    UPDATE audit_head SET position = head WHERE shard = '0';
+    RETURN head;
+END $$;
+
+-- The commitments of leaves by position, of all projects: hashes and no content.
+CREATE FUNCTION leaf_hashes(p_after bigint, p_limit int) RETURNS TABLE (leaf_position bigint, leaf_hash bytea)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT position, leaf FROM audit WHERE position > p_after ORDER BY position LIMIT p_limit
+$$;
 
 -- What is due and not known to be on the bus, oldest first; others than timers only when they have waited.
 CREATE FUNCTION take_due(p_older_than interval, p_limit int)
@@ -250,4 +291,79 @@ BEGIN
         SELECT id, p_project, true, now() FROM lost ON CONFLICT DO NOTHING RETURNING 1)
     SELECT count(*) INTO restored_now FROM put_back;
     RETURN restored_now;
+END $$;
+
+-- Note for ever what the read sets of a project say of where things come from, of at most so many commits; returns how
+-- many there were. What a message carried of what its sender had read is left out: it is a source of the sender's commit.
+CREATE FUNCTION link_sources(p_project text, p_limit int) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    noted int;
+    last bigint;
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    WITH fresh AS MATERIALIZED (
+        SELECT n, commit_id, cause, reads FROM read_sets
+        WHERE project = p_project AND n > coalesce((SELECT upto FROM linked WHERE project = p_project), 0)
+        ORDER BY n LIMIT p_limit),
+    made AS (
+        INSERT INTO sources (project, store, id, version, commit_id, cited, shared)
+        SELECT p_project, item ->> 0, item ->> 1, (item ->> 2)::int, commit_id,
+               coalesce(item ->> 4 = 'cited', false), coalesce((item ->> 5)::boolean, false)
+        FROM fresh, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
+        UNION ALL
+        SELECT p_project, 'commits', cause::text, 1, commit_id, true, false FROM fresh WHERE cause IS NOT NULL
+        ON CONFLICT DO NOTHING)
+    SELECT count(*), max(n) INTO noted, last FROM fresh;
+    IF noted > 0 THEN
+        INSERT INTO linked AS known (project, upto) VALUES (p_project, last)
+        ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto);
+    END IF;
+    RETURN noted;
+END $$;
+
+-- Forget the content of all that a commit of an erasure deleted: every version, what was sent beside them, the leaves of
+-- the commits that wrote them, and what was kept to find them by. Again is the same. Returns how many versions it were.
+CREATE FUNCTION erase_content(p_project text, p_commit uuid) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    wiped bigint;
+    commits uuid[];
+    tasks text[];
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    SELECT array_agg(DISTINCT h.commit_id) INTO commits
+    FROM records r JOIN history h ON h.project = r.project AND h.store = r.store AND h.id = r.id
+    WHERE r.project = p_project AND r.commit_id = p_commit AND r.body IS NULL;
+    SELECT array_agg(id) INTO tasks FROM records
+    WHERE project = p_project AND commit_id = p_commit AND body IS NULL AND store = 'tasks';
+    commits := commits || ARRAY(SELECT commit_id FROM messages WHERE project = p_project AND task_id = ANY (tasks));
+    -- The leaf of an erasure stays: it says what was forgotten, and vouches for what was not.
+    commits := ARRAY(
+        SELECT id FROM audit WHERE project = p_project AND id = ANY (commits) AND NOT coalesce(body::jsonb ? 'erased', false));
+    UPDATE history h
+    SET body = NULL, sha256 = NULL, by_state = NULL, by_error_signature = NULL, by_source = NULL, by_target = NULL,
+        by_parent_run_id = NULL, by_root_run_id = NULL, by_job = NULL, by_namespace = NULL, erased = now()
+    FROM records r
+    WHERE r.project = p_project AND r.commit_id = p_commit AND r.body IS NULL
+      AND h.project = r.project AND h.store = r.store AND h.id = r.id AND h.erased IS NULL;
+    GET DIAGNOSTICS wiped = ROW_COUNT;
+    UPDATE records SET erased = now()
+    WHERE project = p_project AND commit_id = p_commit AND body IS NULL AND erased IS NULL;
+    DELETE FROM pending USING messages m
+    WHERE pending.message_id = m.id AND m.project = p_project AND (m.commit_id = ANY (commits) OR m.task_id = ANY (tasks));
+    -- Without an audience it is never sent again.
+    UPDATE messages SET body = '{}', audience = '{}'
+    WHERE project = p_project AND (commit_id = ANY (commits) OR task_id = ANY (tasks));
+    UPDATE audit SET body = NULL, salt = NULL
+    WHERE project = p_project AND position IS NOT NULL AND body IS NOT NULL
+      AND (id = ANY (commits) OR (task_id = ANY (tasks) AND NOT body::jsonb ? 'erased'));
+    DELETE FROM lexicon WHERE project = p_project AND rows <= 0;
+    DELETE FROM embeddings WHERE project = p_project;
+    DELETE FROM blob_parts b WHERE project = p_project AND NOT EXISTS (
+        SELECT FROM records WHERE project = p_project AND store = 'documents'
+        AND body #>> '{blob,sha256}' = encode(b.sha256, 'hex'));
+    DELETE FROM blobs b WHERE project = p_project AND NOT EXISTS (
+        SELECT FROM records WHERE project = p_project AND store = 'documents'
+        AND body #>> '{blob,sha256}' = encode(b.sha256, 'hex'));
+    RETURN wiped;
 END $$;

@@ -22,9 +22,19 @@ MAX_TERMS = 48
 EXACT_ROWS = 20_000
 # More than are asked for, so that a row good in both legs but first in neither is among them.
 CANDIDATES = 100
+# Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
+# in the table.
+DIGITS = 9
 
 _EXACT = files(__package__).joinpath("search.sql").read_text()
 _INDEXED = _EXACT.replace("scope AS MATERIALIZED", "scope AS NOT MATERIALIZED")
+_OF_ROWS = "AND row IN (SELECT unnest($15::bigint[]))"
+_FILTERED = (
+    _EXACT.replace("AND model = $3 AND label <= $4\n),", f"AND model = $3 AND label <= $4 {_OF_ROWS}\n),")
+    .replace("AND term = guide AND label <= $4", f"AND term = guide AND label <= $4 {_OF_ROWS}")
+    .replace("AND term = given.term AND label <= $4", f"AND term = given.term AND label <= $4 {_OF_ROWS}")
+)
+assert _FILTERED.count(_OF_ROWS) == 3
 _ANALYSE = """
 WITH words AS MATERIALIZED (
     SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
@@ -113,11 +123,15 @@ async def search(
     k: int,
     vector_weight: float = 0.5,
     exact_rows: int = EXACT_ROWS,
+    ef_search: int | None = None,
+    of_rows: Sequence[int] | None = None,
 ) -> Searched:
     """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (384,) float32.
 
     The connection's `counterpoint.project` is set by the caller. A scope of more than `exact_rows` rows is searched by
-    the index, and read whole where that gives up. As many hits come back as there are rows in scope, up to `k`.
+    the index, with that `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come
+    back as there are rows in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all
+    of them are read.
     Raises `Permanent` as `prepare` does.
     """
     prepared = prepare(text)
@@ -141,8 +155,11 @@ async def search(
         *_guided([(query, words) for query, words in phrases if all(word in holders for word in words)], holders),
         candidates, rows, max(analysed["length"], 1) / rows,
     )  # fmt: skip
+    if of_rows is not None:
+        found = await connection.fetch(_FILTERED, *parameters, list(of_rows))
+        return Searched(_hits(found, k, vector_weight), "exact", asked)
     if rows > exact_rows:
-        found = await _indexed(connection, candidates, parameters)
+        found = await _indexed(connection, ef_search or min(candidates, 1000), parameters)
         if found and found[0]["nearest"] >= min(candidates, rows):
             return Searched(_hits(found, k, vector_weight), "indexed", asked)
     found = await connection.fetch(_EXACT, *parameters)
@@ -162,21 +179,21 @@ def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]
     return [query for query, _ in phrases], [min(words, key=lambda word: holders[word]) for _, words in phrases]
 
 
-async def _indexed(connection: "Connection", candidates: int, parameters: Sequence[object]) -> "list[asyncpg.Record]":
+async def _indexed(connection: "Connection", ef_search: int, parameters: Sequence[object]) -> "list[asyncpg.Record]":
     """The index walks on until it has enough rows of the scope; by default it stops at the nearest of all projects."""
     async with connection.transaction():
         await connection.execute(
             "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', $1, true),"
             " set_config('plan_cache_mode', 'force_custom_plan', true)",
-            str(min(candidates, 1000)),
+            str(ef_search),
         )
         return await connection.fetch(_INDEXED, *parameters)
 
 
 def _hits(rows: "Sequence[asyncpg.Record]", k: int, vector_weight: float) -> tuple[Hit, ...]:
     found = {(row["project"], row["store"], row["id"]): row for row in rows}
-    lexical = {key: float(row["lexical"]) for key, row in found.items()}
-    cosine = {key: float(row["cosine"]) for key, row in found.items()}
+    lexical = {key: round(float(row["lexical"]), DIGITS) for key, row in found.items()}
+    cosine = {key: round(float(row["cosine"]), DIGITS) for key, row in found.items()}
     return tuple(
         Hit(*key, found[key]["version"], found[key]["source"], found[key]["label"], lexical[key], cosine[key], score)
         for key, score in fuse(lexical, cosine, vector_weight)[:k]

@@ -1,0 +1,124 @@
+"""How to reach a person: e-mail addresses and phone numbers."""
+
+from collections.abc import Iterator
+
+from counterpoint.guard.automata import compiled, spans
+from counterpoint.guard.kinds import Span
+
+_EMAIL = compiled(
+    rb"(?:^|[^\w.%+/@=~!#$&*?^-]|=)([A-Za-z0-9_](?:[\w.%+'-]{0,62}[\w+-])?@"
+    rb"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-z]{2,24}))"
+)
+_NO_PLACE = frozenset(
+    [
+        *(b"png", b"jpg", b"jpeg", b"gif", b"svg", b"webp", b"js", b"ts", b"css", b"json", b"html", b"whl", b"gz"),
+        *(b"service", b"socket", b"timer", b"target", b"mount", b"slice", b"scope", b"device", b"path", b"swap"),
+    ]
+)
+"""Endings of files and of units of systemd, which may hold an at sign too."""
+_LOGINS = frozenset([b"git", b"hg", b"svn", b"root", b"ubuntu", b"ec2-user", b"postgres"])
+"""Whom nobody writes to: accounts of machines."""
+
+_INTERNATIONAL = compiled(rb"(?:^|[^\w+])(\+[1-9]\d{0,3}(?:[ .-]?\(?\d{1,5}\)?){1,7})")
+_AMERICAN = compiled(
+    rb"(?:^|[^\w.,()+/=-])((?:1[ .-])?(?:\([2-9]\d{2}\) ?[2-9]\d{2}[-. ]|[2-9]\d{2}-[2-9]\d{2}-"
+    rb"|[2-9]\d{2}\.[2-9]\d{2}\.)\d{4}(?: ?(?:x|ext\.?) ?\d{1,6})?)"
+)
+_GROUPED = compiled(
+    rb"(?:^|[^\w.,+/-])(\+?(?:\(0?\d{1,5}\)[ .-]?)?\d{1,7}(?:[ .-]\(?\d{1,7}\)?){1,6}(?: ?x ?\d{1,6})?|0\d{8,11}"
+    rb"|[1-9]\d{9,10})"
+)
+_SPOKEN = compiled(
+    rb"(?i)\b(?:contacts?|contacted|reach(?:ed)?(?: \w+){0,3} (?:at|on)|answer(?:s|ed|ing)?(?: \w+){0,2} (?:at|on)"
+    rb"|(?:call|text|ring|dial)(?:s|ed|l?ing)?(?: [\w-]+){0,3} (?:at|on|to)"
+    rb"|messages? (?:to|from)|numbers? (?:is|to|for|at))\b"
+)
+_CERTAIN = compiled(
+    rb"(?i)\b(?:(?:tele|cell|home|work)?[ _-]?phones?|tel|mobile|cell|fax|pager|sms|whatsapp|hotline"
+    rb"|call (?:me|us|him|her|them))\b"
+)
+_SAID_AFTER = compiled(rb"(?i)[\s,-]{0,3}\b(?:office|fax|mobile|cell|phone|pager)\b")
+_DATE = compiled(
+    rb"^(?:(?:19|20)\d{2}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ](?:19|20)\d{2})(?:\D|$)"
+    rb"|^\d{1,3}(?:\.\d{1,3}){3}$|^\d+\.\d+$|^(?:19|20)\d{2}-(?:19|20)\d{2}$"
+)
+_BEFORE, _LONGEST = 40, 24
+_SIGNS = b" .-()+xX"
+
+
+def find_contacts(text: bytes) -> Iterator[tuple[str, Span]]:
+    """E-mail addresses and phone numbers in `text`.
+
+    A phone number counts when it has a country's prefix and can be one of that country, when it is written as in North
+    America, or when the words beside it say so.
+    """
+    if b"@" in text:
+        for span in spans(_EMAIL, text):
+            if _is_email(text, *span):
+                yield "email", span
+    if b"+" in text:
+        for start, end in spans(_INTERNATIONAL, text):
+            if not _goes_on(text, end) and _is_international(text[start:end]):
+                yield "phone", (start, end)
+    for start, end in spans(_AMERICAN, text):
+        if not _goes_on(text, end):
+            yield "phone", (start, end)
+    yield from _spoken_of(text)
+
+
+def _is_email(text: bytes, start: int, end: int) -> bool:
+    following = text[end : end + 1]
+    name, _, host = text[start:end].partition(b"@")
+    ending = host.rpartition(b".")[2].lower()
+    goes_on = following.isalnum() or following in (b"_", b"@", b"-")
+    if goes_on or ending in _NO_PLACE or name.lower() in _LOGINS or b".." in name:
+        return False
+    return text[max(0, start - 3) : start] != b"://"
+
+
+def _is_international(number: bytes) -> bool:
+    import phonenumbers
+
+    digits = number.replace(b"(0)", b"")
+    if sum(chr(char).isdigit() for char in digits) < 8:
+        return False
+    try:
+        return phonenumbers.is_possible_number(phonenumbers.parse(digits.decode()))
+    except phonenumbers.NumberParseException:
+        return False
+
+
+def _spoken_of(text: bytes) -> Iterator[tuple[str, Span]]:
+    """Numbers beside words that say so: behind them in the same line, or right before."""
+    for words, sure in ((_CERTAIN, True), (_SPOKEN, False)):
+        for word in words.finditer(text):
+            start = word.end()
+            line = text.find(b"\n", start, start + _BEFORE + _LONGEST)
+            yield from _numbers(text, start, line if line >= 0 else start + _BEFORE + _LONGEST, sure)
+    for word in _SAID_AFTER.finditer(text):
+        said = word.start()
+        line = text.rfind(b"\n", max(0, said - _LONGEST), said)
+        for kind, span in _numbers(text, line if line >= 0 else max(0, said - _LONGEST), said, True):
+            if span[1] == said:
+                yield kind, span
+
+
+def _numbers(text: bytes, start: int, end: int, sure: bool) -> Iterator[tuple[str, Span]]:
+    """What may be phone numbers between two places; where it is not sure, those that are grouped."""
+    match = _GROUPED.search(text, start, end)
+    while match is not None:
+        number = match.group(1)
+        digits = len(number.translate(None, _SIGNS))
+        grouped = len(number) > digits
+        span = match.span(1)
+        if 8 <= digits <= 15 and (sure or grouped) and not _goes_on(text, span[1]) and not _DATE.search(number):
+            yield "phone", span
+        match = _GROUPED.search(text, span[1], end)
+
+
+def _goes_on(text: bytes, end: int) -> bool:
+    """Whether the number is the beginning of something longer."""
+    after = text[end : end + 2]
+    return (
+        after[:1].isalnum() or after[:1] in (b"_", b":", b"/") or (after[:1] in b".,-+" and after[1:].isdigit())
+    ) and after != b""

@@ -1,0 +1,47 @@
+"""Keys of services, by the rules of gitleaks and a few of our own.
+
+A rule is tried only where one of its keywords is in the text; one pass of an automaton finds all keywords at once.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from counterpoint.guard.automata import Words
+from counterpoint.guard.gitleaks import gitleaks_rules
+from counterpoint.guard.kinds import Span, class_of
+from counterpoint.guard.rule import Rule
+
+_OWN = (
+    Rule("telegram_token", (b":aa",), rb"(?:^|[^\w-])([0-9]{8,10}:AA[\w-]{33})(?:[^\w-]|$)", 3.0, 1),
+    Rule("mailchimp_key", (b"-us",), rb"\b([0-9a-f]{32}-us[0-9]{1,2})\b", 3.0, 1),
+    Rule("discord_token", (), rb"(?:^|[^\w.-])([MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,40})(?:[^\w.-]|$)", 3.0, 1),
+)
+"""Keys whose shape tells them without the name of their service beside, which gitleaks' rules want to see."""
+
+_UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1)
+def _rules() -> tuple[tuple[Rule, ...], Words, dict[bytes, tuple[int, ...]]]:
+    """All rules; the automaton of their keywords; and by keyword their numbers, under no keyword those always tried."""
+    rules = (*_OWN, *gitleaks_rules())
+    holding: dict[bytes, list[int]] = {}
+    for number, rule in enumerate(rules):
+        for word in rule.keywords or (b"",):
+            holding.setdefault(word, []).append(number)
+    words = Words(tuple(word for word in holding if word))
+    return rules, words, {word: tuple(numbers) for word, numbers in holding.items()}
+
+
+def find_keys(text: bytes) -> Iterator[tuple[str, Span]]:
+    """What the rules find in `text`, in which a sign that is not of ASCII is `?`.
+
+    What a rule finds that knows no service by name, and is a UUID, is somebody's id.
+    """
+    rules, words, holding = _rules()
+    for number in sorted({number for word in (b"", *words.within(text)) for number in holding.get(word, ())}):
+        kind = rules[number].kind
+        for start, end in rules[number].find(text):
+            if class_of(kind) != "uncertain" or _UUID.fullmatch(text, start, end) is None:
+                yield kind, (start, end)

@@ -1,0 +1,46 @@
+"""Kinds: what the detector tells apart, the class that the policy judges each by, and how it is named to people."""
+
+from typing import Literal, get_args
+
+Span = tuple[int, int]
+"""Start and end in a text."""
+
+Class = Literal["secret", "uncertain", "financial", "identity", "contact", "network"]
+"""Secrets; what only may be one; payment and account numbers; numbers of a person; how to reach one; machines."""
+CLASSES: tuple[Class, ...] = get_args(Class)
+
+_CLASS: dict[str, Class] = {
+    **dict.fromkeys(("generic_api_key", "sourcegraph_access_token"), "uncertain"),
+    **dict.fromkeys(("card", "iban", "bitcoin_address", "ethereum_address"), "financial"),
+    **dict.fromkeys(
+        (
+            *("us_ssn", "us_itin", "uk_nhs", "es_nif", "it_fiscal_code", "sg_nric", "in_aadhaar", "pl_pesel"),
+            *("au_tfn",),
+        ),
+        "identity",
+    ),
+    **dict.fromkeys(("email", "phone"), "contact"),
+    **dict.fromkeys(("ip_address", "mac_address"), "network"),
+}
+
+_LETTERS = frozenset(["aws", "gcp", "jwt", "uri", "api", "iban", "us", "uk", "es", "sg", "in", "pl", "au", "it"]) | {
+    *("ssn", "itin", "nhs", "nif", "nric", "tfn", "ip", "mac", "pat", "ssh", "url", "pypi", "npm", "cicd", "lob", "id")
+}
+_SPOKEN_AS_WORDS = frozenset(["pypi", "pesel", "pat", "mac"])
+_NAMES = {"assignment": "password or key", "card": "payment card number", "email": "e-mail address"}
+_NAMES |= {"phone": "phone number", "jwt": "JWT", "basic_auth": "basic authentication", "bearer": "bearer token"}
+_NAMES |= {"uri_password": "password in an address", "in_aadhaar": "Aadhaar number", "pl_pesel": "PESEL number"}
+
+
+def class_of(kind: str) -> Class:
+    """The class of a kind; what is not said to be another is a secret."""
+    return _CLASS.get(kind, "secret")
+
+
+def named(kind: str) -> str:
+    """A kind with its article, for people: `an AWS access key`."""
+    words = _NAMES.get(kind) or " ".join(w.upper() if w in _LETTERS else w for w in kind.split("_"))
+    first = words.split()[0]
+    if first.isupper() and first.lower() not in _SPOKEN_AS_WORDS:
+        return f"{'an' if first[0] in 'AEFHILMNORSX' else 'a'} {words}"
+    return f"{'an' if first[0] in 'aeioAEIO8' else 'a'} {words}"

@@ -1,0 +1,302 @@
+"""The check of the whole log, in a process of its own: every leaf, every chain, the tree, and what was written.
+
+`python -m counterpoint.memory.audit.check` reads what to check from standard input and prints the report. So the one
+that answers others goes on undisturbed, however long the log is.
+"""
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+import asyncpg
+from pydantic import BaseModel
+from pydantic_core import from_json
+
+from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, hashes
+from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
+from counterpoint.memory.canonical import canonical
+from counterpoint.proto.errors import Transient
+
+_CHUNK = 1000
+_BATCH = 200
+_NAMED = 20
+_ZERO = bytes(HASH_BYTES)
+
+_PROJECTS = "SELECT project FROM projects ORDER BY project"
+_FENCE = "SELECT set_config('counterpoint.project', $1, true)"
+_HEAD = "SELECT position FROM audit_head WHERE shard = '0'"
+_LEAVES = """
+SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older,
+       salt || coalesce(previous, '') || convert_to(body, 'UTF8') AS said, {more}
+FROM audit WHERE project = $1 ORDER BY position
+"""
+_FOREIGN = _LEAVES.format(more="NULL AS own")
+_OWN = _LEAVES.format(more="ROW (kind, id::text, body)")
+_TILES = "SELECT number, hashes FROM audit_tiles WHERE level = 0 ORDER BY number"
+_WRITTEN = """
+SELECT store, id, version, commit_id, body::text, erased IS NOT NULL FROM records WHERE project = $1
+UNION ALL SELECT store, id, version, commit_id, body::text, erased IS NOT NULL FROM history WHERE project = $1
+"""
+_MESSAGES = "SELECT id, body FROM messages WHERE project = $1"
+
+
+_ROOMY = {"jit": "off", "work_mem": "128MB"}
+"""A project's leaves are sorted in RAM as far as they fit."""
+
+
+class Known(BaseModel):
+    """A checkpoint that was kept somewhere, whose signature is ours: the root (hex) of the first `size` leaves."""
+
+    size: int
+    root: str
+    where: str
+
+
+class Asked(BaseModel):
+    """What to check: the database, for which project and task, and the checkpoints that the tree has to agree with."""
+
+    url: str
+    project: str
+    task_id: str | None = None
+    known: tuple[Known, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What was found wrong before."""
+
+
+async def checked(asked: Asked) -> dict[str, Any]:
+    """The report, from a process of its own. Raises `Transient` when it ends without one."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "counterpoint.memory.audit.check",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=2**24,
+    )
+    try:
+        output, _ = await process.communicate(asked.model_dump_json().encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise Transient("the check of the audit log ended early")
+    report: dict[str, Any] = json.loads(output)
+    return report
+
+
+async def check(asked: Asked) -> dict[str, Any]:
+    """Check in one read-only snapshot. Raises what asyncpg raises when the database goes."""
+    connection = await asyncpg.connect(asked.url, timeout=10, server_settings=_ROOMY)
+    try:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            return await _check(connection, asked)
+    finally:
+        await connection.close()
+
+
+async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
+    head = await connection.fetchval(_HEAD)
+    leaves = _Leaves(asked.task_id, head)
+    for row in await connection.fetch(_PROJECTS):
+        await connection.execute(_FENCE, row["project"])
+        leaves.begin()
+        statement = _OWN if row["project"] == asked.project else _FOREIGN
+        async for rows in _batches(connection, statement, row["project"], _CHUNK):
+            leaves.take(rows)
+    leaves.erasures()
+    kept = {row["number"]: row["hashes"] async for row in connection.cursor(_TILES)}
+    root = leaves.tree(asked.known, kept)
+    records = _Records(leaves)
+    await connection.execute(_FENCE, asked.project)
+    async for rows in _batches(connection, _WRITTEN, asked.project, _BATCH):
+        records.written(rows)
+    records.gone()
+    async for rows in _batches(connection, _MESSAGES, asked.project, _BATCH):
+        records.sent(rows)
+    broken = [*asked.faults, *leaves.broken, *records.broken]
+    covered = max((known.size for known in asked.known), default=0)
+    return {
+        "ok": not broken,
+        "project": asked.project,
+        "task_id": asked.task_id,
+        "leaves": sum(leaves.counts.values()),
+        "commits": leaves.counts["commit"],
+        "refusals": leaves.counts["refusal"],
+        "erased": leaves.erased,
+        "records": records.found,
+        "head": {"position": head, "root": root.hex()},
+        "checkpoints": len({(known.size, known.root) for known in asked.known}),
+        "window": {"from": min(covered, head), "to": head, "waiting": leaves.waiting},
+        "broken": broken[:_NAMED],
+        "broken_count": len(broken),
+    }
+
+
+async def _batches(connection: Any, statement: str, project: str, size: int) -> AsyncIterator[list[Any]]:
+    """Rows, so many at a time; the database works on the next ones while those at hand are looked at."""
+    cursor = await connection.cursor(statement, project)
+    rows = await cursor.fetch(size)
+    while rows:
+        coming = asyncio.create_task(cursor.fetch(size))
+        await asyncio.sleep(0)
+        yield rows
+        rows = await coming
+
+
+class _Leaves:
+    """What the leaves commit to, project by project, and then the tree over all of them."""
+
+    def __init__(self, task_id: str | None, head: int) -> None:
+        self._task_id = task_id
+        self._head = head
+        self._of_task: dict[str, bytes] = {}
+        self._hashes = [_ZERO] * head
+        self.written: dict[tuple[str, str, int], str] = {}
+        self.messages: dict[str, str] = {}
+        self.unknown: dict[int, str] = {}
+        """Commits whose leaves were erased, by position: what they wrote is known from who erased them."""
+        self.forgotten: set[int] = set()
+        """Positions of leaves that an erasure says it has erased."""
+        self.counts = {"commit": 0, "refusal": 0}
+        self.erased = self.waiting = 0
+        self.broken: list[str] = []
+
+    def begin(self) -> None:
+        """The next leaves are of another project."""
+        self._of_task = {}
+
+    def take(self, rows: Iterable[Any]) -> None:
+        """Some leaves, in their order, those without a place at the end."""
+        sha256, of_task, places = hashlib.sha256, self._of_task, self._hashes
+        for position, task, previous, leaf, older, said, own in rows:
+            if said is None:
+                self.erased += 1
+            elif position is not None and sha256(said).digest() != leaf:
+                self.broken.append(f"leaf {position} was changed")
+            if own is not None:
+                self._read(position, task, *own)
+            if position is None:
+                self.waiting += 1
+                continue
+            if task is not None:
+                if previous != of_task.get(task) and not (older and previous is None):
+                    self.broken.append(f"leaf {position} does not follow the one before it of its task")
+                of_task[task] = leaf
+            elif previous is not None:
+                self.broken.append(f"leaf {position} follows another, of no task")
+            if 0 < position <= self._head:
+                places[position - 1] = leaf or b""
+            else:
+                self.broken.append(f"leaf {position} is after the end of the log, {self._head}")
+
+    def _read(self, position: int | None, task: str | None, kind: str, commit: str, body: str | None) -> None:
+        if self._task_id is None or task == self._task_id:
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+        if body is None:
+            self.unknown[position or 0] = commit
+            return
+        try:
+            said = from_json(body)
+        except ValueError:
+            return
+        if (said.get("task"), "refused" not in said) != (task, kind == "commit"):
+            self.broken.append(f"leaf {position} is filed as what it is not")
+        erased = said.get("erased") or {}
+        self.forgotten.update(erased.get("leaves", ()))
+        for store, record_id, version, sha256 in (*said.get("writes", ()), *erased.get("kept", ())):
+            self.written[store, record_id, version] = sha256
+        for message_id, _, sha256 in said.get("messages", ()):
+            self.messages[message_id] = sha256
+
+    def erasures(self) -> None:
+        """All leaves were seen: those without content were erased by somebody who said so."""
+        for position in sorted(self.unknown.keys() - self.forgotten):
+            self.broken.append(f"leaf {position} has no content, and no erasure says that it forgot it")
+
+    def tree(self, known: Sequence[Known], kept: dict[int, bytes]) -> bytes:
+        """Build it over all leaves, compare it with checkpoints and with the tiles that are kept; its root."""
+        for index, leaf in enumerate(self._hashes):
+            if leaf is _ZERO:
+                self.broken.append(f"leaf {index + 1} is missing")
+        sha256 = hashlib.sha256
+        nodes = [sha256(b"\x00" + leaf).digest() for leaf in self._hashes]
+        built = _Built(nodes)
+        for number, tile in enumerate(built.tiles):
+            if number in kept and b"".join(tile) != kept[number]:
+                at = next(n for n, node in enumerate(hashes(kept[number]), 1) if node != tile[n - 1])
+                self.broken.append(f"the tree as it is kept differs at leaf {number * WIDTH + at}")
+        for size, root, where in sorted({(each.size, each.root, each.where) for each in known}):
+            if size > len(nodes):
+                self.broken.append(f"the log ends at leaf {len(nodes)}, {where} vouches for {size}")
+            elif built.root(size).hex() != root:
+                self.broken.append(f"the first {size} leaves are not those that {where} vouches for")
+        return built.root(len(nodes))
+
+
+class _Built:
+    """The whole tree; roots of complete parts are made once."""
+
+    def __init__(self, nodes: Sequence[bytes]) -> None:
+        self._nodes = nodes
+        self.tiles = [nodes[at : at + WIDTH] for at in range(0, len(nodes) - WIDTH + 1, WIDTH)]
+        self._roots = {Subtree(HEIGHT, number): complete_root(tile) for number, tile in enumerate(self.tiles)}
+
+    def root(self, size: int) -> bytes:
+        """The root over the first `size` leaves."""
+        return folded(self._of(subtree) for subtree in covering(Range(0, size)))
+
+    def _of(self, subtree: Subtree) -> bytes:
+        height, number = subtree
+        if height < HEIGHT:
+            return complete_root(self._nodes[number << height : (number + 1) << height])
+        if subtree not in self._roots:
+            below = Subtree(height - 1, 2 * number), Subtree(height - 1, 2 * number + 1)
+            self._roots[subtree] = node_hash(*map(self._of, below))
+        return self._roots[subtree]
+
+
+class _Records:
+    """Records, their history and messages, against what the leaves of their commits say."""
+
+    def __init__(self, leaves: _Leaves) -> None:
+        self._leaves = leaves
+        self.found = 0
+        self.broken: list[str] = []
+
+    def written(self, rows: Iterable[Any]) -> None:
+        """Some records, each once."""
+        unknown = set(self._leaves.unknown.values())
+        for store, record_id, version, commit, body, erased in rows:
+            self.found += 1
+            text = "" if body is None else canonical(json.loads(body))
+            committed = self._leaves.written.pop((store, record_id, version), None)
+            if committed is None and erased and body is None and str(commit) in unknown:
+                continue
+            if committed != hashlib.sha256(text.encode()).hexdigest():
+                self.broken.append(f"{store}/{record_id} at version {version} is not as it was committed")
+
+    def gone(self) -> None:
+        """All records were seen."""
+        for store, record_id, version in self._leaves.written:
+            self.broken.append(f"{store}/{record_id} at version {version} is gone")
+
+    def sent(self, rows: Iterable[Any]) -> None:
+        """Some messages."""
+        for message_id, body in rows:
+            committed = self._leaves.messages.get(str(message_id), "")
+            if committed not in ("", hashlib.sha256(body.encode()).hexdigest()):
+                self.broken.append(f"message {message_id} is not as it was sent")
+
+
+def main() -> None:
+    """The process."""
+    report = asyncio.run(check(Asked.model_validate_json(sys.stdin.buffer.read())))
+    sys.stdout.write(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Where checkpoints are kept outside the database: a file that is only added to, and a stream of the bus."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Protocol
+
+from counterpoint.bus.connection import Connection
+from counterpoint.memory.audit.note import Checkpoint
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Away
+
+_ID = "Nats-Msg-Id"
+
+
+class Copy(Protocol):
+    """One place outside the database."""
+
+    name: str
+
+    async def read(self) -> str:
+        """The notes that it holds, or the newest of them. Raises `Transient` when it cannot be asked now."""
+
+    async def add(self, checkpoint: Checkpoint) -> None:
+        """Keep one more; it is there when this returns. Raises `Transient`."""
+
+
+class File:
+    """Notes one after the other. What a crash left of a last one is ended, and passed over by whoever reads."""
+
+    name = "file"
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "checkpoints"
+
+    async def read(self) -> str:
+        """All notes; none where there is no file yet."""
+        return await asyncio.to_thread(self._read)
+
+    async def add(self, checkpoint: Checkpoint) -> None:
+        """Append one, and have it on the disk. A shield: a write that has begun is finished."""
+        await asyncio.shield(asyncio.to_thread(self._append, checkpoint.note))
+
+    def _read(self) -> str:
+        try:
+            return self.path.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def _append(self, note: str) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = not self.path.exists()
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            content = ("\n" if torn else "").encode() + note.encode()
+            while content:
+                content = content[os.write(handle, content) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if fresh:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+class Stream:
+    """A stream of the bus that nobody may delete from."""
+
+    name = "bus"
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self) -> str:
+        """The newest note; none where the stream has lost all."""
+        life = await self._connection.stream_life(subjects.CHECKPOINTS)
+        if life.last_seq == 0:
+            return ""
+        stored = await self._connection.stored(subjects.CHECKPOINTS, life.last_seq)
+        return stored.data.decode(errors="replace") if stored else ""
+
+    async def add(self, checkpoint: Checkpoint) -> None:
+        """Publish one."""
+        stored = await self._connection.publish(
+            subjects.CHECKPOINT,
+            checkpoint.note.encode(),
+            {_ID: f"checkpoint-{checkpoint.size}-{checkpoint.root.hex()[:16]}"},
+        )
+        await asyncio.wait([stored])
+        if stored.cancelled() or stored.exception() is not None:
+            raise Away("the checkpoint is not on the bus")

@@ -1,0 +1,73 @@
+"""Refusals in plain words: who asked for what, which rule stood in the way, and what would have been needed."""
+
+import json
+from typing import Any
+
+EXPLAINED = """
+SELECT id, task_id, body, at, place FROM (
+    SELECT arrival, row_number() OVER (ORDER BY arrival) AS place FROM audit WHERE project = $1 AND kind = 'refusal'
+) AS of_project
+JOIN audit USING (arrival)
+WHERE project = $1 AND ($2::text IS NULL OR id::text = $2) AND place < $3
+ORDER BY place DESC LIMIT $4
+"""
+"""Refusals of a project, newest first; one of them by its id. `place` counts within the project: where a leaf is in the
+whole log would tell how much others do."""
+
+RULES = {
+    "agent": "a service signs with the names of its own agents only",
+    "attenuated": "the capability was narrowed, and this is outside of it",
+    "audience": "a capability works for the service it was made for only",
+    "ended": "nothing is written for a task that is over",
+    "expired": "a capability ends with its time",
+    "fence": "only the newest delivery of a message may go on",
+    "grant": "this service does not work without a capability",
+    "label": "what is more secret than the asker's clearance is neither read nor written",
+    "malformed": "the capability is no token",
+    "message": "a capability works for the message it came with, which has to be in the log",
+    "principal": "somebody has to ask whom memory knows",
+    "project": "work stays in the project it was given for",
+    "revoked": "the capability was taken back",
+    "role": "the asker needs a role for this",
+    "send": "the policy says which service sends which message",
+    "signature": "the capability was not made by memory",
+    "step": "only the last step changes a task's state or hands it on",
+    "store": "the policy says which service reads and writes which store",
+    "task": "work stays in the task it was given for",
+    "too_large": "there is a limit to what one commit, record or message holds",
+    "sensitive": "secrets and payment cards are kept out of free text",
+    "uncited": "what is cited has to have been read, at that version",
+    "invalid": "what was asked is not of the form that it has to have",
+    "old_writer": "a record is not overwritten by a writer that knows less of its form",
+    "not_found": "what was asked for is not there",
+    "refused": "the database does not take it",
+    "conflict": "what was changed meanwhile is not overwritten",
+}
+"""What each rule is there for."""
+
+
+def explained(row: Any, project: str) -> dict[str, Any]:
+    """A refusal of the log, with `text` for people. One that was erased has only its id, task and time."""
+    known = {"id": str(row["id"]), "project": project, "task_id": row["task_id"], "at": row["at"].isoformat()}
+    if row["body"] is None:
+        return known | {"erased": True, "text": "What was refused here was erased."}
+    said = json.loads(row["body"])
+    asker = f"The service {said['service']}"
+    if said.get("principal"):
+        asker += f", for {said['principal']},"
+    about = f" about task {row['task_id']}" if row["task_id"] else ""
+    rule = said["rule"]
+    why = RULES.get(rule)
+    lines = [f"{asker} asked for `{said['refused']}`{about} in project {project}, and was refused by the rule `{rule}`"]
+    lines[0] += f": {why}." if why else "."
+    if said.get("needed"):
+        lines.append(f"What would have been needed: {said['needed']}.")
+    return known | {
+        "service": said["service"],
+        "principal": said.get("principal"),
+        "message_id": said["message"],
+        "asked": said["refused"],
+        "rule": rule,
+        "needed": said.get("needed") or "",
+        "text": " ".join(lines),
+    }

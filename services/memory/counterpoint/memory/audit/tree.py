@@ -1,0 +1,160 @@
+"""The tree over the leaves of the log (RFC 6962): what is hashed, which parts a proof is made of, and the check of one.
+
+Pure. Subtrees that are complete are named by their height and their number from the left; a proof is a list of ranges
+of leaves, the root of each of which is made of such subtrees.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+EMPTY = hashlib.sha256().digest()
+"""The root of no leaves."""
+
+
+class Subtree(NamedTuple):
+    """The complete tree over the leaves from `number << height` on, `1 << height` of them."""
+
+    height: int
+    number: int
+
+
+class Range(NamedTuple):
+    """Leaves from `first` up to but without `end`; a part that the tree's own shape cuts out."""
+
+    first: int
+    end: int
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """The tree's lowest node over one leaf."""
+    return hashlib.sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The node over two."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def paired(hashes: Sequence[bytes]) -> list[bytes]:
+    """The nodes over an even number of neighbours: the next level of a complete tree."""
+    sha256 = hashlib.sha256
+    return [sha256(b"\x01" + left + right).digest() for left, right in zip(hashes[::2], hashes[1::2], strict=True)]
+
+
+def complete_root(hashes: Sequence[bytes]) -> bytes:
+    """The root over a number of nodes that is a power of two."""
+    while len(hashes) > 1:
+        hashes = paired(hashes)
+    return hashes[0]
+
+
+def folded(roots: Iterable[bytes]) -> bytes:
+    """The root of a range from the roots of its subtrees, from left to right; that of no leaves from none."""
+    root = b""
+    for left in reversed(list(roots)):
+        root = node_hash(left, root) if root else left
+    return root or EMPTY
+
+
+def covering(leaves: Range) -> list[Subtree]:
+    """The complete subtrees that a range is made of, from left to right."""
+    found = []
+    first, end = leaves
+    while first < end:
+        height = (end - first).bit_length() - 1
+        if first:
+            height = min(height, (first & -first).bit_length() - 1)
+        found.append(Subtree(height, first >> height))
+        first += 1 << height
+    return found
+
+
+def inclusion(index: int, size: int) -> list[Range]:
+    """What the proof that leaf `index` (from 0) is in a tree of `size` leaves is made of, from the leaf upwards."""
+    if not 0 <= index < size:
+        raise ValueError("there is no such leaf")
+    parts = []
+    first, end = 0, size
+    while end - first > 1:
+        middle = first + _split(end - first)
+        if index < middle:
+            parts.append(Range(middle, end))
+            end = middle
+        else:
+            parts.append(Range(first, middle))
+            first = middle
+    return parts[::-1]
+
+
+def consistency(old: int, size: int) -> list[Range]:
+    """What the proof that a tree of `size` leaves begins with the one of `old` leaves is made of."""
+    if not 0 < old <= size:
+        raise ValueError("there is no such smaller tree")
+    parts = []
+    first, end, whole = 0, size, True
+    while old != end:
+        middle = first + _split(end - first)
+        if old <= middle:
+            parts.append(Range(middle, end))
+            end = middle
+        else:
+            parts.append(Range(first, middle))
+            first, whole = middle, False
+    if not whole:
+        parts.append(Range(first, end))
+    return parts[::-1]
+
+
+def proof(parts: Sequence[Range], root_of: Callable[[Subtree], bytes]) -> list[bytes]:
+    """The hashes of a proof, from the roots of the subtrees that its ranges are made of."""
+    return [folded(root_of(subtree) for subtree in covering(part)) for part in parts]
+
+
+def includes(root: bytes, size: int, index: int, leaf: bytes, path: Sequence[bytes]) -> bool:
+    """Whether a path leads from the lowest node `leaf` at `index` to the root (RFC 9162, 2.1.3.2)."""
+    if not 0 <= index < size:
+        return False
+    place, last, node = index, size - 1, leaf
+    for sibling in path:
+        if last == 0:
+            return False
+        if place & 1 or place == last:
+            node = node_hash(sibling, node)
+            while not place & 1 and place:
+                place, last = place >> 1, last >> 1
+        else:
+            node = node_hash(node, sibling)
+        place, last = place >> 1, last >> 1
+    return last == 0 and node == root
+
+
+def extends(old_root: bytes, old: int, root: bytes, size: int, path: Sequence[bytes]) -> bool:
+    """Whether a path shows that the tree of `size` leaves begins with the one of `old` (RFC 9162, 2.1.4.2)."""
+    if not 0 < old <= size:
+        return False
+    if old == size:
+        return not path and old_root == root
+    hashes = [old_root, *path] if old & (old - 1) == 0 else list(path)
+    if not hashes:
+        return False
+    place, last = old - 1, size - 1
+    while place & 1:
+        place, last = place >> 1, last >> 1
+    before = after = hashes[0]
+    for sibling in hashes[1:]:
+        if last == 0:
+            return False
+        if place & 1 or place == last:
+            before, after = node_hash(sibling, before), node_hash(sibling, after)
+            while not place & 1 and place:
+                place, last = place >> 1, last >> 1
+        else:
+            after = node_hash(after, sibling)
+        place, last = place >> 1, last >> 1
+    return last == 0 and before == old_root and after == root
+
+
+def _split(size: int) -> int:
+    """The largest power of two below `size`."""
+    return 1 << ((size - 1).bit_length() - 1)

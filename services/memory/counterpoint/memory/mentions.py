@@ -1,0 +1,71 @@
+"""What a text mentions: files, services, DAGs, errors and systems, by rules alone (row B1). Pure."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Literal
+
+Kind = Literal["file", "service", "dag", "error", "system"]
+
+MAX_CHARS = 1_000_000
+"""Of a longer text the beginning is looked through."""
+MAX_MENTIONS = 200
+"""The most frequent ones of a text are kept."""
+_NAME_CHARS = 200
+
+_FILE = re.compile(
+    r"(?<![\w/.:-])(?:~?/|\./|[\w-]+/)[\w./-]*[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}\b"
+    r"|(?<![\w/.-])[\w-]{1,80}\.(?:py|sql|ya?ml|json|toml|cfg|conf|ini|sh|md|csv|parquet|log|tf|jar)\b"
+)
+_HOST = re.compile(
+    r"(?<![\w@./-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,6}"
+    r"(?:internal|local|lan|svc|cluster|com|org|net|io|dev|cloud|eu|de)\b(?![\w/-]*\.\w)"
+)
+_DAG = re.compile(
+    r"(?:\bdag_id\b[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bDAG:?\s+[`\"']?|\bdags/)([A-Za-z][\w.-]{2,80}[A-Za-z0-9])", re.ASCII
+)
+_ERROR = re.compile(r"\b(?:[a-z_]\w*\.)*([A-Z][A-Za-z0-9]{2,60}(?:Error|Exception|Timeout|Fault|Interrupt|Warning))\b")
+_CODE = re.compile(r"\b(?:ORA-\d{5}|SQLSTATE \w{5}|E[A-Z]{4,14}|HTTP [45]\d\d)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A thing that a text mentions so many times."""
+
+    kind: Kind
+    name: str
+    count: int
+
+
+def mentions(text: str) -> tuple[Mention, ...]:
+    """All that a text mentions, the most frequent first, equal ones by name."""
+    text = text[:MAX_CHARS]
+    found: Counter[tuple[Kind, str]] = Counter()
+    for match in _FILE.finditer(text):
+        found["file", match[0].removeprefix("./")] += 1
+    for match in _HOST.finditer(text):
+        found["service", match[0]] += 1
+    for match in _DAG.finditer(text):
+        found["dag", match[1].removesuffix(".py")] += 1
+    for pattern, group in ((_ERROR, 1), (_CODE, 0)):
+        for match in pattern.finditer(text):
+            found["error", match[group]] += 1
+    systems, names = _systems()
+    for match in systems.finditer(text):
+        found["system", names[match[0].lower()]] += 1
+    ordered = sorted(found.items(), key=lambda each: (-each[1], each[0]))
+    return tuple(Mention(kind, name, count) for (kind, name), count in ordered if len(name) <= _NAME_CHARS)[
+        :MAX_MENTIONS
+    ]
+
+
+@lru_cache(maxsize=1)
+def _systems() -> tuple[re.Pattern[str], dict[str, str]]:
+    """The systems of the provider index, by their names and aliases."""
+    rows = json.loads(files("counterpoint.memory").joinpath("providers.json").read_text())
+    names = {alias.lower(): row["name"] for row in rows for alias in (row["name"], *row["aliases"]) if len(alias) > 2}
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.IGNORECASE), names

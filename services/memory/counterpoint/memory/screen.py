@@ -1,0 +1,73 @@
+"""The screen: what the write filter of the diode makes of the bodies of one commit.
+
+One screen stands for a project as it is now: with its releases, and the keys that fingerprints are made with.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.guard.detector import FieldFinding
+from counterpoint.guard.fingerprints import Fingerprints
+from counterpoint.guard.judge import Judged, judge, place, problems, value_of
+from counterpoint.guard.policy import Policy
+from counterpoint.proto.errors import Permanent, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The write filter of one project. Without fingerprints nothing is released."""
+
+    fingerprints: Fingerprints | None = None
+    released: frozenset[str] = frozenset()
+
+    def judge(self, policy: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int) -> Judged:
+        """What becomes of a body where it goes to something of this label, but for what persons have released."""
+        if self.fingerprints is None or not self.released:
+            return judge(policy, body, fields, label)
+        fingerprints = self.fingerprints
+        return judge(policy, body, fields, label, lambda value: fingerprints.among(value, self.released))
+
+    def problems(self, body: Mapping[str, Any], judged: Judged) -> tuple[Problem, ...]:
+        """Why a body is refused, each value once; none when it is not."""
+        return problems(body, first_places(body, judged), self.fingerprints.of if self.fingerprints else None)
+
+
+def first_places(body: Mapping[str, Any], judged: Judged) -> tuple[FieldFinding, ...]:
+    """The findings that a body is refused for, each value at its first place."""
+    first: dict[str, FieldFinding] = {}
+    for found in judged.refused:
+        first.setdefault(value_of(body, found), found)
+    return tuple(first.values())
+
+
+PLAIN = Screen()
+"""For what memory writes of its own accord, where no project has a say."""
+
+
+class Screening:
+    """What became of the bodies of one commit, one after the other."""
+
+    def __init__(self, policy: Policy, screen: Screen) -> None:
+        self._policy = policy
+        self._screen = screen
+        self._refused: dict[str, Problem] = {}
+        self.redacted: list[list[str]] = []
+        """What was taken out: whose body, place and kind."""
+
+    def kept(self, where: str, body: dict[str, Any], fields: tuple[str, ...], label: int) -> dict[str, Any]:
+        """What may be kept of a body; whether the commit may be is said by `settle`."""
+        if not fields:
+            return body
+        judged = self._screen.judge(self._policy, body, fields, label)
+        if judged.verdict == "allow":
+            return body
+        for problem in self._screen.problems(body, judged):
+            self._refused.setdefault(problem.problem, problem)
+        self.redacted += ([where, place(found), found.finding.type] for found in judged.findings)
+        return judged.body
+
+    def settle(self) -> None:
+        """Raises `Permanent` `sensitive` with every value's first place, when something is refused."""
+        if self._refused:
+            raise Permanent("sensitive", tuple(self._refused.values()))

@@ -1,0 +1,98 @@
+"""Valkey, the second level of the cache: sealed, so that it can neither be read there nor say anything wrong.
+
+It may be away, slow or full at any time: then there is nothing in it, and nobody waits for long.
+"""
+
+import asyncio
+import hmac
+import time
+
+import redis.asyncio as redis
+import structlog
+from nacl.exceptions import CryptoError
+from nacl.secret import Aead
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+log = structlog.get_logger()
+
+LIFE_S = 3600
+"""How long an entry is kept there."""
+_TIMEOUT_S = 0.05
+_RETRY_AFTER_S = 5.0
+_AT_ONCE = 16
+_PURPOSE = b"counterpoint cache v1"
+_LOST = (RedisError, OSError, TimeoutError)
+
+
+class Valkey:
+    """Entries by key, under a key of encryption that is derived from `secret`."""
+
+    def __init__(self, url: str, secret: bytes, *, life_s: int = LIFE_S, retry_after_s: float = _RETRY_AFTER_S) -> None:
+        self._client = redis.Redis.from_url(
+            url,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            # The client's own would wait for seconds while a query does.
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._box = Aead(hmac.digest(secret, _PURPOSE, "sha256"))
+        self._life_s = life_s
+        self._retry_after_s = retry_after_s
+        self._away_until = 0.0
+        self._full_until = 0.0
+        self._asking = 0
+        self._writing: set[asyncio.Task[None]] = set()
+
+    async def get(self, key: bytes) -> bytes | None:
+        """What was put under a key; None where there is nothing, or nothing of ours."""
+        if time.monotonic() < self._away_until or self._asking >= _AT_ONCE:
+            return None
+        self._asking += 1
+        try:
+            sealed = await self._client.get(key)
+        except _LOST as error:
+            self._away(error)
+            return None
+        finally:
+            self._asking -= 1
+        if not isinstance(sealed, bytes):
+            return None
+        try:
+            return self._box.decrypt(sealed, key)
+        except (CryptoError, ValueError):
+            log.warning("cache.unsealed", level="l2")
+            return None
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Write in the background, when there is room."""
+        now = time.monotonic()
+        if now < self._away_until or now < self._full_until or len(self._writing) >= _AT_ONCE:
+            return
+        task = asyncio.create_task(self._put(key, value))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def written(self) -> None:
+        """All that was put so far has been written, or was given up."""
+        await asyncio.gather(*self._writing)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self.written()
+        await self._client.aclose()
+
+    async def _put(self, key: bytes, value: bytes) -> None:
+        try:
+            await self._client.set(key, bytes(self._box.encrypt(value, key)), ex=self._life_s)
+        except ResponseError as error:
+            # It answers, but takes nothing: what is there may still be read.
+            log.warning("cache.full", level="l2", reason=type(error).__name__)
+            self._full_until = time.monotonic() + self._retry_after_s
+        except _LOST as error:
+            self._away(error)
+
+    def _away(self, error: BaseException) -> None:
+        log.warning("cache.away", level="l2", reason=type(error).__name__)
+        self._away_until = time.monotonic() + self._retry_after_s

@@ -1,0 +1,79 @@
+"""The vectors beside what a commit writes to stores of the vector tier; the same text is never embedded twice."""
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.database import Database
+from counterpoint.memory.rows import Prepared, WriteRow
+from counterpoint.memory.search import Search
+
+_CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
+_CACHE = """
+INSERT INTO embeddings (project, model, sha256, embedding)
+SELECT $1, $2, sha256, embedding::vector FROM unnest($3::bytea[], $4::text[]) AS new(sha256, embedding)
+ON CONFLICT DO NOTHING
+"""
+
+
+class Vectors:
+    """Embeds through a table of what was embedded before, by project, model and content."""
+
+    def __init__(self, database: Database, policy: Policy, search: Search) -> None:
+        self._database = database
+        self._policy = policy
+        self._search = search
+
+    async def beside(self, prepared: Prepared) -> tuple[Prepared, int]:
+        """The same commit with the vectors of its rows, and how many texts had to be embedded for them."""
+        rows = [row for row in prepared.writes if row.body is not None and self._vectored(row)]
+        if not rows:
+            return prepared, 0
+        bodies = [json.loads(row.body or "{}") for row in rows]
+        parts = [self._parts(row, body) for row, body in zip(rows, bodies, strict=True)]
+        vectors, embedded = await self.of(prepared.project, [text for _, text, _ in parts])
+
+        def laid_beside() -> Prepared:
+            beside = tuple(
+                self._search.row(row.store, row.id, row.expect + 1, source, row.label, text, context, vector)
+                for row, (source, text, context), vector in zip(rows, parts, vectors, strict=True)
+            )
+            return dataclasses.replace(prepared, vectors=beside, model=self._search.model_id)
+
+        return await asyncio.to_thread(laid_beside), embedded
+
+    async def of(self, project: str, texts: Sequence[str]) -> tuple[list[Any], int]:
+        """The vectors of some texts in their order, and how many of them were new."""
+        digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_CACHED, project, self._search.model_id, list(set(digests)))
+        known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
+        missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
+        if missing:
+            made = await self._search.embed_texts(list(missing.values()))
+            known |= zip(missing, made, strict=True)
+            as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
+            async with self._database.writing(project) as connection:
+                await connection.execute(_CACHE, project, self._search.model_id, list(missing), as_text)
+        return [known[digest] for digest in digests], len(missing)
+
+    def _vectored(self, row: WriteRow) -> bool:
+        return self._policy.stores[row.store].tier == "vector"
+
+    def text(self, store: str, body: Mapping[str, Any]) -> str:
+        """The text of a record that is embedded."""
+        if store == "chunks":
+            return str(body["text"])
+        values = (body.get(name) for name in self._policy.stores[store].text)
+        return "\n".join(value for value in values if isinstance(value, str))
+
+    def _parts(self, row: WriteRow, body: Mapping[str, Any]) -> tuple[str, str, str]:
+        """Where a record comes from, the text of it that is embedded, and what else of it words are looked for in."""
+        text = self.text(row.store, body)
+        return (body["source"], text, body["context"]) if row.store == "chunks" else (row.id, text, "")

@@ -1,0 +1,172 @@
+"""Peers on the same work: mem0 and LangGraph's store, each on a PostgreSQL of its own, and ours through its bus.
+
+python tests/bench/peers/run.py [PYTHON] [--items 10000]
+
+PYTHON is that of an environment in which the peers are installed (`make peers` makes one that is thrown away); what it
+lacks is said and left out. Vectors are those of our model, made before anything is measured.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+from bench.knowledge import names, question
+from bench.measure import quiet_logs, say, stop_when_told
+from bench.peers.work import UPDATES, K, Work
+from bench.small import Small, small
+
+from counterpoint.local.postgres import run_postgres
+from counterpoint.memory.search import Search
+from counterpoint.proto.errors import Conflict
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import Commit, Get, VectorSearch, Write
+
+TENANTS = 100
+QUESTIONS = 200
+SEEDS = 1_000
+PEERS = {"mem0": "mem0_peer.py", "langgraph": "langgraph_peer.py"}
+
+_RECORDS = """
+INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, sha256, commit_id)
+SELECT tenant, 'attempts', 'a-' || n, 1, n, 'developer', 1, 2, jsonb_build_object('tried', said), sha256('x'),
+       gen_random_uuid()
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given (tenant, said, n)
+"""
+_VECTORS = """
+INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding)
+SELECT tenant, 'attempts', 'a-' || n, 1, 'a-' || n, 1, $4, to_tsvector('english', said), e::vector
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (tenant, said, e, n)
+"""
+
+
+async def work_of(items: int) -> Work:
+    """Items of a hundred tenants: mixtures of sentences, with the vectors of the mixture."""
+    choose, search = random.Random(11), Search(None, None)
+    seeds = [f"The {name} service was restarted and listened on its port again." for name in names(SEEDS)]
+    bare = await search.embed_texts(seeds)
+    vectors: dict[str, list[float]] = {}
+    made = []
+    for n in range(items):
+        first, second = choose.randrange(SEEDS), choose.randrange(SEEDS)
+        text = f"{n}: {seeds[first]} {seeds[second]}"
+        mixed = bare[first] + 0.6 * bare[second]
+        vectors[text] = [round(float(x), 6) for x in mixed / np.linalg.norm(mixed)]
+        made.append((f"tenant-{n % TENANTS}", text))
+    services = names(SEEDS)
+    asked = [
+        (f"tenant-{choose.randrange(TENANTS)}", f"{n}: {question(choose.choice(services))}") for n in range(QUESTIONS)
+    ]
+    for (_, text), vector in zip(asked, await search.embed_texts([text for _, text in asked]), strict=True):
+        vectors[text] = [float(x) for x in vector]
+    best = []
+    for tenant, text in asked:
+        own = [item for where, item in made if where == tenant]
+        cosines = np.array([vectors[item] for item in own]) @ np.array(vectors[text])
+        best.append([own[n] for n in np.argsort(-cosines)[:K]])
+    return Work(made, asked, vectors, best)
+
+
+async def counterpoint(folder: Path, work: Work) -> dict[str, Any]:
+    """Ours, through bus and diode, with audit and provenance. Adds are of records alone, and committed one by one."""
+    search = Search(None, None)
+    async with small(folder / "stack") as place:
+        began = time.perf_counter()
+        for tenant, text in work.items[:2000]:
+            write = Write(store="actions", id=new_id(), body={"agent": "router", "kind": "note", "reasoning": text})
+            await place.router.memory(tenant, None).step(Commit(writes=(write,)))
+        report: dict[str, Any] = {"adds_a_second": min(2000, len(work.items)) / (time.perf_counter() - began)}
+        columns = [tenant for tenant, _ in work.items], [text for _, text in work.items]
+        await place.record.execute(_RECORDS, *columns)
+        vectors = [str(work.vectors[text]) for _, text in work.items]
+        await place.record.execute(_VECTORS, *columns, vectors, search.model_id)
+        await place.record.execute("VACUUM ANALYZE records, vectors, postings, lexicon")
+        took, recall = [], 0.0
+        for (tenant, text), best in zip(work.questions, work.best, strict=True):
+            memory = place.router.memory(tenant, None)
+            began = time.perf_counter()
+            (found,) = await memory.query(VectorSearch(store="attempts", text=text, k=K))
+            took.append((time.perf_counter() - began) * 1000)
+            recall += len({each.body["tried"] for each in found.items} & set(best)) / len(best)
+        report |= {"recall": recall / len(work.questions), "search_p50_ms": sorted(took)[len(took) // 2]}
+        report["updates_lost"] = await _lost(place)
+        (foreign,) = await place.router.memory("tenant-1", None).query(Get(store="submissions", id="one"))
+        report["foreign_read_by_id"] = bool(foreign.items)
+    return report
+
+
+async def _lost(place: Small) -> int:
+    """Eight clients add one to the same record, and read it again when somebody else was first."""
+    first = Write(store="submissions", id="one", body={"n": 0})
+    await place.router.memory("tenant-0", None).step(Commit(writes=(first,)))
+    gate = asyncio.Semaphore(8)
+
+    async def increment() -> None:
+        async with gate:
+            while True:
+                memory = place.router.memory("tenant-0", None)
+                known = await memory.get("submissions", "one")
+                assert known is not None
+                write = Write(store="submissions", id="one", body={"n": known.body["n"] + 1}, expect=known.version)
+                try:
+                    await memory.step(Commit(writes=(write,)))
+                except Conflict:
+                    continue
+                return
+
+    await asyncio.gather(*(increment() for _ in range(UPDATES)))
+    last = await place.router.memory("tenant-0", None).get("submissions", "one")
+    assert last is not None
+    return UPDATES - int(last.body["n"])
+
+
+async def peer(folder: Path, python: str, program: str, file: Path) -> dict[str, Any]:
+    """What a peer does with the work, or why it cannot."""
+    async with run_postgres(folder / "postgres") as postgres:
+        call = [python, str(Path(__file__).with_name(program)), postgres.urls.admin, str(file)]
+        done = await asyncio.to_thread(subprocess.run, call, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return {"not run": (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]}
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+async def run(folder: Path, python: str, items: int) -> dict[str, dict[str, Any]]:
+    """Everything, one after the other."""
+    say(f"{items} items of {TENANTS} tenants, {QUESTIONS} questions")
+    work, file = await work_of(items), folder / "work.json"
+    work.write(file)
+    report = {}
+    for name, program in PEERS.items():
+        say(name)
+        (folder / name).mkdir()
+        report[name] = await peer(folder / name, python, program, file)
+    say("counterpoint")
+    report["counterpoint"] = await counterpoint(folder, work)
+    return report
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("python", nargs="?", default=sys.executable)
+    parser.add_argument("--items", type=int, default=10_000)
+    given = parser.parse_args()
+    quiet_logs()
+    stop_when_told()
+    with tempfile.TemporaryDirectory(prefix="counterpoint-peers-") as folder:
+        print(json.dumps(asyncio.run(run(Path(folder), given.python, given.items)), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Durable adds through the service: one record a commit, a hundred a commit, and with vectors; beside the bare rows."""
+
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bench.measure import Measure, Report
+from bench.sections.size import Size
+from bench.small import Small, small
+
+from counterpoint.memory.search import Search
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import Commit, Document, Write
+
+PROJECT = "bench"
+TOGETHER = 100
+WARM = 20
+
+_RAW = Path(__file__).parents[1] / "raw_commit.sql"
+_ADVANCE = "UPDATE raw.projects SET last_seq = last_seq + $1 WHERE project = 'bench' RETURNING last_seq"
+_RECORDS = """
+INSERT INTO raw.records (project, store, id, version, seq, author, label, integrity, body, sha256, commit_id)
+SELECT 'bench', 'actions', id, 1, $1::bigint - n, 'router', 1, 2, body::jsonb, sha256('x'), $4::uuid
+FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS given (id, body, n)
+"""
+_MESSAGE = """
+INSERT INTO raw.messages (project, seq, id, type, subject, audience, body, sender, label, integrity, inbound_id,
+                          commit_id)
+VALUES ('bench', $1::bigint, $2::uuid, 'a type', 'changes.bench.router', '{}', $3, 'router', 1, 2, 'x', $2::uuid)
+"""
+_PENDING = "INSERT INTO raw.pending (message_id, project, timer) VALUES ($1::uuid, 'bench', false)"
+_INBOX = """
+INSERT INTO raw.inbox (project, consumer, message_id, step, last, fence, outcome, reply)
+VALUES ('bench', 'router', $1::uuid::text, 'done', true, 1, 'done', $2::jsonb)
+"""
+_HEAD = "UPDATE raw.audit_head SET position = position + 1 WHERE shard = '0' RETURNING position"
+_AUDIT = """
+INSERT INTO raw.audit (position, project, id, kind, body, salt, leaf, chain)
+VALUES ($1::bigint, 'bench', $3::uuid, 'commit', $2, sha256('s'), sha256('l'), sha256('c'))
+"""
+_COUNT = "SELECT count(*) FROM records WHERE project = $1 AND store = $2"
+
+
+def _write(n: int) -> Write:
+    action = new_id()
+    said = f"looked at the log of run {n} and found the error {action} there, twice in an hour; nothing else was wrong"
+    return Write(
+        store="actions",
+        id=action,
+        body={
+            "action_id": action,
+            "agent": "router",
+            "kind": "search",
+            "reasoning": said,
+            "at": "2026-11-20T12:00:00Z",
+        },
+    )
+
+
+async def _ours(place: Small, count: int) -> None:
+    await place.router.memory(PROJECT, None).step(Commit(writes=tuple(_write(n) for n in range(count))))
+
+
+async def _raw(place: Small, count: int) -> None:
+    """The rows of one such commit in one transaction, a statement a table."""
+    writes, commit = [_write(n) for n in range(count)], new_id()
+    record, reply = place.record, '{"status": "done"}'
+    bodies = [write.model_dump_json(include={"body"})[8:-1] for write in writes]
+    async with record.transaction():
+        seq = await record.fetchval(_ADVANCE, count + 1)
+        await record.execute(_RECORDS, seq, [write.id for write in writes], bodies, commit)
+        await record.execute(_MESSAGE, seq, commit, "a change" * count)
+        await record.execute(_PENDING, commit)
+        await record.execute(_INBOX, commit, reply)
+        position = await record.fetchval(_HEAD)
+        await record.execute(_AUDIT, position, "a leaf " * 20 * count, commit)
+
+
+async def _a_second(add: Callable[[Small, int], Awaitable[None]], place: Small, count: int, times: int) -> float:
+    """Records a second, by one client that waits for each commit."""
+    began = time.perf_counter()
+    for _ in range(times):
+        await add(place, count)
+    return count * times / (time.perf_counter() - began)
+
+
+def _documents(run: int, count: int) -> tuple[Document, ...]:
+    """Ten short passages each."""
+    return tuple(
+        Document(
+            source=f"run-{run}/{n}.md",
+            text="\n\n".join(
+                f"## Case {run}-{n}-{part}\n\nJob {part} of load {n} in run {run} waits for table {n * part}."
+                for part in range(10)
+            ),
+        )
+        for n in range(count)
+    )
+
+
+async def measured(folder: Path, size: Size, report: Report) -> None:
+    """The rows about adds."""
+    alone, bare, many, bare_many, chunks, texts = [], [], [], [], [], []
+    async with small(folder / "stack") as place:
+        await place.record.execute(_RAW.read_text())
+        for add in (_ours, _raw):
+            await _a_second(add, place, 1, WARM)
+            await _a_second(add, place, TOGETHER, 1)
+        embedder = Search(None, None)
+        await embedder.embed_texts(["warm"])
+        person = place.router.memory(PROJECT, "administrator")
+        await person.ingest(_documents(0, 1))
+        for run in range(1, size.runs + 1):
+            report.note_load()
+            alone.append(await _a_second(_ours, place, 1, size.adds))
+            bare.append(await _a_second(_raw, place, 1, size.adds))
+            many.append(await _a_second(_ours, place, TOGETHER, size.batches))
+            bare_many.append(await _a_second(_raw, place, TOGETHER, size.batches))
+            documents = _documents(run, max(1, size.batches // 4))
+            before = await place.record.fetchval(_COUNT, PROJECT, "chunks")
+            began = time.perf_counter()
+            await person.ingest(documents)
+            took = time.perf_counter() - began
+            made = await place.record.fetchval(_COUNT, PROJECT, "chunks") - before
+            chunks.append(made / took)
+            said = [each["body"] for each in await place.record.fetch(_TEXTS, PROJECT, made)]
+            began = time.perf_counter()
+            await embedder.embed_texts(said)
+            texts.append(made / (time.perf_counter() - began))
+    report.measures += [
+        Measure("adds, one a commit, one client", "1/s", tuple(alone), 500, floor=True),
+        Measure("the same / raw rows in one transaction", "1/s", tuple(alone), None, tuple(bare)),
+        Measure(f"adds, {TOGETHER} a commit, one client", "1/s", tuple(many), 4_000, floor=True),
+        Measure("the same / raw rows in one transaction", "1/s", tuple(many), None, tuple(bare_many)),
+        Measure("passages ingested, with vectors / the model alone", "1/s", tuple(chunks), None, tuple(texts)),
+    ]
+
+
+_TEXTS = """
+SELECT body ->> 'text' AS body FROM records WHERE project = $1 AND store = 'chunks' ORDER BY seq DESC LIMIT $2
+"""

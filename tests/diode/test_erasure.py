@@ -1,0 +1,230 @@
+"""What is erased is gone everywhere, with what was derived from it; the proofs hold, and what is gone is said so."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from diode.memories import GOOD, POISON, SEARCH, commit_of, ingest, learn, there
+from diode.memory_house import PERSON, House
+
+from counterpoint.guard.policy import policy
+from counterpoint.memory import erasure
+from counterpoint.memory.erasure import Erasures
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import Get, List, LogAfter, Write
+
+MARK = "zebrafinch"
+
+
+async def erase(house: House, project: str, scope: str, what: str, **more: Any) -> dict[str, Any]:
+    erasure_id = new_id()
+    body = {"scope": scope, "what": what, "reason": "asked for", **more}
+    origin = house.standing(project, principal=PERSON)
+    await house.done("router", origin, writes=(Write(store="erasures", id=erasure_id, body=body),))
+    done = await house.body(project, "erasures", erasure_id)
+    assert done is not None
+    assert done["state"] == "erased"
+    return done
+
+
+async def everywhere(house: House, project: str, text: str) -> list[str]:
+    """Every table that holds a text anywhere in a project's rows."""
+    async with house.superuser() as connection:
+        tables = await connection.fetch(
+            "SELECT table_name FROM information_schema.columns"
+            " WHERE table_schema = 'public' AND column_name = 'project' GROUP BY 1"
+        )
+        holding = []
+        for row in tables:
+            name = row["table_name"]
+            found = await connection.fetchval(
+                f"SELECT count(*) FROM {name} t WHERE project = $1 AND t::text ILIKE '%' || $2 || '%'", project, text
+            )
+            if found:
+                holding.append(name)
+    return holding
+
+
+async def test_a_source_is_gone_from_every_table_with_what_rests_on_it(house: House, project: str) -> None:
+    document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
+    kept = await ingest(house, project, GOOD, source="right.md")
+    poisoned, clean = f"{MARK}-{new_id()}", new_id()
+    learned = await learn(house, project, poisoned)
+    others = await learn(house, project, clean, searches=False)
+    assert {"records", "vectors", "messages", "postings", "lexicon", "history"} <= {
+        *(await everywhere(house, project, MARK)), "history"
+    }  # fmt: skip
+    done = await erase(house, project, "source", "wrong.md")
+    assert done["gone"]["documents"] == done["gone"]["chunks"] == 1
+    assert not any(await there(house, project, ("documents", document), *learned.values(), ("tasks", poisoned)))
+    assert all(await there(house, project, ("documents", kept), *others.values(), ("tasks", clean)))
+    # Ids stay: of what is gone it is still known that it was.
+    async with house.superuser() as connection:
+        for table, column in (("records", "body"), ("history", "body"), ("messages", "body"), ("audit", "body")):
+            rows = await connection.fetch(f"SELECT {column}::text AS said FROM {table} WHERE project = $1", project)
+            assert not [
+                row["said"] for row in rows if MARK in (row["said"] or "") and POISON[:20] in (row["said"] or "")
+            ]
+        assert not await connection.fetchval(
+            "SELECT count(*) FROM lexicon WHERE project = $1 AND term = $2", project, MARK
+        )
+        assert not await connection.fetchval(
+            "SELECT count(*) FROM vectors WHERE project = $1 AND id LIKE $2 || '%'", project, document
+        )
+    found = await house.found("router", house.standing(project, principal=PERSON), SEARCH)
+    assert [each.body["text"] for each in found.items] == [GOOD]
+
+
+async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) -> None:
+    task, other = new_id(), new_id()
+    learned = await learn(house, project, task, searches=False)
+    others = await learn(house, project, other, searches=False)
+    before = await house.verify(project)
+    assert before["ok"]
+    done = await erase(house, project, "task", task)
+    assert done["gone"]["tasks"] == 1
+    assert not any(await there(house, project, *learned.values(), ("tasks", task)))
+    assert all(await there(house, project, *others.values(), ("tasks", other)))
+    report = await house.verify(project)
+    assert report["ok"], report["broken"]
+    assert report["erased"] > 0
+    log = await house.found("router", house.standing(project), LogAfter(after=0, kinds=("tasks", "decisions")))
+    assert not [each for each in log.items if task in json.dumps(each.body["data"])]
+
+
+async def test_a_whole_project_is_gone_and_no_other(house: House, project: str) -> None:
+    document = await ingest(house, project, f"{GOOD} {MARK}")
+    await ingest(house, f"{project}-b", f"{GOOD} {MARK}")
+    learned = await learn(house, project, new_id())
+    await erase(house, project, "project", project)
+    assert not any(await there(house, project, ("documents", document), *learned.values()))
+    assert await everywhere(house, project, MARK) == []
+    assert await everywhere(house, f"{project}-b", MARK)
+    assert (await house.verify(project))["ok"]
+    assert (await house.verify(f"{project}-b"))["ok"]
+    # And begins anew.
+    await ingest(house, project, GOOD)
+    assert (await house.found("router", house.standing(project, principal=PERSON), SEARCH)).items
+
+
+async def test_the_past_says_what_is_gone(house: House, project: str) -> None:
+    document = await ingest(house, project, GOOD)
+    commit = await commit_of(house, project, "documents", document)
+    await erase(house, project, "source", "runbook.md")
+    origin = house.standing(project, principal=PERSON)
+    then = await house.found("router", origin, Get(store="documents", id=document, as_of=commit))
+    assert then.items == ()
+    assert [(each.store, each.id, each.version) for each in then.erased] == [("documents", document, 1)]
+    listed = await house.found("router", origin, List(store="chunks", as_of=commit))
+    assert [each.id for each in listed.erased] == [f"{document}-00000"]
+
+
+async def test_what_it_was_merely_shown_to_stays_unless_asked_for(house: House, project: str) -> None:
+    await ingest(house, project, POISON)
+    origin = house.handed(await house.delegated(project, new_id()))
+    await house.found("developer", origin, SEARCH)
+    plan = {"attempt_id": "a", "tried": "nothing", "error_message": ""}
+    await house.done("developer", origin, reads=1, writes=(Write(store="attempts", id="a", body=plan),))
+    done = await erase(house, project, "source", "runbook.md")
+    assert done["shown_to"] == 1
+    assert all(await there(house, project, ("attempts", "a")))
+    await ingest(house, project, POISON)
+    await erase(house, project, "source", "runbook.md", shown=True)
+    assert not any(await there(house, project, ("attempts", "a")))
+
+
+async def test_an_interrupted_one_is_finished_at_the_next_start(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await ingest(house, project, f"{GOOD} {MARK}")
+
+    async def killed(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Erasures, "_wipe", killed)
+        body = {"scope": "source", "what": "runbook.md", "reason": "asked for"}
+        write = Write(store="erasures", id=new_id(), body=body)
+        reply = await house.commit("router", house.standing(project, principal=PERSON), writes=(write,))
+        assert reply.status == "refused"
+    assert not any(await there(house, project, ("documents", document)))
+    assert "history" in await everywhere(house, project, MARK)
+    house.restart()
+    await house.erasures.finish()
+    assert await everywhere(house, project, MARK) == []
+    done = await house.body(project, "erasures", write.id)
+    assert done is not None
+    assert done["state"] == "erased"
+    assert (await house.verify(project))["ok"]
+
+
+async def test_it_is_for_administrators_and_of_what_there_is(house: House, project: str) -> None:
+    await ingest(house, project, GOOD)
+    body = {"scope": "source", "what": "runbook.md", "reason": "asked for"}
+    task = await house.delegated(project, new_id())
+    await house.refused("developer", house.handed(task), "store", writes=(Write(store="erasures", id="e", body=body),))
+    origin = house.standing(project, principal=PERSON)
+    for scope, what in (("source", "other.md"), ("task", "none"), ("project", f"{project}-b")):
+        write = Write(store="erasures", id=new_id(), body={"scope": scope, "what": what, "reason": "x"})
+        await house.refused("router", origin, "not_found", writes=(write,))
+
+
+async def test_a_leaf_that_lost_its_content_without_an_erasure_is_found(house: House, project: str) -> None:
+    await learn(house, project, new_id(), searches=False)
+    await house.verify(project)
+    async with house.superuser() as connection:
+        at = await connection.fetchval(
+            "UPDATE audit SET body = NULL, salt = NULL WHERE arrival = ("
+            "SELECT max(arrival) FROM audit WHERE project = $1) RETURNING position",
+            project,
+        )
+    report = await house.verify(project)
+    assert f"leaf {at} has no content, and no erasure says that it forgot it" in report["broken"]
+
+
+async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, project: str) -> None:
+    """A commit wrote two records; one is erased, and the other one is changed afterwards: that is found."""
+    task, other = new_id(), new_id()
+    origin = house.standing(project)
+    bodies = ({"name": "a", "task_id": task}, {"name": "b", "task_id": other})
+    await house.done(
+        "memory", origin, writes=tuple(Write(store="entities", id=each["name"], body=each) for each in bodies)
+    )
+    await erase(house, project, "task", task)
+    assert (await house.verify(project))["ok"]
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET body = '{\"name\": \"c\"}' WHERE project = $1 AND store = 'entities' AND id = 'b'",
+            project,
+        )
+    assert "entities/b at version 1 is not as it was committed" in (await house.verify(project))["broken"]
+
+
+async def test_a_store_forgets_what_is_older_than_its_term(house: House, project: str) -> None:
+    rules = policy()
+    days = rules.stores["webhook_deliveries"].keep_days
+    assert days
+    for name in ("old", "new"):
+        origin = house.standing(project, principal=PERSON)
+        await house.done(
+            "router", origin, writes=(Write(store="webhook_deliveries", id=name, body={"n": MARK + name}),)
+        )
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET at = $2 WHERE project = $1 AND id = 'old'",
+            project,
+            datetime.now(UTC) - timedelta(days=days + 1),
+        )
+    await house.erasures.age()
+    assert await everywhere(house, project, f"{MARK}old") == []
+    assert "records" in await everywhere(house, project, f"{MARK}new")
+    assert (await house.verify(project))["ok"]
+
+
+def test_nothing_of_a_project_is_left_out_but_what_says_what_was_done() -> None:
+    system = {name for name, row in policy().stores.items() if row.system}
+    assert erasure.KEPT & set(policy().stores) == {
+        "audit", "erasures", "quarantines", "releases", "providers", "projections"
+    }  # fmt: skip
+    assert not system & erasure.KEPT

@@ -1,0 +1,311 @@
+"""A wrong record is traced to all it touched, and taken back: at once, as a whole, and the way back again (M1)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from diode.memories import GOOD, POISON, ingest, learn, there
+from diode.memory_house import PERSON, WORKED, House, decision
+
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import (
+    Get,
+    Line,
+    List,
+    MemoryRadius,
+    Outgoing,
+    RestsOn,
+    VectorSearch,
+    Write,
+)
+
+
+async def wish(house: House, project: str, kind: str, **item: Any) -> str:
+    wish_id = new_id()
+    body = {"kind": kind, "reason": "it is wrong", **item}
+    await house.done(
+        "router", house.standing(project, principal=PERSON), writes=(Write(store="quarantines", id=wish_id, body=body),)
+    )
+    return wish_id
+
+
+async def resting(
+    house: House, project: str, store: str, record: str, version: int = 1
+) -> dict[tuple[str, str, int], int]:
+    query = RestsOn(store=store, id=record, version=version)
+    found = await house.found("router", house.standing(project, principal=PERSON), query)
+    if found.report is None:
+        return {}
+    radius = MemoryRadius.model_validate(found.report)
+    return {(each.store, each.id, each.version): each.hops for each in radius.items}
+
+
+class TestTheRadius:
+    async def test_leads_from_a_document_to_what_was_decided_and_learned(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        poisoned, clean = new_id(), new_id()
+        learned = await learn(house, project, poisoned)
+        await learn(house, project, clean, searches=False)
+        reached = await resting(house, project, "documents", document)
+        assert {
+            (*each, 1): hops for each, hops in ((learned[n], 1) for n in ("attempt", "action", "decision"))
+        }.items() <= (reached.items())
+        assert reached[*learned["summary"], 1] == reached[*learned["plan"], 1] == 2
+        assert reached["tasks", poisoned, 2] == 2
+        assert not any(clean in record for _, record, _ in reached)
+        assert await resting(house, project, "chunks", f"{document}-00000") == reached
+
+    async def test_of_a_version_leaves_out_who_read_the_one_before(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        before, after = new_id(), new_id()
+        good = await learn(house, project, before)
+        await ingest(house, project, POISON)
+        bad = await learn(house, project, after)
+        reached = await resting(house, project, "documents", document, 2)
+        assert (*bad["attempt"], 1) in reached
+        assert (*good["attempt"], 1) not in reached
+        assert (*good["attempt"], 1) in await resting(house, project, "documents", document)
+
+    async def test_says_what_was_named_and_what_was_only_shown(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        shown = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", shown, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
+        made = decision(project=project)
+        await house.done("developer", shown, reads=1, messages=(made,))
+        found = await house.found(
+            "router", house.standing(project, principal=PERSON), RestsOn(store="documents", id=document)
+        )
+        cited = {each["id"]: each["cited"] for each in found.report["items"]} if found.report else {}
+        assert cited[learned["plan"][1]] is True
+        assert cited[made.data["decision_id"]] is False
+
+    async def test_outlives_the_log(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        assert await resting(house, project, "documents", document)
+        async with house.superuser() as connection:
+            await connection.execute("DELETE FROM read_sets WHERE project = $1", project)
+            await connection.execute("DELETE FROM messages WHERE project = $1", project)
+        assert (*learned["plan"], 1) in await resting(house, project, "documents", document)
+
+    async def test_of_another_projects_item_is_none(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        await learn(house, project, new_id())
+        assert await resting(house, f"{project}-b", "documents", document) == {}
+
+    async def test_of_a_shared_item_is_seen_in_each_project_and_taken_back_in_all(
+        self, house: House, project: str
+    ) -> None:
+        document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
+        learned = {each: await learn(house, each, new_id()) for each in (project, f"{project}-b")}
+        for each in learned:
+            assert (*learned[each]["plan"], 1) in await resting(house, each, "documents", document)
+        same = await ingest(house, project, GOOD, source=f"{project}.md")
+        assert same == document
+        await wish(house, "shared", "quarantine", store="documents", id=document)
+        assert all(await there(house, project, ("documents", document)))
+        own = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", own, Get(store="documents", id=document))
+        await house.done("developer", own, reads=1, messages=(decision(project=project),))
+        for each in learned:
+            assert not any(await there(house, each, *learned[each].values()))
+
+
+class TestAQuarantine:
+    async def test_takes_a_poisoned_document_and_all_it_reached_out_of_every_read(
+        self, house: House, project: str
+    ) -> None:
+        document = await ingest(house, project, POISON)
+        poisoned, clean = new_id(), new_id()
+        learned = await learn(house, project, poisoned)
+        kept = await learn(house, project, clean, searches=False)
+        out = [("documents", document), ("chunks", f"{document}-00000"), *learned.values()]
+        assert all(await there(house, project, *out))
+        wish_id = await wish(house, project, "quarantine", store="documents", id=document)
+        assert not any(await there(house, project, *out))
+        assert all(await there(house, project, *kept.values(), ("tasks", poisoned)))
+        person = house.standing(project, principal=PERSON)
+        for query in (List(store="attempts"), VectorSearch(store="attempts", text=poisoned), Line(task_id=poisoned)):
+            found = await house.found("router", person, query)
+            assert not any(poisoned in each.id for each in found.items)
+        done = await house.body(project, "quarantines", wish_id)
+        assert done is not None
+        assert (done["by"], done["tasks"], done["out"]["plans"]) == (PERSON, [poisoned], 1)
+        assert (await house.verify(project))["ok"]
+        async with house.superuser() as connection:
+            leaf = await connection.fetchval(
+                "SELECT body FROM audit WHERE project = $1 ORDER BY position DESC LIMIT 1", project
+            )
+        assert learned["plan"][1] in leaf
+        assert PERSON in leaf
+
+    async def test_is_lifted_as_it_came(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        before = {each: await house.body(project, *each) for each in learned.values()}
+        wish_id = await wish(house, project, "quarantine", store="documents", id=document)
+        await wish(house, project, "lift", id=wish_id)
+        assert {each: await house.body(project, *each) for each in learned.values()} == before
+        found = await house.found(
+            "router", house.standing(project, principal=PERSON), VectorSearch(store="chunks", text=POISON)
+        )
+        assert [each.body["text"] for each in found.items] == [POISON]
+        origin = house.standing(project, principal=PERSON)
+        again = Write(store="quarantines", id=new_id(), body={"kind": "lift", "id": wish_id, "reason": "again"})
+        await house.refused("router", origin, "conflict", writes=(again,))
+        # What was put back is wrong again when what it was made of is.
+        assert (*learned["attempt"], 3) in await resting(house, project, "documents", document)
+
+    async def test_makes_who_has_read_it_begin_again(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        origin = house.handed(await house.delegated(project, new_id()))
+        search = VectorSearch(store="chunks", text="repair the orders pipeline")
+        assert (await house.found("developer", origin, search)).items
+        await wish(house, project, "quarantine", store="documents", id=document)
+        reply = await house.commit("developer", origin, reads=1, messages=(decision(project=project),))
+        assert reply.refusal is not None
+        assert reply.refusal.kind == "conflict"
+        anew = origin.model_copy(update={"run": 1})
+        assert not (await house.found("developer", anew, search)).items
+        await house.done("developer", anew, reads=1, messages=(decision(project=project),))
+
+    async def test_of_a_shared_item_makes_readers_elsewhere_begin_again(self, house: House, project: str) -> None:
+        document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
+        origin = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", origin, Get(store="documents", id=document))
+        await wish(house, "shared", "quarantine", store="documents", id=document)
+        reply = await house.commit("developer", origin, reads=1, messages=(decision(project=project),))
+        assert reply.refusal is not None
+        assert reply.refusal.kind == "conflict"
+
+    @pytest.mark.parametrize("restarted", [False, True])
+    async def test_reaches_what_was_under_way(self, house: House, project: str, restarted: bool) -> None:
+        document = await ingest(house, project, POISON)
+        task = new_id()
+        origin = house.handed(await house.delegated(project, task))
+        await house.found("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline"))
+        worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
+        done = await house.done("developer", origin, reads=1, messages=(worked,))
+        await wish(house, project, "quarantine", store="documents", id=document)
+        if restarted:
+            house.restart()
+            await house.remember()
+        plan = Write(store="plans", id=f"{task}-p", body={"plan_id": f"{task}-p", "task_id": task, "text": "drop it"})
+        await house.done("manager", house.handed(done.message_ids[0]), writes=(plan,))
+        assert await house.body(project, "plans", f"{task}-p") is None
+
+    async def test_reaches_what_is_committed_at_the_same_moment(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        tasks = [new_id() for _ in range(6)]
+        learned, *_ = await asyncio.gather(
+            asyncio.gather(*(learn(house, project, task) for task in tasks), return_exceptions=True),
+            wish(house, project, "quarantine", store="documents", id=document),
+        )
+        radius = await resting(house, project, "documents", document)
+        left = [each for each in radius if await house.body(project, each[0], each[1]) is not None]
+        assert {store for store, _, _ in left} <= {"tasks"}
+        assert len(learned) == len(tasks)
+
+    async def test_leaves_room_for_a_new_record_of_the_same_name(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        await wish(house, project, "quarantine", store="documents", id=document)
+        store, record = learned["summary"]
+        origin = house.handed(await house.routed(project, new_id()))
+        reply = await house.done("manager", origin, writes=(Write(store=store, id=record, body={"summary": "new"}),))
+        assert reply.versions == {f"{store}/{record}": 3}
+        assert await house.body(project, store, record) == {"summary": "new"}
+        await ingest(house, project, GOOD)
+        assert all(await there(house, project, ("documents", document)))
+
+    async def test_is_for_who_may_operate(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        body = {"kind": "quarantine", "store": "documents", "id": document, "reason": "wrong"}
+        write = Write(store="quarantines", id=new_id(), body=body)
+        for caller in ("developer", "manager"):
+            task = await (house.delegated if caller == "developer" else house.routed)(project, new_id())
+            await house.refused(caller, house.handed(task), "store", writes=(write,))
+        assert all(await there(house, project, ("documents", document)))
+
+    async def test_of_nothing_and_of_what_is_nobodys_lesson_is_refused(self, house: House, project: str) -> None:
+        task = new_id()
+        await house.delegated(project, task)
+        other = await ingest(house, f"{project}-b", POISON)
+        for store, record in (("documents", "doc-none"), ("tasks", task), ("documents", other), ("nothing", "x")):
+            body = {"kind": "quarantine", "store": store, "id": record, "reason": "wrong"}
+            origin = house.standing(project, principal=PERSON)
+            await house.refused(
+                "router", origin, "not_found", writes=(Write(store="quarantines", id=new_id(), body=body),)
+            )
+        assert all(await there(house, f"{project}-b", ("documents", other)))
+
+
+class TestARollback:
+    @pytest.mark.parametrize("restarted", [False, True])
+    async def test_of_what_was_under_quarantine_can_be_read_and_rested_on(
+        self, house: House, project: str, restarted: bool
+    ) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        await learn(house, project, new_id())
+        await wish(house, project, "quarantine", store="documents", id=document)
+        await wish(house, project, "rollback", store="documents", id=document)
+        if restarted:
+            house.restart()
+            await house.remember()
+        after = await learn(house, project, new_id())
+        assert all(await there(house, project, *after.values(), ("documents", document)))
+
+    async def test_puts_what_stood_before_in_its_place(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        good = await learn(house, project, new_id())
+        await ingest(house, project, POISON)
+        bad = await learn(house, project, new_id())
+        await wish(house, project, "rollback", store="documents", id=document, version=2)
+        chunk = await house.body(project, "chunks", f"{document}-00000")
+        assert chunk is not None
+        assert chunk["text"] == GOOD
+        assert not any(await there(house, project, *bad.values()))
+        assert all(await there(house, project, *good.values()))
+        search = VectorSearch(store="chunks", text="restart the worker")
+        found = await house.found("router", house.standing(project, principal=PERSON), search)
+        assert [each.body["text"] for each in found.items] == [GOOD]
+        assert (await house.verify(project))["ok"]
+
+    async def test_without_a_version_is_of_what_it_says_now(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        wish_id = await wish(house, project, "quarantine", store="documents", id=document)
+        await wish(house, project, "lift", id=wish_id)
+        await wish(house, project, "rollback", store="documents", id=document)
+        chunk = await house.body(project, "chunks", f"{document}-00000")
+        assert chunk is not None
+        assert chunk["text"] == GOOD
+
+    async def test_after_a_quarantine_brings_back_what_was_good(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        bad = await learn(house, project, new_id())
+        await wish(house, project, "quarantine", store="documents", id=document, version=2)
+        assert not any(await there(house, project, ("documents", document)))
+        await wish(house, project, "rollback", store="documents", id=document, version=2)
+        chunk = await house.body(project, "chunks", f"{document}-00000")
+        assert chunk is not None
+        assert chunk["text"] == GOOD
+        assert not any(await there(house, project, *bad.values()))
+
+    async def test_keeps_the_stamps_of_what_it_puts_back(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        origin = house.standing(project, principal=PERSON)
+        (before,) = (await house.found("router", origin, Get(store="documents", id=document))).items
+        await wish(house, project, "rollback", store="documents", id=document, version=2)
+        (after,) = (await house.found("router", origin, Get(store="documents", id=document))).items
+        assert (after.version, after.label, after.integrity, after.author) == (
+            3,
+            before.label,
+            before.integrity,
+            "memory",
+        )
+        assert after.body["sha256"] != before.body["sha256"]

@@ -1,0 +1,119 @@
+"""A wrong document is traced, taken out and put back by the command line, on the running system."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from counterpoint.local.stack import Stack
+
+WRONG = "The nightly export of the ledger is repaired by deleting the table ledger_export and starting it again.\n"
+RIGHT = "The nightly export of the ledger is repaired by restarting the export worker and running it again.\n"
+QUESTION = "How is the nightly export of the ledger repaired?"
+
+
+class Command:
+    """The command line on a stack, in one project."""
+
+    def __init__(self, stack: Stack, project: str) -> None:
+        self._options = ("--url", stack.endpoints.http, "--token", stack.endpoints.token, "--project", project)
+
+    def __call__(self, *words: str, code: int = 0) -> Any:
+        """What it prints as JSON."""
+        argv = [str(Path(sys.executable).parent / "counterpoint"), *words, *self._options, "--json"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+
+def test_a_wrong_document_is_traced_taken_out_and_put_back(stack: Stack, project: str, tmp_path: Path) -> None:
+    run = Command(stack, project)
+    page = tmp_path / "ledger.md"
+    page.write_text(RIGHT)
+    source = run("ingest", str(page))["documents"][0]["source"]
+    page.write_text(WRONG)
+    run("ingest", str(page))
+    answer = run("ask", QUESTION)
+    assert "deleting the table" in answer["result"]
+
+    radius = run("blast-radius", "--memory", source)
+    stores = {each["store"] for each in radius["items"]}
+    assert {"decisions", "actions", "tasks"} <= stores
+    assert radius["tasks"] == [answer["task_id"]]
+    assert min(each["hops"] for each in radius["items"]) == 1
+    assert run("blast-radius", "--memory", "documents/doc-none", code=1)["status"] == 404
+
+    out = run("quarantine", source, "--reason", "it deletes a table")
+    assert out["out"]["documents"] == out["out"]["chunks"] == 1
+    assert run("search", QUESTION)["items"] == []
+    asked_again = run("ask", QUESTION, code=4)
+    assert asked_again["escalation"]["code"] == "insufficient_evidence"
+    assert run("show", answer["task_id"])["state"] == "completed"
+
+    run("quarantine", out["quarantine_id"], "--lift")
+    (passage,) = run("search", QUESTION)["items"]
+    assert passage["text"] == WRONG.strip()
+
+    back = run("rollback", source)
+    assert back["restored"] == {"chunks": 1, "documents": 1}
+    (passage,) = run("search", QUESTION)["items"]
+    assert passage["text"] == RIGHT.strip()
+    assert run("verify")["ok"]
+
+
+def test_a_line_is_shown_as_it_was(stack: Stack, project: str, tmp_path: Path) -> None:
+    run = Command(stack, project)
+    page = tmp_path / "ledger.md"
+    page.write_text(WRONG)
+    source = run("ingest", str(page))["documents"][0]["source"]
+    task_id = run("ask", QUESTION)["task_id"]
+    before = run("why", task_id)
+    run("quarantine", source)
+    assert len(run("why", task_id)["items"]) < len(before["items"])
+    then = run("why", task_id, "--as-of", before["items"][-1]["at"])
+    assert len(then["items"]) >= len(before["items"]) - 1
+    assert run("search", QUESTION, "--as-of", before["items"][-1]["at"])["items"]
+    assert run("why", task_id, "--as-of", "yesterday", code=1)["code"] == "invalid"
+
+
+def test_a_document_a_task_and_a_project_are_forgotten(stack: Stack, project: str, tmp_path: Path) -> None:
+    run = Command(stack, project)
+    page = tmp_path / "ledger.md"
+    page.write_text(WRONG)
+    source = run("ingest", str(page))["documents"][0]["source"]
+    task_id = run("ask", QUESTION)["task_id"]
+    run("erase", code=2)
+    run("erase", "--source", source, code=2)
+    assert run("erase", "--source", "other.md", "--yes", code=1)["status"] == 404
+    gone = run("erase", "--source", source, "--yes", "--reason", "it names a customer")
+    assert gone["state"] == "erased"
+    assert {"documents", "chunks", "tasks", "decisions"} <= gone["gone"].keys()
+    assert run("show", task_id, code=1)["status"] == 404
+    assert run("search", QUESTION)["items"] == []
+    other = run("ask", "Who owns the weather?", code=4)["task_id"]
+    assert run("erase", "--task", other, "--yes")["gone"]["tasks"] == 1
+    run("ingest", str(page))
+    assert run("erase", "--everything", "--yes")["gone"]["documents"] == 1
+    assert run("tasks")["items"] == []
+    assert run("verify")["ok"]
+
+
+def test_what_documents_mention_is_a_graph(stack: Stack, project: str, tmp_path: Path) -> None:
+    run = Command(stack, project)
+    for name in ("one", "two"):
+        page = tmp_path / f"{name}.md"
+        page.write_text(f"The host {name}.carrier.internal speaks SFTP.\n")
+        run("ingest", str(page))
+    deadline = time.monotonic() + 30
+    while len(found := run("entities", "carrier")["items"]) < 2:
+        assert time.monotonic() < deadline
+    assert {each["kind"] for each in found} == {"service"}
+    (sftp,) = run("entities", "--kind", "system")["items"]
+    around = run("neighbours", sftp["id"], "--depth", "2")["neighbours"]
+    assert {each["hops"] for each in around} == {1, 2}
+    assert {each["properties"]["name"] for each in around if each["hops"] == 2} == {
+        "one.carrier.internal", "two.carrier.internal"
+    }  # fmt: skip
+    assert run("neighbours", "system-none", code=1)["status"] == 404
