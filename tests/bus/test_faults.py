@@ -79,11 +79,11 @@ async def test_an_unreadable_message_is_rejected_and_kept_and_delays_no_other(ho
         await eventually(lambda: heard)
         letters = await eventually(lambda: _letters(house, place, 4))
     assert heard == ["in order"]
-    assert [letter["code"] for letter in letters] == ["malformed", "too_large", "invalid", "invalid"]
-    assert letters[0]["body"] == "{nothing"
-    assert {problem["field"] for problem in letters[2]["problems"]} == {"kind", "description"}
+    assert sorted(letter["code"] for letter in letters) == ["invalid", "invalid", "malformed", "too_large"]
+    assert [letter["body"] for letter in letters if letter["code"] == "malformed"] == ["{nothing"]
+    assert {"kind", "description"} in [{problem["field"] for problem in letter["problems"]} for letter in letters]
     told = await house.sent(place, TaskRejected.TYPE)
-    assert [message["code"] for message in told] == ["malformed", "too_large", "invalid", "invalid"]
+    assert sorted(message["code"] for message in told) == ["invalid", "invalid", "malformed", "too_large"]
     async with house.client("provisioner") as client:
         died = await client.jetstream().get_last_msg(subjects.DEAD, subjects.of(MessageDied.TYPE, place))
         assert b'"code":"invalid"' in (died.data or b"")

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 
+import pytest
 from diode.memory_house import House
 from diode.test_ingest import SOURCE, document, ingested, kept
 from diode.test_sensitive import CARD, GENERIC, KEY, MAIL, release, released_by, tables_with
@@ -83,6 +84,15 @@ async def test_what_is_redacted_is_in_no_chunk_vector_or_title_and_is_unchanged_
     assert (again.status, again.embedded) == ("unchanged", 0)
 
 
+@pytest.mark.parametrize("source", [f"https://x.example/a?key={KEY}", f"mail of {MAIL}", f"card {CARD}"])
+async def test_a_source_is_a_name_that_nothing_can_be_redacted_in(house: House, project: str, source: str) -> None:
+    (refused,) = await ingested(house, project, Document(source=source, text="# A\n\nNothing in it.\n"))
+    assert refused.status == "refused"
+    assert "source holds what looks like" in (refused.problem or "")
+    for value in (KEY, MAIL, CARD):
+        assert await tables_with(house, value) == set()
+
+
 async def test_an_uploaded_text_is_forgotten_when_the_document_does_not_hold_all_of_it(
     house: House, project: str
 ) -> None:
@@ -90,7 +100,7 @@ async def test_an_uploaded_text_is_forgotten_when_the_document_does_not_hold_all
     for text, left in ((plain, 1), (mail, 0)):
         reply = await uploaded(house, project, text)
         assert reply.blob is not None, reply
-        (added,) = await ingested(house, project, Document(source=text, blob=reply.blob))
+        (added,) = await ingested(house, project, Document(source=f"{left}.md", blob=reply.blob))
         assert added.status == "added"
         async with house.superuser() as connection:
             count = await connection.fetchval(

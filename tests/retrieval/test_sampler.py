@@ -61,7 +61,7 @@ async def test_what_a_worse_index_loses_is_seen(house: House, project: str, plan
     grant, _ = await house.door.authorise("router", house.standing(project))
     RECALL.clear()
     where = {} if plan == "indexed" else {"state": "even"}
-    for n in range(5):
+    for n in range(20):
         query = VectorSearch(store="attempts", text=f"the database {n} is away", where=where, k=10)
         (found,) = await asked.answer(grant, (query,))
         assert (found.plan, len(found.items)) == (plan, 10)

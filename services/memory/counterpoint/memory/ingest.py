@@ -189,6 +189,7 @@ def _cut(policy: Policy, screen: Screen, document: Document, document_id: str, o
     _check(document)
     said = {"text": document.text, "title": document.title, "metadata": document.metadata}
     label = policy.store_level("documents")
+    screen.refuse_name(policy, "source", document.source, label)
     judged = screen.judge(policy, said, said, label)
     if judged.verdict == "block":
         raise Permanent("sensitive", _in_lines(said, screen, judged))

@@ -32,6 +32,14 @@ class Screen:
         """Why a body is refused, each value once; none when it is not."""
         return problems(body, first_places(body, judged), self.fingerprints.of if self.fingerprints else None)
 
+    def refuse_name(self, policy: Policy, field: str, name: str, label: int) -> None:
+        """Raises `Permanent` `sensitive` for a name that nothing can be redacted in, because it is what it names."""
+        body = {field: name}
+        judged = self.judge(policy, body, (field,), label)
+        if judged.findings:
+            of = self.fingerprints.of if self.fingerprints else None
+            raise Permanent("sensitive", problems(body, judged.findings, of))
+
 
 def first_places(body: Mapping[str, Any], judged: Judged) -> tuple[FieldFinding, ...]:
     """The findings that a body is refused for, each value at its first place."""
