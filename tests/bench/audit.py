@@ -19,6 +19,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.measure import Measure, Report, p50, p99, quiet_logs, say, stop_when_told
 
+from counterpoint import bus
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.audit.auditor import Auditor
 from counterpoint.memory.audit.export import File
@@ -143,7 +144,7 @@ def main() -> None:
     quiet_logs()
     stop_when_told()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        (asyncio.run(run(Path(folder), given.leaves, given.projects))).show()
+        (bus.run(run(Path(folder), given.leaves, given.projects))).show()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ python tests/bench/commit.py [--json] [--rows 1000000] [--samples 200]
 """
 
 import argparse
-import asyncio
 import random
 import sys
 import tempfile
@@ -17,6 +16,7 @@ if __name__ == "__main__":
 from bench.measure import Measure, Report, p50, quiet_logs, say, stop_when_told
 from bench.small import Small, small
 
+from counterpoint import bus
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import utc_now
@@ -166,7 +166,7 @@ def main() -> None:
     quiet_logs()
     stop_when_told()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        asyncio.run(run(Path(folder), given.rows, given.samples)).show()
+        bus.run(run(Path(folder), given.rows, given.samples)).show()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from chaos.toys import completed, decision_of, delegated, routed, worked
 
+from counterpoint import bus
 from counterpoint.bus.streams import consumer_specs
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
@@ -147,4 +148,4 @@ async def by_nats(service: str, url: str) -> None:
 
 if __name__ == "__main__":
     kind, name, where = sys.argv[1:]
-    asyncio.run(by_faststream(name, where) if kind == "faststream" else by_nats(name, where))
+    bus.run(by_faststream(name, where) if kind == "faststream" else by_nats(name, where))

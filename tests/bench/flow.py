@@ -32,6 +32,7 @@ from bench.measure import Measure, Report, p50, p99, quiet_logs, say, stop_when_
 from bench.small import small
 from chaos.processes import descendants
 
+from counterpoint import bus
 from counterpoint.bus.provision import provision
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 from counterpoint.local.nats import run_nats
@@ -239,7 +240,7 @@ def house(data_dir: Path, chunks: int, report: Report) -> None:
     up(data_dir, http_port=0, detach=True)
     try:
         if chunks:
-            asyncio.run(ask(read_endpoints(data_dir), chunks, report))
+            bus.run(ask(read_endpoints(data_dir), chunks, report))
         for number in range(1, RUNS + 1):
             say(f"start, run {number} of {RUNS}")
             down(data_dir)
@@ -271,7 +272,7 @@ def main() -> None:
     report = Report("flow")
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         os.chmod(folder, 0o755)
-        asyncio.run(paths(Path(folder), given.tasks, report))
+        bus.run(paths(Path(folder), given.tasks, report))
         say(report.as_text())
         house(Path(folder) / "house", given.chunks, report)
     report.show()

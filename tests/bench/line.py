@@ -1,6 +1,5 @@
 """The line of a task of 100 actions: from the record and by Cypher, each in the service beside its raw engine."""
 
-import asyncio
 import shutil
 import sys
 import tempfile
@@ -14,8 +13,9 @@ import ladybug
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.measure import Measure, Report, p50, quiet_logs, say, stop_when_told
-from diode.memory_house import House
+from diode.memory_house import House, task_body
 
+from counterpoint import bus
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.migrate import migrate
 from counterpoint.proto.ids import new_id
@@ -25,6 +25,10 @@ ACTIONS = 100
 ASKED = 200
 RUNS = 3
 PROJECT = "bench"
+WHOLE = """
+MATCH (a:Action)-[:PART_OF]->(:Task {task_id: $task})
+RETURN a.seq, a.action_id, a.agent, a.kind, a.reasoning, a.result, a.at ORDER BY a.seq
+"""
 CHILDREN = "MATCH (:Action {action_id: $id})-[:LEADS_TO]->(b:Action) RETURN b.action_id"
 DEPTH = (
     "MATCH p = (:Action {action_id: $id})-[:LEADS_TO* SHORTEST 1..200]->(:Action {action_id: $last}) RETURN length(p)"
@@ -42,6 +46,8 @@ async def _p50_ms(ask: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _line(house: House, task: str) -> list[str]:
+    handed = house.handed(await house.routed(PROJECT, task))
+    await house.done("manager", handed, writes=(Write(store="tasks", id=task, body=task_body(task)),))
     ids = [f"{task}-{n:03}" for n in range(ACTIONS)]
     for start in range(0, ACTIONS, 20):
         writes = tuple(
@@ -65,7 +71,7 @@ async def _line(house: House, task: str) -> list[str]:
 
 
 @asynccontextmanager
-async def _raw(house: House) -> AsyncIterator[Callable[[str, dict[str, str]], Awaitable[object]]]:
+async def _raw(house: House) -> AsyncIterator[Callable[[str, dict[str, str]], Awaitable[int]]]:
     """The engine on a copy of the database, on this thread."""
     with tempfile.TemporaryDirectory() as folder:
         assert await house.tiers.graph.caught_up(PROJECT, 30)
@@ -76,9 +82,9 @@ async def _raw(house: House) -> AsyncIterator[Callable[[str, dict[str, str]], Aw
         with ladybug.Database(copy / "line.lbug", max_num_threads=1) as database, ladybug.Connection(database) as asked:
             asked.execute("CALL var_length_extend_max_depth=200")
 
-            async def ask(query: str, parameters: dict[str, str]) -> object:
+            async def ask(query: str, parameters: dict[str, str]) -> int:
                 with asked.execute(query, parameters) as answer:  # type: ignore[union-attr]
-                    return list(answer)
+                    return len(list(answer))
 
             yield ask
 
@@ -88,21 +94,24 @@ async def _measured(house: House, report: Report) -> None:
         await _line(house, new_id())
     task = new_id()
     ids = await _line(house, task)
-    last = {"id": ids[0], "last": ids[-1]}
+    whole, middle, last = {"task": task}, {"id": ids[40]}, {"id": ids[0], "last": ids[-1]}
     grant, _ = await house.door.authorise("router", house.standing(PROJECT))
 
     def asking(query: MemoryQuery) -> Callable[[], Awaitable[object]]:
         return lambda: house.queries.answer(grant, (query,))
 
-    ours: list[tuple[str, Callable[[], Awaitable[object]], float]] = [
+    ours: list[tuple[str, Callable[[], Awaitable[object]], float | None]] = [
         ("the whole line from the record", asking(Line(task_id=task)), 1),
-        ("the children of an action by Cypher", asking(Cypher(query=CHILDREN, parameters={"id": ids[40]})), 3),
-        ("the depth of the chain by Cypher", asking(Cypher(query=DEPTH, parameters=last)), 3),
+        ("the whole line by Cypher", asking(Cypher(query=WHOLE, parameters=whole)), 3),
+        ("the children of an action by Cypher", asking(Cypher(query=CHILDREN, parameters=middle)), 3),
+        ("the length of the chain by Cypher", asking(Cypher(query=DEPTH, parameters=last)), None),
     ]
     async with house.superuser() as connection, _raw(house) as graph:
+        assert await graph(WHOLE, whole) == ACTIONS
         raw: list[Callable[[], Awaitable[object]]] = [
             lambda: connection.fetch(RAW, PROJECT, task),
-            lambda: graph(CHILDREN, {"id": ids[40]}),
+            lambda: graph(WHOLE, whole),
+            lambda: graph(CHILDREN, middle),
             lambda: graph(DEPTH, last),
         ]
         for (name, ask, target), bare in zip(ours, raw, strict=True):
@@ -134,4 +143,4 @@ if __name__ == "__main__":
     quiet_logs()
     stop_when_told()
     with tempfile.TemporaryDirectory(prefix="counterpoint-") as place:
-        asyncio.run(run(Path(place))).show()
+        bus.run(run(Path(place))).show()

@@ -6,7 +6,6 @@ The short version takes some minutes; `--full` takes more of everything, up to a
 """
 
 import argparse
-import asyncio
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +16,8 @@ if __name__ == "__main__":
 from bench.measure import Report, quiet_logs, say, stop_when_told
 from bench.sections import adds, again, idle, parts, past, search, taint, tax
 from bench.sections.size import FULL, SHORT, Size
+
+from counterpoint import bus
 
 Section = Callable[[Path, Size, Report], Awaitable[None]]
 
@@ -54,7 +55,7 @@ def main() -> None:
     quiet_logs()
     stop_when_told()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        asyncio.run(run(Path(folder), given.only or tuple(SECTIONS), FULL if given.full else SHORT)).show()
+        bus.run(run(Path(folder), given.only or tuple(SECTIONS), FULL if given.full else SHORT)).show()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The developer service."""
 
-import asyncio
-
+from counterpoint import bus
 from counterpoint.bus import Service
 from counterpoint.developer.handlers import register
 from counterpoint.developer.settings import DeveloperSettings
@@ -12,7 +11,7 @@ def run() -> None:
     settings = DeveloperSettings()
     service = Service("developer", settings)
     register(service)
-    asyncio.run(service.run())
+    bus.run(service.run())
 
 
 if __name__ == "__main__":

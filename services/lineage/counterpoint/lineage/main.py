@@ -1,7 +1,6 @@
 """The lineage service: OpenLineage by NATS and HTTP, incidents, and the lineage of our own tasks."""
 
-import asyncio
-
+from counterpoint import bus
 from counterpoint.bus import Service
 from counterpoint.bus.health import http_server, serve
 from counterpoint.lineage.handlers import register
@@ -21,7 +20,7 @@ async def listen(settings: LineageSettings) -> None:
 
 def run() -> None:
     """The process."""
-    asyncio.run(listen(LineageSettings()))
+    bus.run(listen(LineageSettings()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The manager service."""
 
-import asyncio
-
+from counterpoint import bus
 from counterpoint.bus import Service
 from counterpoint.manager.handlers import register
 from counterpoint.manager.settings import ManagerSettings
@@ -12,7 +11,7 @@ def run() -> None:
     settings = ManagerSettings()
     service = Service("manager", settings)
     register(service, settings.bounds())
-    asyncio.run(service.run())
+    bus.run(service.run())
 
 
 if __name__ == "__main__":

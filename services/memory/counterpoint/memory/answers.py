@@ -6,9 +6,10 @@ it any more. It is kept only when no commit was under way while it was read.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from pydantic import TypeAdapter
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
@@ -18,12 +19,13 @@ from counterpoint.memory.provenance import Seen
 from counterpoint.memory.queries import seen
 from counterpoint.memory.tiers.recall import WITHOUT_TIER
 from counterpoint.memory.valkey import Valkey
-from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery, Ref, VectorSearch
+from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery, VectorSearch
 from counterpoint.proto.upcast import current_version
 
-_FORMAT = 1
+_FORMAT = 2
 """Raised when the same key would stand for another answer."""
 _HEAD_BYTES = 4
+_SEEN = TypeAdapter(tuple[Seen, ...])
 _SEEN_BYTES = 500
 """About what an item takes in RAM for the read set."""
 
@@ -112,28 +114,10 @@ def _weigh(answer: Answer) -> int:
 
 
 def _encode(answer: Answer) -> bytes:
-    noted = json.dumps(
-        [
-            [_plain(each.ref), each.label, each.integrity, each.score, [_plain(ref) for ref in each.cites], each.shared]
-            for each in answer.seen
-        ]
-    ).encode()
+    noted = _SEEN.dump_json(answer.seen)
     return len(noted).to_bytes(_HEAD_BYTES, "big") + noted + answer.body
 
 
 def _decode(raw: bytes) -> Answer:
     ends = _HEAD_BYTES + int.from_bytes(raw[:_HEAD_BYTES], "big")
-    noted = tuple(
-        Seen(_ref(ref), label, integrity, score, tuple(_ref(each) for each in cites), shared)
-        for ref, label, integrity, score, cites, shared in json.loads(raw[_HEAD_BYTES:ends])
-    )
-    return Answer(raw[ends:], noted)
-
-
-def _plain(ref: Ref) -> tuple[str, str, int]:
-    return ref.store, ref.id, ref.version
-
-
-def _ref(plain: tuple[str, str, int]) -> Ref:
-    store, record_id, version = plain
-    return Ref(store=store, id=record_id, version=version)
+    return Answer(raw[ends:], _SEEN.validate_json(raw[_HEAD_BYTES:ends]))

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from counterpoint import bus
 from counterpoint.bus import Service
 from counterpoint.guard.capabilities import Keyring
 from counterpoint.guard.fingerprints import Fingerprints
@@ -189,7 +190,7 @@ async def serve(settings: MemorySettings) -> None:
 
 def run() -> None:
     """The process."""
-    asyncio.run(serve(MemorySettings()))
+    bus.run(serve(MemorySettings()))
 
 
 if __name__ == "__main__":

@@ -23,16 +23,12 @@ SELECT max(seq) AS seq, max(at) AS at FROM (
 """
 _AT_TIME = """
 SELECT max(seq) FROM (
-    (SELECT seq FROM records WHERE project = $1 AND at <= $2 ORDER BY seq DESC LIMIT 1)
-    UNION ALL (SELECT max(seq) FROM history WHERE project = $1 AND at <= $2)) AS written
+    (SELECT seq FROM records WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)
+    UNION ALL (SELECT seq FROM history WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)) AS written
 """
 _THEN = """
-SELECT {columns}, erased, task_id FROM (
-    SELECT {columns}, erased, task_id FROM records WHERE project = {project} AND seq <= {seq} AND {conditions}
-    UNION ALL
-    SELECT {columns}, erased, task_id FROM history
-    WHERE project = {project} AND seq <= {seq} AND superseded > {seq} AND {conditions}) AS stood
-WHERE body IS NOT NULL OR erased IS NOT NULL
+SELECT {columns}, erased, task_id FROM {table}
+WHERE project = {project} AND seq <= {seq} {stood} AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
 """
 
 
@@ -78,8 +74,10 @@ def then(query: List, places: Sequence[tuple[str, int]], more: str = "", value: 
     parts = []
     for project, seq in places:
         values += [project, seq]
-        fixed = {"project": f"${len(values) - 1}", "seq": f"${len(values)}"}
-        parts.append(_THEN.format(columns=COLUMNS, conditions=" AND ".join(clauses), **fixed))
+        at = f"${len(values)}"
+        fixed = {"columns": COLUMNS, "project": f"${len(values) - 1}", "seq": at, "conditions": " AND ".join(clauses)}
+        parts.append(_THEN.format(table="records", stood="", **fixed))
+        parts.append(_THEN.format(table="history", stood=f"AND superseded > {at}", **fixed))
     order = f"ORDER BY seq {'ASC' if query.ascending else 'DESC'} LIMIT {query.limit + 1}"
     united = " UNION ALL ".join(f"({part} {order})" for part in parts)
     return f"SELECT * FROM ({united}) AS of_each_project {order}", values

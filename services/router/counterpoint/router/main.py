@@ -1,8 +1,8 @@
 """The router: the front door, by HTTP and by the bus."""
 
-import asyncio
 from datetime import timedelta
 
+from counterpoint import bus
 from counterpoint.bus import Service
 from counterpoint.router.handlers import register
 from counterpoint.router.http import attach
@@ -19,7 +19,7 @@ async def serve(settings: RouterSettings) -> None:
 
 def run() -> None:
     """The process."""
-    asyncio.run(serve(RouterSettings()))
+    bus.run(serve(RouterSettings()))
 
 
 if __name__ == "__main__":
