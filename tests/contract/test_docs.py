@@ -58,7 +58,7 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
     ("supervisor", LocalSettings),
 )
 OTHERS = [
-    ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate", "*(required)*"),
+    ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),
     *((f"COUNTERPOINT_{name}", "command", "-") for name in ("URL", "TOKEN", "DATA_DIR", "PROJECT")),
 ]
 """What is read without a settings class."""

@@ -19,7 +19,7 @@ HOST_ONLY = {"PATH", "HOME", "LANG", "COUNTERPOINT_DATA_DIR"}
 """What a process beside others needs and a container of its own does not."""
 CONTAINER_ONLY = {"COUNTERPOINT_HTTP_HOST", "COUNTERPOINT_LINEAGE_HOST", "COUNTERPOINT_AUDIT_DIR"}
 SERVERS = ("nats", "postgres", "valkey")
-JOBS: tuple[JobName, ...] = ("migrate", "provision")
+JOBS: tuple[JobName, ...] = ("migrate", "index", "provision")
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def test_no_service_knows_the_secret_of_another(services: dict[str, Any], name: 
     assert {each for each, known in elsewhere.items() if known & own} == set()
 
 
-def test_only_memory_and_its_migration_reach_the_databases(services: dict[str, Any]) -> None:
+def test_only_memory_and_the_jobs_of_its_database_reach_the_databases(services: dict[str, Any]) -> None:
     beside = {name for name, each in services.items() if "record" in each["networks"]}
-    assert beside == {"postgres", "valkey", "migrate", "memory"}
+    assert beside == {"postgres", "valkey", "migrate", "index", "memory"}
     assert read()["networks"]["record"] == {"internal": True}
     assert services["postgres"]["networks"] == services["valkey"]["networks"] == ["record"]
 

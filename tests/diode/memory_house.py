@@ -35,6 +35,7 @@ from counterpoint.memory.principals import ADMINISTRATOR, Principals
 from counterpoint.memory.provenance import Origins, Reads
 from counterpoint.memory.queries import Queries
 from counterpoint.memory.releases import Releases
+from counterpoint.memory.retrieval.search import index_of
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
@@ -255,6 +256,14 @@ class House:
         found = await self.found("router", self.standing(project), query)
         assert found.report is not None
         return found.report
+
+    async def index(self, project: str) -> None:
+        """Give a project an index of its vectors, as if it had grown."""
+        async with self.superuser() as connection:
+            await connection.execute(
+                f"CREATE INDEX {index_of(project)} ON vectors USING hnsw (embedding vector_cosine_ops)"
+                f" WHERE project = '{project}'"
+            )
 
     async def routed(self, project: str, task: str) -> str:
         """A task that the router handed to the manager: the message's id."""

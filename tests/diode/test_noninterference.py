@@ -192,10 +192,11 @@ async def moments(house: House, project: str) -> list[str]:
 async def test_no_answer_depends_on_what_another_project_holds(
     house: House, project: str, seed: int, indexed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if indexed:
-        monkeypatch.setattr(house._search, "_exact_rows", 0)
     content, other = Content(seed), f"{project}-b"
     await fill(house, project, content)
+    if indexed:
+        monkeypatch.setattr(house._search, "_exact_rows", 0)
+        await house.index(project)
     await once(house, project, "t-d")
     then = await moments(house, project)
     alone = await answers(house, project, content, then)

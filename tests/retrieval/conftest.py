@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 
 from counterpoint.local.postgres import PostgresUrls, run_postgres
+from counterpoint.memory.index import index_projects
 from counterpoint.memory.migrate import migrate
 from counterpoint.memory.retrieval.embed import Embedder
 from counterpoint.memory.retrieval.model import ModelSettings
@@ -25,6 +26,7 @@ async def owner(postgres: PostgresUrls) -> "AsyncIterator[asyncpg.Connection[asy
     connection = await asyncpg.connect(postgres.admin.removesuffix("/postgres") + "/counterpoint")
     yield connection
     await connection.execute("TRUNCATE vectors, postings, lexicon, corpora, records")
+    await index_projects(postgres.owner)
     await connection.close()
 
 

@@ -57,6 +57,7 @@ def queries(house: House, search: Search) -> Queries:
 async def test_what_a_worse_index_loses_is_seen(house: House, project: str, plan: str) -> None:
     worse = Search(None, None, exact_rows=100 if plan == "indexed" else ROWS, ef_search=1)
     await filled(house, project, worse.model_id)
+    await house.index(project)
     asked = queries(house, worse)
     grant, _ = await house.door.authorise("router", house.standing(project))
     RECALL.clear()

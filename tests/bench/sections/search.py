@@ -25,8 +25,6 @@ KINDS = 10
 STEP = 20_000
 TURN = 20
 """So many are asked of one before the other has its turn."""
-_INDEX_FROM = 20_000
-"""More items than this are put in before the index is built, as a restored database would."""
 
 _SEEDS = """
 CREATE TABLE IF NOT EXISTS seeds (n int PRIMARY KEY, said text, embedding vector(384), part vector(384))
@@ -81,19 +79,12 @@ async def fill(place: Small, search_by: Search, items: int) -> None:
         *([f"{{{','.join(map(str, (v * w).tolist()))}}}" for v in vectors] for w in (1, 0.6)),
     )
     fixed = (PROJECTS, SEEDS, KINDS)
-    index = await place.record.fetchval("SELECT indexdef FROM pg_indexes WHERE indexname = 'vectors_by_meaning'")
-    if items > _INDEX_FROM:
-        await place.record.execute("DROP INDEX vectors_by_meaning")
     for start in range(0, items, STEP):
         end = min(start + STEP, items) - 1
         await place.record.execute(_RECORDS, start, end, *fixed)
         await place.record.execute(_VECTORS, start, end, *fixed, search_by.model_id)
         if items > STEP:
             say(f"{end + 1} items")
-    if items > _INDEX_FROM:
-        say("the index over them")
-        await place.record.execute("SET maintenance_work_mem = '3GB'")
-        await place.record.execute(index)
     await place.record.execute(
         "INSERT INTO projects (project, last_seq) SELECT 'bench-' || n, $1 FROM generate_series(0, $2::int - 1) AS n",
         items + 1,

@@ -1,7 +1,7 @@
 """The policy file and its reader. Default deny: what the file does not say is refused."""
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, Self, get_args
@@ -38,7 +38,11 @@ class ServiceRow(_Row):
 
     def signs(self, agent: str) -> bool:
         """Whether this service may sign as `agent`; `*` in a name stands for a number."""
-        return any(re.fullmatch(name.replace("*", "[0-9]{1,4}"), agent) for name in self.agents)
+        return self._signers.fullmatch(agent) is not None
+
+    @cached_property
+    def _signers(self) -> re.Pattern[str]:
+        return re.compile("|".join(re.escape(name).replace(r"\*", "[0-9]{1,4}") for name in self.agents))
 
 
 class StoreRow(_Row):

@@ -15,13 +15,14 @@ from counterpoint.local.probe import http_ok
 from counterpoint.local.state import State
 
 ServiceName = Literal["memory", "router", "manager", "developer", "lineage"]
-JobName = Literal["migrate", "provision"]
+JobName = Literal["migrate", "provision", "index"]
 
 SERVICES: tuple[ServiceName, ...] = ("memory", "router", "manager", "developer", "lineage")
 NATS_USERS = ("provisioner", *SERVICES, "publisher", "observer")
 
 COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
     "migrate": (sys.executable, "-m", "counterpoint.memory.migrate"),
+    "index": (sys.executable, "-m", "counterpoint.memory.index"),
     "provision": (sys.executable, "-m", "counterpoint.local.provision"),
     **{name: (sys.executable, "-m", f"counterpoint.{name}.main") for name in SERVICES},
 }
@@ -50,7 +51,7 @@ def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
         "LANG": wiring.inherited.get("LANG", "C.UTF-8"),
     } | _inherited(wiring, "COUNTERPOINT_LOG_LEVEL")
     match name:
-        case "migrate":
+        case "migrate" | "index":
             return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
         case "provision":
             return env | _nats(wiring, "provisioner")

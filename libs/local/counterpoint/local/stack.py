@@ -33,7 +33,7 @@ from counterpoint.local.settings import local_settings
 from counterpoint.local.state import Birth, State, is_free
 from counterpoint.local.supervisor import Supervisor
 from counterpoint.local.valkey import Valkey
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.errors import Permanent, Problem, Transient
 from counterpoint.proto.subjects import inbox_prefix
 
 log = structlog.get_logger(__name__)
@@ -42,6 +42,7 @@ Progress = Callable[[str, float], None]
 """Told of each finished stage: its name, and how many seconds it took."""
 
 HTTP_PORT = 8484
+INDEX_TIMEOUT_S = 6 * 3600
 
 
 def policy_authorization(passwords: dict[str, str]) -> str:
@@ -89,6 +90,7 @@ class Stack:
         self._lock: int | None = None
         self._state: State | None = None
         self._wiring: Wiring | None = None
+        self._indexing: asyncio.Task[None] | None = None
         self._complete = False
 
     async def start(self) -> None:
@@ -111,6 +113,9 @@ class Stack:
             return
         self._complete = False
         (self.data_dir / "endpoints.json").unlink(missing_ok=True)
+        if self._indexing is not None:
+            self._indexing.cancel()
+            await asyncio.wait([self._indexing])
         await self._supervisor.stop(self._services.values())
         await self._supervisor.stop(engine for name, engine in self._engines.items() if name != "postgres")
         await self._supervisor.stop(engine for name, engine in self._engines.items() if name == "postgres")
@@ -192,6 +197,7 @@ class Stack:
         await _together(*(self._start_child(service) for service in others))
         self._complete = True
         self._write_endpoints()
+        self._indexing = asyncio.create_task(self._index())
 
     def _http_port(self, state: State) -> int:
         if self._wanted_http_port == 0:
@@ -236,9 +242,19 @@ class Stack:
         self._supervisor.keep(child)
 
     async def _run_job(self, name: JobName) -> None:
-        env = environment(name, self._wired())
         with self._stage(name):
-            await run(name, Program(argv=self._commands[name], env=env, log=self.data_dir / "logs" / f"{name}.log"))
+            await run(name, self._job(name))
+
+    def _job(self, name: JobName) -> Program:
+        env = environment(name, self._wired())
+        return Program(argv=self._commands[name], env=env, log=self.data_dir / "logs" / f"{name}.log")
+
+    async def _index(self) -> None:
+        """Make the indexes that projects have come to need, while the stack runs: without them it is only slower."""
+        try:
+            await run("index", self._job("index"), INDEX_TIMEOUT_S)
+        except Transient as error:
+            log.warning("index.failed", reason=str(error))
 
     async def _back(self, name: str) -> None:
         """NATS may come back without its store: make the streams and consumers again where they are gone."""

@@ -35,12 +35,13 @@ WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-99
 """
 # Edge by edge through the primary key, whatever the planner thinks of a young table.
 _READERS = """
-SELECT (given.n - 1)::int, found.commit_id, found.cited
+SELECT found.commit_id, array_agg((given.n - 1)::int) FILTER (WHERE found.cited) AS cited
 FROM unnest($2::text[], $3::text[], $4::int[]) WITH ORDINALITY AS given (store, id, version, n)
 CROSS JOIN LATERAL (
     SELECT commit_id, cited FROM sources
     WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version AND shared = $5
     OFFSET 0) AS found
+GROUP BY found.commit_id
 """
 _WRITTEN = """
 SELECT given.commit_id, made.* FROM unnest($2::uuid[]) AS given (commit_id)
@@ -161,10 +162,10 @@ class Influence:
                 hops += 1
                 stores, ids, versions = map(list, zip(*frontier, strict=True))
                 fresh: dict[UUID, None] = {}
-                for n, commit, cited in await connection.fetch(
+                for commit, cited in await connection.fetch(
                     _READERS, project, stores, ids, versions, shared and hops == 1
                 ):
-                    if cited:
+                    for n in cited or ():
                         edges.name(frontier[n], commit)
                     if commit not in commits:
                         fresh[commit] = None

@@ -1,5 +1,6 @@
 """Hybrid search: BM25 and cosine over the same candidates, fused by score (rows B8, C2)."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 MAX_QUERY_CHARS = 32_000
 MAX_TERMS = 48
-# Up to here every row is read, which no index beats in recall and few in time.
+# Up to here every row is read, which no index beats in recall and few in time. A project with more gets an index of its
+# own by the job `counterpoint.memory.index`.
 EXACT_ROWS = 20_000
 # More than are asked for, so that a row good in both legs but first in neither is among them.
 CANDIDATES = 100
@@ -27,7 +29,21 @@ CANDIDATES = 100
 DIGITS = 9
 
 _EXACT = files(__package__).joinpath("search.sql").read_text()
-_INDEXED = _EXACT.replace("scope AS MATERIALIZED", "scope AS NOT MATERIALIZED")
+_BEFORE, _SCOPE, _LEG = _EXACT.partition("scope AS MATERIALIZED")
+_, _SAID, _AFTER = _LEG.partition("said AS MATERIALIZED")
+_WALK = """(
+    SELECT row, embedding <=> (SELECT embedding FROM question) AS distance
+    FROM vectors WHERE project = {project} AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
+    ORDER BY distance LIMIT $12)"""
+# Each project by an index of its own, which holds no other's rows.
+_INDEXED = f"""{_BEFORE}nearest AS MATERIALIZED (
+    SELECT row FROM (
+        {_WALK.format(project="$1")}
+        UNION ALL
+        {_WALK.format(project="'shared' AND $1 <> 'shared'")}) AS of_both
+    ORDER BY distance LIMIT $12
+),
+{_SAID}{_AFTER}"""
 _OF_ROWS = "AND row IN (SELECT unnest($15::bigint[]))"
 _FILTERED = (
     _EXACT.replace("AND model = $3 AND label <= $4\n),", f"AND model = $3 AND label <= $4 {_OF_ROWS}\n),")
@@ -52,6 +68,7 @@ held AS MATERIALIZED (
     GROUP BY term
 )
 SELECT
+    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($8) AND indisvalid) AS walkable,
     ARRAY(SELECT lexeme FROM words ORDER BY times DESC, place) AS words,
     ARRAY(SELECT query FROM phrases) AS phrases,
     ARRAY(SELECT array_to_string(words, ' ') FROM phrases) AS phrase_words,
@@ -102,6 +119,11 @@ class Searched:
     terms: tuple[str, ...]
 
 
+def index_of(project: str) -> str:
+    """The name of the index of a project's vectors, where it has one."""
+    return f"vectors_of_{hashlib.sha256(project.encode()).hexdigest()[:32]}"
+
+
 def prepare(text: str) -> Terms:
     """What a query looks for; raises `Permanent` where it is empty or longer than 32,000 characters."""
     if len(text) > MAX_QUERY_CHARS:
@@ -129,7 +151,8 @@ async def search(
     """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (384,) float32.
 
     The connection's `counterpoint.project` is set by the caller. A scope of more than `exact_rows` rows is searched by
-    the index, with that `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come
+    its project's index where it has one, with that `ef_search` (or as many as are wanted), and read whole where that
+    gives up. As many hits come
     back as there are rows in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all
     of them are read.
     Raises `Permanent` as `prepare` does.
@@ -139,7 +162,9 @@ async def search(
     stores = (scope.project, list(scope.stores), scope.max_label)
     # Half of the places at most for exact forms: a long stack trace must not leave its words out.
     exact = list(prepared.exact[: MAX_TERMS // 2])
-    analysed = await connection.fetchrow(_ANALYSE, *stores, prepared.words, exact, list(prepared.phrases), MAX_TERMS)
+    analysed = await connection.fetchrow(
+        _ANALYSE, *stores, prepared.words, exact, list(prepared.phrases), MAX_TERMS, index_of(scope.project)
+    )
     assert analysed is not None
     spoken = [words.split(" ") for words in analysed["phrase_words"]]
     phrases = list(zip(analysed["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
@@ -158,7 +183,7 @@ async def search(
     if of_rows is not None:
         found = await connection.fetch(_FILTERED, *parameters, list(of_rows))
         return Searched(_hits(found, k, vector_weight), "exact", asked)
-    if rows > exact_rows:
+    if rows > exact_rows and analysed["walkable"]:
         found = await _indexed(connection, ef_search or min(candidates, 1000), parameters)
         if found and found[0]["nearest"] >= min(candidates, rows):
             return Searched(_hits(found, k, vector_weight), "indexed", asked)

@@ -4,7 +4,7 @@
 WITH question AS MATERIALIZED (
     SELECT $5::real[]::vector AS embedding
 ),
--- Materialized, every row in scope is read and no row is lost; not materialized, the vector index is walked.
+-- Materialized, every row in scope is read and no row is lost.
 scope AS MATERIALIZED (
     SELECT row, embedding <=> (SELECT embedding FROM question) AS distance
     FROM vectors
