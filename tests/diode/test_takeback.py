@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from diode.memories import GOOD, POISON, ingest, learn, there
-from diode.memory_house import PERSON, WORKED, House, decision
+from diode.memory_house import PERSON, WORKED, House, decision, task_body
 
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
@@ -206,6 +206,25 @@ class TestAQuarantine:
         left = [each for each in radius if await house.body(project, each[0], each[1]) is not None]
         assert {store for store, _, _ in left} <= {"tasks"}
         assert len(learned) == len(tasks)
+
+    async def test_lets_the_tasks_it_reached_go_on(self, house: House, project: str) -> None:
+        """Their records stay: who reads one of them must not begin again for ever."""
+        document = await ingest(house, project, POISON)
+        task = new_id()
+        origin = house.handed(await house.delegated(project, task))
+        await house.found("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline"))
+        worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
+        done = await house.done("developer", origin, reads=1, messages=(worked,))
+        waits = Write(store="tasks", id=task, body=task_body(task, "input_required"), expect=1)
+        await house.done("manager", house.handed(done.message_ids[0]), writes=(waits,))
+        await wish(house, project, "quarantine", store="documents", id=document)
+        outcome = house.handed(await house.reported(project, task))
+        (known,) = (await house.found("manager", outcome, Get(store="tasks", id=task))).items
+        ended = Write(store="tasks", id=task, body=task_body(task, "completed"), expect=known.version)
+        lesson = Write(store="plans", id=f"{task}-p", body={"plan_id": f"{task}-p", "task_id": task, "text": "drop it"})
+        await house.done("manager", outcome, reads=1, writes=(ended, lesson))
+        assert (await house.body(project, "tasks", task) or {})["state"] == "completed"
+        assert await house.body(project, "plans", f"{task}-p") is None
 
     async def test_leaves_room_for_a_new_record_of_the_same_name(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)

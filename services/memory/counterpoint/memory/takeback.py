@@ -111,9 +111,13 @@ class TakeBacks:
                     self._known(project)[row["id"]] = wrong
 
     def wrong(self, project: str, read: Memories) -> Ref | None:
-        """One of the items that were read and have been taken back lately, None when there is none."""
-        own = (ref for ref in read.scores if ref not in read.shared)
-        return self._first(project, own) or self._first(SHARED_PROJECT, read.shared)
+        """One of the items that were read and have been taken back lately, None when there is none.
+
+        What is no lesson, as a task is none, stays where it is and can be read: what is made of it is taken out behind.
+        """
+        gone = [ref for ref in read.scores if self._learned(ref.store)]
+        own = (ref for ref in gone if ref not in read.shared)
+        return self._first(project, own) or self._first(SHARED_PROJECT, (ref for ref in gone if ref in read.shared))
 
     def carried(self, project: str, refs: Iterable[Ref]) -> Ref | None:
         """The same of what a message carried, of which nobody knows whether it was shared."""
@@ -148,7 +152,7 @@ class TakeBacks:
         changes = [
             _Change(row.store, row.id, row.expect + 1)
             for row in applied.writes
-            if row.body is not None and self._policy.stores[row.store].learned
+            if row.body is not None and self._learned(row.store)
         ]
         cause = self.carried(applied.project, applied.provenance.refs)
         if not changes or cause is None:
@@ -220,7 +224,7 @@ class TakeBacks:
         """The versions that are wrong by themselves. Raises `Permanent` `not_found` when there are none."""
         home = SHARED_PROJECT if shared else project
         roots = await self._influence.roots(home, wish.store, wish.id, wish.version or 1, before)
-        if not roots or wish.store not in self._policy.stores or not self._policy.stores[wish.store].learned:
+        if not roots or not self._learned(wish.store):
             problem = f"{wish.store}/{wish.id} from version {wish.version or 1} on is nothing that can be taken back"
             raise Permanent("not_found", (Problem(field="item", problem=problem),))
         return roots
@@ -247,7 +251,7 @@ class TakeBacks:
 
     async def _changes(self, project: str, wrong: frozenset[Version], *, restores: bool) -> list[_Change]:
         """What is to become of the records that stand at a version which is wrong, or that were taken out for it."""
-        keys = sorted({(store, record) for store, record, _ in wrong if self._policy.stores[store].learned})
+        keys = sorted({(store, record) for store, record, _ in wrong if self._learned(store)})
         columns = [store for store, _ in keys], [record for _, record in keys]
         async with self._database.snapshot(project) as connection:
             present = await connection.fetch(_PRESENT, project, *columns)
@@ -349,6 +353,9 @@ class TakeBacks:
                 )
             )  # fmt: skip
         return tuple(restored)
+
+    def _learned(self, store: str) -> bool:
+        return store in self._policy.stores and self._policy.stores[store].learned
 
     def _known(self, project: str) -> dict[str, frozenset[Version]]:
         return self._wrong.setdefault(project, {})
