@@ -201,6 +201,50 @@ async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, 
     assert "entities/b at version 1 is not as it was committed" in (await house.verify(project))["broken"]
 
 
+async def test_what_stood_beside_the_erased_can_be_erased_as_well(house: House, project: str) -> None:
+    """The first erasure vouches for the second record, and the second one takes that back for this record alone."""
+    task, other, third = new_id(), new_id(), new_id()
+    bodies = [{"name": name, "task_id": about} for name, about in (("a", task), ("b", other), ("c", third))]
+    await house.done(
+        "memory",
+        house.standing(project),
+        writes=tuple(Write(store="entities", id=each["name"], body=each) for each in bodies),
+    )
+    await erase(house, project, "task", task)
+    await erase(house, project, "task", other)
+    report = await house.verify(project)
+    assert report["ok"], report["broken"]
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET body = NULL, erased = now() WHERE project = $1 AND store = 'entities' AND id = 'c'",
+            project,
+        )
+    assert "entities/c at version 1 is not as it was committed" in (await house.verify(project))["broken"]
+
+
+async def test_what_comes_about_a_task_while_it_is_erased_stays_in_the_log(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leaf of the erasure does not name it, so nothing of it may go."""
+    task = new_id()
+    await learn(house, project, task, searches=False)
+    wipe = Erasures._wipe
+
+    async def meanwhile(self: Erasures, *given: Any) -> None:
+        plan = Write(store="plans", id="p", body={"text": "x"})
+        await house.refused("router", house.standing(project, task), "store", writes=(plan,))
+        await house.routed(project, task)
+        await house.sequencer.once()
+        await wipe(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Erasures, "_wipe", meanwhile)
+        await erase(house, project, "task", task)
+    report = await house.verify(project)
+    assert report["ok"], report["broken"]
+    assert report["erased"] > 0
+
+
 async def test_a_store_forgets_what_is_older_than_its_term(house: House, project: str) -> None:
     rules = policy()
     days = rules.stores["webhook_deliveries"].keep_days

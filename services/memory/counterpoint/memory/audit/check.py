@@ -161,6 +161,8 @@ class _Leaves:
         """Commits whose leaves were erased, by position: what they wrote is known from who erased them."""
         self.forgotten: set[int] = set()
         """Positions of leaves that an erasure says it has erased."""
+        self.gone: dict[tuple[str, str], int] = {}
+        """Up to which version an erasure says it has erased a record, whatever vouched for that before."""
         self.counts = {"commit": 0, "refusal": 0}
         self.erased = self.waiting = 0
         self.broken: list[str] = []
@@ -207,6 +209,8 @@ class _Leaves:
             self.broken.append(f"leaf {position} is filed as what it is not")
         erased = said.get("erased") or {}
         self.forgotten.update(erased.get("leaves", ()))
+        if erased:
+            self.gone.update(((store, record_id), version) for store, record_id, version, _ in said.get("writes", ()))
         for store, record_id, version, sha256 in (*said.get("writes", ()), *erased.get("kept", ())):
             self.written[store, record_id, version] = sha256
         for message_id, _, sha256 in said.get("messages", ()):
@@ -274,7 +278,8 @@ class _Records:
             self.found += 1
             text = "" if body is None else canonical(json.loads(body))
             committed = self._leaves.written.pop((store, record_id, version), None)
-            if committed is None and erased and body is None and str(commit) in unknown:
+            gone = committed is None or version < self._leaves.gone.get((store, record_id), 0)
+            if gone and erased and body is None and str(commit) in unknown:
                 continue
             if committed != hashlib.sha256(text.encode()).hexdigest():
                 self.broken.append(f"{store}/{record_id} at version {version} is not as it was committed")

@@ -321,25 +321,20 @@ BEGIN
     RETURN noted;
 END $$;
 
--- Forget the content of all that a commit of an erasure deleted: every version, what was sent beside them, the leaves of
--- the commits that wrote them, and what was kept to find them by. Again is the same. Returns how many versions it were.
+-- Forget the content of all that a commit of an erasure deleted: every version, and of the leaves that this commit's own
+-- leaf names the content, with what was sent beside them. What came about the same tasks in between is not named, and
+-- stays. Again is the same. Returns how many versions it were.
 CREATE FUNCTION erase_content(p_project text, p_commit uuid) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     wiped bigint;
+    named bigint[];
     commits uuid[];
-    tasks text[];
 BEGIN
     PERFORM set_config('counterpoint.project', p_project, true);
-    SELECT array_agg(DISTINCT h.commit_id) INTO commits
-    FROM records r JOIN history h ON h.project = r.project AND h.store = r.store AND h.id = r.id
-    WHERE r.project = p_project AND r.commit_id = p_commit AND r.body IS NULL;
-    SELECT array_agg(id) INTO tasks FROM records
-    WHERE project = p_project AND commit_id = p_commit AND body IS NULL AND store = 'tasks';
-    commits := commits || ARRAY(SELECT commit_id FROM messages WHERE project = p_project AND task_id = ANY (tasks));
-    -- The leaf of an erasure stays: it says what was forgotten, and vouches for what was not.
-    commits := ARRAY(
-        SELECT id FROM audit WHERE project = p_project AND id = ANY (commits) AND NOT coalesce(body::jsonb ? 'erased', false));
+    SELECT ARRAY(SELECT jsonb_array_elements_text(body::jsonb #> '{erased,leaves}')::bigint) INTO named
+    FROM audit WHERE project = p_project AND id = p_commit;
+    SELECT array_agg(id) INTO commits FROM audit WHERE project = p_project AND position = ANY (named);
     UPDATE history h
     SET body = NULL, sha256 = NULL, by_state = NULL, by_error_signature = NULL, by_source = NULL, by_target = NULL,
         by_parent_run_id = NULL, by_root_run_id = NULL, by_job = NULL, by_namespace = NULL, erased = now()
@@ -350,13 +345,11 @@ BEGIN
     UPDATE records SET erased = now()
     WHERE project = p_project AND commit_id = p_commit AND body IS NULL AND erased IS NULL;
     DELETE FROM pending USING messages m
-    WHERE pending.message_id = m.id AND m.project = p_project AND (m.commit_id = ANY (commits) OR m.task_id = ANY (tasks));
+    WHERE pending.message_id = m.id AND m.project = p_project AND m.commit_id = ANY (commits);
     -- Without an audience it is never sent again.
-    UPDATE messages SET body = '{}', audience = '{}'
-    WHERE project = p_project AND (commit_id = ANY (commits) OR task_id = ANY (tasks));
+    UPDATE messages SET body = '{}', audience = '{}' WHERE project = p_project AND commit_id = ANY (commits);
     UPDATE audit SET body = NULL, salt = NULL
-    WHERE project = p_project AND position IS NOT NULL AND body IS NOT NULL
-      AND (id = ANY (commits) OR (task_id = ANY (tasks) AND NOT body::jsonb ? 'erased'));
+    WHERE project = p_project AND position = ANY (named) AND body IS NOT NULL;
     DELETE FROM lexicon WHERE project = p_project AND rows <= 0;
     DELETE FROM embeddings WHERE project = p_project;
     DELETE FROM blob_parts b WHERE project = p_project AND NOT EXISTS (
