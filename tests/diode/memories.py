@@ -1,7 +1,10 @@
 """A project that learns: documents, and tasks that read them, decide, remember and are summed up."""
 
+from typing import Any
+
 from diode.memory_house import PERSON, WORKED, House, decision, task_body
 
+from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Document, IngestReply, IngestRequest, Outgoing, VectorSearch, Write
 
 SEARCH = VectorSearch(store="chunks", text="repair the orders pipeline", k=3)
@@ -81,3 +84,13 @@ async def learn(house: House, project: str, task: str, *, searches: bool = True)
 
 async def there(house: House, project: str, *records: tuple[str, str]) -> list[bool]:
     return [await house.body(project, store, record) is not None for store, record in records]
+
+
+async def wish(house: House, project: str, kind: str, **item: Any) -> str:
+    """What a person wishes to be taken back or put back, done: its id."""
+    wish_id = new_id()
+    body = {"kind": kind, "reason": "it is wrong", **item}
+    await house.done(
+        "router", house.standing(project, principal=PERSON), writes=(Write(store="quarantines", id=wish_id, body=body),)
+    )
+    return wish_id

@@ -157,6 +157,10 @@ class House:
         """What a process does before it answers."""
         await self.takebacks.remember(datetime.now(UTC) - timedelta(days=7))
 
+    async def finish(self) -> None:
+        """What it does as soon as it applies commits."""
+        await self.takebacks.finish(datetime.now(UTC) - timedelta(days=7))
+
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
         """Commits wait inside the block, and are then applied as one batch."""

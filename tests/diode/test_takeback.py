@@ -1,10 +1,9 @@
 """A wrong record is traced to all it touched, and taken back: at once, as a whole, and the way back again (M1)."""
 
 import asyncio
-from typing import Any
 
 import pytest
-from diode.memories import GOOD, POISON, ingest, learn, there
+from diode.memories import GOOD, POISON, ingest, learn, there, wish
 from diode.memory_house import PERSON, WORKED, House, decision, task_body
 
 from counterpoint.proto.ids import new_id
@@ -18,15 +17,6 @@ from counterpoint.proto.memory import (
     VectorSearch,
     Write,
 )
-
-
-async def wish(house: House, project: str, kind: str, **item: Any) -> str:
-    wish_id = new_id()
-    body = {"kind": kind, "reason": "it is wrong", **item}
-    await house.done(
-        "router", house.standing(project, principal=PERSON), writes=(Write(store="quarantines", id=wish_id, body=body),)
-    )
-    return wish_id
 
 
 async def resting(

@@ -423,8 +423,8 @@ class TakeBack(Shape):
 
 class TakenBack(TakeBack):
     """What became of a wish: how many records of each store were taken out, how many were put back as they had been,
-    and the tasks that rest on it, whose own records stay. `shared` when the item is one of the shared project, `lifted`
-    once it was undone."""
+    and the tasks that rest on it, whose own records stay. `shared` when the item is one of the shared project, `of` the
+    wish whose rest it is, `lifted` once it was undone."""
 
     by: str
     at: Time
@@ -433,6 +433,7 @@ class TakenBack(TakeBack):
     tasks: tuple[str, ...] = ()
     tasks_count: int = 0
     shared: bool = False
+    of: Id | None = None
     lifted: bool = False
 
 

@@ -149,8 +149,17 @@ class Influence:
                 first, last = row["version"], row["sha256"]
         return first
 
-    async def of(self, project: str, roots: frozenset[Version], *, shared: bool = False, limit: int) -> Radius:
-        """All that rests on these versions in a project; `shared` when they are those of the shared project."""
+    async def of(
+        self,
+        project: str,
+        roots: frozenset[Version],
+        *,
+        shared: bool = False,
+        limit: int,
+        without: frozenset[Version] = frozenset(),
+    ) -> Radius:
+        """All that rests on these versions in a project; `shared` when they are those of the shared project. What is
+        `without` is left out, and so is what rests on nothing else."""
         await self.link(project)
         edges = _Edges()
         commits: set[UUID] = set()
@@ -174,7 +183,7 @@ class Influence:
                 for row in await connection.fetch(_WRITTEN, project, list(fresh)):
                     commit, *version, _, _, _, _ = row
                     key = (version[0], version[1], version[2])
-                    if shared or key not in roots:
+                    if (shared or key not in roots) and key not in without:
                         edges.wrote[commit].append(key)
                         frontier.append(key)
                         made.append((hops, row))

@@ -6,28 +6,32 @@ a message carried into a later commit is taken out with it.
 """
 
 import asyncio
-import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
 
 import structlog
 from pydantic import ValidationError
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
+from counterpoint.memory.changes import Change, Changes
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.influence import Influence, Version
 from counterpoint.memory.prepare import prepare, problems_of
 from counterpoint.memory.provenance import Memories, Provenance
-from counterpoint.memory.rows import Prepared, WriteRow, canonical
+from counterpoint.memory.rows import Prepared
 from counterpoint.memory.vectors import Vectors
 from counterpoint.proto.errors import Conflict, Permanent, Problem
-from counterpoint.proto.ids import derived_id
+from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, TakeBack, TakenBack, Write
 from counterpoint.proto.subjects import SHARED_PROJECT
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -36,44 +40,30 @@ _ATTEMPTS = 5
 _LIMIT = 200_000
 _TASKS_NAMED = 500
 
-_PRESENT = """
-SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, body IS NOT NULL AS there FROM records
-    WHERE project = $1 AND store = given.store AND id = given.id LIMIT 1) AS found
-"""
-_PAST = """
-SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, body IS NOT NULL AS there FROM history
-    WHERE project = $1 AND store = given.store AND id = given.id OFFSET 0) AS found
-"""
-_AS_IT_WAS = """
-SELECT found.* FROM unnest($2::text[], $3::text[], $4::int[]) AS given (store, id, version)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, task_id, author, label, integrity, schema_version, body FROM history
-    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version LIMIT 1) AS found
-"""
 _WISHES = """
-SELECT id, body, seq FROM records WHERE project = $1 AND store = 'quarantines' AND body IS NOT NULL AND at > $2
+SELECT id, version, body, seq FROM records
+WHERE project = $1 AND store = 'quarantines' AND body IS NOT NULL AND at > $2 ORDER BY seq
 """
-_WISH = (
-    "SELECT version, body FROM records WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL"
-)
-_TAKEN_BY = """
-SELECT store, id, version FROM records WHERE project = $1 AND body IS NULL AND commit_id = (
-    SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines' AND id = $2 AND version = 1)
+_WISH = """
+SELECT id, version, body, seq FROM records
+WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL
 """
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """A record to be taken back: the version that stands now, and the one to put in its place."""
+class _Wish:
+    """A wish that was done: its id and version, what it says, and its place in the order of its project."""
 
-    store: str
     id: str
-    present: int
-    before: int | None = None
+    version: int
+    done: TakenBack
+    seq: int
+
+    @property
+    def stands(self) -> bool:
+        """Whether what it says is wrong is so still; not for what only belongs to another wish."""
+        return self.done.kind != "lift" and not self.done.lifted and self.done.of is None
 
 
 class TakeBacks:
@@ -87,42 +77,52 @@ class TakeBacks:
         self._committer = committer
         self._vectors = vectors
         self._influence = influence
+        self._changes = Changes(database, policy)
         self._wrong: dict[str, dict[str, frozenset[Version]]] = {}
         self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def remember(self, since: datetime) -> None:
         """Know again what was taken back after a moment; to be called before anything is answered."""
         for project in await self._projects():
-            async with self._database.reading(project) as connection:
-                rows = await connection.fetch(_WISHES, project, since)
-            for row in rows:
-                done = TakenBack.model_validate(row["body"])
-                if done.kind != "lift" and not done.lifted:
-                    before = row["seq"]
-                    try:
-                        roots = await self._roots(
-                            project, done, shared=done.shared, before=None if done.shared else before
-                        )
-                    except Permanent as error:
-                        # What cannot be taken back any more must not keep memory from starting.
-                        log.warning("takeback.unknown", project=project, quarantine_id=row["id"], reason=str(error))
-                        continue
-                    wrong, _ = await self._reach(project, done, roots, shared=done.shared, before=before)
-                    self._known(project)[row["id"]] = wrong
+            for wish in await self._wishes(project, since):
+                if wish.stands:
+                    self._known(project)[wish.id] = await self._wrong_by(project, wish)
+
+    async def finish(self, since: datetime) -> None:
+        """Take back and put back what an end of the process has left of the wishes after a moment; to be called when
+        commits are applied."""
+        for project in await self._projects():
+            for wish in await self._wishes(project, since):
+                if wish.stands:
+                    await self._patiently(partial(self._rest, project, wish))
+                if project == SHARED_PROJECT and wish.done.of is None and wish.done.kind != "lift":
+                    origin = Origin(message_id=derived_id(wish.id, "finish"), project=project, principal=wish.done.by)
+                    if wish.done.lifted:
+                        await self._lift_elsewhere(origin, derived_id(wish.id, "lift"), _lifting(wish))
+                    else:
+                        await self._elsewhere(origin, wish.id, wish.done, wish.seq)
 
     def wrong(self, project: str, read: Memories) -> Ref | None:
         """One of the items that were read and have been taken back lately, None when there is none.
 
         What is no lesson, as a task is none, stays where it is and can be read: what is made of it is taken out behind.
         """
-        gone = [ref for ref in read.scores if self._learned(ref.store)]
+        gone = [ref for ref in read.scores if self._changes.learned(ref.store)]
         own = (ref for ref in gone if ref not in read.shared)
         return self._first(project, own) or self._first(SHARED_PROJECT, (ref for ref in gone if ref in read.shared))
 
     def carried(self, project: str, refs: Iterable[Ref]) -> Ref | None:
         """The same of what a message carried, of which nobody knows whether it was shared."""
-        refs = tuple(refs)
-        return self._first(project, refs) or self._first(SHARED_PROJECT, refs)
+        cause = self._cause(project, tuple(refs))
+        return cause.ref if cause is not None else None
+
+    def _cause(self, project: str, refs: Sequence[Ref]) -> "_Cause | None":
+        for home in (project, SHARED_PROJECT):
+            for wish_id, wrong in self._wrong.get(home, {}).items():
+                for ref in refs:
+                    if (ref.store, ref.id, ref.version) in wrong:
+                        return _Cause(ref, wish_id, home != project)
+        return None
 
     def _first(self, project: str, refs: Iterable[Ref]) -> Ref | None:
         known = self._wrong.get(project)
@@ -140,31 +140,45 @@ class TakeBacks:
         except ValidationError as error:
             raise Permanent("invalid", problems_of(error)) from error
         async with self._alone[origin.project]:
-            for _ in range(_ATTEMPTS - 1):
-                try:
-                    return await self._do(origin, write.id, wish)
-                except Conflict:
-                    continue
-            return await self._do(origin, write.id, wish)
+            reply = await self._patiently(partial(self._do, origin, write.id, wish))
+            if origin.project == SHARED_PROJECT:
+                if wish.kind == "lift":
+                    await self._lift_elsewhere(origin, write.id, wish)
+                else:
+                    await self._elsewhere(origin, write.id, wish)
+            return reply
 
     async def follow(self, origin: Origin, applied: Prepared) -> None:
         """Take out what a commit wrote that rests on what was taken back, for it was under way before."""
         changes = [
-            _Change(row.store, row.id, row.expect + 1)
+            Change(row.store, row.id, row.expect + 1)
             for row in applied.writes
-            if row.body is not None and self._learned(row.store)
+            if row.body is not None and self._changes.learned(row.store)
         ]
-        cause = self.carried(applied.project, applied.provenance.refs)
+        cause = self._cause(applied.project, tuple(applied.provenance.refs))
         if not changes or cause is None:
             return
-        wish = TakeBack(**cause.model_dump(), kind="quarantine", reason="was under way when that was taken back")
+        wish = TakeBack(**cause.ref.model_dump(), kind="quarantine", reason="was under way when that was taken back")
+        late = derived_id(applied.commit_id, "late")
         try:
-            await self._commit(origin, derived_id(applied.commit_id, "late"), wish, changes, (), ())
+            await self._commit(origin, late, wish, changes, (), (), shared=cause.shared, of=cause.wish_id)
         except Conflict:
             log.warning("takeback.overtaken", project=applied.project, commit_id=applied.commit_id)
 
-    async def _do(self, origin: Origin, wish_id: str, wish: TakeBack, *, shared: bool = False) -> CommitReply:
-        """In one project; `shared` when the item is one of the shared project, and not of this one."""
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do it, anew when what was read has changed. Raises `Conflict` in the end."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await work()
+            except Conflict:
+                continue
+        return await work()
+
+    async def _do(
+        self, origin: Origin, wish_id: str, wish: TakeBack, *, shared: bool = False, before: int | None = None
+    ) -> CommitReply:
+        """In one project; `shared` when the item is one of the shared project, and not of this one. `before` is a place
+        there: what came after it is not wrong."""
         project = origin.project
         if wish.kind == "lift":
             return await self._lift(origin, wish_id, wish)
@@ -172,32 +186,36 @@ class TakeBacks:
             home = SHARED_PROJECT if shared else project
             first = await self._influence.said_since(home, wish.store, wish.id) if wish.kind == "rollback" else 1
             wish = wish.model_copy(update={"version": first})
-        roots = await self._roots(project, wish, shared=shared)
+        roots = await self._roots(project, wish, shared=shared, before=before)
         wrong, tasks = await self._reach(project, wish, roots, shared=shared)
         # From here on nobody's commit may rest on it: what is read until it is out would be read wrongly.
         self._known(project)[wish_id] = wrong
         try:
-            changes = await self._changes(project, wrong, restores=wish.kind == "rollback")
+            changes = await self._changes.of(project, wrong, restores=wish.kind == "rollback")
             reply = await self._commit(origin, wish_id, wish, changes, tasks, (), shared=shared)
         except BaseException:
             del self._known(project)[wish_id]
             raise
         await self._stragglers(origin, wish_id, wish, roots, shared=shared)
-        if project == SHARED_PROJECT:
-            await self._elsewhere(origin, wish_id, wish)
         return reply
 
-    async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack) -> None:
-        """Take back what other projects have learned of a shared item."""
+    async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None = None) -> None:
+        """Take back what other projects have learned of a shared item, where that was not done yet."""
         for project in await self._projects():
-            if project == SHARED_PROJECT:
+            if project == SHARED_PROJECT or await self._wish(project, wish_id) is not None:
                 continue
-            roots = await self._roots(SHARED_PROJECT, wish)
+            roots = await self._roots(SHARED_PROJECT, wish, before=before)
             radius = await self._influence.of(project, roots, shared=True, limit=1)
             if radius.touched:
-                message_id = derived_id(origin.message_id, "take back", project)
-                there = origin.model_copy(update={"project": project, "message_id": message_id})
-                await self._do(there, wish_id, wish, shared=True)
+                there = _there(origin, project)
+                await self._patiently(partial(self._do, there, wish_id, wish, shared=True, before=before))
+
+    async def _lift_elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack) -> None:
+        """Lift a quarantine of the shared project in all others, where that was not done yet."""
+        for project in await self._projects():
+            known = await self._wish(project, wish.id)
+            if project != SHARED_PROJECT and known is not None and known.stands:
+                await self._patiently(partial(self._lift, _there(origin, project), wish_id, wish))
 
     async def _projects(self) -> list[str]:
         async with self._database.connection() as connection:
@@ -213,10 +231,46 @@ class TakeBacks:
         if wrong <= self._known(origin.project)[wish_id]:
             return
         self._known(origin.project)[wish_id] |= wrong
-        changes = await self._changes(origin.project, wrong, restores=wish.kind == "rollback")
+        changes = await self._changes.of(origin.project, wrong, restores=wish.kind == "rollback")
         if changes:
             late = derived_id(wish_id, "late")
-            await self._commit(origin, late, wish, changes, tasks, (), shared=shared)
+            await self._commit(origin, late, wish, changes, tasks, (), shared=shared, of=wish_id)
+
+    async def _rest(self, project: str, wish: _Wish) -> None:
+        """Take back what was committed while it was looked for, and was not found before the process ended."""
+        wrong = await self._wrong_by(project, wish)
+        self._known(project)[wish.id] = wrong
+        changes = await self._changes.of(project, wrong, restores=wish.done.kind == "rollback")
+        if changes:
+            origin = Origin(message_id=new_id(), project=project, principal=wish.done.by)
+            await self._commit(origin, new_id(), wish.done, changes, (), (), shared=wish.done.shared, of=wish.id)
+
+    async def _wishes(self, project: str, since: datetime = _EVER) -> list[_Wish]:
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_WISHES, project, since)
+        return [_wish(row) for row in rows]
+
+    async def _wish(self, project: str, wish_id: str) -> _Wish | None:
+        async with self._database.reading(project) as connection:
+            row = await connection.fetchrow(_WISH, project, wish_id)
+        return _wish(row) if row is not None else None
+
+    async def _wrong_by(self, project: str, wish: _Wish) -> frozenset[Version]:
+        """All that is wrong by a wish: what it was about when it was done, and what rests on that, but for what was put
+        back since."""
+        before: int | None = wish.seq
+        if wish.done.shared:
+            first = await self._wish(SHARED_PROJECT, wish.id)
+            before = first.seq if first is not None else None
+        try:
+            roots = await self._roots(project, wish.done, shared=wish.done.shared, before=before)
+        except Permanent as error:
+            # What cannot be taken back any more must not keep memory from starting.
+            log.warning("takeback.unknown", project=project, quarantine_id=wish.id, reason=str(error))
+            return frozenset()
+        without = await self._changes.put_back(project, wish.seq)
+        wrong, _ = await self._reach(project, wish.done, roots, shared=wish.done.shared, without=without)
+        return wrong
 
     async def _roots(
         self, project: str, wish: TakeBack, *, shared: bool = False, before: int | None = None
@@ -224,7 +278,7 @@ class TakeBacks:
         """The versions that are wrong by themselves. Raises `Permanent` `not_found` when there are none."""
         home = SHARED_PROJECT if shared else project
         roots = await self._influence.roots(home, wish.store, wish.id, wish.version or 1, before)
-        if not roots or not self._learned(wish.store):
+        if not roots or not self._changes.learned(wish.store):
             problem = f"{wish.store}/{wish.id} from version {wish.version or 1} on is nothing that can be taken back"
             raise Permanent("not_found", (Problem(field="item", problem=problem),))
         return roots
@@ -236,57 +290,31 @@ class TakeBacks:
         roots: frozenset[Version],
         *,
         shared: bool = False,
-        before: int | None = None,
+        without: frozenset[Version] = frozenset(),
     ) -> tuple[frozenset[Version], tuple[str, ...]]:
-        """Every version of the project that is wrong, as far as it came `before` a place, and the tasks among them."""
-        radius = await self._influence.of(project, roots, shared=shared, limit=_LIMIT)
-        touched = [
-            each
-            for each in radius.touched
-            if (each.cited or not wish.cited_only) and (before is None or each.seq < before)
-        ]
+        """Every version of the project that is wrong, and the tasks among them."""
+        radius = await self._influence.of(project, roots, shared=shared, limit=_LIMIT, without=without)
+        touched = [each for each in radius.touched if each.cited or not wish.cited_only]
         tasks = sorted({each.id for each in touched if each.store == "tasks"})
         wrong = frozenset((each.store, each.id, each.version) for each in touched)
         return wrong if shared else roots | wrong, tuple(tasks)
 
-    async def _changes(self, project: str, wrong: frozenset[Version], *, restores: bool) -> list[_Change]:
-        """What is to become of the records that stand at a version which is wrong, or that were taken out for it."""
-        keys = sorted({(store, record) for store, record, _ in wrong if self._learned(store)})
-        columns = [store for store, _ in keys], [record for _, record in keys]
-        async with self._database.snapshot(project) as connection:
-            present = await connection.fetch(_PRESENT, project, *columns)
-            past = await connection.fetch(_PAST, project, *columns) if restores else []
-        good: defaultdict[tuple[str, str], dict[int, bool]] = defaultdict(dict)
-        for row in past:
-            if (row["store"], row["id"], row["version"]) not in wrong:
-                good[row["store"], row["id"]][row["version"]] = row["there"]
-        changes = []
-        for row in present:
-            key, version = (row["store"], row["id"]), row["version"]
-            before = max(good[key], default=0)
-            put_back = before if good[key].get(before) else None
-            if row["there"]:
-                if (*key, version) in wrong:
-                    changes.append(_Change(*key, version, put_back))
-            elif put_back is not None and (*key, version - 1) in wrong:
-                changes.append(_Change(*key, version, put_back))
-        return changes
-
     async def _lift(self, origin: Origin, wish_id: str, wish: TakeBack) -> CommitReply:
+        """Put back what was taken out for a quarantine, but for what another wish says is wrong as well."""
         project = origin.project
-        async with self._database.snapshot(project) as connection:
-            row = await connection.fetchrow(_WISH, project, wish.id)
-            taken = await connection.fetch(_TAKEN_BY, project, wish.id)
-        known = TakenBack.model_validate(row["body"]) if row else None
-        if row is None or known is None or known.kind != "quarantine":
+        every = await self._wishes(project)
+        known = next((each for each in every if each.id == wish.id and each.done.kind == "quarantine"), None)
+        if known is None:
             problem = Problem(field="item", problem=f"{wish.id} is no quarantine of this project")
             raise Permanent("not_found", (problem,))
-        if known.lifted:
+        if known.done.lifted:
             raise Permanent("conflict", (Problem(field="item", problem=f"{wish.id} was lifted already"),))
-        changes = [_Change(each["store"], each["id"], each["version"], each["version"] - 1) for each in taken]
-        body = known.model_copy(update={"lifted": True}).model_dump(mode="json")
-        lifted = Write(store=STORE, id=wish.id, body=body, expect=row["version"])
-        reply = await self._commit(origin, wish_id, wish, changes, (), (lifted,))
+        others = [await self._wrong_by(project, each) for each in every if each.stands and each.id != wish.id]
+        wrong = await self._wrong_by(project, known)
+        changes = await self._changes.lifting(project, wrong, frozenset().union(*others))
+        lifted = (each for each in every if wish.id in (each.id, each.done.of) and not each.done.lifted)
+        writes = tuple(Write(store=STORE, id=each.id, body=_lifted(each), expect=each.version) for each in lifted)
+        reply = await self._commit(origin, wish_id, wish, changes, (), writes)
         self._known(project).pop(wish.id, None)
         return reply
 
@@ -295,15 +323,16 @@ class TakeBacks:
         origin: Origin,
         wish_id: str,
         wish: TakeBack,
-        changes: Sequence[_Change],
+        changes: Sequence[Change],
         tasks: Sequence[str],
         writes: tuple[Write, ...],
         *,
         shared: bool = False,
+        of: str | None = None,
     ) -> CommitReply:
         """One commit of memory's own, on behalf of who wished it: all of it, or nothing."""
         now = datetime.now(UTC)
-        restored = await self._restored(origin.project, changes)
+        restored = await self._changes.restored(origin.project, changes)
         outs = [each for each in changes if each.before is None]
         done = TakenBack(
             **wish.model_dump(include=set(TakeBack.model_fields)),
@@ -314,6 +343,7 @@ class TakeBacks:
             tasks=tuple(tasks[:_TASKS_NAMED]),
             tasks_count=len(tasks),
             shared=shared,
+            of=of,
         )
         record = Write(store=STORE, id=wish_id, body=done.model_dump(mode="json", exclude_none=True))
         deleted = (Write(store=each.store, id=each.id, body=None, expect=each.present) for each in outs)
@@ -334,28 +364,31 @@ class TakeBacks:
         log.warning("takeback.done", project=origin.project, kind=wish.kind, out=len(outs), restored=len(restored))
         return reply
 
-    async def _restored(self, project: str, changes: Sequence[_Change]) -> tuple[WriteRow, ...]:
-        """The records to put back, as they were."""
-        present = {(each.store, each.id): each.present for each in changes if each.before is not None}
-        back = [each for each in changes if each.before is not None]
-        if not back:
-            return ()
-        columns = [each.store for each in back], [each.id for each in back], [each.before for each in back]
-        async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_AS_IT_WAS, project, *columns)
-        restored = []
-        for row in rows:
-            body = canonical(row["body"])
-            restored.append(
-                WriteRow(
-                    row["store"], row["id"], present[row["store"], row["id"]], body, row["task_id"], row["author"],
-                    row["label"], row["integrity"], hashlib.sha256(body.encode()).digest(), row["schema_version"],
-                )
-            )  # fmt: skip
-        return tuple(restored)
-
-    def _learned(self, store: str) -> bool:
-        return store in self._policy.stores and self._policy.stores[store].learned
-
     def _known(self, project: str) -> dict[str, frozenset[Version]]:
         return self._wrong.setdefault(project, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Something that was carried and is wrong, by which wish; `shared` when the item is one of the shared project."""
+
+    ref: Ref
+    wish_id: str
+    shared: bool
+
+
+def _wish(row: Any) -> _Wish:
+    return _Wish(row["id"], row["version"], TakenBack.model_validate(row["body"]), row["seq"])
+
+
+def _lifted(wish: _Wish) -> dict[str, Any]:
+    return wish.done.model_copy(update={"lifted": True}).model_dump(mode="json", exclude_none=True)
+
+
+def _lifting(wish: _Wish) -> TakeBack:
+    return TakeBack(kind="lift", id=wish.id, reason="was lifted in the shared project")
+
+
+def _there(origin: Origin, project: str) -> Origin:
+    message_id = derived_id(origin.message_id, "take back", project)
+    return origin.model_copy(update={"project": project, "message_id": message_id})
