@@ -8,8 +8,10 @@ from diode.audit_log import PROJECT, Log, a_log, a_server
 from diode.memory_house import AUDIT_KEY, PERSON
 
 from counterpoint.local.postgres import PostgresUrls
+from counterpoint.memory.audit.export import File
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import EVERY_LEAVES
+from counterpoint.proto.errors import Away
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Checkpoints, Leaves, Prove, Write
 
@@ -182,6 +184,12 @@ class TestTheExport:
         assert len(root) == 44
         report = await log.house.report(PROJECT, Checkpoints())
         assert [each["note"] for each in report["items"]] == [checkpoint.note]
+
+    async def test_a_file_that_cannot_be_read_is_waited_for(self, tmp_path: Path) -> None:
+        """A fault of the disk is no reason for memory to end: it signs nothing until it knows what it has given out."""
+        (tmp_path / "checkpoints").mkdir()
+        with pytest.raises(Away, match="cannot be read"):
+            await File(tmp_path).read()
 
     async def test_nothing_new_is_not_signed_again(self, log: Log) -> None:
         await log.sign()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from diode.memory_house import DECISION, DELEGATED, DUE, ROUTED, WORKED, House, decision, task_body
+from diode.memory_house import DECISION, DELEGATED, DUE, PERSON, ROUTED, WORKED, House, decision, task_body
 
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
@@ -235,6 +235,24 @@ class TestUnreadable:
         reply = await house.query("router", house.standing(project), query)
         assert reply.refusal is not None
         assert reply.refusal.kind == "permanent"
+
+    @pytest.mark.parametrize(
+        ("store", "body"),
+        [
+            ("quarantines", {"kind": "quarantine", "store": "documents", "id": "a\0"}),
+            ("erasures", {"scope": "source", "what": "a\0"}),
+        ],
+    )
+    async def test_a_wish_that_the_database_cannot_read_is_refused_for_good(
+        self, house: House, project: str, store: str, body: dict[str, Any]
+    ) -> None:
+        write = Write(store=store, id=new_id(), body={**body, "reason": "it is wrong"})
+        await house.refused("router", house.standing(project, principal=PERSON), "invalid", writes=(write,))
+
+    @pytest.mark.parametrize("task", ["a\0", "x" * 100_000])
+    async def test_what_is_refused_about_no_task_leaves_a_leaf(self, house: House, project: str, task: str) -> None:
+        await house.refused("developer", house.standing(project, task), "grant", Get(store="tasks", id="t-1"))
+        assert (await house.verify(project))["ok"]
 
 
 async def test_after_all_of_this_the_audit_log_verifies(house: House) -> None:

@@ -11,6 +11,7 @@ from diode.memory_house import PERSON, House
 from counterpoint.guard.policy import policy
 from counterpoint.memory import erasure
 from counterpoint.memory.erasure import Erasures
+from counterpoint.memory.influence import Influence
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Get, List, LogAfter, Write
 
@@ -264,6 +265,21 @@ async def test_a_store_forgets_what_is_older_than_its_term(house: House, project
     assert await everywhere(house, project, f"{MARK}old") == []
     assert "records" in await everywhere(house, project, f"{MARK}new")
     assert (await house.verify(project))["ok"]
+
+
+async def test_what_changes_while_it_is_found_too_old_is_looked_at_again_later(house: House, project: str) -> None:
+    """An erasure by age is nobody's request: whatever stands in its way must not end the process."""
+    write = Write(store="webhook_deliveries", id="old", body={"n": MARK})
+    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    async with house.superuser() as connection:
+        await connection.execute("UPDATE records SET at = at - interval '999 days' WHERE project = $1", project)
+
+    async def changed() -> None:
+        again = Write(store="webhook_deliveries", id="old", body={"n": new_id()}, expect=1)
+        await house.done("router", house.standing(project, principal=PERSON), writes=(again,))
+
+    await Erasures(house.database, policy(), house.committer, Influence(house.database), changed).age()
+    assert await there(house, project, ("webhook_deliveries", "old")) == [True]
 
 
 def test_nothing_of_a_project_is_left_out_but_what_says_what_was_done() -> None:

@@ -57,7 +57,7 @@ async def test_over_http_the_refusal_names_the_fingerprint_and_revoking_ends_the
     assert "k8Vqz3" not in refused.text
     release = {"fingerprint": fingerprint_of(refused.text), "reason": "a name", "project": project}
     params = {"project": project}
-    assert (await http.post("/v1/releases", json=release, params=params)).status_code == 201
+    assert (await http.post("/v1/releases", json=release)).status_code == 201, "of the project that the body names"
     assert (await http.post("/v1/releases", json=release, params=params)).status_code == 409
     assert (await http.post("/v1/tasks", json=body)).status_code == 202
     gone = f"/v1/releases/{release['fingerprint']}"

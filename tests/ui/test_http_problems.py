@@ -106,6 +106,7 @@ async def test_the_task_of_the_body_is_that_of_the_path(front: Running) -> None:
         ("/v1/tasks?cursor=x", "cursor", "must be the `next_cursor` of a page"),
         ("/v1/tasks?project=Nope!", "project", "must be 1 to 63 lower-case letters"),
         ("/v1/tasks/a%20b", "task_id", "must be 1 to 64 letters"),
+        ("/v1/blast-radius?item=a%00", "item", "must hold no NUL character"),
     ],
 )
 async def test_what_is_wrong_with_a_url_is_named(front: Running, path: str, field: str, said: str) -> None:
@@ -133,6 +134,18 @@ async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_
     assert [each["field"] for each in found["errors"]] == [field]
     assert found["errors"][0]["problem"].startswith(said)
     assert not {"String", "Input"} & set(found["errors"][0]["problem"].split())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/quarantines", {"kind": "lift", "item": "a\0"}, "item"),
+        ("/v1/erasures", {"scope": "source", "what": "a\0"}, "what"),
+    ],
+)
+async def test_what_cannot_be_looked_for_is_named(front: Running, path: str, body: dict[str, Any], field: str) -> None:
+    found = problem(await front.me.post(path, json=body), 422, "invalid")
+    assert found["errors"] == [{"field": field, "problem": "must hold no NUL character"}]
 
 
 async def test_an_idempotency_key_that_is_none_is_refused(front: Running) -> None:

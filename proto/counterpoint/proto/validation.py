@@ -33,6 +33,7 @@ OPAQUE: frozenset[str] = frozenset({LineageEvent.TYPE})
 
 _PATTERNS = {
     r"\S": "must not be empty",
+    r"^[^\x00]*$": "must hold no NUL character",
     get_args(Id)[1].pattern: "must be 1 to 64 letters, digits, `_` or `-`",
     get_args(ProjectName)[1].pattern: "must be 1 to 63 lower-case letters, digits or `-`, not beginning with `-`",
     r"^\*$": "must be `*`",

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import asyncpg
 import structlog
 from prometheus_client import Counter, Histogram
 from pydantic import ValidationError
@@ -31,7 +32,7 @@ from counterpoint.memory.rows import Prepared
 from counterpoint.memory.takeback import TakeBacks
 from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
+from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
@@ -339,11 +340,15 @@ class Door:
 
 
 async def _foreseen(work: Awaitable[T]) -> T:
-    """What comes of `work`. Raises `Transient` for what nobody foresaw: no asker is left without an answer."""
+    """What comes of `work`. Raises `Permanent` for a value that the database cannot hold, and `Transient` for what
+    nobody foresaw: no asker is left without an answer."""
     try:
         return await work
     except CounterpointError:
         raise
+    except asyncpg.DataError as error:
+        problem = Problem(field="request", problem="holds a value that cannot be looked for or kept, as a NUL is none")
+        raise Permanent("invalid", (problem,)) from error
     except Exception as error:
         log.error("request.failed", exc_info=error)
         raise Transient(f"unexpected {type(error).__name__}") from error

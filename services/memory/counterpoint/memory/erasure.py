@@ -139,9 +139,13 @@ class Erasures:
                 wish = Erase(scope="project", what=store, reason=f"kept for {days} days")
                 erasure_id = derived_id(project, store, before.isoformat())
                 origin = Origin(message_id=erasure_id, project=project)
+                keys = {(row["store"], row["id"]) for row in rows}
                 async with self._alone[project]:
-                    keys = {(row["store"], row["id"]) for row in rows}
-                    await self._erase(origin, erasure_id, wish, keys, 0)
+                    try:
+                        await self._erase(origin, erasure_id, wish, keys, 0)
+                    except Conflict as changed:
+                        # What is still too old is so at the next time.
+                        log.info("erasure.later", project=project, store=store, reason=str(changed))
 
     async def _do(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
         roots = await self._roots(origin.project, wish)

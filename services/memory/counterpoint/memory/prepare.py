@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -32,6 +33,7 @@ from counterpoint.proto.memory import (
 
 WRITES_LIMIT = 500
 MESSAGES_LIMIT = 200
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def prepare(
@@ -119,7 +121,8 @@ def prepare(
 
 
 def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now: datetime) -> Prepared:
-    """The audit leaf of something that was refused."""
+    """The audit leaf of something that was refused. What is no id of a task is not filed as one."""
+    task = origin.task_id if origin.task_id is not None and _ID.fullmatch(origin.task_id) else None
     leaf = {
         "refused": what,
         "rule": rule,
@@ -127,7 +130,7 @@ def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now:
         "service": caller,
         "message": origin.message_id,
         "principal": origin.principal,
-        "task": origin.task_id,
+        "task": task,
         "at": now.isoformat(),
     }
     project = origin.project if subjects.PROJECT_PATTERN.fullmatch(origin.project) else subjects.DEFAULT_PROJECT
@@ -139,7 +142,7 @@ def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now:
         step="",
         last=False,
         fence=0,
-        task_id=origin.task_id,
+        task_id=task,
         task_version=None,
         ended_ok=True,
         kind="refusal",

@@ -73,6 +73,8 @@ _STORE_OF = {
 }
 TURNS = 8
 """Requests answered beside each other; fewer than there are connections, so that others find one."""
+LONG_TURNS = 2
+"""Those that may take seconds, and have turns of their own, so that nobody else waits for them."""
 _ALL_FIELDS = set(Item.model_fields)
 PATIENCE_S = 8.0
 """Who waited longer has given up, or is about to: callers wait for ten seconds. The answer would be for nobody."""
@@ -95,6 +97,7 @@ class Queries:
     ) -> None:
         self._auditor = auditor
         self._turns = asyncio.Semaphore(TURNS)
+        self._long_turns = asyncio.Semaphore(LONG_TURNS)
         self.sampler = Sampler(sample_share, self._turns.locked)
         self._database = database
         self._policy = policy
@@ -112,7 +115,8 @@ class Queries:
     async def answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[Found, ...]:
         """One `Found` per query. Raises `Transient` when its turn comes too late."""
         arrived = time.monotonic()
-        async with self._turns:
+        long = any(isinstance(query, Verify | Cypher) for query in queries)
+        async with self._long_turns if long else self._turns:
             if time.monotonic() - arrived > PATIENCE_S:
                 raise Transient("busy", retry_after_s=0.5)
             return await self._answer(grant, queries)
@@ -147,6 +151,11 @@ class Queries:
         match query:
             case Cypher() | Rebuild():
                 return await self._tiers.answer(grant, query)
+            case Verify() | Prove() | Checkpoints() | Leaves() | Explain():
+                began = time.perf_counter()
+                report = await self._auditor.answer(grant.project, query)
+                took_us = int((time.perf_counter() - began) * 1e6)
+                return Found(tier="record", plan="audit", took_us=took_us, report=report)
             case VectorSearch() | HybridSearch() if query.as_of is not None:
                 return None
             case VectorSearch() | HybridSearch() if self._policy.stores[query.store].tier == "episodic":
@@ -205,10 +214,7 @@ class Queries:
                 return Found(items=items, tier="vector", plan=plan, took_us=0)
             case RestsOn():
                 return await self._rests_on(grant, query)
-            case Verify() | Prove() | Checkpoints() | Leaves() | Explain():
-                report = await self._auditor.answer(grant.project, query)
-                return Found(tier="record", plan="audit", took_us=0, report=report)
-            case Cypher() | Rebuild():
+            case Cypher() | Rebuild() | Verify() | Prove() | Checkpoints() | Leaves() | Explain():
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:
                 assert_never(query)

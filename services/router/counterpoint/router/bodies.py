@@ -14,6 +14,8 @@ from counterpoint.proto.validation import faults, parse, unknown_fields
 
 S = TypeVar("S", bound=BaseModel)
 M = TypeVar("M", bound=Message)
+PLAIN = r"^[^\x00]*$"
+"""The pattern of a text that memory can look for."""
 
 
 class Page(Shape, Generic[S]):

@@ -11,7 +11,7 @@ from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, Erased, Item, List, Write
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.recall import Memory
-from counterpoint.router.bodies import Page, ignored, page, read_json, value_of
+from counterpoint.router.bodies import PLAIN, Page, ignored, page, read_json, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.openapi import takes
 from counterpoint.router.tasks import Cursor, Limit
@@ -28,7 +28,7 @@ class Forget(Shape):
     """
 
     scope: Literal["project", "task", "source"]
-    what: str = Field(min_length=1, max_length=2000)
+    what: str = Field(min_length=1, max_length=2000, pattern=PLAIN)
     reason: str = Field(default="no reason was given", min_length=1, max_length=2000)
     shown: bool = False
     project: ProjectName | None = None

@@ -13,7 +13,7 @@ from counterpoint.proto.ids import document_id, new_id
 from counterpoint.proto.memory import Commit, Item, List, MemoryRadius, RestsOn, TakenBack, Write
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.recall import Memory
-from counterpoint.router.bodies import Page, ignored, page, read_json, value_of
+from counterpoint.router.bodies import PLAIN, Page, ignored, page, read_json, value_of
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.openapi import takes
 from counterpoint.router.tasks import Cursor, Limit
@@ -29,7 +29,7 @@ class Wish(Shape):
     to `lift` a quarantine, its id."""
 
     kind: Literal["quarantine", "rollback", "lift"]
-    item: str = Field(min_length=1, max_length=2000)
+    item: str = Field(min_length=1, max_length=2000, pattern=PLAIN)
     reason: str = Field(default="no reason was given", min_length=1, max_length=2000)
     cited_only: bool = False
     project: ProjectName | None = None
@@ -45,7 +45,10 @@ class Quarantine(TakenBack):
 @router.get("/blast-radius", responses={200: {"model": MemoryRadius}}, response_model=None)
 async def blast_radius(
     asked: Asking,
-    item: Annotated[str, Query(max_length=2000, description="`STORE/ID`, `STORE/ID@VERSION`, or a document's source.")],
+    item: Annotated[
+        str,
+        Query(max_length=2000, pattern=PLAIN, description="`STORE/ID`, `STORE/ID@VERSION`, or a document's source."),
+    ],
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most so many items.")] = 5000,
 ) -> Response:
     """All that rests on a memory: items, decisions and tasks, with hops. An item that is not there is 404."""

@@ -43,8 +43,10 @@ class Release(NewRelease):
 )
 async def create(request: Request, asked: Asking) -> Response:
     """Let a value pass that was refused by mistake. For persons; what was refused can be sent or retried now."""
+    body = await read_json(request)
+    asked = asked.within(body)
     _person(asked)
-    given = value_of(NewRelease, await read_json(request))
+    given = value_of(NewRelease, body)
 
     async def released(memory: Memory) -> tuple[Release, Commit]:
         if (await _of(memory, given.fingerprint)).items:

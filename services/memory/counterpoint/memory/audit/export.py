@@ -34,8 +34,11 @@ class File:
         self.path = folder / "checkpoints"
 
     async def read(self) -> str:
-        """All notes; none where there is no file yet."""
-        return await asyncio.to_thread(self._read)
+        """All notes; none where there is no file yet. Raises `Away` for a file that cannot be read."""
+        try:
+            return await asyncio.to_thread(self._read)
+        except OSError as error:
+            raise Away(f"the file of checkpoints cannot be read: {error.strerror}") from error
 
     async def add(self, checkpoint: Checkpoint) -> None:
         """Append one, and have it on the disk. A shield: a write that has begun is finished."""
