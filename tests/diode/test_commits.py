@@ -10,6 +10,7 @@ from diode.memory_house import DELEGATED, DUE, WORKED, House, decision, task_bod
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from counterpoint.memory import committer
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import CommitReply, DeadLetter, Get, Origin, Outgoing, Write
 
@@ -401,3 +402,15 @@ async def test_a_commit_reads_no_more_rows_in_a_large_project_than_in_a_small_on
     await task("t-last")
     assert len(read) == 3
     assert max(read) < 30
+
+
+async def test_the_more_a_commit_writes_the_longer_it_may_take(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is very large could never be erased or taken back."""
+    manager = house.handed(await house.routed(project, "t-1"))
+    monkeypatch.setattr(committer, "_GIVEN_UP_S", 0.0)
+    monkeypatch.setattr(committer, "_A_WRITE_S", 0.1)
+    plans = tuple(Write(store="plans", id=f"p-{n}", body={"text": "x"}) for n in range(200))
+    await house.done("manager", manager, writes=plans)
+    assert await house.body(project, "plans", "p-199") == {"text": "x"}

@@ -6,6 +6,7 @@ import pytest
 from diode.memories import GOOD, POISON, ingest, learn, there, wish
 from diode.memory_house import PERSON, WORKED, House, decision, task_body
 
+from counterpoint.memory.door import REPLY_LIMIT_BYTES
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     Get,
@@ -78,6 +79,25 @@ class TestTheRadius:
             await connection.execute("DELETE FROM read_sets WHERE project = $1", project)
             await connection.execute("DELETE FROM messages WHERE project = $1", project)
         assert (*learned["plan"], 1) in await resting(house, project, "documents", document)
+
+    async def test_of_very_much_is_as_much_as_a_message_carries(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        await resting(house, project, "documents", document)
+        async with house.superuser() as connection:
+            await connection.execute(
+                "INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, commit_id)"
+                " SELECT project, store, id || n, 1, seq + n, task_id || n, author, label, integrity, commit_id"
+                " FROM records, generate_series(1, 9000) AS n WHERE project = $1 AND store = 'attempts' AND id = $2",
+                project,
+                learned["attempt"][1],
+            )
+        origin = house.standing(project, principal=PERSON)
+        found = await house.found("router", origin, RestsOn(store="documents", id=document, limit=100_000))
+        assert found.report is not None
+        assert found.report["truncated"]
+        assert len(found.report["items"]) > 1000
+        assert len(found.model_dump_json()) < REPLY_LIMIT_BYTES
 
     async def test_of_another_projects_item_is_none(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)

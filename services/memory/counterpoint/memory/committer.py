@@ -8,7 +8,7 @@ that was applied lately is answered from RAM: callers that ran out of patience m
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,9 @@ from counterpoint.proto.memory import CommitReply
 log = structlog.get_logger()
 
 BATCH = 48
+_GIVEN_UP_S = 30.0
+_A_WRITE_S = 0.001
+"""Several times what one takes: an erasure or a take-back may have hundreds of thousands."""
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
@@ -61,6 +64,11 @@ _Key = tuple[str, str, str, str]
 class _Waiting:
     step: Prepared
     done: asyncio.Future[CommitReply]
+
+
+def patience_s(steps: Iterable[Prepared]) -> float:
+    """So long the statement that applies these steps may take before it is given up."""
+    return _GIVEN_UP_S + _A_WRITE_S * sum(len(step.writes) for step in steps)
 
 
 class Deleted(Conflict):
@@ -205,7 +213,8 @@ class Committer:
 
     async def _call(self, connection: Any, project: str, steps: Sequence[Prepared]) -> list[Any]:
         try:
-            return list(await connection.fetch(_COMMIT, self._epoch(), project, *_arrays(steps)))
+            arguments = (self._epoch(), project, *_arrays(steps))
+            return list(await connection.fetch(_COMMIT, *arguments, timeout=patience_s(steps)))
         except asyncpg.DataError as error:
             raise _InTheWay("CP010", str(error)) from error
         except AWAY as error:

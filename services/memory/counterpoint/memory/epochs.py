@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from counterpoint.guard.policy import Policy
+from counterpoint.memory.committer import patience_s
 from counterpoint.memory.database import Database
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.subjects import SHARED_PROJECT
 
-DOUBT_S = 60.0
-"""How long a commit that nobody answered may still be applied: a statement is given up after half of it."""
+DOUBT = 2.0
+"""How long a commit that nobody answered may still be applied, in times of when its statement is given up."""
 _KNOWN = 50_000
 _NEWEST = """
 SELECT (SELECT commit_id::text FROM records WHERE project = place.project AND store = place.store
@@ -60,9 +61,9 @@ class Epochs:
         self._doubts: dict[Place, dict[str, float]] = {}
         self._turns: defaultdict[Place, int] = defaultdict(int)
 
-    def began(self, steps: Iterable[Prepared]) -> None:
+    def began(self, steps: Sequence[Prepared]) -> None:
         """Steps are about to be applied. Those that are not applied after all leave a doubt for a while."""
-        until = time.monotonic() + DOUBT_S
+        until = time.monotonic() + DOUBT * patience_s(steps)
         for step in steps:
             for place in _places(step):
                 self._doubts.setdefault(place, {})[step.commit_id] = until

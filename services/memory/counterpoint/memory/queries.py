@@ -75,6 +75,7 @@ TURNS = 8
 """Requests answered beside each other; fewer than there are connections, so that others find one."""
 LONG_TURNS = 2
 """Those that may take seconds, and have turns of their own, so that nobody else waits for them."""
+RADIUS_BYTES = 900_000
 _ALL_FIELDS = set(Item.model_fields)
 PATIENCE_S = 8.0
 """Who waited longer has given up, or is about to: callers wait for ten seconds. The answer would be for nobody."""
@@ -271,18 +272,26 @@ class Queries:
         else:
             return Found(tier="record", plan="influence", took_us=0)
         shown = [each for each in radius.touched if each.label <= grant.clearance]
+        items = [
+            RestingItem(
+                store=each.store, id=each.id, version=each.version, hops=each.hops, cited=each.cited,
+                task_id=each.task_id, at=each.at,
+            )
+            for each in shown
+        ]  # fmt: skip
+        # The nearest, as many as a message carries with the tasks they are about.
+        size = 0
+        for n, each in enumerate(items):
+            size += len(each.model_dump_json()) + 100
+            if size > RADIUS_BYTES:
+                items = items[:n]
+                break
         report = MemoryRadius(
             item=Ref(store=query.store, id=query.id, version=query.version),
-            items=tuple(
-                RestingItem(
-                    store=each.store, id=each.id, version=each.version, hops=each.hops, cited=each.cited,
-                    task_id=each.task_id, at=each.at,
-                )
-                for each in shown
-            ),
-            tasks=tuple(dict.fromkeys(each.task_id for each in shown if each.task_id)),
-            truncated=radius.truncated,
-        )  # fmt: skip
+            items=tuple(items),
+            tasks=tuple(dict.fromkeys(each.task_id for each in items if each.task_id)),
+            truncated=radius.truncated or len(items) < len(shown),
+        )
         return Found(tier="record", plan="influence", took_us=0, report=report.model_dump(mode="json"))
 
     async def _nearest(
