@@ -151,6 +151,13 @@ async def test_rows_are_cut_where_they_were_to_be_and_where_they_would_not_fit(g
     assert 500 < len(wide.rows) < 1000
 
 
+@pytest.mark.parametrize("value", [2**70, {"a": [1, "b"]}])
+async def test_a_parameter_that_the_engine_has_no_type_for_is_the_askers_fault(graph: Graph, value: Any) -> None:
+    with pytest.raises(Permanent) as refused:
+        await graph.cypher(PROJECT, "RETURN $x", {"x": value}, 10, 1000)
+    assert [problem.field for problem in refused.value.problems] == ["parameters"]
+
+
 async def test_what_takes_too_long_or_too_much_ends_and_the_next_is_answered(graph: Graph) -> None:
     endless = "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y RETURN sum(x * y)"
     with pytest.raises(Permanent, match="longer than 50 ms"):

@@ -145,6 +145,18 @@ class TestEdge(EpisodicContract):
     async def driver(self, folder: Path) -> Driver:
         return EdgeDriver(folder)
 
+    async def test_what_a_killed_rebuild_left_is_gone_at_the_next_start(self, tmp_path: Path) -> None:
+        """Nobody follows it: what is erased from the record would stay in it."""
+        left = [tmp_path / "model-1" / ORDERS / name / "of before" for name in ("draft", "old")]
+        for folder in left:
+            folder.mkdir(parents=True)
+        tier = EdgeEpisodic(tmp_path, "model-1")
+        assert await tier.place(ORDERS) is None
+        assert not any(folder.parent.exists() for folder in left)
+        await tier.apply(ORDERS, [], Place("a life", 1), draft=True)
+        assert await tier.place(ORDERS, draft=True) == Place("a life", 1)
+        await tier.close()
+
     async def test_vectors_of_another_model_are_somewhere_else(self, tmp_path: Path) -> None:
         first, second = EdgeEpisodic(tmp_path, "model-1"), EdgeEpisodic(tmp_path, "model-2")
         await first.apply(ORDERS, [episode(Wrote("a"), 1)], Place("life", 1))

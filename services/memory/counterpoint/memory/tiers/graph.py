@@ -16,7 +16,7 @@ from counterpoint.memory.tiers import line_graph
 from counterpoint.memory.tiers.cypher import Rows, check_plan, check_words, cut, refused
 from counterpoint.memory.tiers.shelf import Shelf
 from counterpoint.memory.tiers.tier import Change, Place, Tier
-from counterpoint.proto.errors import Away, CounterpointError
+from counterpoint.proto.errors import Away, CounterpointError, Permanent, Problem
 
 if TYPE_CHECKING:
     from ladybug import Connection
@@ -38,6 +38,8 @@ _ASKER = re.compile(
     r"(Parser|Binder|Catalog|Conversion|Overflow|Runtime|Function|Parameter|Copy|Not implemented|Can ?not)\b", re.I
 )
 """How the engine begins when it is the query that is wrong."""
+_PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
+"""How it begins when it has no type for the value of a parameter."""
 
 
 class Graph(Tier):
@@ -228,6 +230,9 @@ def _said(reason: str, timeout_ms: int) -> CounterpointError:
         return refused(f"took longer than {timeout_ms} ms")
     if "buffer pool" in reason.lower() or "allocate memory" in reason:
         return refused("needs more memory than a query may take")
+    if _PARAMETERS.match(reason):
+        problem = "must be texts, numbers, and lists of one kind of them, and no very large ones"
+        return Permanent("cypher", (Problem(field="parameters", problem=problem),))
     if _ASKER.match(reason):
         return refused(" ".join(reason.split())[:300])
     return Away(f"the graph engine does not answer: {reason}"[:300])

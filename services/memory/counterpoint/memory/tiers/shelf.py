@@ -115,8 +115,9 @@ class Shelf(Generic[H]):
             raise Away(f"{self._root.name} of {key[0]} cannot be opened: {away}"[:300]) from away
 
     def _made(self, path: Path) -> H:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._hold()
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             return self._opens(path)
         except Exception as broken:
@@ -134,6 +135,9 @@ class Shelf(Generic[H]):
                 os.close(held)
                 raise
             self._held = held
+            # What a killed process left of a rebuild nobody follows, and what is erased would stay in it.
+            for left in (*self._root.glob("*/draft"), *self._root.glob("*/old")):
+                shutil.rmtree(left)
 
     async def _shut(self, key: _Key) -> None:
         """Called under the lock of `key`."""
