@@ -48,7 +48,7 @@ _MEMORY = (
     Await("memory.stored", "counterpoint.memory.relay:Relay._acknowledged", "before"),
     Await("memory.sweeping", "counterpoint.memory.relay:Relay._from_log", "after"),
     Await("memory.reconciling", "counterpoint.bus.connection:Connection.stream_life", "after"),
-    Await("memory.ingesting", "counterpoint.memory.vectors:Vectors.beside", "after"),
+    Await("memory.ingesting", "counterpoint.memory.embeddings:Embeddings.beside", "after"),
 )
 _CONSUMING = (
     ("delivered", "counterpoint.bus.service:Service._handle", "before"),

@@ -24,6 +24,7 @@ from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer, Sent
 from counterpoint.memory.database import Database, Lease
 from counterpoint.memory.door import Door
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.epochs import Epochs
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.functions import SEARCH_PATH
@@ -31,6 +32,7 @@ from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.knowledge import Knowledge
 from counterpoint.memory.letters import Letters
+from counterpoint.memory.past import Past
 from counterpoint.memory.principals import ADMINISTRATOR, Principals
 from counterpoint.memory.provenance import Origins, Reads
 from counterpoint.memory.queries import Queries
@@ -45,7 +47,6 @@ from counterpoint.memory.tiers.edge import EdgeEpisodic
 from counterpoint.memory.tiers.graph import Graph
 from counterpoint.memory.tiers.tiers import Tiers
 from counterpoint.memory.valkey import Valkey
-from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
@@ -125,7 +126,7 @@ class House:
         self._origins = Origins(1000)
         self.epochs = Epochs(self.database, policy(), lambda: self._lease.epoch)
         self.sequencer = Sequencer(self.database, AUDIT_KEY, self.copies)
-        vectors = Vectors(self.database, policy(), self._search)
+        vectors = Embeddings(self.database, policy(), self._search)
         influence = Influence(self.database)
         auditor = Auditor(self.database, self.sequencer, self.copies)
         self.takebacks = TakeBacks(self.database, policy(), self.committer, vectors, influence)
@@ -133,7 +134,9 @@ class House:
         self.erasures = Erasures(self.database, policy(), self.committer, influence, self.sequencer.once)
         releases = Releases(self.database, Fingerprints(self.keys))
         blobs = Blobs(self.database, policy(), releases)
-        self.queries = Queries(self.database, policy(), self._search, vectors, influence, self.tiers, auditor)
+        self.queries = Queries(
+            self.database, policy(), self._search, Past(policy(), vectors), influence, self.tiers, auditor
+        )
         self.door = Door(
             policy(),
             self.keyring,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from diode.memories import GOOD, POISON, SEARCH, commit_of, ingest, learn, there
+from diode.memories import GOOD, POISON, SEARCH, commit_of, ingest, learn, there, wish
 from diode.memory_house import PERSON, House
 
 from counterpoint.guard.policy import policy
@@ -14,6 +14,7 @@ from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.influence import Influence
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Get, List, LogAfter, Write
+from counterpoint.proto.upcast import UPCASTERS
 
 MARK = "zebrafinch"
 
@@ -288,3 +289,22 @@ def test_nothing_of_a_project_is_left_out_but_what_says_what_was_done() -> None:
         "audit", "erasures", "quarantines", "releases", "providers", "projections"
     }  # fmt: skip
     assert not system & erasure.KEPT
+
+
+async def test_what_has_a_newer_shape_since_can_be_taken_back_and_erased(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: dict[str, list[Any]] = {}
+    monkeypatch.setattr(UPCASTERS, "_steps", steps)
+    for store in policy().stores:
+        UPCASTERS.register(store, 1)(lambda body: body)
+    document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
+    await learn(house, project, new_id())
+    async with house.superuser() as connection:
+        written = "SELECT DISTINCT schema_version FROM records WHERE project = $1"
+        assert [row[0] for row in await connection.fetch(written, project)] == [2]
+    lifted = await wish(house, project, "quarantine", store="documents", id=document)
+    assert await there(house, project, ("documents", document)) == [False]
+    await wish(house, project, "lift", id=lifted)
+    await erase(house, project, "source", "wrong.md")
+    assert await everywhere(house, project, MARK) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from diode.memory_house import House
 
-from counterpoint.memory import ingest, vectors
+from counterpoint.memory import embeddings, ingest
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import CommitReply, Document, Ingested, IngestReply, IngestRequest, Origin
@@ -87,7 +87,7 @@ class TestALargeDocument:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, part: str
     ) -> None:
         loop, begun, others_went_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
-        whole: Any = {"row": vectors.Search, "judge": ingest.Screen}.get(part, ingest)
+        whole: Any = {"row": embeddings.Search, "judge": ingest.Screen}.get(part, ingest)
         real: Callable[..., Any] = getattr(whole, part)
         waited: list[bool] = []
 
@@ -154,15 +154,15 @@ class TestADocumentThatIsNotFinished:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await ingested(house, project, document(text("valve")))
-        embed = vectors.Vectors.of
+        embed = embeddings.Embeddings.of
 
-        async def first_alone(self: vectors.Vectors, project: str, texts: list[str]) -> Any:
+        async def first_alone(self: embeddings.Embeddings, project: str, texts: list[str]) -> Any:
             if "pump 200 " in texts[0]:
                 raise Transient("killed")
             return await embed(self, project, texts)
 
         with monkeypatch.context() as patch:
-            patch.setattr(vectors.Vectors, "of", first_alone)
+            patch.setattr(embeddings.Embeddings, "of", first_alone)
             origin = house.standing(project, principal="administrator")
             assert (await reply(house, origin, document(text("seal")))).refusal is not None
         (became,) = await ingested(house, project, document(text("valve")))

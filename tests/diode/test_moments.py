@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 from diode.memory_house import House
 
+from counterpoint.memory import past
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Found, Get, HybridSearch, Line, List, MemoryQuery, Write
+from counterpoint.proto.memory import Found, Get, HybridSearch, Line, List, MemoryQuery, VectorSearch, Write
 
 IDS = ("a", "b", "c")
+
+
+def attempt(tried: str) -> dict[str, Any]:
+    return {"attempt_id": "a", "tried": tried, "error_message": "", "description": ""}
 
 
 async def commit_of(house: House, project: str, seq: int) -> str:
@@ -88,9 +93,6 @@ async def test_fields_are_asked_of_what_stood_then(house: House, project: str) -
 
 
 async def test_a_search_finds_what_was_said_then(house: House, project: str) -> None:
-    def attempt(tried: str) -> dict[str, Any]:
-        return {"attempt_id": "a", "tried": tried, "error_message": "", "description": ""}
-
     task = new_id()
     origin = house.handed(await house.delegated(project, task))
     await house.done(
@@ -108,7 +110,19 @@ async def test_a_search_finds_what_was_said_then(house: House, project: str) -> 
     search = HybridSearch(store="attempts", text="open the firewall", as_of=str(commit))
     found = await stood(house, project, search)
     assert [each.body["tried"] for each in found.items] == ["open the firewall"]
-    assert found.plan == "as of, exact"
+    assert (found.plan, found.partial) == ("as of, exact", False)
+
+
+async def test_a_search_of_the_past_says_when_it_has_not_looked_at_all(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "EXACT_ROWS", 2)
+    origin = house.handed(await house.delegated(project, new_id()))
+    writes = tuple(Write(store="attempts", id=name, body=attempt(f"try {name}")) for name in "abc")
+    await house.done("developer", origin, writes=writes)
+    search = VectorSearch(store="attempts", text="try a", as_of="2100-01-01T00:00:00Z")
+    found = await stood(house, project, search)
+    assert (sorted(each.id for each in found.items), found.partial) == (["b", "c"], True)
 
 
 async def test_a_line_as_it_was(house: House, project: str) -> None:

@@ -46,9 +46,8 @@ async def filled(house: House, project: str, model: str) -> None:
 
 def queries(house: House, search: Search) -> Queries:
     """Every search that may be sampled is."""
-    door = house.door
     return Queries(
-        house.database, policy(), search, door._vectors, house.queries._influence, house.tiers,
+        house.database, policy(), search, house.queries._past, house.queries._influence, house.tiers,
         house.queries._auditor, sample_share=1,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from pydantic import Base64Bytes, Field
 
 from counterpoint.proto.errors import Problem
 from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time
+from counterpoint.proto.upcast import current_version
 
 
 class Origin(Shape):
@@ -215,7 +216,8 @@ class Ref(Shape):
 
 
 class Found(Shape):
-    """The answer to one query: the items, and which tier answered and how. `partial`: more than the bus carries.
+    """The answer to one query: the items, and which tier answered and how. `partial`: there is more than the
+    bus carries, or than was looked at.
 
     `erased`: what stood there at the moment that was asked about, and was erased since.
     """
@@ -263,14 +265,14 @@ class QueryReply(Shape):
 class Write(Shape):
     """A new version of a record. `expect` is the version the writer saw (0: none yet); no `body` deletes it.
 
-    `schema_version` is that of the body, as the writer knows it: an older writer than what is stored is refused.
+    `schema_version` is that of the store, as the writer knows it: an older writer than what is stored is refused.
     """
 
     store: str
     id: str
     body: dict[str, Any] | None = None
     expect: int = Field(default=0, ge=0)
-    schema_version: int = Field(default=1, ge=1)
+    schema_version: int = Field(default_factory=lambda given: current_version(given.get("store", "")), ge=1)
 
 
 class Outgoing(Shape):

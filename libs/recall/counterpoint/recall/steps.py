@@ -8,7 +8,6 @@ from counterpoint.proto.ids import derived_id
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Item, Outgoing, Write
 from counterpoint.proto.messages import Message, Shape
-from counterpoint.proto.upcast import current_version
 from counterpoint.recall.memory import Memory
 
 
@@ -16,7 +15,7 @@ def put(store: str, record_id: str, body: Shape, seen: Item | None = None) -> Wr
     """A new record, or with `seen` the next version of the one that was read."""
     dumped = body.model_dump(mode="json", exclude_none=True)
     expect = seen.version if seen else 0
-    return Write(store=store, id=record_id, body=dumped, expect=expect, schema_version=current_version(store))
+    return Write(store=store, id=record_id, body=dumped, expect=expect)
 
 
 def delete(seen: Item) -> Write:

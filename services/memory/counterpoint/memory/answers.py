@@ -16,7 +16,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.cache import Cache
 from counterpoint.memory.epochs import Epoch, Epochs
 from counterpoint.memory.provenance import Seen
-from counterpoint.memory.queries import seen
+from counterpoint.memory.shown import seen
 from counterpoint.memory.tiers.recall import WITHOUT_TIER
 from counterpoint.memory.valkey import Valkey
 from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery, VectorSearch

@@ -19,20 +19,20 @@ from counterpoint.memory.answers import Answer, Answers, answer_of
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer, Deleted
 from counterpoint.memory.database import Database
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.fitting import shortened
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.letters import RETRY, Letters
-from counterpoint.memory.prepare import prepare, problems_of, refusal
+from counterpoint.memory.prepare import accesses_of, prepare, problems_of, refusal, refusal_of
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import DERIVED, VOUCHED, Forgotten, Key, Origins, Provenance, Reads
 from counterpoint.memory.queries import Queries
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.takeback import TakeBacks
-from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem, Transient
+from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
@@ -80,7 +80,7 @@ class Door:
         committer: Committer,
         reads: Reads,
         origins: Origins,
-        vectors: Vectors,
+        vectors: Embeddings,
         ingest: Ingest,
         blobs: Blobs,
         letters: Letters,
@@ -219,7 +219,7 @@ class Door:
 
     async def _commit(self, caller: str, request: CommitRequest) -> CommitReply:
         origin, commit = request.origin, request.commit
-        accesses = _accesses(commit)
+        accesses = accesses_of(commit)
         grant, integrity = await self.authorise(caller, origin, accesses)
         self._newest(caller, origin)
         try:
@@ -329,14 +329,14 @@ class Door:
             case Permanent(code=rule):
                 needed = "; ".join(f"{p.field} {p.problem}" for p in error.problems)
             case _:
-                return _refusal(error)
+                return refusal_of(error)
         leaf = refusal(caller, origin, what, rule, needed, datetime.now(UTC))
         try:
             await self._committer.apply(leaf)
         except Transient as away:
             log.error("refusal.unaudited", rule=rule, reason=str(away))
-            return _refusal(error)
-        return _refusal(error).model_copy(update={"id": leaf.commit_id})
+            return refusal_of(error)
+        return refusal_of(error).model_copy(update={"id": leaf.commit_id})
 
 
 async def _foreseen(work: Awaitable[T]) -> T:
@@ -367,22 +367,6 @@ def _fresh(answers: Sequence[Answer], found: Sequence[Found], cache: str) -> byt
     return _reply([answer.json(each.took_us, cache) for answer, each in zip(answers, found, strict=True)])
 
 
-def _refusal(error: CounterpointError) -> Refusal:
-    match error:
-        case Denied():
-            return Refusal(kind="denied", code=error.rule, needed=error.needed)
-        case Permanent():
-            return Refusal(kind="permanent", code=error.code, problems=error.problems)
-        case Conflict():
-            return Refusal(kind="conflict", code="conflict", detail=f"{error.store}/{error.record_id}")
-        case Away():
-            return Refusal(kind="transient", code="away", detail=str(error))
-        case Transient():
-            return Refusal(kind="transient", code="transient", detail=str(error))
-        case _:
-            return Refusal(kind="permanent", code="refused", detail=str(error))
-
-
 def _made_again(commit: Commit, before: Deleted) -> Commit:
     """The same commit, making anew what was there before and was deleted. Raises `before` when it makes no such."""
     writes = tuple(
@@ -394,14 +378,3 @@ def _made_again(commit: Commit, before: Deleted) -> Commit:
     if writes == commit.writes:
         raise before
     return commit.model_copy(update={"writes": writes})
-
-
-def _accesses(commit: Commit) -> tuple[Access, ...]:
-    """All that a commit does, for an attenuation to look at; a commit that does nothing still answers for its time."""
-    writes = [
-        Access(write.store, "write", str(write.body.get("agent", "")) if write.body else "") for write in commit.writes
-    ]
-    sends = [Access(message.type, "send", str(message.data.get("agent", ""))) for message in commit.messages]
-    timers = [Access("timers", "cancel") for _ in commit.cancel_timers[:1]]
-    letters = [Access("dead_letters", "write")] if commit.dead_letter is not None else []
-    return (*writes, *sends, *timers, *letters) or (Access("inbox", "write"),)

@@ -22,13 +22,13 @@ from counterpoint.memory import diode
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.retrieval.chunk import Chunked, chunk, detect
 from counterpoint.memory.rows import Prepared, canonical
 from counterpoint.memory.screen import Screen, first_places
-from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
@@ -81,7 +81,7 @@ class Ingest:
         self,
         database: Database,
         policy: Policy,
-        vectors: Vectors,
+        vectors: Embeddings,
         committer: Committer,
         blobs: Blobs,
         releases: Releases,

@@ -17,11 +17,11 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.committer import Committer, Deleted
 from counterpoint.memory.database import Database
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.mentions import Mention, mentions
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import Prepared
-from counterpoint.memory.vectors import Vectors
 from counterpoint.proto.errors import Conflict, Permanent, Transient
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import Commit, Origin, Ref, Write
@@ -67,7 +67,7 @@ _SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal"
 class Knowledge:
     """Looks through what was committed, in the background, when nothing else waits."""
 
-    def __init__(self, database: Database, policy: Policy, committer: Committer, vectors: Vectors) -> None:
+    def __init__(self, database: Database, policy: Policy, committer: Committer, vectors: Embeddings) -> None:
         self._database = database
         self._policy = policy
         self._committer = committer

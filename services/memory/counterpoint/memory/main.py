@@ -20,12 +20,14 @@ from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer, Sent
 from counterpoint.memory.database import PLANNED_ONCE, Database, Lease
 from counterpoint.memory.door import Door
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.epochs import Epochs
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.knowledge import Knowledge
 from counterpoint.memory.letters import Letters
+from counterpoint.memory.past import Past
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import Origins, Reads
 from counterpoint.memory.providers import provider_writes
@@ -41,7 +43,6 @@ from counterpoint.memory.takeback import TakeBacks
 from counterpoint.memory.telemetry import observe
 from counterpoint.memory.tiers.tiers import embedded_or_server
 from counterpoint.memory.valkey import Valkey
-from counterpoint.memory.vectors import Vectors
 from counterpoint.proto import subjects
 
 _RECORD_POOL = 4
@@ -100,7 +101,7 @@ async def serve(settings: MemorySettings) -> None:
     search = Search(settings.model_cache_dir, valkey)
     tiers = embedded_or_server(settings, database, rules, search)
     principals = Principals(database)
-    vectors = Vectors(database, rules, search)
+    vectors = Embeddings(database, rules, search)
     knowledge = Knowledge(database, rules, committer, vectors)
     influence = Influence(database)
     takebacks = TakeBacks(database, rules, committer, vectors, influence)
@@ -111,7 +112,7 @@ async def serve(settings: MemorySettings) -> None:
         database,
         rules,
         search,
-        vectors,
+        Past(rules, vectors),
         influence,
         tiers,
         Auditor(database, sequencer, copies),

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.capabilities import Access, Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.letters import dead_row, died
@@ -19,7 +19,7 @@ from counterpoint.memory.rows import SYSTEM, MessageRow, Prepared, WriteRow, can
 from counterpoint.memory.screen import PLAIN, Screen, Screening
 from counterpoint.proto import subjects
 from counterpoint.proto.decisions import DecisionMade
-from counterpoint.proto.errors import Denied, Permanent, Problem
+from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import (
     Commit,
@@ -28,6 +28,7 @@ from counterpoint.proto.memory import (
     Outgoing,
     RecordsChanged,
     Ref,
+    Refusal,
     Write,
 )
 
@@ -344,3 +345,31 @@ def _leaf(
 
 def _ref_key(ref: Ref) -> tuple[str, str, int]:
     return ref.store, ref.id, ref.version
+
+
+def accesses_of(commit: Commit) -> tuple[Access, ...]:
+    """All that a commit does, for an attenuation to look at; a commit that does nothing still answers for its time."""
+    writes = [
+        Access(write.store, "write", str(write.body.get("agent", "")) if write.body else "") for write in commit.writes
+    ]
+    sends = [Access(message.type, "send", str(message.data.get("agent", ""))) for message in commit.messages]
+    timers = [Access("timers", "cancel") for _ in commit.cancel_timers[:1]]
+    letters = [Access("dead_letters", "write")] if commit.dead_letter is not None else []
+    return (*writes, *sends, *timers, *letters) or (Access("inbox", "write"),)
+
+
+def refusal_of(error: CounterpointError) -> Refusal:
+    """An error as it goes out."""
+    match error:
+        case Denied():
+            return Refusal(kind="denied", code=error.rule, needed=error.needed)
+        case Permanent():
+            return Refusal(kind="permanent", code=error.code, problems=error.problems)
+        case Conflict():
+            return Refusal(kind="conflict", code="conflict", detail=f"{error.store}/{error.record_id}")
+        case Away():
+            return Refusal(kind="transient", code="away", detail=str(error))
+        case Transient():
+            return Refusal(kind="transient", code="transient", detail=str(error))
+        case _:
+            return Refusal(kind="permanent", code="refused", detail=str(error))

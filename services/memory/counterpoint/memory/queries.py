@@ -7,24 +7,20 @@ from functools import partial
 from typing import Any, assert_never
 
 import asyncpg
-import numpy as np
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
-from counterpoint.memory import diode
 from counterpoint.memory.audit.auditor import Auditor
 from counterpoint.memory.database import Database
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.lists import COLUMNS, GETS, listing, walking
-from counterpoint.memory.moments import moment, then
-from counterpoint.memory.provenance import Seen, cites
-from counterpoint.memory.retrieval.search import EXACT_ROWS
+from counterpoint.memory.past import Past
 from counterpoint.memory.rows import SYSTEM
 from counterpoint.memory.sampler import Ids, Sampler
 from counterpoint.memory.search import Search
+from counterpoint.memory.shown import item, projects, visible
 from counterpoint.memory.tiers.recall import Recalled
 from counterpoint.memory.tiers.tiers import Tiers
-from counterpoint.memory.vectors import Vectors
 from counterpoint.proto.errors import Denied, Permanent, Problem, Transient
 from counterpoint.proto.memory import (
     AuditQuery,
@@ -50,8 +46,6 @@ from counterpoint.proto.memory import (
     Verify,
     Walk,
 )
-from counterpoint.proto.subjects import SHARED_PROJECT
-from counterpoint.proto.upcast import upcast
 
 _BY_IDS = f"SELECT {COLUMNS} FROM records WHERE store = $1 AND id = ANY ($2) AND body IS NOT NULL"
 _LINE = f"""
@@ -76,7 +70,6 @@ TURNS = 8
 LONG_TURNS = 2
 """Those that may take seconds, and have turns of their own, so that nobody else waits for them."""
 RADIUS_BYTES = 900_000
-_ALL_FIELDS = set(Item.model_fields)
 PATIENCE_S = 8.0
 """Who waited longer has given up, or is about to: callers wait for ten seconds. The answer would be for nobody."""
 
@@ -89,7 +82,7 @@ class Queries:
         database: Database,
         policy: Policy,
         search: Search,
-        vectors: Vectors,
+        past: Past,
         influence: Influence,
         tiers: Tiers,
         auditor: Auditor,
@@ -103,7 +96,7 @@ class Queries:
         self._database = database
         self._policy = policy
         self._search = search
-        self._vectors = vectors
+        self._past = past
         self._influence = influence
         self._tiers = tiers
 
@@ -136,7 +129,7 @@ class Queries:
                 began = time.perf_counter()
                 try:
                     if isinstance(query, Get | List | Line | VectorSearch | HybridSearch) and query.as_of is not None:
-                        answer = await self._then(connection, grant, query, query.as_of, embedded)
+                        answer = await self._past.answer(connection, grant, query, query.as_of, embedded)
                     else:
                         if isinstance(query, Get) and got is None:
                             got = await self._gets(connection, grant, queries)
@@ -167,7 +160,7 @@ class Queries:
     async def _gets(self, connection: Any, grant: Grant, queries: Sequence[MemoryQuery]) -> dict[tuple[str, str], Any]:
         """All records that a request gets, by store and id, by one statement."""
         wanted = list(dict.fromkeys((query.store, query.id) for query in queries if isinstance(query, Get)))
-        places = [self._projects(grant, store) for store, _ in wanted]
+        places = [projects(self._policy, grant, store) for store, _ in wanted]
         rows = await connection.fetch(
             GETS,
             places[0][0],
@@ -220,50 +213,9 @@ class Queries:
             case _:
                 assert_never(query)
 
-    async def _then(
-        self,
-        connection: Any,
-        grant: Grant,
-        query: Get | List | Line | VectorSearch | HybridSearch,
-        as_of: str,
-        embedded: dict[str, Any],
-    ) -> Found:
-        """What a store held at a past moment. A search there reads every record, by meaning alone."""
-        at = await moment(connection, grant.project, as_of)
-        places = at.places(self._projects(grant, self.store(query)))
-        match query:
-            case Get():
-                sql, values = then(List(store=query.store, limit=1), places, "id = {value}", query.id)
-            case List():
-                sql, values = then(query, places)
-            case Line():
-                line = List(store="actions", task_id=query.task_id, ascending=not query.newest_first, limit=1000)
-                sql, values = then(line.model_copy(update={"limit": query.limit}), places)
-            case VectorSearch() | HybridSearch():
-                every = List(store=query.store, where=query.where).model_copy(update={"limit": EXACT_ROWS})
-                sql, values = then(every, places)
-        rows = await connection.fetch(sql, *values)
-        if isinstance(query, Get):
-            rows = sorted(rows, key=lambda row: row["project"] != grant.project)[:1]
-        shown = [row for row in rows if self._visible(grant, row)]
-        erased = tuple(_ref(row) for row in shown if row["body"] is None)
-        stood = [row for row in shown if row["body"] is not None]
-        if isinstance(query, VectorSearch | HybridSearch):
-            items = await self._nearest(grant, query, embedded[query.text], stood[:EXACT_ROWS])
-            return Found(items=items, tier="vector", plan="as of, exact", took_us=0, erased=erased)
-        items = tuple(item(row) for row in stood)
-        cursor = None
-        if isinstance(query, List) and len(rows) > query.limit:
-            cursor = rows[query.limit - 1]["seq"]
-            items = tuple(each for each in items[: query.limit])
-        return Found(
-            items=items[: getattr(query, "limit", 1)], tier="record", plan="as of", took_us=0, erased=erased,
-            next_cursor=cursor,
-        )  # fmt: skip
-
     async def _rests_on(self, grant: Grant, query: RestsOn) -> Found:
         """What rests on an item of the project, or, where it has none such, of the shared one."""
-        for project in self._projects(grant, query.store):
+        for project in projects(self._policy, grant, query.store):
             roots = await self._influence.roots(project, query.store, query.id, query.version)
             if roots:
                 shared = project != grant.project
@@ -294,17 +246,6 @@ class Queries:
         )
         return Found(tier="record", plan="influence", took_us=0, report=report.model_dump(mode="json"))
 
-    async def _nearest(
-        self, grant: Grant, query: VectorSearch | HybridSearch, wanted: Any, rows: Sequence[Any]
-    ) -> tuple[Item, ...]:
-        texts = [self._vectors.text(query.store, row["body"]) for row in rows]
-        if not texts:
-            return ()
-        vectors, _ = await self._vectors.of(grant.project, texts)
-        cosines = np.stack(vectors) @ wanted
-        best = sorted(range(len(rows)), key=lambda n: (-float(cosines[n]), rows[n]["id"]))[: query.k]
-        return tuple(item(rows[n], float(cosines[n]), {"cosine": float(cosines[n])}) for n in best)
-
     async def _searched(
         self,
         connection: Any,
@@ -321,7 +262,7 @@ class Queries:
         items = [
             item(row, hit.score, hit.scores)
             for row, hit in found
-            if self._visible(grant, row) and _matches(row, query.where)
+            if visible(self._policy, grant, row) and _matches(row, query.where)
         ]
         return tuple(items[: query.k]), plan
 
@@ -341,17 +282,11 @@ class Queries:
         rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in recalled.hits])
         known = {(row["id"], row["version"]): row for row in rows if row["project"] == grant.project}
         found = [(known[hit.id, hit.version], hit) for hit in recalled.hits if (hit.id, hit.version) in known]
-        items = [item(row, hit.score, {"cosine": hit.score}) for row, hit in found if self._visible(grant, row)]
+        items = [item(row, hit.score, {"cosine": hit.score}) for row, hit in found if visible(self._policy, grant, row)]
         return Found(items=tuple(items), tier="episodic", plan=recalled.plan, took_us=0)
 
-    def _projects(self, grant: Grant, store: str) -> list[str]:
-        row = self._policy.stores[store]
-        if row.system:
-            return [SYSTEM]
-        return [grant.project, SHARED_PROJECT] if row.shared else [grant.project]
-
     async def _list(self, connection: Any, grant: Grant, query: List) -> Found:
-        sql, values = listing(query, self._projects(grant, query.store))
+        sql, values = listing(query, projects(self._policy, grant, query.store))
         rows = await connection.fetch(sql, *values)
         found = self._found(grant, rows[: query.limit], "record", "list")
         more = len(rows) > query.limit
@@ -388,50 +323,13 @@ class Queries:
         gap = query.after < forgotten
         return Found(items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap)
 
-    def _visible(self, grant: Grant, row: Any) -> bool:
-        store = row["store"]
-        if self._policy.stores[store].system:
-            return bool(row["label"] <= grant.clearance)
-        return diode.visible(self._policy, grant, store, row["id"], row["project"], row["label"])
-
     def _found(self, grant: Grant, rows: Sequence[Any], tier: str, plan: str, score: str | None = None) -> Found:
-        items = tuple(item(row, row[score] if score else None) for row in rows if self._visible(grant, row))
+        items = tuple(item(row, row[score] if score else None) for row in rows if visible(self._policy, grant, row))
         return Found(items=items, tier=tier, plan=plan, took_us=0)
-
-
-def item(row: Any, score: float | None = None, scores: dict[str, float] | None = None) -> Item:
-    """A row of `records` as it is shown."""
-    project = row["project"] if row["project"] != SYSTEM else "default"
-    _, body = upcast(row["store"], row["schema_version"], row["body"])
-    # As `Item(...)` makes it, but not validated: it comes from columns of these types, and a line has a hundred.
-    shown = Item.__new__(Item)
-    values = {
-        "store": row["store"],
-        "id": row["id"],
-        "project": project,
-        "version": row["version"],
-        "body": body,
-        "author": row["author"],
-        "label": row["label"],
-        "integrity": row["integrity"],
-        "seq": row["seq"],
-        "at": row["at"],
-        "score": score,
-        "scores": scores,
-    }
-    object.__setattr__(shown, "__dict__", values)
-    object.__setattr__(shown, "__pydantic_fields_set__", _ALL_FIELDS)
-    object.__setattr__(shown, "__pydantic_extra__", None)
-    object.__setattr__(shown, "__pydantic_private__", None)
-    return shown
 
 
 def _ids(items: Sequence[Item]) -> Ids:
     return frozenset((each.project, each.id) for each in items)
-
-
-def _ref(row: Any) -> Ref:
-    return Ref(store=row["store"], id=row["id"], version=row["version"])
 
 
 def _one_statement(queries: Sequence[MemoryQuery]) -> bool:
@@ -445,10 +343,3 @@ def _one_statement(queries: Sequence[MemoryQuery]) -> bool:
 
 def _matches(row: Any, where: dict[str, Any]) -> bool:
     return all(row["body"].get(name) == wanted for name, wanted in where.items())
-
-
-def seen(shown: Item) -> Seen:
-    """An item as it was shown, for the read set."""
-    named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(shown.body))
-    ref = Ref(store=shown.store, id=shown.id, version=shown.version)
-    return Seen(ref, shown.label, shown.integrity, shown.score, named, shown.project == SHARED_PROJECT)

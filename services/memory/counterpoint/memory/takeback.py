@@ -21,11 +21,11 @@ from counterpoint.memory import diode
 from counterpoint.memory.changes import Change, Changes
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.influence import Influence, Version
 from counterpoint.memory.prepare import prepare, problems_of
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import Prepared
-from counterpoint.memory.vectors import Vectors
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, TakeBack, TakenBack, Write
@@ -70,7 +70,7 @@ class TakeBacks:
     """Does what persons wish, a project's wishes one after another, and knows what was wrong lately."""
 
     def __init__(
-        self, database: Database, policy: Policy, committer: Committer, vectors: Vectors, influence: Influence
+        self, database: Database, policy: Policy, committer: Committer, vectors: Embeddings, influence: Influence
     ) -> None:
         self._database = database
         self._policy = policy

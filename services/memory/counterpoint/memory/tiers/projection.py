@@ -12,8 +12,8 @@ from typing import Any
 import structlog
 
 from counterpoint.memory.database import Database
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.rows import Prepared
-from counterpoint.memory.tiers.embedded import Embedded
 from counterpoint.memory.tiers.tier import Change, Place, Tier
 from counterpoint.proto.errors import Away, CounterpointError, Permanent, Problem
 from counterpoint.proto.upcast import upcast
@@ -55,11 +55,13 @@ class Rebuilding:
 class Projection:
     """One tier, and how it follows the record."""
 
-    def __init__(self, tier: Tier, stores: Sequence[str], database: Database, embedded: Embedded | None = None) -> None:
+    def __init__(
+        self, tier: Tier, stores: Sequence[str], database: Database, embeddings: Embeddings | None = None
+    ) -> None:
         self.tier = tier
         self.stores = tuple(stores)
         self._database = database
-        self._embedded = embedded
+        self._embeddings = embeddings
         self._wanted: dict[str, int] = {}
         self._reached: dict[str, int] = {}
         self._failed: dict[str, int] = {}
@@ -245,7 +247,7 @@ class Projection:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_CHANGES, project, list(self.stores), after)
         changes = [change_of(project, row) for row in rows]
-        return changes if self._embedded is None else await self._embedded.with_vectors(project, changes)
+        return changes if self._embeddings is None else await self._embeddings.with_vectors(project, changes)
 
 
 def change_of(project: str, row: Any) -> Change:

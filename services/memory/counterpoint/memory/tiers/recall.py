@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from counterpoint.memory.database import Database
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.retrieval.embed import Vectors
-from counterpoint.memory.tiers.embedded import Embedded
 from counterpoint.memory.tiers.episodic import DIGITS, matches
 from counterpoint.memory.tiers.projection import Projection, change_of
 from counterpoint.memory.tiers.tier import Hit, Scope, SearchingTier
@@ -36,11 +36,11 @@ class Recalled:
 class Recall:
     """Searches episodic stores."""
 
-    def __init__(self, tier: SearchingTier, projection: Projection, database: Database, embedded: Embedded) -> None:
+    def __init__(self, tier: SearchingTier, projection: Projection, database: Database, embeddings: Embeddings) -> None:
         self._tier = tier
         self._projection = projection
         self._database = database
-        self._embedded = embedded
+        self._embeddings = embeddings
 
     async def search(self, scope: Scope, vector: Vectors, where: Mapping[str, Any], k: int) -> Recalled:
         """The `k` nearest. Raises `Permanent` for what cannot be filtered by, `Away` when the record is away too."""
@@ -60,7 +60,7 @@ class Recall:
                 asked = (scope.project, list(scope.stores), scope.clearance, after, _PAGE)
                 rows = await connection.fetch(_ROWS, *asked)
             changes = [change for row in rows if matches(change := change_of(scope.project, row), where)]
-            for change in await self._embedded.with_vectors(scope.project, changes):
+            for change in await self._embeddings.with_vectors(scope.project, changes):
                 score = round(float(np.dot(change.vector, vector)), DIGITS) if change.vector is not None else 0.0
                 hits.append(Hit(change.store, change.id, change.version, score))
             hits = sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]

@@ -11,12 +11,12 @@ from typing import assert_never
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.settings import MemorySettings
 from counterpoint.memory.tiers.edge import EdgeEpisodic
-from counterpoint.memory.tiers.embedded import Embedded
 from counterpoint.memory.tiers.episodic import Episodic
 from counterpoint.memory.tiers.graph import Graph
 from counterpoint.memory.tiers.projection import Projection
@@ -34,11 +34,11 @@ class Tiers:
     """Episodic memory and the graph of the line, each with what follows the record for it."""
 
     def __init__(self, episodic: Episodic, graph: Graph, database: Database, policy: Policy, search: Search) -> None:
-        embedded = Embedded(database, policy, search)
-        self.episodic = Projection(episodic, policy.kept_in("episodic"), database, embedded)
+        embeddings = Embeddings(database, policy, search)
+        self.episodic = Projection(episodic, policy.kept_in("episodic"), database, embeddings)
         self.graph = Projection(graph, policy.kept_in("graph"), database)
         self._graph = graph
-        self._recall = Recall(episodic, self.episodic, database, embedded)
+        self._recall = Recall(episodic, self.episodic, database, embeddings)
 
     def applied(self, steps: Iterable[Prepared]) -> None:
         """Steps were committed."""

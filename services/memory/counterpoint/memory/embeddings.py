@@ -1,4 +1,4 @@
-"""The vectors beside what a commit writes to stores of the vector tier; the same text is never embedded twice."""
+"""The vectors of records that are kept by meaning; the same text is never embedded twice."""
 
 import asyncio
 import dataclasses
@@ -13,6 +13,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
 from counterpoint.memory.rows import Prepared, WriteRow
 from counterpoint.memory.search import Search
+from counterpoint.memory.tiers.tier import Change
 
 _CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
 _CACHE = """
@@ -22,7 +23,7 @@ ON CONFLICT DO NOTHING
 """
 
 
-class Vectors:
+class Embeddings:
     """Embeds through a table of what was embedded before, by project, model and content."""
 
     def __init__(self, database: Database, policy: Policy, search: Search) -> None:
@@ -50,6 +51,8 @@ class Vectors:
 
     async def of(self, project: str, texts: Sequence[str]) -> tuple[list[Any], int]:
         """The vectors of some texts in their order, and how many of them were new."""
+        if not texts:
+            return [], 0
         digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_CACHED, project, self._search.model_id, list(set(digests)))
@@ -62,6 +65,13 @@ class Vectors:
             async with self._database.writing(project) as connection:
                 await connection.execute(_CACHE, project, self._search.model_id, list(missing), as_text)
         return [known[digest] for digest in digests], len(missing)
+
+    async def with_vectors(self, project: str, changes: Sequence[Change]) -> list[Change]:
+        """The changes, each that is not a removal with its vector."""
+        texts = [self.text(change.store, change.body) for change in changes if change.body is not None]
+        found, _ = await self.of(project, texts)
+        vectors = iter(found)
+        return [each if each.body is None else dataclasses.replace(each, vector=next(vectors)) for each in changes]
 
     def _vectored(self, row: WriteRow) -> bool:
         return self._policy.stores[row.store].tier == "vector"
