@@ -130,8 +130,8 @@ class House:
         influence = Influence(self.database)
         auditor = Auditor(self.database, self.sequencer, self.copies)
         self.takebacks = TakeBacks(self.database, policy(), self.committer, vectors, influence)
-        self.knowledge = Knowledge(self.database, policy(), self.committer, vectors)
         self.erasures = Erasures(self.database, policy(), self.committer, influence, self.sequencer.once)
+        self.knowledge = Knowledge(self.database, policy(), self.committer, vectors, self.erasures.alone)
         releases = Releases(self.database, Fingerprints(self.keys))
         blobs = Blobs(self.database, policy(), releases)
         self.queries = Queries(

@@ -1,5 +1,6 @@
 """What is erased is gone everywhere, with what was derived from it; the proofs hold, and what is gone is said so."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.memory import erasure
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.influence import Influence
+from counterpoint.memory.knowledge import Knowledge
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Get, List, LogAfter, Write
 from counterpoint.proto.upcast import UPCASTERS
@@ -307,4 +309,28 @@ async def test_what_has_a_newer_shape_since_can_be_taken_back_and_erased(
     assert await there(house, project, ("documents", document)) == [False]
     await wish(house, project, "lift", id=lifted)
     await erase(house, project, "source", "wrong.md")
+    assert await everywhere(house, project, MARK) == []
+
+
+async def test_what_is_looked_through_while_it_is_erased_leaves_no_name_behind(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ingest(house, project, f"It is in dags/{MARK}.py", source="wrong.md")
+    reading, read = asyncio.Event(), asyncio.Event()
+    found = Knowledge._text
+
+    async def slowly(self: Knowledge, place: str, row: Any) -> str:
+        text = await found(self, place, row)
+        reading.set()
+        await read.wait()
+        return text
+
+    monkeypatch.setattr(Knowledge, "_text", slowly)
+    looking = asyncio.create_task(house.knowledge.follow(project))
+    await reading.wait()
+    erasing = asyncio.create_task(erase(house, project, "source", "wrong.md"))
+    await asyncio.wait({erasing}, timeout=0.5)
+    read.set()
+    assert await looking == 1
+    assert (await erasing)["gone"]["entities"] > 0
     assert await everywhere(house, project, MARK) == []

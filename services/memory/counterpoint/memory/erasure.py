@@ -101,6 +101,10 @@ class Erasures:
         self._sequenced = sequenced
         self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    def alone(self, project: str) -> asyncio.Lock:
+        """Held by every erasure in a project; whoever writes what a record says somewhere else holds it meanwhile."""
+        return self._alone[project]
+
     async def apply(self, origin: Origin, write: Write) -> CommitReply:
         """Do what a new record of the store `erasures` wishes. Raises `Permanent` `invalid` or `not_found`."""
         try:

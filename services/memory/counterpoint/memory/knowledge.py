@@ -7,7 +7,7 @@ entity is a name alone.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +42,7 @@ WHERE project = $1 AND store IN ('documents', 'tasks')
     AND (store = 'documents' OR by_state IN ('completed', 'failed') OR body IS NULL)
 ORDER BY seq LIMIT $2
 """
+_STANDS = "SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4"
 _MARK = """
 INSERT INTO extracted AS known (project, upto) VALUES ($1, $2)
 ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto)
@@ -67,11 +68,19 @@ _SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal"
 class Knowledge:
     """Looks through what was committed, in the background, when nothing else waits."""
 
-    def __init__(self, database: Database, policy: Policy, committer: Committer, vectors: Embeddings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        policy: Policy,
+        committer: Committer,
+        vectors: Embeddings,
+        alone: Callable[[str], asyncio.Lock],
+    ) -> None:
         self._database = database
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
+        self._alone = alone
         self._projects: set[str] = set()
         self._news = asyncio.Event()
 
@@ -107,7 +116,8 @@ class Knowledge:
             rows = await connection.fetch(_NEXT, project, _AT_ONCE)
         for row in rows:
             try:
-                await self._mentioned(project, row)
+                async with self._alone(project):
+                    await self._mentioned(project, row)
             except Permanent as error:
                 log.warning("knowledge.refused", project=project, store=row["store"], reason=str(error))
         if rows:
@@ -116,6 +126,9 @@ class Knowledge:
         return len(rows)
 
     async def _mentioned(self, project: str, row: Any) -> None:
+        async with self._database.reading(project) as connection:
+            if not await connection.fetchval(_STANDS, project, row["store"], row["id"], row["version"]):
+                return  # What came of it since has a later place, and is looked at there.
         text = await self._text(project, row)
         found = await asyncio.to_thread(mentions, text)
         subject = f"{row['store']}/{row['id']}"

@@ -102,10 +102,10 @@ async def serve(settings: MemorySettings) -> None:
     tiers = embedded_or_server(settings, database, rules, search)
     principals = Principals(database)
     vectors = Embeddings(database, rules, search)
-    knowledge = Knowledge(database, rules, committer, vectors)
     influence = Influence(database)
     takebacks = TakeBacks(database, rules, committer, vectors, influence)
     erasures = Erasures(database, rules, committer, influence, sequencer.once)
+    knowledge = Knowledge(database, rules, committer, vectors, erasures.alone)
     releases = Releases(database, Fingerprints(settings.signing_keys))
     blobs = Blobs(database, rules, releases)
     queries = Queries(
