@@ -46,6 +46,17 @@ class TestTheRadius:
         assert not any(clean in record for _, record, _ in reached)
         assert await resting(house, project, "chunks", f"{document}-00000") == reached
 
+    async def test_names_nothing_of_a_store_that_the_asker_may_not_read(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        await learn(house, project, new_id())
+        reached = {store for store, _, _ in await resting(house, project, "documents", document)}
+        assert len(reached) > 1
+        grant, _ = await house.door.authorise("router", house.standing(project))
+        rights = frozenset({("documents", "read"), ("attempts", "read")})
+        less = grant.model_copy(update={"rights": rights})
+        (found,) = await house.queries.answer(less, (RestsOn(store="documents", id=document),))
+        assert {each.store for each in MemoryRadius.model_validate(found.report).items} == {"attempts"}
+
     async def test_of_a_version_leaves_out_who_read_the_one_before(self, house: House, project: str) -> None:
         document = await ingest(house, project, GOOD)
         before, after = new_id(), new_id()

@@ -10,6 +10,7 @@ import asyncpg
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
+from counterpoint.memory import diode
 from counterpoint.memory.audit.auditor import Auditor
 from counterpoint.memory.database import Database
 from counterpoint.memory.influence import Influence
@@ -223,7 +224,11 @@ class Queries:
                 break
         else:
             return Found(tier="record", plan="influence", took_us=0)
-        shown = [each for each in radius.touched if each.label <= grant.clearance]
+        shown = [
+            each
+            for each in radius.touched
+            if each.label <= grant.clearance and diode.read(self._policy, grant, each.store) is None
+        ]
         items = [
             RestingItem(
                 store=each.store, id=each.id, version=each.version, hops=each.hops, cited=each.cited,
