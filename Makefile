@@ -28,7 +28,7 @@ demo: setup ## Play one real incident through five services, and check it
 	@$(BIN)/counterpoint demo
 
 test: setup ## The fast suite, on real engines
-	$(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: setup ## Formatting, lint, types, import rules, generated files
 	$(BIN)/ruff format --check .
