@@ -16,6 +16,7 @@ from counterpoint.memory import diode
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent
 from counterpoint.proto.ids import derived_id, new_id
+from counterpoint.proto.ingest import Ingested, IngestReply, IngestRequest
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import (
     Checkpoints,
@@ -26,9 +27,6 @@ from counterpoint.proto.memory import (
     Found,
     Get,
     HybridSearch,
-    Ingested,
-    IngestReply,
-    IngestRequest,
     Item,
     Leaves,
     Line,

@@ -13,7 +13,8 @@ from diode.memory_house import House
 from counterpoint.memory import embeddings, ingest
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
-from counterpoint.proto.memory import CommitReply, Document, Ingested, IngestReply, IngestRequest, Origin
+from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest
+from counterpoint.proto.memory import CommitReply, Origin
 
 SOURCE = "runbooks/pumps.md"
 

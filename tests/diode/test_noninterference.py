@@ -15,15 +15,13 @@ import pytest
 from diode.memories import learn
 from diode.memory_house import PERSON, House
 
+from counterpoint.proto.ingest import Document, IngestReply, IngestRequest
 from counterpoint.proto.memory import (
     Cypher,
-    Document,
     Explain,
     Found,
     Get,
     HybridSearch,
-    IngestReply,
-    IngestRequest,
     Line,
     List,
     LogAfter,

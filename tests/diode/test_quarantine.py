@@ -9,7 +9,7 @@ from diode.memory_house import House
 from diode.test_ingest import SOURCE, document, ingested, kept
 from diode.test_sensitive import CARD, GENERIC, KEY, MAIL, release, released_by, tables_with
 
-from counterpoint.proto.memory import Document, PutPart, PutReply
+from counterpoint.proto.ingest import Document, PutPart, PutReply
 from counterpoint.proto.messages import PART_BYTES, Blob
 
 GUIDE = f"# Client\n\nIts setting is\n{GENERIC}\nand no other.\n"

@@ -8,16 +8,8 @@ from diode.memory_house import PERSON, WORKED, House, decision, task_body
 
 from counterpoint.memory.door import REPLY_LIMIT_BYTES
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import (
-    Get,
-    Line,
-    List,
-    MemoryRadius,
-    Outgoing,
-    RestsOn,
-    VectorSearch,
-    Write,
-)
+from counterpoint.proto.memory import Get, Line, List, Outgoing, RestsOn, VectorSearch, Write
+from counterpoint.proto.wishes import MemoryRadius
 
 
 async def resting(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ui.http_front import Running, listening, running
 
-from counterpoint.proto.memory import Document
+from counterpoint.proto.ingest import Document
 from counterpoint.proto.signature import signature
 from counterpoint.recall.edges import EdgeKind, edge
 from counterpoint.recall.names import dataset, job

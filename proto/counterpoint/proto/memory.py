@@ -1,11 +1,11 @@
-"""What services say to memory: queries, commits, documents; and what memory announces."""
+"""What services say to memory: queries and commits; and what memory announces."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Base64Bytes, Field
+from pydantic import Field
 
 from counterpoint.proto.errors import Problem
-from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time
+from counterpoint.proto.messages import Id, Message, ProjectName, Shape, Time
 from counterpoint.proto.upcast import current_version
 
 
@@ -329,135 +329,6 @@ class CommitReply(Shape):
     versions: dict[str, int] = {}
     message_ids: tuple[str, ...] = ()
     refusal: Refusal | None = None
-
-
-class PutPart(Shape):
-    """One part of a blob of `bytes` bytes, known by its sha256 within the project; no `content`: only a question."""
-
-    origin: Origin
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    bytes: int = Field(ge=1, le=64 * 1024 * 1024)
-    part: int = Field(ge=0)
-    content: Base64Bytes | None = None
-
-
-class PutReply(Shape):
-    """Which parts memory has, and the blob once it is whole and was found harmless."""
-
-    received: tuple[int, ...] = ()
-    blob: Blob | None = None
-    refusal: Refusal | None = None
-
-
-class Document(Shape):
-    """A text to remember: in `text`, or uploaded before as `blob`.
-
-    `source` is its path or address and its identity within the project.
-    """
-
-    source: str = Field(min_length=1, max_length=2_000)
-    text: str = ""
-    blob: Blob | None = None
-    type: Literal["markdown", "python", "text"] | None = None
-    title: str | None = Field(default=None, max_length=500)
-    metadata: dict[str, Any] = {}
-
-
-class IngestRequest(Shape):
-    """Documents to ingest."""
-
-    origin: Origin
-    documents: tuple[Document, ...]
-
-
-class Ingested(Shape):
-    """What became of one document. One under `quarantined` is kept but not found until `problem` has been released."""
-
-    source: str
-    document_id: str | None = None
-    status: Literal["added", "replaced", "unchanged", "quarantined", "refused"]
-    chunks: int = 0
-    embedded: int = 0
-    problem: str | None = None
-
-
-class IngestReply(Shape):
-    """One `Ingested` per document."""
-
-    documents: tuple[Ingested, ...] = ()
-    refusal: Refusal | None = None
-
-
-class RestingItem(Ref):
-    """A version that rests on what was asked about, so many hops away. `cited`: by sources that were named all the way
-    there, and not only shown to whom decided."""
-
-    hops: int
-    cited: bool
-    task_id: str | None = None
-    at: Time
-
-
-class MemoryRadius(Shape):
-    """All that rests on an item, nearest first; `tasks` are those that it is about. `truncated`: there is more."""
-
-    item: Ref
-    items: tuple[RestingItem, ...]
-    tasks: tuple[str, ...]
-    truncated: bool = False
-
-
-class TakeBack(Shape):
-    """The wish that a record and what was learned from it be taken back, from `version` on: without one all of it, or
-    for `rollback` as long as it has said what it says now.
-
-    `quarantine` takes all of it out of every read, `rollback` puts what stood before in its place where there was
-    something, `lift` undoes the quarantine whose id is `item`'s. With `cited_only` what was merely shown counts not.
-    """
-
-    kind: Literal["quarantine", "rollback", "lift"]
-    store: str = "quarantines"
-    id: str
-    version: int | None = Field(default=None, ge=1)
-    reason: str = Field(min_length=1, max_length=2000)
-    cited_only: bool = False
-
-
-class TakenBack(TakeBack):
-    """What became of a wish: how many records of each store were taken out, how many were put back as they had been,
-    and the tasks that rest on it, whose own records stay. `shared` when the item is one of the shared project, `of` the
-    wish whose rest it is, `lifted` once it was undone."""
-
-    by: str
-    at: Time
-    out: dict[str, int] = {}
-    restored: dict[str, int] = {}
-    tasks: tuple[str, ...] = ()
-    tasks_count: int = 0
-    shared: bool = False
-    of: Id | None = None
-    lifted: bool = False
-
-
-class Erase(Shape):
-    """The wish that something be forgotten for good: all of a project, of a task, or of a document by its source; with
-    all that rests on it by sources that were named, with `shown` also what it was merely shown to."""
-
-    scope: Literal["project", "task", "source"]
-    what: str = Field(min_length=1, max_length=2000)
-    reason: str = Field(min_length=1, max_length=2000)
-    shown: bool = False
-
-
-class Erased(Erase):
-    """What became of a wish: how many records of each store are gone, and how many it was merely shown to are left."""
-
-    state: Literal["erasing", "erased"]
-    by: str
-    at: Time
-    gone: dict[str, int] = {}
-    versions: int = 0
-    shown_to: int = 0
 
 
 class RecordsChanged(Message):

@@ -10,7 +10,8 @@ from bench.small import Small, small
 
 from counterpoint.memory.search import Search
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, Document, Write
+from counterpoint.proto.ingest import Document
+from counterpoint.proto.memory import Commit, Write
 
 PROJECT = "bench"
 TOGETHER = 100

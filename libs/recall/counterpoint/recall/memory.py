@@ -9,22 +9,17 @@ from typing import Any, Protocol, TypeVar
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id
+from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, PutPart, PutReply
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
-    Document,
     Found,
     Get,
-    Ingested,
-    IngestReply,
-    IngestRequest,
     Item,
     List,
     MemoryQuery,
     Origin,
-    PutPart,
-    PutReply,
     QueryReply,
     QueryRequest,
     Refusal,

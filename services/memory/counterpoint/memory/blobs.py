@@ -12,7 +12,7 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.screen import Screen
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.memory import PutPart, PutReply
+from counterpoint.proto.ingest import PutPart, PutReply
 from counterpoint.proto.messages import PART_BYTES, Blob
 
 _BEGIN = """

@@ -33,16 +33,13 @@ from counterpoint.memory.rows import Prepared
 from counterpoint.memory.takeback import TakeBacks
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
+from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
     Found,
-    IngestReply,
-    IngestRequest,
     Origin,
-    PutPart,
-    PutReply,
     QueryReply,
     QueryRequest,
     Ref,

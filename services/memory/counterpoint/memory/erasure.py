@@ -26,7 +26,8 @@ from counterpoint.memory.prepare import prepare, problems_of
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.memory import Commit, CommitReply, Erase, Erased, Origin, Write
+from counterpoint.proto.memory import Commit, CommitReply, Origin, Write
+from counterpoint.proto.wishes import Erase, Erased
 
 log = structlog.get_logger()
 

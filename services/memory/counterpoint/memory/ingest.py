@@ -32,7 +32,8 @@ from counterpoint.memory.screen import Screen, first_places
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.memory import Commit, Document, Ingested, Origin, Write
+from counterpoint.proto.ingest import Document, Ingested
+from counterpoint.proto.memory import Commit, Origin, Write
 
 log = structlog.get_logger()
 

@@ -37,16 +37,15 @@ from counterpoint.proto.memory import (
     List,
     LogAfter,
     MemoryQuery,
-    MemoryRadius,
     Prove,
     Rebuild,
     Ref,
-    RestingItem,
     RestsOn,
     VectorSearch,
     Verify,
     Walk,
 )
+from counterpoint.proto.wishes import MemoryRadius, RestingItem
 
 _BY_IDS = f"SELECT {COLUMNS} FROM records WHERE store = $1 AND id = ANY ($2) AND body IS NOT NULL"
 _LINE = f"""

@@ -28,8 +28,9 @@ from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, TakeBack, TakenBack, Write
+from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, Write
 from counterpoint.proto.subjects import SHARED_PROJECT
+from counterpoint.proto.wishes import TakeBack, TakenBack
 
 T = TypeVar("T")
 

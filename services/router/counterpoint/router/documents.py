@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.memory import Document, Ingested
+from counterpoint.proto.ingest import Document, Ingested
 from counterpoint.proto.messages import ProjectName, Shape
 from counterpoint.router.bodies import ignored, read_json, reply, value_of
 from counterpoint.router.desk import Asking

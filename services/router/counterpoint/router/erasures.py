@@ -8,8 +8,9 @@ from pydantic import Field
 
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, Erased, Item, List, Write
+from counterpoint.proto.memory import Commit, Item, List, Write
 from counterpoint.proto.messages import Id, ProjectName, Shape
+from counterpoint.proto.wishes import Erased
 from counterpoint.recall import Memory
 from counterpoint.router.bodies import PLAIN, Page, ignored, page, read_json, value_of
 from counterpoint.router.desk import Asking

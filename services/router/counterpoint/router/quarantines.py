@@ -10,8 +10,9 @@ from pydantic import Field
 from counterpoint.guard.policy import policy
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.ids import document_id, new_id
-from counterpoint.proto.memory import Commit, Item, List, MemoryRadius, RestsOn, TakenBack, Write
+from counterpoint.proto.memory import Commit, Item, List, RestsOn, Write
 from counterpoint.proto.messages import Id, ProjectName, Shape
+from counterpoint.proto.wishes import MemoryRadius, TakenBack
 from counterpoint.recall import Memory
 from counterpoint.router.bodies import PLAIN, Page, ignored, page, read_json, value_of
 from counterpoint.router.desk import Asked, Asking

@@ -1,0 +1,65 @@
+"""Handing documents in: whole, or in parts, and what became of each."""
+
+from typing import Any, Literal
+
+from pydantic import Base64Bytes, Field
+
+from counterpoint.proto.memory import Origin, Refusal
+from counterpoint.proto.messages import Blob, Shape
+
+
+class PutPart(Shape):
+    """One part of a blob of `bytes` bytes, known by its sha256 within the project; no `content`: only a question."""
+
+    origin: Origin
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=1, le=64 * 1024 * 1024)
+    part: int = Field(ge=0)
+    content: Base64Bytes | None = None
+
+
+class PutReply(Shape):
+    """Which parts memory has, and the blob once it is whole and was found harmless."""
+
+    received: tuple[int, ...] = ()
+    blob: Blob | None = None
+    refusal: Refusal | None = None
+
+
+class Document(Shape):
+    """A text to remember: in `text`, or uploaded before as `blob`.
+
+    `source` is its path or address and its identity within the project.
+    """
+
+    source: str = Field(min_length=1, max_length=2_000)
+    text: str = ""
+    blob: Blob | None = None
+    type: Literal["markdown", "python", "text"] | None = None
+    title: str | None = Field(default=None, max_length=500)
+    metadata: dict[str, Any] = {}
+
+
+class IngestRequest(Shape):
+    """Documents to ingest."""
+
+    origin: Origin
+    documents: tuple[Document, ...]
+
+
+class Ingested(Shape):
+    """What became of one document. One under `quarantined` is kept but not found until `problem` has been released."""
+
+    source: str
+    document_id: str | None = None
+    status: Literal["added", "replaced", "unchanged", "quarantined", "refused"]
+    chunks: int = 0
+    embedded: int = 0
+    problem: str | None = None
+
+
+class IngestReply(Shape):
+    """One `Ingested` per document."""
+
+    documents: tuple[Ingested, ...] = ()
+    refusal: Refusal | None = None
