@@ -98,6 +98,14 @@ def test_what_is_under_quarantine_is_left_for_a_person_to_look_at() -> None:
     assert VALUES["identity"] not in judged.body["text"]
 
 
+def test_what_a_record_is_known_by_is_never_redacted_in_part() -> None:
+    body = {"task": {"task_id": "5105105105105100", "context": {"customer": "5105105105105100"}}}
+    judged = judge(policy(), body, ["task"], INTERNAL)
+    assert judged.verdict == "block"
+    assert [found.path for found in judged.refused] == [("task", "task_id")]
+    assert judge(policy(), {"task": {"context": body["task"]["context"]}}, ["task"], INTERNAL).verdict == "redact"
+
+
 def test_a_key_that_holds_a_secret_is_named_nowhere() -> None:
     body = {"context": {VALUES["secret"]: {"password": "hunter2!"}}}
     told = problems(body, scan_fields(body, ["context"]))

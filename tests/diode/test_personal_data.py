@@ -1,6 +1,7 @@
 """Numbers of persons, accounts, contacts and machines: found by form and check, and nothing that looks like them."""
 
 import random
+import uuid
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,7 @@ def test_it_is_found_at_its_place(text: str, kind: str, value: str) -> None:
         "offset=2817062055923 epoch_ms=1702901077112 bytes=4078784591 pid=20251120084254",
         "[2026-09-19 08:42:54,753] run_id=scheduled__2026-03-11T00:00:00+00:00",
         "018f6b1c-4a5b-7cde-8f01-23456789abcd 9b74c9897bac770ffc029102a200c5de6b3e1b0f",
+        "task 01a20276-b2ef-7d2e-be56-8ebfd6363fcc failed; digest be568ebfd6363fcc",
         "embedding=[-0.789848498, 0.337810693, -0.960828327]",
         'GET /v1/tasks HTTP/1.1" 200 45 1023; at 20260715Z and 20261120D',
         "ssh root@web01.prod.example.com",
@@ -95,6 +97,16 @@ def test_a_check_refuses_every_other_last_sign(right: str, check: object) -> Non
     assert check(right)  # type: ignore[operator]
     others = "0123456789" if right[-1].isdigit() else "ABCDEFGHJKLMNPQRSTUVWXYZ"
     assert [right[:-1] + sign for sign in others if check(right[:-1] + sign)] == [right]  # type: ignore[operator]
+
+
+@given(st.uuids())
+def test_no_part_of_a_uuid_is_a_number_of_anybody(some: uuid.UUID) -> None:
+    assert kinds(f"task_id={some}, {str(some).upper()} again") == []
+
+
+def test_a_number_beside_a_uuid_is_found() -> None:
+    assert kinds("01a20276-b2ef-7d2e-be56-8ebfd6363fcc BE68539007547034") == ["iban"]
+    assert kinds("01a20276-b2ef-7d2e-be56-8ebfd6363fcc@example.org") == ["email"]
 
 
 def test_numbers_without_a_check_have_a_rule() -> None:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from diode.memory_house import PERSON, House, decision, task_body
+from diode.memory_house import PERSON, ROUTED, House, decision, task_body
 from structlog.testing import capture_logs
 
 from counterpoint.proto.ids import new_id
@@ -88,6 +88,21 @@ class TestRedacted:
                 project,
             )
         assert '["tasks/t-1", "description", "card"]' in leaf["it"]
+
+    async def test_a_task_keeps_its_id_whatever_it_looks_like(self, house: House, project: str) -> None:
+        looks_like_an_account = "01a20276-b2ef-7d2e-be56-8ebfd6363fcc"
+        data = {"task_id": looks_like_an_account, "task": {"task_id": looks_like_an_account}}
+        origin = house.standing(project, looks_like_an_account)
+        done = await house.done("router", origin, messages=(Outgoing(type=ROUTED, data=data),))
+        assert json.loads(house.sent[done.message_ids[0]].row.body) == data
+        card = CARD.replace(" ", "")
+        refused = await house.refused(
+            "router",
+            house.standing(project, card),
+            "sensitive",
+            messages=(Outgoing(type=ROUTED, data={"task_id": card, "task": {"task_id": card}}),),
+        )
+        assert [problem.field for problem in refused.problems] == ["task.task_id"]
 
     async def test_it_is_the_same_when_it_comes_again(self, house: House, project: str) -> None:
         manager = house.handed(await house.routed(project, "t-1"))

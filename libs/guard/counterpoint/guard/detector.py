@@ -236,7 +236,20 @@ def _find_all(text: str) -> Iterator[tuple[str, Span]]:
                 yield kind, (start, end)
 
 
+_UUID = compiled(rb"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+
+
 def _find(text: str) -> Iterator[tuple[str, Span]]:
+    """What is found, but for numbers about people and accounts in the middle of a UUID: those are chance."""
+    found = list(_find_any(text))
+    chance = [each for each in found if class_of(each[0]) in _NUMBERS]
+    uuids = [match.span() for match in _UUID.finditer(text.encode("ascii", "replace"))] if chance else []
+    for kind, (start, end) in found:
+        if class_of(kind) not in _NUMBERS or not any(first <= start and end <= last for first, last in uuids):
+            yield kind, (start, end)
+
+
+def _find_any(text: str) -> Iterator[tuple[str, Span]]:
     for pattern in PATTERNS:
         for span in pattern.find(text):
             yield pattern.kind, span
@@ -253,6 +266,7 @@ def _find(text: str) -> Iterator[tuple[str, Span]]:
         yield from find(signs)
 
 
+_NUMBERS = frozenset({"financial", "identity", "contact", "network"})
 _BASE64_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _WORD_SIGNS = bytes(b"x"[0] if c in _BASE64_LETTERS else b" "[0] for c in range(256))
 _LONG_WORD = b"x" * 20

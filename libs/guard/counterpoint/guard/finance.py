@@ -16,6 +16,11 @@ SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30
 """
 _IBAN_CHARS = {row[:2]: int(row[2:]) for row in _REGISTRY.split()}
 """The length of an IBAN by country (SWIFT's IBAN registry)."""
+_LETTERLESS = """
+AE AT BA BE BI CR CZ DE DJ DK EE EG ES FI FO GL HR HU IL IS LT LY ME MN MR NO PL PT RS SD SE SI SK SO ST TL TN VA XK
+"""
+_NUMERIC = frozenset(_LETTERLESS.split())
+"""Countries whose account numbers have no letters (the same registry)."""
 
 _IBAN = compiled(rb"(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}(?:[ -]?[A-Za-z0-9]){11,30})")
 _COIN = compiled(rb"\b(?:([13][1-9A-HJ-NP-Za-km-z]{25,34})|((?i:bc1[02-9ac-hj-np-z]{11,71}))|(0x[0-9A-Fa-f]{40}))\b")
@@ -50,7 +55,8 @@ def is_iban(number: str) -> bool:
     if number not in (number.upper(), number.lower()):
         return False
     number = number.upper()
-    if _IBAN_CHARS.get(number[:2]) != len(number):
+    country = number[:2]
+    if _IBAN_CHARS.get(country) != len(number) or (country in _NUMERIC and not number[2:].isdigit()):
         return False
     return int("".join(str(int(char, 36)) for char in number[4:] + number[:4])) % 97 == 1
 

@@ -12,6 +12,9 @@ from counterpoint.proto.errors import Problem
 STRICTEST = 0
 """The label as a number that a text is judged by which has none: the one that everybody may read."""
 
+_NAMES = frozenset({"task_id", "session_id", "action_id", "decision_id", "attempt_id"})
+"""What records and messages are known by: redacted in part it would name nothing any more, so it is blocked."""
+
 Released = Callable[[str], bool]
 """Whether a person has released this value."""
 
@@ -66,6 +69,10 @@ def judge(
     counted = [(finding, verdict) for finding, verdict in found if verdict != "allow"]
     if not counted:
         return Judged("allow", (), (), dict(body))
+    counted = [
+        (finding, "block" if verdict == "redact" and finding.path[-1] in _NAMES else verdict)
+        for finding, verdict in counted
+    ]
     gone = [finding for finding, verdict in counted if verdict in ("redact", "block")]
     return Judged(
         max((verdict for _, verdict in counted), key=VERDICTS.index),
