@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import nats
 import pytest
+from bus.small_house import eventually
 from deploy.compose import ROOT
 
 from counterpoint.bus.permissions import users
@@ -68,17 +70,19 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             line = await asyncio.wait_for(process.stderr.readline(), 20)
             assert line, log
             log += line.decode()
-        yield Server(_url(folder, process.pid), passwords)
+        yield Server(await eventually(lambda: _url(folder, process.pid)), passwords)
     finally:
         if process.returncode is None:
             process.terminate()
         await process.communicate()
 
 
-def _url(folder: Path, pid: int) -> str:
-    (ports,) = folder.glob(f"*_{pid}.ports")
-    url: str = json.loads(ports.read_text())["nats"][0]
-    return url
+def _url(folder: Path, pid: int) -> str | None:
+    """Where it listens, once it has written that down, a moment after it is ready."""
+    for ports in folder.glob(f"*_{pid}.ports"):
+        with suppress(json.JSONDecodeError):
+            return str(json.loads(ports.read_text())["nats"][0])
+    return None
 
 
 def test_it_is_what_the_policy_generates() -> None:
