@@ -10,7 +10,7 @@ from diode.memories import GOOD, POISON, SEARCH, commit_of, ingest, learn, there
 from diode.memory_house import PERSON, House
 
 from counterpoint.guard.policy import policy
-from counterpoint.memory import erasure
+from counterpoint.memory import erasure, takeback
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.knowledge import Knowledge
@@ -334,3 +334,23 @@ async def test_what_is_looked_through_while_it_is_erased_leaves_no_name_behind(
     assert await looking == 1
     assert (await erasing)["gone"]["entities"] > 0
     assert await everywhere(house, project, MARK) == []
+
+
+@pytest.mark.parametrize("module", [erasure, takeback])
+async def test_what_is_too_much_to_be_followed_is_refused_and_not_done_in_part(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
+    await learn(house, project, new_id())
+    monkeypatch.setattr(module, "_LIMIT", 1)
+    wishes = {
+        erasure: Write(store="erasures", id=new_id(), body={"scope": "source", "what": "wrong.md", "reason": "r"}),
+        takeback: Write(
+            store="quarantines",
+            id=new_id(),
+            body={"kind": "quarantine", "store": "documents", "id": document, "reason": "r"},
+        ),
+    }
+    origin = house.standing(project, principal=PERSON)
+    await house.refused("router", origin, "too_much", writes=(wishes[module],))
+    assert await there(house, project, ("documents", document)) == [True]

@@ -181,7 +181,7 @@ class Erasures:
         versions: set[Version] = set()
         for store, record_id in roots:
             versions |= await self._influence.roots(project, store, record_id)
-        radius = await self._influence.of(project, frozenset(versions), limit=_LIMIT)
+        radius = (await self._influence.of(project, frozenset(versions), limit=_LIMIT)).whole()
         own = {(store, record_id) for store, record_id, _ in versions} | roots
         named = {(each.store, each.id) for each in radius.touched if each.cited or wish.shown}
         shown = {(each.store, each.id) for each in radius.touched} - named - own

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from counterpoint.memory.database import Database
+from counterpoint.proto.errors import Permanent, Problem
 
 LINKED_AT_ONCE = 2000
 """Commits whose read sets become edges in one transaction."""
@@ -81,6 +82,13 @@ class Radius:
     roots: frozenset[Version]
     touched: tuple[Touched, ...]
     truncated: bool
+
+    def whole(self) -> "Radius":
+        """Itself, for who must not leave anything out. Raises `Permanent` `too_much` when there is more."""
+        if self.truncated:
+            problem = f"more than {len(self.touched)} versions of records rest on it: begin with one of these"
+            raise Permanent("too_much", (Problem(field="item", problem=problem),))
+        return self
 
 
 class _Edges:

@@ -294,7 +294,7 @@ class TakeBacks:
         without: frozenset[Version] = frozenset(),
     ) -> tuple[frozenset[Version], tuple[str, ...]]:
         """Every version of the project that is wrong, and the tasks among them."""
-        radius = await self._influence.of(project, roots, shared=shared, limit=_LIMIT, without=without)
+        radius = (await self._influence.of(project, roots, shared=shared, limit=_LIMIT, without=without)).whole()
         touched = [each for each in radius.touched if each.cited or not wish.cited_only]
         tasks = sorted({each.id for each in touched if each.store == "tasks"})
         wrong = frozenset((each.store, each.id, each.version) for each in touched)
