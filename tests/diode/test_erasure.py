@@ -354,3 +354,14 @@ async def test_what_is_too_much_to_be_followed_is_refused_and_not_done_in_part(
     origin = house.standing(project, principal=PERSON)
     await house.refused("router", origin, "too_much", writes=(wishes[module],))
     assert await there(house, project, ("documents", document)) == [True]
+
+
+async def test_a_quarantine_that_cannot_be_followed_any_more_does_not_keep_memory_from_starting(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await ingest(house, project, POISON)
+    await learn(house, project, new_id())
+    await wish(house, project, "quarantine", store="documents", id=document)
+    monkeypatch.setattr(takeback, "_LIMIT", 1)
+    await house.remember()
+    await house.finish()

@@ -94,14 +94,20 @@ class TakeBacks:
         commits are applied."""
         for project in await self._projects():
             for wish in await self._wishes(project, since):
-                if wish.stands:
-                    await self._patiently(partial(self._rest, project, wish))
-                if project == SHARED_PROJECT and wish.done.of is None and wish.done.kind != "lift":
-                    origin = Origin(message_id=derived_id(wish.id, "finish"), project=project, principal=wish.done.by)
-                    if wish.done.lifted:
-                        await self._lift_elsewhere(origin, derived_id(wish.id, "lift"), _lifting(wish))
-                    else:
-                        await self._elsewhere(origin, wish.id, wish.done, wish.seq)
+                try:
+                    await self._finish(project, wish)
+                except (Permanent, Conflict) as error:
+                    log.error("takeback.unfinished", project=project, quarantine_id=wish.id, reason=str(error))
+
+    async def _finish(self, project: str, wish: _Wish) -> None:
+        if wish.stands:
+            await self._patiently(partial(self._rest, project, wish))
+        if project == SHARED_PROJECT and wish.done.of is None and wish.done.kind != "lift":
+            origin = Origin(message_id=derived_id(wish.id, "finish"), project=project, principal=wish.done.by)
+            if wish.done.lifted:
+                await self._lift_elsewhere(origin, derived_id(wish.id, "lift"), _lifting(wish))
+            else:
+                await self._elsewhere(origin, wish.id, wish.done, wish.seq)
 
     def wrong(self, project: str, read: Memories) -> Ref | None:
         """One of the items that were read and have been taken back lately, None when there is none.
@@ -257,20 +263,19 @@ class TakeBacks:
         return _wish(row) if row is not None else None
 
     async def _wrong_by(self, project: str, wish: _Wish) -> frozenset[Version]:
-        """All that is wrong by a wish: what it was about when it was done, and what rests on that, but for what was put
-        back since."""
+        """What a wish was about when it was done and what rests on that, but for what was put back since."""
         before: int | None = wish.seq
         if wish.done.shared:
             first = await self._wish(SHARED_PROJECT, wish.id)
             before = first.seq if first is not None else None
         try:
             roots = await self._roots(project, wish.done, shared=wish.done.shared, before=before)
+            without = await self._changes.put_back(project, wish.seq)
+            wrong, _ = await self._reach(project, wish.done, roots, shared=wish.done.shared, without=without)
         except Permanent as error:
-            # What cannot be taken back any more must not keep memory from starting.
+            # What cannot be followed any more must not keep memory from starting.
             log.warning("takeback.unknown", project=project, quarantine_id=wish.id, reason=str(error))
             return frozenset()
-        without = await self._changes.put_back(project, wish.seq)
-        wrong, _ = await self._reach(project, wish.done, roots, shared=wish.done.shared, without=without)
         return wrong
 
     async def _roots(
