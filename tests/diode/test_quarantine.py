@@ -75,7 +75,7 @@ async def test_what_is_redacted_is_in_no_chunk_vector_or_title_and_is_unchanged_
     given = Document(source=SOURCE, text=text, title=f"For {MAIL}", metadata={"by": MAIL})
     (added,) = await ingested(house, project, given)
     assert added.status == "added"
-    assert await tables_with(house, MAIL) == await tables_with(house, CARD) == set()
+    assert await tables_with(house, project, MAIL) == await tables_with(house, project, CARD) == set()
     record, chunks, _ = await kept(house, project)
     assert "Ask [redacted:email]. The card was [redacted:card]." in chunks
     assert record is not None
@@ -90,7 +90,7 @@ async def test_a_source_is_a_name_that_nothing_can_be_redacted_in(house: House, 
     assert refused.status == "refused"
     assert "source holds what looks like" in (refused.problem or "")
     for value in (KEY, MAIL, CARD):
-        assert await tables_with(house, value) == set()
+        assert await tables_with(house, project, value) == set()
 
 
 async def test_an_uploaded_text_is_forgotten_when_the_document_does_not_hold_all_of_it(
