@@ -7,6 +7,9 @@ from pydantic import Base64Bytes, Field
 from counterpoint.proto.memory import Origin, Refusal
 from counterpoint.proto.messages import Blob, Shape
 
+ContentType = Literal["markdown", "python", "text", "conversation"]
+"""What a document is read as."""
+
 
 class PutPart(Shape):
     """One part of a blob of `bytes` bytes, known by its sha256 within the project; no `content`: only a question."""
@@ -35,7 +38,7 @@ class Document(Shape):
     source: str = Field(min_length=1, max_length=2_000)
     text: str = ""
     blob: Blob | None = None
-    type: Literal["markdown", "python", "text"] | None = None
+    type: ContentType | None = None
     title: str | None = Field(default=None, max_length=500)
     metadata: dict[str, Any] = {}
 

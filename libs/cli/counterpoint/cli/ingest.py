@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -11,6 +11,7 @@ from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Exit, Misused, Refused
 from counterpoint.cli.files import Readable, Skipped, batches, walk
 from counterpoint.cli.session import Session
+from counterpoint.proto.ingest import ContentType
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-TYPES = ("markdown", "python", "text")
+TYPES = get_args(ContentType)
 _NOT_FOUND = ("refused", "quarantined")
 BATCH_BYTES = 256 * 1024
 TOO_LARGE = 413

@@ -1,0 +1,45 @@
+"""Documents to chunks: each type by what it is made of (row C1).
+
+Pure. Whatever the input, the chunks of a text are in its order, do not overlap, and leave out nothing but white space;
+`source[chunk.start:chunk.end] == chunk.text` holds for every one of them. Of a conversation the times and speakers are
+left out too: they are in the contexts.
+"""
+
+from typing import assert_never
+
+from counterpoint.memory.retrieval.chunk.conversation import conversation
+from counterpoint.memory.retrieval.chunk.detect import detect
+from counterpoint.memory.retrieval.chunk.markdown import markdown
+from counterpoint.memory.retrieval.chunk.pieces import MAX_CHARS, Chunk, Chunked, Section, chunks_of
+from counterpoint.memory.retrieval.chunk.python import PYTHON_LIMIT_CHARS, python
+from counterpoint.proto.ingest import ContentType
+
+__all__ = ["MAX_CHARS", "PYTHON_LIMIT_CHARS", "Chunk", "Chunked", "ContentType", "chunk", "detect"]
+
+
+def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS) -> Chunked:
+    """Cut a document into chunks of at most `max_chars` characters.
+
+    Python that does not parse is cut as plain text, and `problem` says so.
+    """
+    try:
+        sections = _sections(source, type, max_chars)
+    except ValueError as error:
+        text = chunk(source, "text", max_chars)
+        return Chunked("text", text.chunks, f"not read as {type.capitalize()} but as plain text: {error}")
+    return Chunked(type, tuple(chunks_of(source, sections, max_chars)))
+
+
+def _sections(source: str, type: ContentType, max_chars: int) -> list[Section]:
+    """Raises `ValueError` with the reason where the source is not of this type."""
+    match type:
+        case "markdown":
+            return markdown(source)
+        case "python":
+            return python(source, max_chars)
+        case "conversation":
+            return list(conversation(source))
+        case "text":
+            return [Section(0, len(source), "")]
+        case _:
+            assert_never(type)

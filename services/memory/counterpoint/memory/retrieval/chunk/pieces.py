@@ -1,0 +1,100 @@
+"""A piece of a document, and how a stretch of it that is too long is cut. Pure."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from counterpoint.proto.ingest import ContentType
+
+MAX_CHARS = 1_000
+MAX_TITLE_CHARS = 160
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+# Where a text that is too long is cut, best place first; the cut is after the match.
+_CUTS = tuple(re.compile(cut) for cut in (r"\n[ \t]*\r?\n", r"\n", r"[.!?][\"')\]]*\s", r"\s"))
+_WORD = re.compile(r"\S")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a document. `start` and `end` are character offsets into it.
+
+    `context` is what the piece alone does not say: the path of titles above it, the class and signature it belongs to,
+    its page, or who said it when and to what. The lexical leg reads it with the text; the dense leg reads the text
+    alone.
+    """
+
+    text: str
+    start: int
+    end: int
+    context: str
+
+
+@dataclass(frozen=True)
+class Chunked:
+    """The chunks of a document and the type it was read as; `problem` says why that is not the type expected."""
+
+    type: ContentType
+    chunks: tuple[Chunk, ...]
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A stretch of the source with one context; `breaks` are good places to cut it, ascending, inside it."""
+
+    start: int
+    end: int
+    context: str
+    breaks: tuple[int, ...] = ()
+
+
+def chunks_of(source: str, sections: Iterable[Section], max_chars: int) -> Iterator[Chunk]:
+    """The chunks of sections in their order, each of at most `max_chars` characters and without blank lines around."""
+    for section in sections:
+        for start, end in _spans(source, section, max_chars):
+            yield Chunk(source[start:end], start, end, section.context)
+
+
+def line_starts(source: str) -> list[int]:
+    """Offset of each line, lines ending as Python and CommonMark see it, and the end of the source."""
+    return [line.start() for line in _LINE.finditer(source)] + [len(source)]
+
+
+def short(title: str) -> str:
+    """A title on one line, cut where it is too long for a context."""
+    return " ".join(title.split())[:MAX_TITLE_CHARS]
+
+
+def _spans(source: str, section: Section, max_chars: int) -> Iterator[tuple[int, int]]:
+    start = _skip_blank(source, section.start, section.end)
+    while start < section.end:
+        cut = min(section.end, start + max_chars)
+        if cut < section.end:
+            cut = _cut(source, start, cut, section.breaks)
+        length = len(source[start:cut].rstrip())
+        if length:
+            yield start, start + length
+        start = _skip_blank(source, cut, section.end)
+
+
+def _cut(source: str, start: int, limit: int, breaks: tuple[int, ...]) -> int:
+    """Where to end the piece that begins at `start`: at the last good place in the second half before `limit`."""
+    half = start + (limit - start + 1) // 2
+    place = bisect_right(breaks, limit) - 1
+    if place >= 0 and breaks[place] >= half:
+        return breaks[place]
+    for pattern in _CUTS:
+        places = [found.end() for found in pattern.finditer(source, half, limit)]
+        if places:
+            return places[-1]
+    return limit
+
+
+def _skip_blank(source: str, start: int, end: int) -> int:
+    """The beginning of the first line at or after `start` that is not blank, or `end`."""
+    word = _WORD.search(source, start, end)
+    if word is None:
+        return end
+    return max(start, source.rfind("\n", start, word.start()) + 1, source.rfind("\r", start, word.start()) + 1)
