@@ -36,6 +36,10 @@ ONLY = {
     "mcp": {"router"},
     "biscuit_auth": {"guard"},
     "nacl": {"memory"},
+    "tree_sitter": {"memory"},
+    "pypdfium2": {"memory"},
+    "markdownify": {"memory"},
+    "bs4": {"memory"},
     "joserfc": set(),
     "jwt": set(),
 }

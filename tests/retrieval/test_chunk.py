@@ -4,6 +4,7 @@ import argparse
 import ast
 import textwrap
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from counterpoint.memory.retrieval.chunk import PYTHON_LIMIT_CHARS, Chunked, ContentType, chunk, detect
 
-TYPES: list[ContentType] = ["markdown", "python", "text"]
+BY_SPAN: list[ContentType] = [each for each in get_args(ContentType) if each != "conversation"]
+"""A conversation leaves more out than white space: `test_conversation.py`."""
 
 _words = st.text(st.characters(codec="utf-8"), max_size=60)
 _markdown_lines = ["# One", "## Two", "###### Six", "Title\n=====", "Sub\n---", "```", "~~~py", "- item", "> # quoted"]
@@ -45,7 +47,17 @@ _python_parts = [
     "y = \\",
     "    indented",
 ]
-_lines = st.sampled_from([*_markdown_lines, *_odd_lines, *_python_lines, *_python_parts])
+_script_lines = [
+    "export class A {",
+    "}",
+    "  m(x) {",
+    "/** doc */",
+    "const f = () => `${x",
+    "é = 1; y = '🦊'",
+    "\x0c",
+    "====",
+]
+_lines = st.sampled_from([*_markdown_lines, *_odd_lines, *_python_lines, *_python_parts, *_script_lines])
 documents = st.lists(_lines | _words, max_size=40).flatmap(
     lambda lines: st.sampled_from(["\n", "\r\n", "\r", "\n\n", " "]).map(lambda end: end.join(lines))
 )
@@ -84,7 +96,7 @@ def assert_nothing_lost(source: str, chunked: Chunked, max_chars: int) -> None:
     assert source[at:].strip() == ""
 
 
-@given(source=documents, kind=st.sampled_from(TYPES), max_chars=st.integers(1, 200))
+@given(source=documents, kind=st.sampled_from(BY_SPAN), max_chars=st.integers(1, 200))
 def test_any_document_is_covered_in_order_by_chunks_within_the_limit(
     source: str, kind: ContentType, max_chars: int
 ) -> None:
@@ -231,6 +243,13 @@ def test_plain_text_is_cut_between_paragraphs_then_lines_then_sentences_then_wor
         ("-", "#!/usr/bin/env python3\nprint(1)\n", "python"),
         ("-", "import duty is high\nfrom x import y is what he said\n", "text"),
         ("", "", "text"),
+        ("guide.rst", "", "restructuredtext"),
+        ("app.mjs", "", "javascript"),
+        ("view.tsx", "", "typescript"),
+        ("page.HTML", "", "html"),
+        ("-", "<!-- saved --> <!DOCTYPE html><html>", "html"),
+        ("manual.pdf", "", "pdf"),
+        ("lab.ipynb", "{}", "notebook"),
     ],
 )
 def test_the_type_is_known_by_name_then_by_content(name: str, source: str, expected: ContentType) -> None:
@@ -252,3 +271,42 @@ def test_python_that_would_stop_every_thread_is_cut_as_text(monkeypatch: pytest.
     assert (cut.type, cut.problem) == ("text", "not read as Python but as plain text: longer than 262144 characters")
     assert detect("start", "import os\nimport sys\n" + largest) == "text"
     assert parsed == [len(largest)]
+
+
+def test_restructured_text_is_cut_by_heading_whose_level_is_told_by_the_order_of_adornments() -> None:
+    source = textwrap.dedent("""\
+        ========
+        Provider
+        ========
+
+        Install
+        -------
+        It is a package::
+
+            Not a title
+            -----------
+
+        ======  =====
+        Table   Value
+        ======  =====
+
+        Options
+        ~~~~~~~
+        Some.
+
+        Changes
+        -------
+        None.
+        """)
+    chunks = chunk(source, "restructuredtext").chunks
+    assert [(piece.context, piece.text.splitlines()[0]) for piece in chunks] == [
+        ("Provider > Install", "========"),
+        ("Provider > Install > Options", "Options"),
+        ("Provider > Changes", "Changes"),
+    ]
+
+
+def test_pages_are_cut_at_form_feeds_and_know_their_title_and_number() -> None:
+    chunks = chunk("First.\f\fThird." + " More." * 300, "pdf", title="Pump  manual").chunks
+    assert [piece.context for piece in chunks] == ["Pump manual > page 1", *["Pump manual > page 3"] * 2]
+    assert chunk("First.", "pdf").chunks[0].context == "page 1"

@@ -7,7 +7,18 @@ from pydantic import Base64Bytes, Field
 from counterpoint.proto.memory import Origin, Refusal
 from counterpoint.proto.messages import Blob, Shape
 
-ContentType = Literal["markdown", "python", "text", "conversation"]
+ContentType = Literal[
+    "markdown",
+    "restructuredtext",
+    "python",
+    "javascript",
+    "typescript",
+    "text",
+    "pdf",
+    "html",
+    "notebook",
+    "conversation",
+]
 """What a document is read as."""
 
 
