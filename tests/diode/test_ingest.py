@@ -1,6 +1,8 @@
 """Documents: whole in the end whatever comes between, and nobody else waits for a large one."""
 
 import asyncio
+import base64
+import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -9,12 +11,14 @@ from typing import Any
 
 import pytest
 from diode.memory_house import House
+from retrieval.papers import paper
 
 from counterpoint.memory import embeddings, ingest
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
-from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest
+from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, PutPart, PutReply
 from counterpoint.proto.memory import CommitReply, Origin
+from counterpoint.proto.messages import Blob
 
 SOURCE = "runbooks/pumps.md"
 
@@ -204,3 +208,100 @@ class TestTheSameSource:
         became = await ingested(house, project, *(document(text(word, 1)) for word in ("seal", "valve", "seal")))
         assert [each.status for each in became] == ["added", "replaced", "replaced"]
         assert (await kept(house, project))[1] == text("seal", 1)
+
+
+class TestBytes:
+    """What memory reads itself: what it holds is judged as what a text holds."""
+
+    async def uploaded(self, house: House, project: str, content: bytes) -> Blob:
+        origin = house.standing(project, principal="administrator")
+        part = PutPart(
+            origin=origin,
+            sha256=hashlib.sha256(content).hexdigest(),
+            bytes=len(content),
+            part=0,
+            content=base64.b64encode(content),
+        )
+        answer = PutReply.model_validate_json(await house.door.put("router", part.model_dump_json().encode()))
+        assert answer.blob is not None, answer.refusal
+        return answer.blob
+
+    async def blobs(self, house: House, project: str) -> int:
+        async with house.superuser() as connection:
+            return int(await connection.fetchval("SELECT count(*) FROM blobs WHERE project = $1", project))
+
+    async def test_of_a_pdf_are_found_by_page_and_what_has_no_text_is_said(self, house: House, project: str) -> None:
+        handed_in = Document(
+            source="manual.pdf", content=base64.b64encode(paper(["Stop the pump.", "", "Check the seal."], "Pumps"))
+        )
+        (became,) = await ingested(house, project, handed_in)
+        assert (became.status, became.chunks) == ("added", 2)
+        assert became.problem == "1 of 3 pages have no text: 2"
+        async with house.superuser() as connection:
+            rows = await connection.fetch(
+                "SELECT body->>'text', body->>'context', body->>'type', body->>'title'"
+                " FROM records WHERE project = $1 AND store = 'chunks' ORDER BY id",
+                project,
+            )
+        assert [tuple(row) for row in rows] == [
+            ("Stop the pump.", "Pumps > page 1", "pdf", "Pumps"),
+            ("Check the seal.", "Pumps > page 3", "pdf", "Pumps"),
+        ]
+        (again,) = await ingested(house, project, handed_in)
+        assert (again.status, again.embedded) == ("unchanged", 0)
+
+    async def test_uploaded_before_are_read_as_well(self, house: House, project: str) -> None:
+        blob = await self.uploaded(house, project, paper(["Stop the pump."]))
+        (became,) = await ingested(house, project, Document(source="manual.pdf", blob=blob))
+        assert (became.status, became.chunks) == ("added", 1)
+        assert await self.blobs(house, project) == 1
+
+    @pytest.mark.parametrize(
+        ("page", "status", "kept"),
+        [
+            ("the key is AKIA" + "Z7QK3M5N2P4R6S7T", "refused", 0),
+            ("write to ann@example.com", "added", 0),
+        ],
+    )
+    async def test_with_something_sensitive_packed_in_them_are_not_kept(
+        self, house: House, project: str, page: str, status: str, kept: int
+    ) -> None:
+        blob = await self.uploaded(house, project, paper([page], packed=True))
+        (became,) = await ingested(house, project, Document(source="manual.pdf", blob=blob))
+        assert became.status == status, became
+        assert await self.blobs(house, project) == kept
+
+    async def test_that_cannot_be_read_are_refused_and_the_others_go_on(self, house: House, project: str) -> None:
+        became = await ingested(
+            house,
+            project,
+            Document(source="a.pdf", content=base64.b64encode(b"%PDF-1.4 broken")),
+            Document(source="b.txt", content=base64.b64encode("Größe".encode("latin-1"))),
+            Document(source="c.bin", content=base64.b64encode(b"\0\1\2")),
+            Document(source="d.txt", content=base64.b64encode(b"")),
+            Document(source="e.py", content=base64.b64encode(b"def broken(:\n")),
+            Document(source="f.md", content=base64.b64encode(b"# Good\n\nText.")),
+        )
+        assert [one.status for one in became] == ["refused"] * 4 + ["added"] * 2
+        problems = [one.problem or "" for one in became]
+        assert problems[0].startswith("content is no PDF that can be read")
+        assert problems[1:4] == [
+            "content is neither UTF-8 nor UTF-16 with a byte order mark",
+            "content is binary, of a kind that is not read",
+            "text is empty",
+        ]
+        assert problems[4].startswith("not read as Python but as plain text: line 1")
+
+    async def test_of_a_conversation_are_chunks_by_turn(self, house: House, project: str) -> None:
+        turns = [{"speaker": "Ann", "text": "Where is it?", "at": "8 May"}, {"speaker": "Bob", "text": "In the hall."}]
+        await ingested(house, project, Document(source="talk.json", text=json.dumps(turns)))
+        async with house.superuser() as connection:
+            rows = await connection.fetch(
+                "SELECT body->>'text' AS text, body->>'context' AS context FROM records"
+                " WHERE project = $1 AND store = 'chunks' ORDER BY id",
+                project,
+            )
+        assert [tuple(row) for row in rows] == [
+            ("Where is it?", "8 May | Ann"),
+            ("In the hall.", "Bob | Where is it?"),
+        ]

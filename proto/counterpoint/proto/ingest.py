@@ -22,6 +22,9 @@ ContentType = Literal[
 """What a document is read as."""
 
 
+TITLE_CHARS = 500
+
+
 class PutPart(Shape):
     """One part of a blob of `bytes` bytes, known by its sha256 within the project; no `content`: only a question."""
 
@@ -41,16 +44,17 @@ class PutReply(Shape):
 
 
 class Document(Shape):
-    """A text to remember: in `text`, or uploaded before as `blob`.
+    """A text to remember: in `text`, as bytes that memory reads in `content`, or either uploaded before as `blob`.
 
     `source` is its path or address and its identity within the project.
     """
 
     source: str = Field(min_length=1, max_length=2_000)
     text: str = ""
+    content: Base64Bytes | None = None
     blob: Blob | None = None
     type: ContentType | None = None
-    title: str | None = Field(default=None, max_length=500)
+    title: str | None = Field(default=None, max_length=TITLE_CHARS)
     metadata: dict[str, Any] = {}
 
 
@@ -62,7 +66,10 @@ class IngestRequest(Shape):
 
 
 class Ingested(Shape):
-    """What became of one document. One under `quarantined` is kept but not found until `problem` has been released."""
+    """What became of one document. One under `quarantined` is kept but not found until `problem` has been released.
+
+    `problem` of one that is taken says what of it was not read, or was not read as what it was meant to be.
+    """
 
     source: str
     document_id: str | None = None

@@ -182,10 +182,10 @@ class Memory:
         return reply
 
     async def _light(self, document: Document) -> Document:
-        content = document.text.encode(errors="replace")
+        content = document.content if document.content is not None else document.text.encode(errors="replace")
         if len(content) <= PART_BYTES:
             return document
-        return document.model_copy(update={"text": "", "blob": await self.upload(content)})
+        return document.model_copy(update={"text": "", "content": None, "blob": await self.upload(content)})
 
 
 def record(item: Item, shape: type[Record]) -> Record:

@@ -65,18 +65,14 @@ class Blobs:
             await connection.execute(_DROP, project, digest)
         raise fault
 
-    async def text(self, project: str, blob: Blob) -> str:
-        """The content of a whole blob as text. Raises `Permanent` when it is not there or no text."""
+    async def content(self, project: str, blob: Blob) -> bytes:
+        """The content of a whole blob. Raises `Permanent` when it is not there."""
         digest = bytes.fromhex(blob.sha256)
         async with self._database.snapshot(project) as connection:
             known = await connection.fetchrow(_STATE, project, digest)
             if known is None or not known["complete"]:
                 raise Permanent("invalid", (Problem(field="blob", problem="is not uploaded"),))
-            content = b"".join(row["content"] for row in await connection.fetch(_CONTENT, project, digest))
-        try:
-            return content.decode()
-        except UnicodeDecodeError as error:
-            raise Permanent("invalid", (Problem(field="blob", problem="is no UTF-8 text"),)) from error
+            return b"".join(row["content"] for row in await connection.fetch(_CONTENT, project, digest))
 
     async def keep(self, project: str, text: str) -> Blob:
         """Keep a text as it is, unseen by anybody but memory."""

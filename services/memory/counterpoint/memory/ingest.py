@@ -25,14 +25,15 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.reading import read
 from counterpoint.memory.releases import Releases
-from counterpoint.memory.retrieval.chunk import Chunked, chunk, detect
+from counterpoint.memory.retrieval.chunk import Chunked, chunk
 from counterpoint.memory.rows import Prepared, canonical
 from counterpoint.memory.screen import Screen, first_places
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.ingest import Document, Ingested
+from counterpoint.proto.ingest import TITLE_CHARS, ContentType, Document, Ingested
 from counterpoint.proto.memory import Commit, Origin, Write
 
 log = structlog.get_logger()
@@ -117,18 +118,8 @@ class Ingest:
             return Ingested(source=document.source, status="refused", problem=problem)
 
     async def _replace(self, origin: Origin, integrity: int, document: Document) -> Ingested:
-        blob = document.blob
-        if blob is not None:
-            text = await self._blobs.text(origin.project, blob)
-            document = document.model_copy(update={"text": text, "blob": None})
         document_id = ids.document_id(document.source)
-        screen = await self._releases.screen(origin.project)
-        pieces = await asyncio.to_thread(_cut, self._policy, screen, document, document_id, origin)
-        if pieces.quarantined:
-            kept = await self._blobs.keep(origin.project, document.text)
-            pieces.body["blob"] = kept.model_dump(mode="json")
-        elif blob is not None and pieces.redacted:
-            await self._blobs.drop(origin.project, blob.sha256)
+        pieces = await self._pieces(origin, document, document_id)
         known = await self._known(origin.project, document_id)
         writes = await asyncio.to_thread(_differences, known, pieces.chunks)
         before = known.get(("documents", document_id), _Known())
@@ -148,6 +139,31 @@ class Ingest:
             embedded += await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
         log.info("document.ingested", document_id=document_id, chunks=len(pieces.chunks), embedded=embedded)
         return result.model_copy(update={"embedded": embedded})
+
+    async def _pieces(self, origin: Origin, document: Document, document_id: str) -> _Pieces:
+        """What a document is to become. A blob of which it may not hold all is gone. Raises `Permanent`."""
+        blob, given = document.blob, document.content
+        if blob is not None:
+            given = await self._blobs.content(origin.project, blob)
+        screen = await self._releases.screen(origin.project)
+        try:
+            found = await asyncio.to_thread(_read, document, given)
+            pieces = await asyncio.to_thread(_cut, self._policy, screen, found, document_id, origin)
+        except Permanent:
+            if blob is not None:
+                await self._blobs.drop(origin.project, blob.sha256)
+            raise
+        kept = None
+        if pieces.quarantined:
+            kept = await self._blobs.keep(origin.project, found.document.text)
+            pieces.body["blob"] = kept.model_dump(mode="json")
+        if (
+            blob is not None
+            and (pieces.quarantined or pieces.redacted)
+            and (kept is None or kept.sha256 != blob.sha256)
+        ):
+            await self._blobs.drop(origin.project, blob.sha256)
+        return pieces
 
     async def _known(self, project: str, document_id: str) -> dict[tuple[str, str], _Known]:
         async with self._database.reading(project) as connection:
@@ -184,10 +200,34 @@ class Ingest:
         )
 
 
-def _cut(policy: Policy, screen: Screen, document: Document, document_id: str, origin: Origin) -> _Pieces:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A document with the text that was read, the type it has, and what of it was not read."""
+
+    document: Document
+    type: ContentType
+    problem: str | None
+
+
+def _read(document: Document, given: bytes | None) -> _Found:
+    """Raises `Permanent` for a document that cannot be read."""
+    found = read(document.source, document.text if given is None else given, document.type)
+    if "\x00" in found.text:
+        raise Permanent("invalid", (Problem(field="text", problem="holds a NUL character: is it binary?"),))
+    if len(found.text) > DOCUMENT_LIMIT_CHARS:
+        problem = f"{len(found.text)} characters, more than {DOCUMENT_LIMIT_CHARS}"
+        raise Permanent("too_large", (Problem(field="text", problem=problem),))
+    if not found.text.strip():
+        raise Permanent("empty", (Problem(field="text", problem="is empty"),))
+    own = {"text": found.text, "title": document.title or (found.title or "")[:TITLE_CHARS] or None}
+    document = document.model_copy(update={**own, "content": None, "blob": None})
+    return _Found(document, found.type, found.problem)
+
+
+def _cut(policy: Policy, screen: Screen, found: _Found, document_id: str, origin: Origin) -> _Pieces:
     """Raises `Permanent` for a document that is not taken. What is redacted is gone before it is cut, so that the same
     text always becomes the same chunks."""
-    _check(document)
+    document = found.document
     said = {"text": document.text, "title": document.title, "metadata": document.metadata}
     label = policy.store_level("documents")
     screen.refuse_name(policy, "source", document.source, label)
@@ -199,7 +239,7 @@ def _cut(policy: Policy, screen: Screen, document: Document, document_id: str, o
         held = document.model_copy(
             update=cleaned(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
         )
-        kept = _body(held, document_id, Chunked(detect(document.source, document.text), ()), origin)
+        kept = _body(held, document_id, Chunked(found.type, ()), origin)
         return _Pieces(
             {**kept, "quarantined": True, "kinds": list(judged.kinds)},
             {},
@@ -208,12 +248,13 @@ def _cut(policy: Policy, screen: Screen, document: Document, document_id: str, o
         )
     redacted = judged.verdict == "redact"
     document = document.model_copy(update=judged.body)
-    chunked = chunk(document.text, document.type or detect(document.source, document.text))
+    chunked = chunk(document.text, found.type, title=document.title or "")
+    problem = "; ".join(filter(None, (found.problem, chunked.problem))) or None
     chunks = {}
     for n in range(len(chunked.chunks)):
         body = _chunk_body(document, document_id, chunked, n)
         chunks[f"{document_id}-{n:05d}"] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
-    return _Pieces(_body(document, document_id, chunked, origin), chunks, chunked.problem, redacted=redacted)
+    return _Pieces(_body(document, document_id, chunked, origin), chunks, problem, redacted=redacted)
 
 
 def _in_lines(said: dict[str, Any], screen: Screen, judged: Judged) -> tuple[Problem, ...]:
@@ -228,16 +269,6 @@ def _in_lines(said: dict[str, Any], screen: Screen, judged: Judged) -> tuple[Pro
 
 def _line(text: str, found: FieldFinding) -> int:
     return text.count("\n", 0, found.finding.start) + 1
-
-
-def _check(document: Document) -> None:
-    if "\x00" in document.text:
-        raise Permanent("invalid", (Problem(field="text", problem="holds a NUL character: is it binary?"),))
-    if len(document.text) > DOCUMENT_LIMIT_CHARS:
-        problem = f"{len(document.text)} characters, more than {DOCUMENT_LIMIT_CHARS}"
-        raise Permanent("too_large", (Problem(field="text", problem=problem),))
-    if not document.text.strip():
-        raise Permanent("empty", (Problem(field="text", problem="is empty"),))
 
 
 def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Documents over HTTP: what memory is to know."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.ingest import Document, Ingested
@@ -16,11 +17,24 @@ router = APIRouter(prefix="/v1", tags=["memory"])
 
 
 class NewDocument(Document):
-    """A text to remember. `source` is its path or address and its identity within the project."""
+    """What to remember: a `text`, or the bytes of a file in `content` (base64), which memory reads.
+
+    `source` is its path or address and its identity within the project. Without a `type` it is told by the name and
+    then by the content.
+    """
 
     text: str
     blob: None = None
     project: ProjectName | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_of_both(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("content") is not None:
+            if given.get("text"):
+                raise ValueError("has a text and content as well: give one of them")
+            return {**given, "text": ""}
+        return given
 
 
 class Documents(Shape):

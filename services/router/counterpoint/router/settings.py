@@ -17,5 +17,5 @@ class RouterSettings(BusSettings):
     heartbeat_s: float = 15.0
     wait_limit_s: float = 60.0
     idempotency_s: float = 86_400.0
-    documents_limit_bytes: int = 8 * 1024 * 1024
+    documents_limit_bytes: int = 16 * 1024 * 1024
     ingest_request_bytes: int = 512 * 1024
