@@ -1,4 +1,4 @@
-"""A conversation is one text, cut by turn from the text alone; who spoke, when and after what stands in the context."""
+"""A conversation is one text, cut by turn from the text alone; who spoke and when stands in the context."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +35,7 @@ def test_every_turn_is_found_again_with_nothing_of_its_text_lost(given_: list[Tu
     )
 
 
-def test_a_turn_is_a_chunk_of_its_bare_text_and_its_context_says_when_who_and_after_what() -> None:
+def test_a_turn_is_a_chunk_of_its_bare_text_and_knows_when_it_was_said_by_whom_and_what_was_said_around_it() -> None:
     text = transcript(
         [
             Turn("Caroline", "I went to the group yesterday.\nNote: it was good.", "1:56 pm on 8 May, 2023"),
@@ -47,22 +47,30 @@ def test_a_turn_is_a_chunk_of_its_bare_text_and_its_context_says_when_who_and_af
         "[1:56 pm on 8 May, 2023] Caroline: I went to the group yesterday.\n Note: it was good.\n"
         "[1:57 pm on 8 May, 2023] Mel: Wow!\nCaroline: Yes."
     )
-    assert [(piece.text, piece.context) for piece in chunk(text, "conversation").chunks] == [
-        ("I went to the group yesterday.\n Note: it was good.", "1:56 pm on 8 May, 2023 | Caroline"),
-        ("Wow!", "1:57 pm on 8 May, 2023 | Mel | I went to the group yesterday. Note: it was good."),
-        ("Yes.", "Caroline | Wow!"),
+    first = "I went to the group yesterday. Note: it was good."
+    assert [
+        (piece.text, piece.context, piece.speaker, piece.around) for piece in chunk(text, "conversation").chunks
+    ] == [
+        (
+            "I went to the group yesterday.\n Note: it was good.",
+            "1:56 pm on 8 May, 2023 | Caroline",
+            "Caroline",
+            ("Wow!", "Yes."),
+        ),
+        ("Wow!", "1:57 pm on 8 May, 2023 | Mel", "Mel", (f"{first} Yes.",)),
+        ("Yes.", "Caroline", "Caroline", ("Wow!", first)),
     ]
 
 
 def test_a_long_turn_is_several_chunks_and_each_knows_the_end_of_the_turn_before() -> None:
-    text = transcript([Turn("a", "word " * 100 + "the end"), Turn("b", "One sentence. " * 100)])
+    text = transcript([Turn("a", "the start" + " word" * 100 + " the end"), Turn("b", "One sentence. " * 100)])
     first, *rest = chunk(text, "conversation").chunks
-    assert len(first.context) == 1
+    assert first.around[0].startswith("One sentence.")
     assert len(rest) == 2
-    assert {piece.context for piece in rest} == {rest[0].context}
-    assert rest[0].context.startswith("b | word word")
-    assert rest[0].context.endswith("word the end")
-    assert len(rest[0].context) <= 4 + 300
+    assert {(piece.context, piece.around) for piece in rest} == {("b", rest[0].around)}
+    assert rest[0].around[0].startswith("word word")
+    assert rest[0].around[0].endswith("word the end")
+    assert max(len(first.around[0]), len(rest[0].around[0])) <= 300
 
 
 def test_what_is_redacted_makes_no_turn_and_unmakes_none() -> None:

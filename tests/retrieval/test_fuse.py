@@ -1,64 +1,94 @@
 """Fusion is bounded, monotone and stable (row C2)."""
 
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.memory.retrieval.fuse import fuse
+from counterpoint.memory.retrieval.fuse import BY_TYPE, UNKNOWN, Signs, Weights, adaptive, fixed, fuse
 
 _score = st.floats(-1, 100).map(lambda score: round(score, 4))
-_weight = st.floats(0, 1)
-legs = st.dictionaries(st.text(max_size=3), st.tuples(_score, _score), min_size=1, max_size=20)
+signs = st.builds(
+    Signs, lexical=_score, dense=_score, named=st.booleans(), chars=st.integers(0, 1000), alike=st.floats(-1, 1)
+)
+candidates = st.dictionaries(st.text(max_size=3), signs, min_size=1, max_size=20)
+weights = st.builds(
+    lambda parts, feedback: Weights(*(part / sum(parts) for part in parts), feedback=feedback),
+    st.tuples(*[st.floats(0.01, 1)] * 4),
+    st.floats(0, 2),
+)
 
 
-def split(both: dict[str, tuple[float, float]]) -> tuple[dict[str, float], dict[str, float]]:
-    return {key: pair[0] for key, pair in both.items()}, {key: pair[1] for key, pair in both.items()}
-
-
-@given(legs, _weight)
-def test_every_candidate_has_one_score_between_nought_and_one_and_the_order_is_theirs(
-    both: dict[str, tuple[float, float]], weight: float
+@given(candidates, weights)
+def test_every_candidate_has_one_score_between_nought_and_one_which_its_parts_add_up_to(
+    given_: dict[str, Signs], weighed: Weights
 ) -> None:
-    fused = fuse(*split(both), weight)
-    assert sorted(key for key, _ in fused) == sorted(both)
-    assert all(0 <= score <= 1 for _, score in fused)
-    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
+    fused = fuse(given_, weighed)
+    assert sorted(key for key, _ in fused) == sorted(given_)
+    scores = [each.score for _, each in fused]
+    assert all(0 <= score <= 1 + 1e-9 for score in scores)
+    assert scores == sorted(scores, reverse=True)
+    for _, each in fused:
+        assert each.score == pytest.approx(each.words + each.meaning + each.named + each.fullness)
 
 
-@given(legs, _weight)
-def test_a_candidate_better_in_both_legs_is_never_below(both: dict[str, tuple[float, float]], weight: float) -> None:
-    fused = dict(fuse(*split(both), weight))
-    for one, (words, meaning) in both.items():
-        for other, (other_words, other_meaning) in both.items():
-            if words >= other_words and meaning >= other_meaning:
-                assert fused[one] >= fused[other]
+@given(candidates, weights, st.sampled_from(["lexical", "dense", "named", "chars", "alike"]), st.data())
+def test_more_of_any_sign_never_lowers_a_place(
+    given_: dict[str, Signs], weighed: Weights, sign: str, data: st.DataObject
+) -> None:
+    key = data.draw(st.sampled_from(sorted(given_)))
+    more = {key: True} if sign == "named" else {key: getattr(given_[key], sign) + 1}
+    before = [each for each, _ in fuse(given_, weighed)]
+    after = [each for each, _ in fuse({**given_, key: replace(given_[key], **{sign: more[key]})}, weighed)]
+    above = set(before[: before.index(key)])
+    assert not set(after[: after.index(key)]) - above
 
 
-@given(legs)
-def test_weight_nought_and_one_are_the_orders_of_the_legs_alone(both: dict[str, tuple[float, float]]) -> None:
-    lexical, dense = split(both)
-    assert [key for key, _ in fuse(lexical, dense, 0)] == sorted(both, key=lambda key: (-lexical[key], key))
-    assert [key for key, _ in fuse(lexical, dense, 1)] == sorted(both, key=lambda key: (-dense[key], key))
+@given(candidates)
+def test_weight_nought_and_one_are_the_orders_of_the_legs_alone(given_: dict[str, Signs]) -> None:
+    given_ = {key: replace(each, alike=0) for key, each in given_.items()}
+    by_words = sorted(given_, key=lambda key: (-given_[key].lexical, key))
+    by_meaning = sorted(given_, key=lambda key: (-given_[key].dense, key))
+    assert [key for key, _ in fuse(given_, fixed(0))] == by_words
+    assert [key for key, _ in fuse(given_, fixed(1))] == by_meaning
 
 
-@given(legs, _weight)
+@given(candidates, weights)
 def test_the_order_of_arrival_does_not_matter_and_equals_are_ordered_by_key(
-    both: dict[str, tuple[float, float]], weight: float
+    given_: dict[str, Signs], weighed: Weights
 ) -> None:
-    backwards = dict(reversed(both.items()))
-    fused = fuse(*split(both), weight)
-    assert fuse(*split(backwards), weight) == fused
-    for (key, score), (next_key, next_score) in pairwise(fused):
-        assert score > next_score or key < next_key
+    fused = fuse(given_, weighed)
+    assert fuse(dict(reversed(given_.items())), weighed) == fused
+    for (key, each), (next_key, next_) in pairwise(fused):
+        assert each.score > next_.score or key < next_key
 
 
 def test_both_legs_count_by_their_weight() -> None:
-    lexical, dense = {"a": 10.0, "b": 5.0, "c": 0.0}, {"a": 0.2, "b": 0.8, "c": 0.4}
-    assert fuse(lexical, dense, 0.5)[0][0] == "b"
-    assert fuse(lexical, dense, 0.25) == [("a", 0.75), ("b", 0.625), ("c", 0.25 * (0.4 - 0.2) / (0.8 - 0.2))]
+    given_ = {"a": Signs(10, 0.2), "b": Signs(5, 0.8), "c": Signs(0, 0.4)}
+    assert fuse(given_, fixed(0.5))[0][0] == "b"
+    scores = {key: each.score for key, each in fuse(given_, fixed(0.25))}
+    assert scores == pytest.approx({"a": 0.75, "b": 0.625, "c": 0.25 * (0.4 - 0.2) / (0.8 - 0.2)})
 
 
 def test_a_leg_that_found_nothing_adds_nothing() -> None:
-    assert fuse({"a": 0.0, "b": 0.0}, {"a": 0.1, "b": 0.3}, 0.5) == [("b", 0.5), ("a", 0.0)]
-    assert fuse({}, {}, 0.5) == []
+    found = fuse({"a": Signs(0, 0.1), "b": Signs(0, 0.3)}, fixed(0.5))
+    assert [(key, each.score) for key, each in found] == [("b", 0.5), ("a", 0.0)]
+    assert fuse({}, fixed(0.5)) == []
+
+
+def test_likeness_to_the_best_counts_with_meaning_as_far_as_it_is_asked_for() -> None:
+    given_ = {"a": Signs(0, 0.5, alike=0.1), "b": Signs(0, 0.4, alike=0.9)}
+    assert fuse(given_, fixed(1))[0][0] == "a"
+    assert fuse(given_, Weights(0, 1, feedback=1))[0][0] == "b"
+
+
+def test_each_type_has_weights_that_add_up_to_one_and_a_mixture_has_their_mean() -> None:
+    for each in (*BY_TYPE.values(), UNKNOWN, adaptive(["python", "markdown", "", "conversation"])):
+        assert each.words + each.meaning + each.named + each.fullness == pytest.approx(1)
+    assert adaptive([]) == UNKNOWN
+    assert adaptive(["python"]) == BY_TYPE["python"]
+    assert adaptive(["a type of tomorrow"]) == UNKNOWN
+    mixed = adaptive(["python", "markdown"])
+    assert mixed.meaning == pytest.approx((BY_TYPE["python"].meaning + BY_TYPE["markdown"].meaning) / 2)

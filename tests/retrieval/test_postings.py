@@ -17,6 +17,7 @@ from counterpoint.memory.migrate import migrate
 from counterpoint.memory.retrieval import search as searching
 from counterpoint.memory.retrieval.bm25 import NEGLIGIBLE, bringing, idf
 from counterpoint.memory.retrieval.embed import DIMENSIONS
+from counterpoint.memory.retrieval.fuse import fixed
 from counterpoint.memory.retrieval.search import Scope, search
 from counterpoint.memory.retrieval.terms import terms
 
@@ -133,13 +134,13 @@ async def test_a_search_reads_the_postings_of_its_terms_alone(
     wrapped = _Spy(memory, explained)
     found = await search(wrapped, SCOPE, "common row with word77 of kind37", VECTOR, 10)  # type: ignore[arg-type]
     assert (found.hits[0].id, found.method) == ("c-77", "exact")
-    assert sum(hit.lexical > 1 for hit in found.hits) == 10, "of the same kind"
+    assert sum(hit.scores["lexical"] > 1 for hit in found.hits) == 10, "of the same kind"
     # `word77` and `kind37` bring one and 75 rows; `common` and `row`, in every row, are looked up for candidates only.
     assert read["postings"] <= 76 + 3 * 2 * 200
     monkeypatch.setattr(searching, "bringing", frozenset)
     everything = await search(memory, SCOPE, "common row with word77 of kind37", VECTOR, 10)
-    assert [(hit.id, round(hit.lexical, 9)) for hit in everything.hits] == [
-        (hit.id, round(hit.lexical, 9)) for hit in found.hits
+    assert [(hit.id, round(hit.scores["lexical"], 9)) for hit in everything.hits] == [
+        (hit.id, round(hit.scores["lexical"], 9)) for hit in found.hits
     ]
 
 
@@ -155,16 +156,16 @@ async def test_a_phrase_is_looked_for_where_its_rarest_word_is(owner: Connection
     texts = {f"c-{n}": "the service is known by its name" for n in range(50)}
     texts |= {"said": "error: name or service not known", "parted": "known name, unknown service, not found, resolver"}
     await write(memory, "orders", texts)
-    said = await search(memory, SCOPE, '"name or service not known" resolver', VECTOR, 3, 0)
-    loose = await search(memory, SCOPE, "name or service not known resolver", VECTOR, 60, 0)
-    lexical = {hit.id: hit.lexical for hit in loose.hits}
+    said = await search(memory, SCOPE, '"name or service not known" resolver', VECTOR, 3, fixed(0))
+    loose = await search(memory, SCOPE, "name or service not known resolver", VECTOR, 60, fixed(0))
+    lexical = {hit.id: hit.scores["lexical"] for hit in loose.hits}
     assert said.hits[0].id == "said"
     assert lexical["said"] < lexical["parted"], "without the quotes it is second"
     phrase = idf(len(texts), 1)
     length = len(terms(texts["said"]).words.split()) - 2 + 1
     mean = await owner.fetchval("SELECT sum(length) / sum(rows) FROM corpora WHERE project = 'orders'")
     worth = phrase * 2.2 / (1 + 1.2 * (0.25 + 0.75 * length / float(mean)))
-    assert said.hits[0].lexical - lexical["said"] == pytest.approx(worth)
+    assert said.hits[0].scores["lexical"] - lexical["said"] == pytest.approx(worth)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(1e-6, 20), max_size=48))

@@ -249,7 +249,7 @@ class TestConversation:
         text = read("talk.txt", given, "conversation").text
         assert [(piece.text, piece.context) for piece in chunk(text, "conversation").chunks] == [
             ("hello\nand more", "2024-01-05 10:31 | Ann B"),
-            ("bye", "2024-01-05 10:32 | Bob | hello and more"),
+            ("bye", "2024-01-05 10:32 | Bob"),
         ]
 
     @pytest.mark.parametrize("given", ["Just a text.", '{"a": 1}', "[1]"])

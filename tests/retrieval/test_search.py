@@ -12,6 +12,7 @@ import pytest
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.index import index_projects
 from counterpoint.memory.retrieval.embed import DIMENSIONS, Embedder, Vectors
+from counterpoint.memory.retrieval.fuse import fixed
 from counterpoint.memory.retrieval.search import MAX_QUERY_CHARS, Hit, Scope, Searched, index_of, prepare, search
 from counterpoint.memory.retrieval.terms import terms
 from counterpoint.proto.errors import Permanent
@@ -69,7 +70,7 @@ async def indexed(postgres: PostgresUrls, owner: Connection, project: str, rows:
 async def look(
     memory: Connection, text: str, k: int = 10, vector_weight: float = 0.0, scope: Scope = SCOPE, **more: int
 ) -> Searched:
-    return await search(memory, scope, text, unit(99), k, vector_weight, **more)
+    return await search(memory, scope, text, unit(99), k, fixed(vector_weight), **more)
 
 
 def ids(found: Searched) -> list[str]:
@@ -107,7 +108,7 @@ async def test_identifiers_codes_quotes_and_words_are_found_by_the_lexical_leg(
 async def test_one_word_of_many_is_enough_to_be_found(stored: Connection) -> None:
     found = await look(stored, "why does the quarterly zeppelin inspection need a resolver?")
     assert found.hits[0].id == "dns"
-    assert found.hits[0].lexical > 0
+    assert found.hits[0].scores["lexical"] > 0
 
 
 @pytest.mark.parametrize("exact_rows", [0, 1000])
@@ -134,7 +135,7 @@ async def test_the_lexical_score_is_bm25_over_the_rows_in_scope(
             score += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * len(document) / mean))
         return score
 
-    assert {hit.id: hit.lexical for hit in found.hits} == pytest.approx(
+    assert {hit.id: hit.scores["lexical"] for hit in found.hits} == pytest.approx(
         {id: bm25(document) for id, document in frequencies.items()}
     )
 
@@ -148,21 +149,23 @@ async def test_every_hit_carries_both_raw_scores_and_the_fused_one(
     assert found.method == ("exact" if exact_rows else "indexed")
     assert sorted(ids(found)) == sorted(TEXTS)
     for hit in found.hits:
-        assert hit.cosine == pytest.approx(float(unit(99) @ unit(list(TEXTS).index(hit.id))), abs=1e-5)
-        assert (hit.lexical > 0) == (hit.id == "cats")
+        assert hit.scores["cosine"] == pytest.approx(float(unit(99) @ unit(list(TEXTS).index(hit.id))), abs=1e-5)
+        assert (hit.scores["lexical"] > 0) == (hit.id == "cats")
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
     assert all(0 <= hit.score <= 1 for hit in found.hits)
 
 
 async def test_weight_one_is_the_order_of_the_vectors(stored: Connection) -> None:
     found = await look(stored, "cats", vector_weight=1)
-    assert [hit.cosine for hit in found.hits] == sorted((hit.cosine for hit in found.hits), reverse=True)
+    assert [hit.scores["cosine"] for hit in found.hits] == sorted(
+        (hit.scores["cosine"] for hit in found.hits), reverse=True
+    )
 
 
 async def test_a_search_sees_its_project_and_the_shared_one_and_no_other(owner: Connection, stored: Connection) -> None:
     await store(owner, {"common": "cats everywhere"}, project="shared")
     await store(owner, {"secret": "cats everywhere"}, project="billing")
-    assert {(hit.project, hit.id) for hit in (await look(stored, "cats")).hits if hit.lexical} == {
+    assert {(hit.project, hit.id) for hit in (await look(stored, "cats")).hits if hit.scores["lexical"]} == {
         ("orders", "cats"),
         ("shared", "common"),
     }
@@ -178,9 +181,9 @@ async def test_a_search_sees_its_stores_its_model_and_labels_up_to_its_own(
     await store(owner, {"other-model": "cats"}, model="model-b")
     await store(owner, {"too-high": "cats"}, label=3)
     await store(owner, {"just-so": "cats"}, label=2)
-    assert {hit.id for hit in (await look(stored, "cats")).hits if hit.lexical} == {"cats", "just-so"}
+    assert {hit.id for hit in (await look(stored, "cats")).hits if hit.scores["lexical"]} == {"cats", "just-so"}
     both = await look(stored, "cats", scope=Scope("orders", ("chunks", "attempts"), MODEL, 2))
-    assert {hit.id for hit in both.hits if hit.lexical} == {"cats", "just-so", "other-store"}
+    assert {hit.id for hit in both.hits if hit.scores["lexical"]} == {"cats", "just-so", "other-store"}
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!…", "\x00", "x" * 5000])
@@ -294,12 +297,12 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
         async with memory.transaction():
             await memory.execute("SET LOCAL enable_sort = off")
             lost += 10 - len(await memory.fetch(nearest, vector.tolist()))
-        found = await search(memory, SCOPE, "common", vector, 10, 1)
+        found = await search(memory, SCOPE, "common", vector, 10, fixed(1))
         assert (found.method, len(found.hits)) == ("exact", 10)
         exact += recall(found.hits, expected) / queries
         async with memory.transaction():
             await memory.execute("SET LOCAL enable_sort = off")
-            found = await search(memory, SCOPE, "common", vector, 10, 1, exact_rows=0)
+            found = await search(memory, SCOPE, "common", vector, 10, fixed(1), exact_rows=0)
         assert (found.method, len(found.hits)) == ("indexed", 10)
         walked += recall(found.hits, expected) / queries
     assert lost > 0, "the index alone no longer loses rows: is this test still on its path?"
@@ -308,7 +311,7 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
     async with memory.transaction():
         await memory.execute("SET LOCAL enable_sort = off")
         await memory.execute("SET LOCAL hnsw.max_scan_tuples = 1")
-        given_up = await search(memory, SCOPE, "common", unit(0), 10, 1, exact_rows=0)
+        given_up = await search(memory, SCOPE, "common", unit(0), 10, fixed(1), exact_rows=0)
     assert (given_up.method, len(given_up.hits)) == ("exact", 10)
 
 

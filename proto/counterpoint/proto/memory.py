@@ -53,27 +53,55 @@ class List(Shape):
     as_of: AsOf | None = None
 
 
-class VectorSearch(Shape):
+class Filter(Shape):
+    """Which records a search is in.
+
+    `where` matches fields of the body for equality; of chunks `metadata` is that of their document. `under` is how the
+    source of a chunk begins: a folder, or an address. `since` and `until` bound when a record was written.
+    """
+
+    where: dict[str, Any] = {}
+    under: str | None = Field(default=None, min_length=1, max_length=2_000)
+    since: Time | None = None
+    until: Time | None = None
+
+    @property
+    def filters(self) -> bool:
+        """Whether it leaves anything out."""
+        return bool(self.where or self.under or self.since or self.until)
+
+
+class VectorSearch(Filter):
     """The `k` records of a store nearest in meaning to `text`."""
 
     op: Literal["vector_search"] = "vector_search"
     store: str
     text: str = Field(max_length=100_000)
-    where: dict[str, Any] = {}
     k: int = Field(default=10, ge=1, le=200)
     as_of: AsOf | None = None
 
 
-class HybridSearch(Shape):
-    """The `k` best records by words and by meaning; `vector_weight` 1 is meaning alone, 0 words alone (row C2)."""
+class HybridSearch(Filter):
+    """The `k` best records by words and by meaning (row C2).
+
+    `vector_weight` 1 is meaning alone, 0 words alone; without one each type of text has its own. `also` are other
+    wordings or parts of the question: a record counts by that which it fits best. `neighbours` adds to the chunks found
+    so many before and after each, without a score.
+    """
 
     op: Literal["hybrid_search"] = "hybrid_search"
     store: str
     text: str = Field(max_length=100_000)
-    where: dict[str, Any] = {}
+    also: tuple[Annotated[str, Field(min_length=1, max_length=100_000)], ...] = Field(default=(), max_length=4)
     k: int = Field(default=10, ge=1, le=200)
-    vector_weight: float = Field(default=0.5, ge=0, le=1)
+    vector_weight: float | None = Field(default=None, ge=0, le=1)
+    neighbours: int = Field(default=0, ge=0, le=3)
     as_of: AsOf | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is looked for."""
+        return tuple(dict.fromkeys((self.text, *self.also)))
 
 
 class Line(Shape):

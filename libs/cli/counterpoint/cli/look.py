@@ -88,14 +88,30 @@ def search(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.")],
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="How many at most.")] = 10,
     vector_weight: Annotated[
-        float, typer.Option("--vector-weight", min=0, max=1, help="1 is meaning alone, 0 words alone.")
-    ] = 0.5,
+        float | None,
+        typer.Option("--vector-weight", min=0, max=1, help="1 is meaning alone, 0 words alone; else by type."),
+    ] = None,
+    also: Annotated[list[str] | None, typer.Option("--also", help="Another wording, or a part; repeatable.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Only texts of this type.")] = None,
+    under: Annotated[str | None, typer.Option("--under", help="Only sources that begin so: a folder.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only what was written since.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only what was written before.")] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option("--metadata", metavar="NAME=VALUE", help="Only documents with it; repeatable.")
+    ] = None,
+    neighbours: Annotated[int, typer.Option("--neighbours", min=0, max=3, help="Passages around each.")] = 0,
     as_of: AsOf = None,
 ) -> None:
     """Search the documents by words and by meaning."""
     if not text.strip():
         raise Misused("the text is empty")
-    body = {"text": text, "k": limit, "vector_weight": vector_weight, "as_of": as_of}
+    where: dict[str, Any] = {"type": type_} if type_ else {}
+    if metadata:
+        where["metadata"] = dict(_pair(each) for each in metadata)
+    body = {
+        "text": text, "k": limit, "vector_weight": vector_weight, "also": also, "where": where or None, "under": under,
+        "since": since, "until": until, "neighbours": neighbours or None, "as_of": as_of,
+    }  # fmt: skip
     with session.connect() as api:
         found = api.post("/v1/search", body, project=session.project)
     session.show(found, lambda: "\n\n".join(_passage(item) for item in found["items"]) or "nothing found")
@@ -244,3 +260,10 @@ def _job_path(job: str) -> str:
     if not slash or not namespace or not name:
         raise Misused(f"a job is NAMESPACE/NAME, not {job}")
     return f"/v1/jobs/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+def _pair(given: str) -> tuple[str, str]:
+    name, equals, value = given.partition("=")
+    if not name or not equals:
+        raise Misused(f"metadata is NAME=VALUE, not {given}")
+    return name, value

@@ -38,7 +38,7 @@ _A_WRITE_S = 0.001
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
-_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 56)) + ")"
+_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 59)) + ")"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
 
 
@@ -377,4 +377,7 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
         [v.words for v in vectors],
         ["\x1f".join(v.exact) for v in vectors],
         [v.embedding for v in vectors],
+        [v.type for v in vectors],
+        ["\x1f".join(v.names) for v in vectors],
+        [v.chars for v in vectors],
     )

@@ -11,8 +11,9 @@ import numpy as np
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
+from counterpoint.memory.retrieval.terms import terms
 from counterpoint.memory.rows import Prepared, WriteRow
-from counterpoint.memory.search import Search
+from counterpoint.memory.search import Search, Text
 from counterpoint.memory.tiers.tier import Change
 
 _CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
@@ -37,13 +38,13 @@ class Embeddings:
         if not rows:
             return prepared, 0
         bodies = [json.loads(row.body or "{}") for row in rows]
-        parts = [self._parts(row, body) for row, body in zip(rows, bodies, strict=True)]
-        vectors, embedded = await self.of(prepared.project, [text for _, text, _ in parts])
+        texts = [self._text(row, body) for row, body in zip(rows, bodies, strict=True)]
+        vectors, embedded = await self.of(prepared.project, [text.text for text in texts])
 
         def laid_beside() -> Prepared:
             beside = tuple(
-                self._search.row(row.store, row.id, row.expect + 1, source, row.label, text, context, vector)
-                for row, (source, text, context), vector in zip(rows, parts, vectors, strict=True)
+                self._search.row(row.store, row.id, row.expect + 1, row.label, text, vector)
+                for row, text, vector in zip(rows, texts, vectors, strict=True)
             )
             return dataclasses.replace(prepared, vectors=beside, model=self._search.model_id)
 
@@ -77,13 +78,24 @@ class Embeddings:
         return self._policy.stores[row.store].tier == "vector"
 
     def text(self, store: str, body: Mapping[str, Any]) -> str:
-        """The text of a record that is embedded."""
+        """The text of a record that is embedded; of a turn with who said it, for a name makes much of a meaning."""
         if store == "chunks":
-            return str(body["text"])
+            speaker = body.get("speaker")
+            return f"{speaker}: {body['text']}" if speaker else str(body["text"])
         values = (body.get(name) for name in self._policy.stores[store].text)
         return "\n".join(value for value in values if isinstance(value, str))
 
-    def _parts(self, row: WriteRow, body: Mapping[str, Any]) -> tuple[str, str, str]:
-        """Where a record comes from, the text of it that is embedded, and what else of it words are looked for in."""
+    def _text(self, row: WriteRow, body: Mapping[str, Any]) -> Text:
         text = self.text(row.store, body)
-        return (body["source"], text, body["context"]) if row.store == "chunks" else (row.id, text, "")
+        if row.store != "chunks":
+            return Text(row.id, text)
+        title = body.get("title", "")
+        context = body["context"] if title in ("", body["source"]) else f"{title}\n{body['context']}"
+        return Text(
+            source=body["source"],
+            text=text,
+            context=context,
+            around=tuple(body.get("around", ())),
+            type=body.get("type", ""),
+            names=tuple(terms(body.get("speaker", "")).words.split()),
+        )

@@ -27,7 +27,7 @@ from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.reading import read
 from counterpoint.memory.releases import Releases
-from counterpoint.memory.retrieval.chunk import Chunked, chunk
+from counterpoint.memory.retrieval.chunk import Chunked, chunk, chunk_id
 from counterpoint.memory.rows import Prepared, canonical
 from counterpoint.memory.screen import Screen, first_places
 from counterpoint.proto import ids
@@ -253,7 +253,7 @@ def _cut(policy: Policy, screen: Screen, found: _Found, document_id: str, origin
     chunks = {}
     for n in range(len(chunked.chunks)):
         body = _chunk_body(document, document_id, chunked, n)
-        chunks[f"{document_id}-{n:05d}"] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
+        chunks[chunk_id(document_id, n)] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
     return _Pieces(_body(document, document_id, chunked, origin), chunks, problem, redacted=redacted)
 
 
@@ -287,6 +287,7 @@ def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin
 
 def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) -> dict[str, Any]:
     piece = chunked.chunks[n]
+    turn = {"speaker": piece.speaker, "around": list(piece.around)} if piece.speaker else {}
     return {
         "document_id": document_id,
         "source": document.source,
@@ -296,6 +297,7 @@ def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) 
         "context": piece.context,
         "start": piece.start,
         "end": piece.end,
+        **turn,
     }
 
 
@@ -306,11 +308,11 @@ def _same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
 def _differences(known: dict[tuple[str, str], _Known], wanted: dict[str, dict[str, Any]]) -> list[Write]:
     """New versions of the chunks that changed, and deletions of those that are gone."""
     writes = []
-    for chunk_id, body in wanted.items():
-        before = known.get(("chunks", chunk_id), _Known())
+    for wanted_id, body in wanted.items():
+        before = known.get(("chunks", wanted_id), _Known())
         if before.sha256 != hashlib.sha256(canonical(body).encode()).digest():
-            writes.append(Write(store="chunks", id=chunk_id, body=body, expect=before.version))
-    for (store, chunk_id), before in known.items():
-        if store == "chunks" and chunk_id not in wanted and before.sha256 is not None:
-            writes.append(Write(store="chunks", id=chunk_id, body=None, expect=before.version))
+            writes.append(Write(store="chunks", id=wanted_id, body=body, expect=before.version))
+    for (store, known_id), before in known.items():
+        if store == "chunks" and known_id not in wanted and before.sha256 is not None:
+            writes.append(Write(store="chunks", id=known_id, body=None, expect=before.version))
     return writes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.memory import List, Walk
+from counterpoint.proto.memory import Filter, List, Walk
 
 COLUMNS = "project, store, id, version, seq, author, label, integrity, schema_version, body, at"
 GETS = f"""
@@ -102,13 +102,28 @@ def listing(query: List, projects: Sequence[str]) -> tuple[str, list[Any]]:
     return f"SELECT * FROM ({' UNION ALL '.join(parts)}) AS of_each_project {order}", [*values, *projects]
 
 
-def matching(store: str, where: dict[str, Any], project: str) -> tuple[str, list[Any]]:
+def matching(store: str, filter: Filter, project: str) -> tuple[str, list[Any]]:
     """The statement that finds the rows of vectors whose records match, in a project and the shared one, and its
     values. Raises `Permanent` as `conditions` does."""
+    where = dict(filter.where)
+    metadata = where.pop("metadata", None) if store == "chunks" else None
     clauses, values = conditions(List(store=store, where=where))
     own = f"project IN (${len(values) + 1}, 'shared')"
+    values.append(project)
+    for condition, value in (("at >=", filter.since), ("at <", filter.until)):
+        if value is not None:
+            values.append(value)
+            clauses.append(f"{condition} ${len(values)}")
+    if metadata is not None:
+        values.append({"metadata": metadata})
+        described = f"SELECT id FROM records WHERE {own} AND store = 'documents' AND body @> ${len(values)}"
+        clauses.append(f"body ->> 'document_id' IN ({described})")
     records = f"SELECT id FROM records WHERE {own} AND {' AND '.join(clauses)} AND body IS NOT NULL"
-    return f"SELECT row FROM vectors WHERE {own} AND store = $1 AND id IN ({records})", [*values, project]
+    rows = f"SELECT row FROM vectors WHERE {own} AND store = $1 AND id IN ({records})"
+    if filter.under is not None:
+        values.append(filter.under)
+        rows += f" AND starts_with(source, ${len(values)})"
+    return rows, values
 
 
 def walking(query: Walk, project: str) -> tuple[str, list[Any]]:

@@ -11,7 +11,8 @@ from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.moments import moment, then
 from counterpoint.memory.retrieval.search import EXACT_ROWS
 from counterpoint.memory.shown import item, projects, ref, visible
-from counterpoint.proto.memory import Found, Get, HybridSearch, Item, Line, List, VectorSearch
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.memory import Filter, Found, Get, HybridSearch, Item, Line, List, VectorSearch
 
 
 class Past:
@@ -43,6 +44,8 @@ class Past:
             case VectorSearch() | HybridSearch():
                 every = List(store=query.store, where=query.where).model_copy(update={"limit": EXACT_ROWS})
                 sql, values = then(every, places)
+                if "metadata" in query.where:
+                    raise Permanent("invalid", (Problem(field="where.metadata", problem="is not known of the past"),))
         rows = await connection.fetch(sql, *values)
         if isinstance(query, Get):
             rows = sorted(rows, key=lambda row: row["project"] != grant.project)[:1]
@@ -50,6 +53,7 @@ class Past:
         erased = tuple(ref(row) for row in shown if row["body"] is None)
         stood = [row for row in shown if row["body"] is not None]
         if isinstance(query, VectorSearch | HybridSearch):
+            stood = [row for row in stood if _within(query, row)]
             items = await self._nearest(grant, query, embedded[query.text], stood[:EXACT_ROWS])
             partial = len(rows) > EXACT_ROWS
             return Found(items=items, tier="vector", plan="as of, exact", took_us=0, erased=erased, partial=partial)
@@ -73,3 +77,11 @@ class Past:
         cosines = np.stack(vectors) @ wanted
         best = sorted(range(len(rows)), key=lambda n: (-float(cosines[n]), rows[n]["id"]))[: query.k]
         return tuple(item(rows[n], float(cosines[n]), {"cosine": float(cosines[n])}) for n in best)
+
+
+def _within(query: Filter, row: Any) -> bool:
+    return (
+        (query.under is None or str(row["body"].get("source", "")).startswith(query.under))
+        and (query.since is None or row["at"] >= query.since)
+        and (query.until is None or row["at"] < query.until)
+    )

@@ -16,6 +16,7 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.lists import COLUMNS, GETS, listing, walking
 from counterpoint.memory.past import Past
+from counterpoint.memory.retrieval.chunk import beside
 from counterpoint.memory.rows import SYSTEM
 from counterpoint.memory.sampler import Ids, Sampler
 from counterpoint.memory.search import Search
@@ -153,6 +154,8 @@ class Queries:
             case VectorSearch() | HybridSearch() if query.as_of is not None:
                 return None
             case VectorSearch() | HybridSearch() if self._policy.stores[query.store].tier == "episodic":
+                if query.under or query.since or query.until:
+                    raise Permanent("invalid", (Problem(field="under", problem="is not asked of this store"),))
                 return await self._tiers.recall(grant, query, embedded[query.text])
             case _:
                 return None
@@ -203,8 +206,9 @@ class Queries:
                 return await self._recalled(connection, grant, query, beside)
             case VectorSearch() | HybridSearch():
                 items, plan = await self._searched(connection, grant, query, embedded)
-                if plan == "indexed" or (query.where and plan != "none"):
+                if plan == "indexed" or (query.filters and plan != "none"):
                     self.sampler.offer(query.store, plan, partial(self._compared, grant, query, embedded))
+                items += await self._neighbours(connection, grant, query, items)
                 return Found(items=items, tier="vector", plan=plan, took_us=0)
             case RestsOn():
                 return await self._rests_on(grant, query)
@@ -266,9 +270,28 @@ class Queries:
         items = [
             item(row, hit.score, hit.scores)
             for row, hit in found
-            if visible(self._policy, grant, row) and _matches(row, query.where)
+            if visible(self._policy, grant, row) and _matches(row, query)
         ]
         return tuple(items[: query.k]), plan
+
+    async def _neighbours(
+        self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, items: Sequence[Item]
+    ) -> tuple[Item, ...]:
+        """What stands before and after the chunks that were found, in the order of these."""
+        if not isinstance(query, HybridSearch) or query.store != "chunks" or not query.neighbours:
+            return ()
+        found = {(each.project, each.id) for each in items}
+        wanted = dict.fromkeys(
+            (each.project, chunk_id)
+            for each in items
+            for chunk_id in beside(each.id, query.neighbours)
+            if (each.project, chunk_id) not in found
+        )
+        rows = await connection.fetch(_BY_IDS, query.store, [chunk_id for _, chunk_id in wanted])
+        known = {(row["project"], row["id"]): row for row in rows}
+        return tuple(
+            item(known[place]) for place in wanted if place in known and visible(self._policy, grant, known[place])
+        )
 
     async def _compared(
         self, grant: Grant, query: VectorSearch | HybridSearch, embedded: dict[str, Any]
@@ -345,5 +368,6 @@ def _one_statement(queries: Sequence[MemoryQuery]) -> bool:
     return all(isinstance(query, Get) for query in queries)
 
 
-def _matches(row: Any, where: dict[str, Any]) -> bool:
-    return all(row["body"].get(name) == wanted for name, wanted in where.items())
+def _matches(row: Any, query: VectorSearch | HybridSearch) -> bool:
+    of_document = {"metadata"} if query.store == "chunks" else set()
+    return all(row["body"].get(name) == wanted for name, wanted in query.where.items() if name not in of_document)

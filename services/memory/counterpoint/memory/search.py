@@ -8,9 +8,10 @@ from typing import Any
 from counterpoint.memory.cache import VectorCache
 from counterpoint.memory.lists import matching
 from counterpoint.memory.retrieval.embed import Embedder, Vectors
+from counterpoint.memory.retrieval.fuse import Weights, fixed
 from counterpoint.memory.retrieval.model import ModelSettings
-from counterpoint.memory.retrieval.search import EXACT_ROWS, Scope, prepare, search
-from counterpoint.memory.retrieval.terms import terms
+from counterpoint.memory.retrieval.search import EXACT_ROWS, Hit, Scope, prepare, search
+from counterpoint.memory.retrieval.terms import Terms, weighed
 from counterpoint.memory.valkey import Valkey
 from counterpoint.proto.memory import HybridSearch, MemoryQuery, VectorSearch
 
@@ -39,6 +40,32 @@ class VectorRow:
     words: str
     exact: tuple[str, ...]
     embedding: str
+    type: str
+    names: tuple[str, ...]
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A record's text as it is searched: `text` by meaning and by words, `context` and `around` by words alone.
+
+    `around` is what stands beside it, then what stands one step further, each counting less than the one before, and
+    all less than the text. `names` are words for whom it is by.
+    """
+
+    source: str
+    text: str
+    context: str = ""
+    around: tuple[str, ...] = ()
+    type: str = ""
+    names: tuple[str, ...] = ()
+
+    @property
+    def lexical(self) -> Terms:
+        """What the lexical leg reads."""
+        steps = len(self.around)
+        beside = ((text, steps - n) for n, text in enumerate(self.around))
+        return weighed([(self.text, steps + 1), *beside, (self.context, 1)])
 
 
 class Search:
@@ -64,10 +91,10 @@ class Search:
 
     async def embed(self, project: str, queries: Iterable[MemoryQuery]) -> dict[str, Any]:
         """The vectors of the texts that are searched for. Raises `Permanent` for a text nothing can be searched by."""
-        texts = list({query.text for query in queries if isinstance(query, VectorSearch | HybridSearch)})
-        for text in texts:
+        wanted = {text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)}
+        for text in wanted:
             prepare(text)
-        known = {text: await self._cache.get(project, text) for text in texts}
+        known = {text: await self._cache.get(project, text) for text in wanted}
         missing = [text for text, vector in known.items() if vector is None]
         if missing:
             for text, vector in zip(missing, await self._embedder.embed(missing), strict=True):
@@ -85,28 +112,45 @@ class Search:
         *,
         exact: bool = False,
     ) -> tuple[list[ScoredHit], str]:
-        """The best hits of one search and how they were found; `exact`: every row is looked at, however many."""
-        weight = query.vector_weight if isinstance(query, HybridSearch) else 1.0
+        """The best hits of one search and how they were found; `exact`: every row is looked at, however many.
+
+        Of several texts a record has the best of its scores.
+        """
         scope = Scope(project, (query.store,), self.model_id, clearance)
         most = _ALL_ROWS if exact else self._exact_rows
         of_rows = None
-        if query.where:
-            sql, values = matching(query.store, query.where, project)
+        if query.filters:
+            sql, values = matching(query.store, query, project)
             of_rows = [row["row"] for row in await connection.fetch(sql, *values)]
-        found = await search(
-            connection, scope, query.text, embedded[query.text], query.k, weight, most, self._ef_search, of_rows
-        )
-        hits = [
-            ScoredHit(
-                hit.project, hit.id, hit.score, {"lexical": hit.lexical, "dense": hit.cosine, "cosine": hit.cosine}
+        best: dict[tuple[str, str], Hit] = {}
+        method = "none"
+        for text in texts(query):
+            found = await search(
+                connection, scope, text, embedded[text], query.k, _weights(query), most, self._ef_search, of_rows
             )
-            for hit in found.hits
-        ]
-        return hits, found.method
+            method = method if found.method == "none" else found.method
+            for hit in found.hits:
+                known = best.get((hit.project, hit.id))
+                if known is None or known.score < hit.score:
+                    best[hit.project, hit.id] = hit
+        hits = sorted(best.values(), key=lambda hit: (-hit.score, hit.project, hit.id))[: query.k]
+        return [ScoredHit(hit.project, hit.id, hit.score, hit.scores) for hit in hits], method
 
-    def row(
-        self, store: str, record_id: str, version: int, source: str, label: int, text: str, context: str, vector: Any
-    ) -> VectorRow:
-        """The row of one text: the lexical leg reads context and text, the dense one the text alone."""
-        lexical = terms(f"{context}\n{text}" if context else text)
-        return VectorRow(store, record_id, version, source, label, lexical.words, lexical.exact, str(vector.tolist()))
+    def row(self, store: str, record_id: str, version: int, label: int, text: Text, vector: Any) -> VectorRow:
+        """The row of one text and its vector."""
+        lexical = text.lexical
+        return VectorRow(
+            store, record_id, version, text.source, label, lexical.words, lexical.exact, str(vector.tolist()),
+            text.type, text.names, len(text.text),
+        )  # fmt: skip
+
+
+def texts(query: VectorSearch | HybridSearch) -> tuple[str, ...]:
+    """All that a search looks for."""
+    return query.texts if isinstance(query, HybridSearch) else (query.text,)
+
+
+def _weights(query: VectorSearch | HybridSearch) -> Weights | None:
+    if isinstance(query, VectorSearch):
+        return fixed(1)
+    return None if query.vector_weight is None else fixed(query.vector_weight)

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.memory import AsOf, HybridSearch, Item, List
+from counterpoint.proto.memory import AsOf, Filter, HybridSearch, Item, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
 from counterpoint.recall import record
@@ -20,13 +20,19 @@ from counterpoint.router.tasks import Cursor, Limit
 router = APIRouter(prefix="/v1", tags=["memory"])
 
 
-class Search(Shape):
-    """What to look for. `vector_weight` 1 is meaning alone, 0 words alone. `as_of` is a commit's id or a time: what was
-    there then is searched, by meaning alone."""
+class Search(Filter):
+    """What to look for, and in which records.
+
+    `also` are other wordings or parts of the question. `vector_weight` 1 is meaning alone, 0 words alone; without one
+    each type of text has its own. `neighbours` adds so many passages before and after each, without a score. `as_of` is
+    a commit's id or a time: what was there then is searched, by meaning alone.
+    """
 
     text: str = Field(min_length=1, max_length=100_000)
+    also: tuple[Annotated[str, Field(min_length=1, max_length=100_000)], ...] = Field(default=(), max_length=4)
     k: int = Field(default=10, ge=1, le=200)
-    vector_weight: float = Field(default=0.5, ge=0, le=1)
+    vector_weight: float | None = Field(default=None, ge=0, le=1)
+    neighbours: int = Field(default=0, ge=0, le=3)
     store: str = "chunks"
     as_of: AsOf | None = None
     project: ProjectName | None = None
@@ -66,11 +72,7 @@ async def search(request: Request, asked: Asking) -> Response:
     asked = asked.within(body)
     asked.needs("read")
     given = value_of(Search, body)
-    (found,) = await asked.memory().query(
-        HybridSearch(
-            store=given.store, text=given.text, k=given.k, vector_weight=given.vector_weight, as_of=given.as_of
-        )
-    )
+    (found,) = await asked.memory().query(HybridSearch(**given.model_dump(exclude={"project"})))
     about = {"store", "id", "version", "score", "scores"}
     hits = [item.body | item.model_dump(mode="json", include=about, exclude_none=True) for item in found.items]
     how = {"tier": found.tier, "plan": found.plan, "took_us": found.took_us, "ignored": ignored(Search, body)}

@@ -16,7 +16,7 @@ CREATE FUNCTION commit_steps(
     m_audience text[], m_body text[], m_label smallint[], m_integrity smallint[], m_due timestamptz[], m_timer text[],
     m_structured boolean[],
     v_store text[], v_id text[], v_version int[], v_source text[], v_label smallint[], v_model text[], v_words text[],
-    v_exact text[], v_embedding text[]
+    v_exact text[], v_embedding text[], v_type text[], v_names text[], v_chars int[]
 ) RETURNS TABLE (message_id uuid, message_seq bigint, message_version int) LANGUAGE plpgsql AS $$
 DECLARE
     steps int := cardinality(c_id);
@@ -137,14 +137,16 @@ BEGIN
     END IF;
 
     IF cardinality(v_id) > 0 THEN
-        INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding)
+        INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding, type, names, chars)
         SELECT p_project, v.store, v.id, v.version, v.source, v.label, v.model,
-               to_tsvector('english', v.words) || array_to_tsvector(string_to_array(v.exact, chr(31))), v.embedding::vector
-        FROM unnest(v_store, v_id, v_version, v_source, v_label, v_model, v_words, v_exact, v_embedding)
-            AS v(store, id, version, source, label, model, words, exact, embedding)
+               to_tsvector('english', v.words) || array_to_tsvector(string_to_array(v.exact, chr(31))), v.embedding::vector,
+               v.type, string_to_array(v.names, chr(31)), v.chars
+        FROM unnest(v_store, v_id, v_version, v_source, v_label, v_model, v_words, v_exact, v_embedding, v_type, v_names, v_chars)
+            AS v(store, id, version, source, label, model, words, exact, embedding, type, names, chars)
         ON CONFLICT (project, store, id) DO UPDATE
         SET version = excluded.version, source = excluded.source, label = excluded.label, model = excluded.model,
-            lexemes = excluded.lexemes, embedding = excluded.embedding;
+            lexemes = excluded.lexemes, embedding = excluded.embedding, type = excluded.type, names = excluded.names,
+            chars = excluded.chars;
     END IF;
     IF array_position(w_body, NULL) IS NOT NULL THEN
         DELETE FROM vectors v USING unnest(w_store, w_id, w_body) AS w(store, id, body)

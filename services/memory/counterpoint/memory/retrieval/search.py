@@ -1,14 +1,14 @@
 """Hybrid search: BM25 and cosine over the same candidates, fused by score (rows B8, C2)."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
 from counterpoint.memory.retrieval.bm25 import bringing, idf
 from counterpoint.memory.retrieval.embed import Vectors
-from counterpoint.memory.retrieval.fuse import fuse
+from counterpoint.memory.retrieval.fuse import Fused, Signs, Weights, adaptive, fixed, fuse
 from counterpoint.memory.retrieval.terms import Terms, terms
 from counterpoint.proto.errors import Permanent, Problem
 
@@ -24,6 +24,9 @@ MAX_TERMS = 48
 EXACT_ROWS = 20_000
 # More than are asked for, so that a row good in both legs but first in neither is among them.
 CANDIDATES = 100
+# The best candidates, to which the others are compared where that says something of them.
+BEST = 5
+SAMPLE = 500
 # Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
 # in the table.
 DIGITS = 9
@@ -43,7 +46,21 @@ _INDEXED = f"""{_BEFORE}nearest AS MATERIALIZED (
         {_WALK.format(project="'shared' AND $1 <> 'shared'")}) AS of_both
     ORDER BY distance LIMIT $12
 ),
+-- How cosines are spread is estimated from some rows of the project.
+spread AS MATERIALIZED (
+    SELECT 1 - avg(distance) AS mean, stddev_pop(distance) AS deviation FROM (
+        SELECT embedding <=> (SELECT embedding FROM question) AS distance
+        FROM vectors WHERE project = $1 AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
+        LIMIT {SAMPLE}) AS sampled
+),
 {_SAID}{_AFTER}"""
+_ALIKE = """
+SELECT v.row, avg(1 - (v.embedding <=> best.embedding)) AS alike
+FROM vectors v CROSS JOIN vectors best
+WHERE v.row = ANY ($1::bigint[]) AND v.project IN ($3, 'shared')
+    AND best.row = ANY ($2::bigint[]) AND best.project IN ($3, 'shared')
+GROUP BY v.row
+"""
 _OF_ROWS = "AND row IN (SELECT unnest($15::bigint[]))"
 _FILTERED = (
     _EXACT.replace("AND model = $3 AND label <= $4\n),", f"AND model = $3 AND label <= $4 {_OF_ROWS}\n),")
@@ -93,7 +110,12 @@ class Scope:
 
 @dataclass(frozen=True)
 class Hit:
-    """A row found. `lexical` is its BM25 score, `cosine` the raw cosine to the query, `score` both fused, in [0, 1]."""
+    """A row found. `score` is in [0, 1] within the result.
+
+    `scores` say why: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z` how
+    many deviations these are above the mean of all rows in scope, `coverage` the share of what the query's words are
+    worth together that it holds; `by_words`, `by_meaning`, `by_name` and `by_fullness` add up to `score`.
+    """
 
     project: str
     store: str
@@ -101,9 +123,8 @@ class Hit:
     version: int
     source: str
     label: int
-    lexical: float
-    cosine: float
     score: float
+    scores: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -143,18 +164,17 @@ async def search(
     text: str,
     vector: Vectors,
     k: int,
-    vector_weight: float = 0.5,
+    weights: Weights | None = None,
     exact_rows: int = EXACT_ROWS,
     ef_search: int | None = None,
     of_rows: Sequence[int] | None = None,
 ) -> Searched:
     """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (384,) float32.
 
-    The connection's `counterpoint.project` is set by the caller. A scope of more than `exact_rows` rows is searched by
-    its project's index where it has one, with that `ef_search` (or as many as are wanted), and read whole where that
-    gives up. As many hits come
-    back as there are rows in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all
-    of them are read.
+    Without `weights` the types of the candidates decide them. The connection's `counterpoint.project` is set by the
+    caller. A scope of more than `exact_rows` rows is searched by its project's index where it has one, with that
+    `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come back as there are rows
+    in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all of them are read.
     Raises `Permanent` as `prepare` does.
     """
     prepared = prepare(text)
@@ -171,24 +191,98 @@ async def search(
     wanted = list(dict.fromkeys([*exact, *analysed["words"]]))[: MAX_TERMS - len(phrases)]
     asked = (*(query for query, _ in phrases), *wanted)
     rows = analysed["rows"]
-    if not rows or not (asked or vector_weight == 1):
+    meaning_alone = weights == fixed(1)
+    if not rows or not (asked or meaning_alone):
         return Searched((), "none", asked)
     holders = dict(zip(analysed["terms"], analysed["holders"], strict=True))
+    worth = {term: idf(rows, holders.get(term, 0)) for term in wanted}
     parameters = (
         scope.project, list(scope.stores), scope.model, scope.max_label, vector.tolist(),
-        *_weighed({term: idf(rows, holders[term]) for term in wanted if term in holders}),
+        *_weighed({term: value for term, value in worth.items() if term in holders}),
         *_guided([(query, words) for query, words in phrases if all(word in holders for word in words)], holders),
         candidates, rows, max(analysed["length"], 1) / rows,
     )  # fmt: skip
+    method: Literal["exact", "indexed"] = "exact"
     if of_rows is not None:
         found = await connection.fetch(_FILTERED, *parameters, list(of_rows))
-        return Searched(_hits(found, k, vector_weight), "exact", asked)
-    if rows > exact_rows and analysed["walkable"]:
-        found = await _indexed(connection, ef_search or min(candidates, 1000), parameters)
+    else:
+        found = []
+        if rows > exact_rows and analysed["walkable"]:
+            found = await _indexed(connection, ef_search or min(candidates, 1000), parameters)
         if found and found[0]["nearest"] >= min(candidates, rows):
-            return Searched(_hits(found, k, vector_weight), "indexed", asked)
-    found = await connection.fetch(_EXACT, *parameters)
-    return Searched(_hits(found, k, vector_weight), "exact", asked)
+            method = "indexed"
+        else:
+            found = await connection.fetch(_EXACT, *parameters)
+    names = frozenset(prepared.words.split())
+    signs = {row["row"]: _signs(row, names) for row in found}
+    weights = weights or adaptive(row["type"] for row in found)
+    if weights.feedback and found:
+        best = [row for row, _ in fuse(signs, weights)[:BEST]]
+        alike = await connection.fetch(_ALIKE, list(signs), best, scope.project)
+        for row in alike:
+            signs[row["row"]] = replace(signs[row["row"]], alike=round(float(row["alike"]), DIGITS))
+    spread = _Spread.of(found, rows, sum(worth.values()))
+    by_row = {row["row"]: row for row in found}
+    hits = tuple(spread.hit(by_row[row], fused) for row, fused in _ordered(signs, by_row, weights)[:k])
+    return Searched(hits, method, asked)
+
+
+def _signs(row: "asyncpg.Record", names: Set[str]) -> Signs:
+    return Signs(
+        lexical=round(float(row["lexical"]), DIGITS),
+        dense=round(float(row["cosine"]), DIGITS),
+        named=not names.isdisjoint(row["names"]),
+        chars=row["chars"],
+    )
+
+
+def _ordered(
+    signs: Mapping[int, Signs], by_row: "Mapping[int, asyncpg.Record]", weights: Weights
+) -> list[tuple[int, Fused]]:
+    """Fused and best first; equal ones by where and what they are, not by when they were written."""
+    keys = {row: (of["project"], of["store"], of["id"], row) for row, of in by_row.items()}
+    return [(key[3], fused) for key, fused in fuse({keys[row]: each for row, each in signs.items()}, weights)]
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """How the scores of all rows in scope are spread, and what the words of the query are worth together."""
+
+    lexical: tuple[float, float]
+    cosine: tuple[float, float]
+    worth: float
+
+    @staticmethod
+    def of(found: "Sequence[asyncpg.Record]", rows: int, worth: float) -> "_Spread":
+        if not found:
+            return _Spread((0, 0), (0, 0), worth)
+        first = found[0]
+        mean = float(first["lexical_sum"] or 0) / rows
+        deviation = max(float(first["lexical_squares"] or 0) / rows - mean * mean, 0) ** 0.5
+        cosine = (float(first["cosine_mean"] or 0), float(first["cosine_deviation"] or 0))
+        return _Spread((mean, deviation), cosine, worth)
+
+    def hit(self, row: "asyncpg.Record", fused: Fused) -> Hit:
+        lexical, cosine = float(row["lexical"]), float(row["cosine"])
+        scores = {
+            "lexical": lexical,
+            "dense": cosine,
+            "cosine": cosine,
+            "lexical_z": _z(lexical, *self.lexical),
+            "cosine_z": _z(cosine, *self.cosine),
+            "coverage": float(row["covered"]) / self.worth if self.worth else 0.0,
+            "by_words": fused.words,
+            "by_meaning": fused.meaning,
+            "by_name": fused.named,
+            "by_fullness": fused.fullness,
+        }
+        rounded = {name: round(value, 6) for name, value in scores.items()}
+        place = (row["project"], row["store"], row["id"], row["version"], row["source"], row["label"])
+        return Hit(*place, fused.score, rounded)
+
+
+def _z(value: float, mean: float, deviation: float) -> float:
+    return (value - mean) / deviation if deviation else 0.0
 
 
 def _weighed(worth: dict[str, float]) -> tuple[list[str], list[float], list[str], list[float]]:
@@ -213,13 +307,3 @@ async def _indexed(connection: "Connection", ef_search: int, parameters: Sequenc
             str(ef_search),
         )
         return await connection.fetch(_INDEXED, *parameters)
-
-
-def _hits(rows: "Sequence[asyncpg.Record]", k: int, vector_weight: float) -> tuple[Hit, ...]:
-    found = {(row["project"], row["store"], row["id"]): row for row in rows}
-    lexical = {key: round(float(row["lexical"]), DIGITS) for key, row in found.items()}
-    cosine = {key: round(float(row["cosine"]), DIGITS) for key, row in found.items()}
-    return tuple(
-        Hit(*key, found[key]["version"], found[key]["source"], found[key]["label"], lexical[key], cosine[key], score)
-        for key, score in fuse(lexical, cosine, vector_weight)[:k]
-    )

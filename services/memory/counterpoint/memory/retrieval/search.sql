@@ -13,6 +13,9 @@ scope AS MATERIALIZED (
 nearest AS MATERIALIZED (
     SELECT row FROM scope ORDER BY distance LIMIT $12
 ),
+spread AS MATERIALIZED (
+    SELECT 1 - avg(distance) AS mean, stddev_pop(distance) AS deviation FROM scope
+),
 said AS MATERIALIZED (
     SELECT n, row, length
     FROM unnest($10::text[], $11::text[]) WITH ORDINALITY AS given (phrase, guide, n)
@@ -40,29 +43,32 @@ matched AS (
     FROM said WINDOW phrase AS (PARTITION BY n)
 ),
 found AS MATERIALIZED (
-    SELECT row, sum(lexical) AS lexical, bool_or(near) AS near
+    SELECT row, sum(lexical) AS lexical, sum(idf) AS covered, bool_or(near) AS near
     FROM (
         SELECT row, idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8))) AS lexical,
-            false AS near
+            idf, false AS near
         FROM matched
         UNION ALL
-        SELECT row, 0, true FROM nearest
+        SELECT row, 0, 0, true FROM nearest
     ) AS of_both_legs
     GROUP BY row
 ),
 candidates AS MATERIALIZED (
-    SELECT row, lexical FROM found WHERE near
+    SELECT row, lexical, covered FROM found WHERE near
     UNION
-    (SELECT row, lexical FROM found WHERE lexical > 0 ORDER BY lexical DESC, row LIMIT $12)
+    (SELECT row, lexical, covered FROM found WHERE lexical > 0 ORDER BY lexical DESC, row LIMIT $12)
 )
 -- A row at a time by its key: the planner would rather read the whole table for a hash join.
 SELECT
-    project, store, id, version, source, label, candidate.lexical + others.lexical AS lexical, cosine,
-    (SELECT count(*) FROM nearest) AS nearest
+    candidate.row, project, store, id, version, source, label, type, names, chars, cosine,
+    candidate.lexical + others.lexical AS lexical, candidate.covered + others.covered AS covered,
+    (SELECT count(*) FROM nearest) AS nearest,
+    (SELECT mean FROM spread) AS cosine_mean, (SELECT deviation FROM spread) AS cosine_deviation,
+    (SELECT sum(lexical) FROM found) AS lexical_sum, (SELECT sum(lexical * lexical) FROM found) AS lexical_squares
 FROM candidates AS candidate
 CROSS JOIN LATERAL (
     SELECT
-        project, store, id, version, source, label,
+        project, store, id, version, source, label, type, names, chars,
         1 - (embedding <=> (SELECT embedding FROM question)) AS cosine
     FROM vectors
     WHERE vectors.row = candidate.row AND project IN ($1, 'shared') AND model = $3 AND label <= $4
@@ -70,7 +76,8 @@ CROSS JOIN LATERAL (
 ) AS shown
 CROSS JOIN LATERAL (
     SELECT
-        coalesce(sum(idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8)))), 0) AS lexical
+        coalesce(sum(idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8)))), 0) AS lexical,
+        coalesce(sum(idf), 0) AS covered
     FROM unnest($8::text[], $9::float8[]) AS given (other, idf)
     CROSS JOIN LATERAL (
         SELECT tf, length FROM postings

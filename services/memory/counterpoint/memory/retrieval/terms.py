@@ -8,6 +8,7 @@ error codes) is kept beside them as a lexeme of its own.
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # Longer words are encoded data, not words; PostgreSQL would refuse them from 2 KB on.
@@ -42,6 +43,16 @@ def terms(text: str) -> Terms:
         words=_words(plain),
         exact=tuple(dict.fromkeys(form for token in _JOINED.findall(plain) for form in _forms(token.lower()))),
         phrases=tuple(dict.fromkeys(phrase for phrase in quoted if " " in phrase)),
+    )
+
+
+def weighed(parts: Iterable[tuple[str, int]]) -> Terms:
+    """What of several texts goes into the index as one row, the words of each as often as it counts."""
+    found = [(terms(text), times) for text, times in parts]
+    return Terms(
+        words=" ".join(each.words for each, times in found for _ in range(times)),
+        exact=tuple(dict.fromkeys(form for each, _ in found for form in each.exact)),
+        phrases=(),
     )
 
 

@@ -12,13 +12,31 @@ from counterpoint.memory.retrieval.chunk.conversation import conversation
 from counterpoint.memory.retrieval.chunk.detect import detect
 from counterpoint.memory.retrieval.chunk.markdown import markdown
 from counterpoint.memory.retrieval.chunk.pages import pages
-from counterpoint.memory.retrieval.chunk.pieces import MAX_CHARS, Chunk, Chunked, Section, chunks_of
+from counterpoint.memory.retrieval.chunk.pieces import (
+    MAX_CHARS,
+    Chunk,
+    Chunked,
+    Section,
+    beside,
+    chunk_id,
+    chunks_of,
+)
 from counterpoint.memory.retrieval.chunk.python import PYTHON_LIMIT_CHARS, python
 from counterpoint.memory.retrieval.chunk.restructuredtext import restructuredtext
 from counterpoint.memory.retrieval.chunk.script import script
 from counterpoint.proto.ingest import ContentType
 
-__all__ = ["MAX_CHARS", "PYTHON_LIMIT_CHARS", "Chunk", "Chunked", "ContentType", "chunk", "detect"]
+__all__ = [
+    "MAX_CHARS",
+    "PYTHON_LIMIT_CHARS",
+    "Chunk",
+    "Chunked",
+    "ContentType",
+    "beside",
+    "chunk",
+    "chunk_id",
+    "detect",
+]
 
 
 _NAMES = {"python": "Python", "javascript": "JavaScript", "typescript": "TypeScript"}

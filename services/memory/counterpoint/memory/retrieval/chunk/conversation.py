@@ -1,26 +1,41 @@
-"""Conversations by turn: the bare text of each, with its time, its speaker and the turn before it as context."""
+"""Conversations by turn: the bare text of each, with its time, its speaker and what was said around it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from counterpoint.memory.retrieval.chunk.pieces import Section
 from counterpoint.proto.conversation import TURN
 
-PREVIOUS_CHARS = 300
+AROUND_CHARS = 300
+STEPS = 2
+"""How many turns before and after a turn belong to what was said around it."""
 
 
 def conversation(source: str) -> Iterator[Section]:
-    """One section a turn, of its text alone; its context is `<at> | <speaker> | <the end of the turn before>`.
+    """One section a turn, of its text alone; its context is `<at> | <speaker>`.
 
-    Who speaks is no part of the section: it is in the context, and so what was said can be quoted as it was said. What
-    stands before the first turn is a section without a context.
+    Who speaks is no part of the section, and so what was said can be quoted as it was said. What stands before the
+    first turn is a section without a context.
     """
     heads = list(TURN.finditer(source))
+    ends = [*(head.start() for head in heads[1:]), len(source)]
+    said = [_line(source[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
     yield Section(0, heads[0].start() if heads else len(source), "")
-    previous = ""
-    for head, end in zip(heads, [*(head.start() for head in heads[1:]), len(source)], strict=True):
-        said = (head["at"], head["speaker"], previous)
-        yield Section(head.end(), end, " | ".join(part for part in map(_line, said) if part))
-        previous = _last(source[head.end() : end])
+    for n, (head, end) in enumerate(zip(heads, ends, strict=True)):
+        speaker = _line(head["speaker"])
+        context = " | ".join(part for part in (_line(head["at"]), speaker) if part)
+        yield Section(head.end(), end, context, speaker=speaker, around=_around(said, n))
+
+
+def _around(said: Sequence[str], n: int) -> tuple[str, ...]:
+    """What was said one step away from a turn, then two: the end of the one before, the beginning of the one after."""
+    steps = []
+    for step in range(1, STEPS + 1):
+        before = _last(said[n - step]) if n >= step else ""
+        after = _first(said[n + step]) if n + step < len(said) else ""
+        steps.append(" ".join(part for part in (before, after) if part))
+    while steps and not steps[-1]:
+        steps.pop()
+    return tuple(steps)
 
 
 def _line(part: str | None) -> str:
@@ -29,7 +44,13 @@ def _line(part: str | None) -> str:
 
 def _last(text: str) -> str:
     """The end of a turn, for it is what the next one answers; from the beginning of a word."""
-    text = _line(text)
-    if len(text) <= PREVIOUS_CHARS:
+    if len(text) <= AROUND_CHARS:
         return text
-    return text[-PREVIOUS_CHARS:].partition(" ")[2] or text[-PREVIOUS_CHARS:]
+    return text[-AROUND_CHARS:].partition(" ")[2] or text[-AROUND_CHARS:]
+
+
+def _first(text: str) -> str:
+    """The beginning of a turn, to the end of a word."""
+    if len(text) <= AROUND_CHARS:
+        return text
+    return text[:AROUND_CHARS].rpartition(" ")[0] or text[:AROUND_CHARS]

@@ -21,14 +21,17 @@ class Chunk:
     """A piece of a document. `start` and `end` are character offsets into it.
 
     `context` is what the piece alone does not say: the path of titles above it, the class and signature it belongs to,
-    its page, or who said it when and to what. The lexical leg reads it with the text; the dense leg reads the text
-    alone.
+    its page, or when it was said and by whom. The lexical leg reads it with the text; the dense leg reads the text
+    alone, of a turn with its `speaker` before it. `around` is what was said just before and after a turn, then what one
+    step further away: the lexical leg reads it too, the further away the less it counts.
     """
 
     text: str
     start: int
     end: int
     context: str
+    speaker: str = ""
+    around: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,27 @@ class Section:
     end: int
     context: str
     breaks: tuple[int, ...] = ()
+    speaker: str = ""
+    around: tuple[str, ...] = ()
 
 
 def chunks_of(source: str, sections: Iterable[Section], max_chars: int) -> Iterator[Chunk]:
     """The chunks of sections in their order, each of at most `max_chars` characters and without blank lines around."""
     for section in sections:
         for start, end in _spans(source, section, max_chars):
-            yield Chunk(source[start:end], start, end, section.context)
+            yield Chunk(source[start:end], start, end, section.context, section.speaker, section.around)
+
+
+def chunk_id(document_id: str, n: int) -> str:
+    """The id of the `n`th chunk of a document, from 0."""
+    return f"{document_id}-{n:05d}"
+
+
+def beside(id: str, steps: int) -> list[str]:
+    """The ids of the chunks up to so many steps before and after one; that of the last has no successor."""
+    document_id, _, n = id.rpartition("-")
+    places = (int(n) + step for step in range(-steps, steps + 1) if step)
+    return [chunk_id(document_id, place) for place in places if place >= 0]
 
 
 def line_starts(source: str) -> list[int]:

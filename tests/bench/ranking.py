@@ -1,0 +1,35 @@
+"""How good a ranking is: discounted gain, recall, and how well a score tells what is relevant from what is not."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+
+def ndcg(ranked: Sequence[str], relevant: Mapping[str, float], k: int) -> float:
+    """The discounted gain of the first `k`, as a share of that of the best order there is."""
+    gained = sum(relevant.get(id, 0) / math.log2(place + 2) for place, id in enumerate(ranked[:k]))
+    ideal = sum(worth / math.log2(n + 2) for n, worth in enumerate(sorted(relevant.values(), reverse=True)[:k]))
+    return gained / ideal
+
+
+def recall(ranked: Sequence[str], relevant: Mapping[str, float], k: int) -> float:
+    """The share of what is relevant that is among the first `k`."""
+    return len(set(ranked[:k]) & set(relevant)) / len(relevant)
+
+
+def auroc(scores: Sequence[float], truths: Sequence[bool]) -> float | None:
+    """How likely what is relevant has a higher score than what is not; None where there is only one kind."""
+    positives = sum(truths)
+    if not 0 < positives < len(truths):
+        return None
+    order = sorted(range(len(scores)), key=lambda n: scores[n])
+    ranks = [0.0] * len(scores)
+    at = 0
+    while at < len(order):
+        end = at
+        while end < len(order) and scores[order[end]] == scores[order[at]]:
+            end += 1
+        for n in order[at:end]:
+            ranks[n] = (at + end + 1) / 2
+        at = end
+    of_positives = sum(rank for rank, truth in zip(ranks, truths, strict=True) if truth)
+    return (of_positives - positives * (positives + 1) / 2) / (positives * (len(truths) - positives))
