@@ -9,9 +9,10 @@ from agents.developer_memory import Shelf
 
 from counterpoint.developer.evidence import queries
 from counterpoint.developer.handlers import on_delegated
-from counterpoint.developer.providers import Provider, look_up, match
+from counterpoint.developer.providers import look_up, match
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import List
+from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
 
 SEED = Path(__file__).parents[2] / "services" / "memory" / "counterpoint" / "memory" / "providers.json"

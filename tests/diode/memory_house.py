@@ -28,6 +28,7 @@ from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.epochs import Epochs
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.functions import SEARCH_PATH
+from counterpoint.memory.handed import Handed
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.knowledge import Knowledge
@@ -148,6 +149,7 @@ class House:
             self._origins,
             vectors,
             Ingest(self.database, policy(), vectors, self.committer, blobs, releases),
+            Handed(self.database, policy(), vectors, self.committer, releases),
             blobs,
             Letters(self.database, policy()),
             self.takebacks,

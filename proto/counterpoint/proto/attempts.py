@@ -40,7 +40,11 @@ class TaskOutcomeReported(Message):
 
 
 class Attempt(Shape):
-    """One try at a task: what was proposed, for which error, and how it went (row A8)."""
+    """One try at a task: what was proposed, for which error, and how it went (row A8).
+
+    `source` is the file or system that a past incident was taken from: its task is none of ours, and its id stands for
+    both.
+    """
 
     attempt_id: Id
     task_id: Id
@@ -61,3 +65,4 @@ class Attempt(Shape):
     confidence: float | None = None
     at: Time
     decided_at: Time | None = None
+    source: str | None = None

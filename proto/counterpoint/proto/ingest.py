@@ -4,8 +4,10 @@ from typing import Any, Literal
 
 from pydantic import Base64Bytes, Field
 
+from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.memory import Origin, Refusal
 from counterpoint.proto.messages import Blob, Shape
+from counterpoint.proto.providers import Provider
 
 ContentType = Literal[
     "markdown",
@@ -59,10 +61,12 @@ class Document(Shape):
 
 
 class IngestRequest(Shape):
-    """Documents to ingest."""
+    """Documents to ingest, past incidents, rows of the provider index."""
 
     origin: Origin
-    documents: tuple[Document, ...]
+    documents: tuple[Document, ...] = ()
+    incidents: tuple[PastIncident, ...] = ()
+    providers: tuple[Provider, ...] = ()
 
 
 class Ingested(Shape):
@@ -80,7 +84,17 @@ class Ingested(Shape):
 
 
 class IngestReply(Shape):
-    """One `Ingested` per document."""
+    """One `Ingested` per document, one `Recorded` per incident and per provider, each in their order."""
 
     documents: tuple[Ingested, ...] = ()
     refusal: Refusal | None = None
+    incidents: tuple["Recorded", ...] = ()
+    providers: tuple["Recorded", ...] = ()
+
+
+class Recorded(Shape):
+    """What became of a record that was handed in whole; `id` is the record's, also where it was refused."""
+
+    id: str
+    status: Literal["added", "replaced", "unchanged", "refused"]
+    problem: str | None = None

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id
+from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, PutPart, PutReply
 from counterpoint.proto.memory import (
     Commit,
@@ -25,6 +26,7 @@ from counterpoint.proto.memory import (
     Refusal,
 )
 from counterpoint.proto.messages import PART_BYTES, Blob, Shape
+from counterpoint.proto.providers import Provider
 
 Record = TypeVar("Record", bound=Shape)
 
@@ -159,6 +161,21 @@ class Memory:
         if reply.refusal is not None:
             raise error_of(reply.refusal)
         return reply.documents
+
+    async def hand_in(
+        self,
+        *,
+        incidents: Sequence[PastIncident] = (),
+        providers: Sequence[Provider] = (),
+        timeout_s: float = 120.0,
+    ) -> IngestReply:
+        """Hand past incidents and rows of the provider index to memory. Raises like `step`."""
+        request = IngestRequest(origin=self.origin, incidents=tuple(incidents), providers=tuple(providers))
+        raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
+        reply = IngestReply.model_validate_json(raw)
+        if reply.refusal is not None:
+            raise error_of(reply.refusal)
+        return reply
 
     async def upload(self, content: bytes) -> Blob:
         """Put content into memory in parts; what is there already is not sent again. Raises like `step`."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from counterpoint.developer.attempts import Lesson, Tried, lessons, recall
 from counterpoint.developer.proposals import Instruction
-from counterpoint.developer.providers import Lookup, Provider, look_up
+from counterpoint.developer.providers import Lookup, look_up
 from counterpoint.developer.relevance import Calibration, Hit, hits
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery
+from counterpoint.proto.providers import Provider
 from counterpoint.proto.signature import headline, signature
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated
 from counterpoint.recall import Memory

@@ -4,19 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from counterpoint.proto.messages import Shape
+from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import Need
-
-
-class Provider(Shape):
-    """An official Airflow provider package as the provider index holds it."""
-
-    name: str
-    aliases: tuple[str, ...] = ()
-    package: str
-    operators: tuple[str, ...] = ()
-    hooks: tuple[str, ...] = ()
-    connection_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.fitting import shortened
+from counterpoint.memory.handed import Handed
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.letters import RETRY, Letters
 from counterpoint.memory.prepare import accesses_of, prepare, problems_of, refusal, refusal_of
@@ -79,6 +80,7 @@ class Door:
         origins: Origins,
         vectors: Embeddings,
         ingest: Ingest,
+        handed: Handed,
         blobs: Blobs,
         letters: Letters,
         takebacks: TakeBacks,
@@ -97,6 +99,7 @@ class Door:
         self._origins = origins
         self._vectors = vectors
         self._ingest = ingest
+        self._handed = handed
         self._blobs = blobs
         self._letters = letters
         self._takebacks = takebacks
@@ -142,12 +145,19 @@ class Door:
             return IngestReply(refusal=await self._unread(caller, "ingest", error)).model_dump_json().encode()
         try:
             integrity = await self._may_ingest(caller, request.origin)
-            ingested = await _foreseen(self._ingest.documents(request.origin, integrity, request.documents))
-            reply = IngestReply(documents=ingested)
+            reply = await _foreseen(self._ingested(request, integrity))
         except CounterpointError as error:
             refused = await self._refused(caller, request.origin, "ingest", error)
             reply = IngestReply(refusal=refused)
         return reply.model_dump_json(exclude_none=True).encode()
+
+    async def _ingested(self, request: IngestRequest, integrity: int) -> IngestReply:
+        origin = request.origin
+        return IngestReply(
+            documents=await self._ingest.documents(origin, integrity, request.documents),
+            incidents=await self._handed.incidents(origin, integrity, request.incidents),
+            providers=await self._handed.providers(origin, integrity, request.providers),
+        )
 
     async def put(self, caller: str, raw: bytes) -> bytes:
         """Answer a `PutPart` with a `PutReply`."""

@@ -23,6 +23,7 @@ from counterpoint.memory.door import Door
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.epochs import Epochs
 from counterpoint.memory.erasure import Erasures
+from counterpoint.memory.handed import Handed
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.knowledge import Knowledge
@@ -129,6 +130,7 @@ async def serve(settings: MemorySettings) -> None:
         origins,
         vectors,
         Ingest(database, rules, vectors, committer, blobs, releases),
+        Handed(database, rules, vectors, committer, releases),
         blobs,
         Letters(database, rules),
         takebacks,

@@ -1,7 +1,7 @@
 """Bodies: what a request holds, within bounds and with every fault named; and what a reply holds."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from fastapi import Request, Response
@@ -79,6 +79,21 @@ def page(items: Iterable[dict[str, Any]], next_cursor: int | None) -> Response:
 def shown(value: BaseModel, **more: Any) -> dict[str, Any]:
     """A value as an item of a page."""
     return {**value.model_dump(mode="json", exclude_none=True), **more}
+
+
+def portions(values: Sequence[S], limit_bytes: int) -> Iterator[tuple[S, ...]]:
+    """The values in order, as many together as fit into so many bytes of JSON; one that is larger goes alone."""
+    portion: list[S] = []
+    size = 0
+    for value in values:
+        more = len(value.model_dump_json(exclude_none=True).encode())
+        if portion and size + more > limit_bytes:
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(value)
+        size += more
+    if portion:
+        yield tuple(portion)
 
 
 def _too_large(limit_bytes: int) -> Permanent:

@@ -1,0 +1,39 @@
+"""Past incidents: what was tried elsewhere before Counterpoint was there, and how it went (row A8)."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from counterpoint.proto.attempts import Outcome
+from counterpoint.proto.messages import Shape, Time
+from counterpoint.proto.tasks import JobRef
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=16_000, pattern=r"^[^\x00]*$")]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+
+
+class PastIncident(Shape):
+    """One try at a failure, as somebody wrote it down.
+
+    `source` is the file or system it comes from. Within that, `id` is its identity, and without one `error_message`,
+    `description`, `tried` and `when` are: what differs in the rest replaces what was said before. At least one of
+    `error_message` and `description` says what broke.
+    """
+
+    source: Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=r"^[^\x00]*$")]
+    id: Word | None = None
+    error_message: Text | None = None
+    description: Text | None = None
+    tried: Text
+    outcome: Outcome
+    when: Time
+    by: Word
+    systems: tuple[Word, ...] = Field(default=(), max_length=50)
+    job: JobRef | None = None
+    note: Text | None = None
+
+    @model_validator(mode="after")
+    def _says_what_broke(self) -> "PastIncident":
+        if self.error_message is None and self.description is None:
+            raise ValueError("error_message or description must say what broke")
+        return self
