@@ -15,19 +15,35 @@ from counterpoint.proto.memory import List
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
 
-SEED = Path(__file__).parents[2] / "services" / "memory" / "counterpoint" / "memory" / "providers.json"
-INDEX = [Provider.model_validate(row) for row in json.loads(SEED.read_text())]
+SHIPPED = json.loads(
+    (Path(__file__).parents[2] / "services" / "memory" / "counterpoint" / "memory" / "providers.json").read_text()
+)
+INDEX = [Provider.model_validate(row) for row in SHIPPED["rows"]]
 HOWTO = (
     "# Invoices\n\n1. Export the invoices into the ledger.\n2. Check the totals of the ledger against the invoices.\n"
 )
 
 
-def test_the_seed_names_packages_once_and_names_nothing_twice() -> None:
-    names = [name.lower() for row in INDEX for name in (row.name, *row.aliases)]
+def test_the_index_names_packages_once_and_names_nothing_twice() -> None:
+    names = [name.lower() for row in INDEX for name in (row.name, *row.aliases, *row.terms)]
     assert len(INDEX) >= 24
     assert len({row.package for row in INDEX}) == len(INDEX)
-    assert len(set(names)) == len(names)
+    assert sorted(name for name in set(names) if names.count(name) > 1) == sorted(
+        row.name.lower() for row in INDEX if row.name in row.terms
+    )
     assert all(row.package.startswith("apache-airflow-providers-") for row in INDEX)
+
+
+def test_a_row_with_a_version_was_made_from_that_package_and_says_what_is_in_it() -> None:
+    read = {row.package: row.version for row in INDEX if row.version}
+    assert read == {source["package"]: source["version"] for source in SHIPPED["made_from"]}
+    assert len(read) >= 12
+    amazon = next(row for row in INDEX if row.package.endswith("-amazon"))
+    assert {"S3CopyObjectOperator", "S3ToRedshiftOperator"} <= set(amazon.operators)
+    assert {"S3KeySensor"} <= set(amazon.sensors)
+    assert {"S3Hook", "AwsBaseHook"} & set(amazon.hooks)
+    assert "aws" in amazon.connection_types
+    assert "Apache License 2.0" in SHIPPED["note"]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +57,17 @@ def test_the_seed_names_packages_once_and_names_nothing_twice() -> None:
         ("BigQuery", "google"),
         ("k8s", "cncf-kubernetes"),
         ("sftp", "sftp"),
+        ("s3", "amazon"),
+        ("AWS", "amazon"),
+        ("Batch", "amazon"),
+        ("GCS", "google"),
+        ("google_cloud_platform", "google"),
+        ("azure", "microsoft-azure"),
+        ("http", "http"),
+        ("spark", "apache-spark"),
+        ("mssql", "microsoft-mssql"),
+        ("common", None),
+        ("cloud", None),
         ("FreeIPA", None),
         ("", None),
     ],
@@ -56,6 +83,34 @@ def test_systems_are_those_named_else_those_mentioned_else_none() -> None:
     assert look_up(["snowflake", "ledger"], "", INDEX).exists is False
     assert look_up([], "copy the table into Snowflake every night", INDEX).exists is True
     assert look_up([], "the snowflakes fall", INDEX).exists is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the batch job asks the drive with HTTP 503 and a common error",
+        "ssh: connect to host: Connection refused",
+        "step functions, web services and a systems manager",
+        "see https://github.com/orders and s3-eu.amazonaws.com/bucket/key",
+        "ada@google.test wrote it down in /srv/snowflake/orders/load.sql",
+        "spark.executor.memory=4g and git commit",
+    ],
+)
+def test_a_word_that_means_something_else_in_prose_is_no_system(text: str) -> None:
+    assert look_up([], text, INDEX).found == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [
+        ("load the orders into BigQuery", "google"),
+        ("the pods of k8s are evicted", "cncf-kubernetes"),
+        ("could not connect: postgresql://db.internal:5432/orders", "postgres"),
+        ("an S3-compatible store", "amazon"),
+    ],
+)
+def test_what_is_called_by_name_in_prose_is_found(text: str, package: str) -> None:
+    assert [row.package for _, row in look_up([], text, INDEX).found] == [f"apache-airflow-providers-{package}"]
 
 
 async def worked(

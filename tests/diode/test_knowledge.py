@@ -29,7 +29,7 @@ When it fails with ConnectionError or airflow.exceptions.AirflowException, look 
         ("requests.exceptions.ConnectionError: refused", "error", "ConnectionError"),
         ("ORA-12154: TNS", "error", "ORA-12154"),
         ("connect ECONNREFUSED 10.0.0.1", "error", "ECONNREFUSED"),
-        ("it is stored in AMAZON S3", "system", "Amazon Web Services"),
+        ("it is stored in AMAZON S3", "system", "Amazon"),
     ],
 )
 def test_things_are_found_by_rules(text: str, kind: Any, name: str) -> None:

@@ -1,11 +1,13 @@
 """Providers: the official package for an external system, or a stop. Never a stand-in (row A4)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import Need
+
+_DOTTED = re.compile(r"\.[A-Za-z]")
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,35 @@ def look_up(systems: Sequence[str], text: str, index: Sequence[Provider]) -> Loo
             found=tuple((system, provider) for system, provider in pairs if provider is not None),
             missing=tuple(system for system, provider in pairs if provider is None),
         )
-    words = f" {_plain(text)} "
-    named = ((name, provider) for provider in index for name in (provider.name, *provider.aliases))
-    mentioned = {provider.package: (name, provider) for name, provider in named if f" {_plain(name)} " in words}
+    words = f" {_plain(_without_addresses(text))} "
+    mentioned: dict[str, tuple[str, Provider]] = {}
+    for provider in index:
+        for name in _in_prose(provider):
+            if f" {_plain(name)} " in words:
+                mentioned.setdefault(provider.package, (name, provider))
     return Lookup(found=tuple(mentioned.values()))
 
 
 def match(system: str, index: Sequence[Provider]) -> Provider | None:
-    """The provider whose name or alias the system is, whatever its case and punctuation."""
+    """The provider that is called what the system is, whatever its case and punctuation: by its own name before an
+    alias, by an alias before a term."""
     wanted = _plain(system)
-    for provider in index:
-        if wanted in {_plain(name) for name in (provider.name, *provider.aliases)}:
-            return provider
+    by_rank: tuple[Callable[[Provider], tuple[str, ...]], ...] = (
+        lambda provider: (provider.name,),
+        lambda provider: provider.aliases,
+        lambda provider: provider.terms,
+    )
+    for names in by_rank:
+        for provider in index:
+            if wanted and wanted in map(_plain, names(provider)):
+                return provider
     return None
+
+
+def _in_prose(provider: Provider) -> tuple[str, ...]:
+    """The names of a provider that mean nothing else in prose."""
+    terms = set(map(_plain, provider.terms))
+    return tuple(name for name in (provider.name, *provider.aliases) if _plain(name) not in terms)
 
 
 def needs(missing: Sequence[str], project: str) -> tuple[Need, ...]:
@@ -64,6 +82,19 @@ def needs(missing: Sequence[str], project: str) -> tuple[Need, ...]:
             ),
         )
     )
+
+
+def _without_addresses(text: str) -> str:
+    """The text without URLs, but for their schemes, and without hosts, paths, mail addresses and settings: a name in
+    one of these says where something lies, and not what is worked with."""
+    kept = []
+    for token in text.split():
+        scheme, colon, _ = token.partition("://")
+        if colon:
+            kept.append(scheme)
+        elif not ("@" in token or _DOTTED.search(token) or sum(map(token.count, "/\\=")) > 1):
+            kept.append(token)
+    return " ".join(kept)
 
 
 def _plain(name: str) -> str:

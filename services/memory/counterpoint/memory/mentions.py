@@ -1,12 +1,12 @@
 """What a text mentions: files, services, DAGs, errors and systems, by rules alone (row B1). Pure."""
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Literal
+
+from counterpoint.memory.providers import shipped
 
 Kind = Literal["file", "service", "dag", "error", "system"]
 
@@ -64,8 +64,7 @@ def mentions(text: str) -> tuple[Mention, ...]:
 
 @lru_cache(maxsize=1)
 def _systems() -> tuple[re.Pattern[str], dict[str, str]]:
-    """The systems of the provider index, by their names and aliases."""
-    rows = json.loads(files("counterpoint.memory").joinpath("providers.json").read_text())
-    names = {alias.lower(): row["name"] for row in rows for alias in (row["name"], *row["aliases"]) if len(alias) > 2}
+    """The systems of the provider index, by the names that are names in prose."""
+    names = {alias.lower(): row.name for row in shipped() for alias in (row.name, *row.aliases) if len(alias) > 2}
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.IGNORECASE), names
