@@ -2,10 +2,13 @@
 
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
+import pytest
 from agents.developer_memory import START, Shelf
 
-from counterpoint.developer.attempts import Tried, lessons, recall, similar, succeeded_before, warnings
+from counterpoint.developer.attempts import Tried, lessons, proven, recall, similar, succeeded_before, warnings
+from counterpoint.developer.confidence import confidence, terms
 from counterpoint.developer.handlers import on_delegated
 from counterpoint.developer.passages import passages
 from counterpoint.developer.proposals import Instruction, propose
@@ -233,3 +236,52 @@ def test_a_success_counts_for_confidence_when_it_is_anothers_and_trusted() -> No
     assert not succeeded_before(remembered(tried("Move it.", "partial")), TOPIC)
     assert not succeeded_before(remembered(tried("Move it.", task=HERE)), TOPIC)
     assert not succeeded_before(remembered(tried("Move it.", integrity=0)), TOPIC)
+
+
+class TestWhatIsProven:
+    """A trusted report of what worked for the same error is a source of row A2, and nothing less is."""
+
+    def band_with(self, *items: Item, found: tuple[Hit, ...] = ()) -> tuple[int, float, str]:
+        known = remembered(*items)
+        inputs = terms(found, None, succeeded_before(known, TOPIC), TOPIC, proven(known))
+        return inputs.rag_hits, inputs.rag_similarity, confidence(inputs).band
+
+    def test_a_trusted_success_for_the_same_error_is_enough_to_propose_with_caveats(self) -> None:
+        assert self.band_with(tried("Move it.", integrity=2)) == (1, 1.0, "medium")
+
+    def test_three_different_acts_are_three_sources_and_one_act_that_worked_often_is_one(self) -> None:
+        acts = ("Move the export.", "Double the volume.", "Empty the folder.")
+        assert self.band_with(*(tried(act, integrity=2) for act in acts)) == (3, 1.0, "high")
+        assert self.band_with(*(tried("Move it.", integrity=2) for _ in range(5))) == (1, 1.0, "medium")
+
+    @pytest.mark.parametrize(
+        "lesser",
+        [
+            {"integrity": 1},
+            {"integrity": 0},
+            {"digest": "other", "integrity": 2},
+            {"outcome": "failed", "integrity": 2},
+            {"outcome": "partial", "integrity": 2},
+            {"evidence": "observed", "integrity": 2},
+            {"task": HERE, "integrity": 2},
+        ],
+    )
+    def test_what_is_untrusted_similar_failed_partial_observed_or_of_this_task_lifts_nothing(
+        self, lesser: dict[str, Any]
+    ) -> None:
+        hits_, similarity, reached = self.band_with(tried("Move it.", **lesser))
+        assert (hits_, similarity, reached) == (0, 0.0, "low")
+
+    def test_what_failed_for_this_error_more_than_it_worked_is_not_proven(self) -> None:
+        failed = [tried("Move it.", "failed", integrity=2) for _ in range(2)]
+        assert self.band_with(tried("Move it.", integrity=2), *failed)[0] == 0
+        untrusted = [tried("Move it.", "failed", integrity=0) for _ in range(2)]
+        assert self.band_with(tried("Move it.", integrity=2), *untrusted)[0] == 1
+
+    def test_a_document_that_says_the_same_is_no_second_source(self) -> None:
+        said = "Empty the folder for old exports on the large disk, then start the nightly export once more by hand."
+        body = f"# The nightly export stops with disk full\n\n{said}"
+        found = runbook(body)
+        assert self.band_with(found=found)[0] == 1
+        assert self.band_with(tried(said, integrity=2), found=found)[0] == 1
+        assert self.band_with(tried("Double the volume.", integrity=2), found=found)[0] == 2

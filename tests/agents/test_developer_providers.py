@@ -35,7 +35,7 @@ def test_the_index_names_packages_once_and_names_nothing_twice() -> None:
 
 
 def test_a_row_with_a_version_was_made_from_that_package_and_says_what_is_in_it() -> None:
-    read = {row.package: row.version for row in INDEX if row.version}
+    read = {row.package: row.package_version for row in INDEX if row.package_version}
     assert read == {source["package"]: source["version"] for source in SHIPPED["made_from"]}
     assert len(read) >= 12
     amazon = next(row for row in INDEX if row.package.endswith("-amazon"))

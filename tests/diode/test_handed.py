@@ -175,11 +175,13 @@ class TestAnIncident:
 class TestAProvider:
     async def test_has_one_row_in_a_project(self, house: House, project: str) -> None:
         origin = house.standing(project, principal="administrator")
-        row = Provider(name="Ledgerland", package="airflow-provider-ledgerland", hooks=("LedgerHook",), version="1.0.0")
+        row = Provider(
+            name="Ledgerland", package="airflow-provider-ledgerland", hooks=("LedgerHook",), package_version="1.0.0"
+        )
         first = await reply(house, origin, providers=(row,))
         again = await reply(house, house.standing(project, principal="administrator"), providers=(row,))
-        newer = row.model_copy(update={"version": "1.1.0"})
+        newer = row.model_copy(update={"package_version": "1.1.0"})
         changed = await reply(house, house.standing(project, principal="administrator"), providers=(newer,))
         assert [one.providers[0].status for one in (first, again, changed)] == ["added", "unchanged", "replaced"]
         (kept_row,) = (await kept(house, project, "providers")).values()
-        assert kept_row["body"]["version"] == "1.1.0"
+        assert kept_row["body"]["package_version"] == "1.1.0"

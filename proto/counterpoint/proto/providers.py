@@ -14,15 +14,15 @@ class Provider(Shape):
     """A provider package: what it is called, and what it brings.
 
     A system is known by its `name`, its `aliases` and its `terms`. The terms are words that mean something else in
-    prose ("batch", "http"): they count only where somebody names a system. `version` is that of the package the row
-    was read from; None for a row that was written by hand.
+    prose ("batch", "http"): they count only where somebody names a system. `package_version` is that of the package the
+    row was read from; None for a row that was written by hand.
     """
 
     name: SystemName
     aliases: tuple[SystemName, ...] = Field(default=(), max_length=500)
     terms: tuple[SystemName, ...] = Field(default=(), max_length=500)
     package: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,198}[a-z0-9])?$")]
-    version: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z.+!_-]{1,50}$")] | None = None
+    package_version: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z.+!_-]{1,50}$")] | None = None
     operators: tuple[ClassName, ...] = Field(default=(), max_length=2_000)
     sensors: tuple[ClassName, ...] = Field(default=(), max_length=2_000)
     hooks: tuple[ClassName, ...] = Field(default=(), max_length=2_000)

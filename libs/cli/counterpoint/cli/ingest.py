@@ -10,6 +10,7 @@ import typer
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Exit, Misused, Refused
 from counterpoint.cli.files import Readable, Skipped, batches, walk
+from counterpoint.cli.phases import PHASES, Given
 from counterpoint.cli.session import Session
 from counterpoint.proto.ingest import ContentType
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 TYPES = get_args(ContentType)
+INCIDENTS = "troubleshooting"
+"""The type of files that hold past incidents, a row each, and no text to read."""
+BOOTSTRAP = "With --bootstrap"
 _NOT_FOUND = ("refused", "quarantined")
 BATCH_BYTES = 256 * 1024
 TOO_LARGE = 413
@@ -29,14 +33,59 @@ TOO_LARGE = 413
 @command(app, "ingest", Panel.WORK, "counterpoint ingest docs/ runbooks/dns.md --project orders")
 def ingest(
     session: Session,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.", exists=True)],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH...", help="Files and folders.", exists=True)
+    ] = None,
     type_: Annotated[
-        str | None, typer.Option("--type", metavar="|".join(TYPES), help="What they are, else by their names.")
+        str | None,
+        typer.Option("--type", metavar="|".join((*TYPES, INCIDENTS)), help="What they are, else by their names."),
+    ] = None,
+    bootstrap: Annotated[
+        bool, typer.Option("--bootstrap", help="Begin with what is there: see the options below.")
+    ] = False,
+    phase: Annotated[
+        list[str] | None,
+        typer.Option("--phase", metavar="|".join(PHASES), help="Only this phase.", rich_help_panel=BOOTSTRAP),
+    ] = None,
+    dags: Annotated[
+        list[Path] | None, typer.Option("--dags", help="A folder of DAGs.", exists=True, rich_help_panel=BOOTSTRAP)
+    ] = None,
+    docs: Annotated[
+        list[Path] | None,
+        typer.Option("--docs", help="Documents of the project.", exists=True, rich_help_panel=BOOTSTRAP),
+    ] = None,
+    providers: Annotated[
+        list[str] | None,
+        typer.Option("--providers", help="An installed provider package, by name.", rich_help_panel=BOOTSTRAP),
+    ] = None,
+    providers_dir: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--providers-dir",
+            help="A folder of wheels or of installed packages.",
+            exists=True,
+            rich_help_panel=BOOTSTRAP,
+        ),
     ] = None,
 ) -> Exit | None:
     """Have documents remembered. Ingesting again replaces what has changed and leaves the rest."""
-    if type_ is not None and type_ not in TYPES:
-        raise Misused(f"a type is one of {', '.join(TYPES)}, not {type_}")
+    if type_ is not None and type_ not in (*TYPES, INCIDENTS):
+        raise Misused(f"a type is one of {', '.join((*TYPES, INCIDENTS))}, not {type_}")
+    given = Given(tuple(dags or ()), tuple(docs or ()), tuple(providers or ()), tuple(providers_dir or ()))
+    if bootstrap:
+        from counterpoint.cli.bootstrap import run
+
+        if paths or type_:
+            raise Misused("--bootstrap takes its paths from --dags, --docs, --providers and --providers-dir")
+        return run(session, given, tuple(phase or ()))
+    if phase or given != Given():
+        raise Misused("--phase, --dags, --docs, --providers and --providers-dir go with --bootstrap")
+    if not paths:
+        raise Misused("name files or folders, or --bootstrap")
+    if type_ == INCIDENTS:
+        from counterpoint.cli.past import remember
+
+        return remember(session, paths)
     found = list(walk(paths, Path.cwd()))
     documents = [one for one in found if isinstance(one, Readable)]
     skipped = [one for one in found if isinstance(one, Skipped)]

@@ -59,7 +59,7 @@ def row(package: Package) -> Provider:
             aliases=tuple(aliases),
             terms=tuple(terms),
             package=package.name,
-            version=package.version,
+            package_version=package.version,
             operators=tuple(sorted(set(by_kind["operators"]))),
             sensors=tuple(sorted(set(by_kind["sensors"]))),
             hooks=tuple(sorted(set(by_kind["hooks"]))),
@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, required=True, help="The file of the index; its rows by hand stay.")
     given = parser.parse_args()
     before = json.loads(given.into.read_text())["rows"] if given.into.exists() else []
-    by_hand = [Provider.model_validate(each) for each in before if "version" not in each]
+    by_hand = [Provider.model_validate(each) for each in before if "package_version" not in each]
     index, said = made(given.places, by_hand)
     lines = ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in index["rows"])
     head = json.dumps({"note": index["note"], "made_from": index["made_from"]}, ensure_ascii=False, indent=1)

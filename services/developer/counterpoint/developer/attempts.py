@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from counterpoint.developer.passages import same
-from counterpoint.developer.relevance import Curve, cosine
+from counterpoint.developer.relevance import TRUSTED, Curve, cosine
 from counterpoint.developer.words import content_words, coverage, weights
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
@@ -184,6 +184,20 @@ def succeeded_before(tried: Sequence[Tried], curve: Curve) -> bool:
         and one.item.integrity > 0
         and (one.same_failure or one.relevance >= curve.threshold)
         for one in tried
+    )
+
+
+def proven(tried: Sequence[Tried]) -> tuple[Tried, ...]:
+    """What has worked on balance for this very failure in another task, as trusted principals report: of each act the
+    best try. These are sources like trusted documents (row A2); a similar failure, and what an agent reports, is not.
+    """
+    trusted = [one for one in tried if one.same_failure and not one.here and one.item.integrity >= TRUSTED]
+    return tuple(
+        lesson.cited
+        for lesson in lessons(trusted)
+        if lesson.worth > 0
+        and lesson.cited.attempt.outcome == "succeeded"
+        and lesson.cited.attempt.evidence == "reported"
     )
 
 

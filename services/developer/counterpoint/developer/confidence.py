@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from counterpoint.developer.attempts import Tried
+from counterpoint.developer.passages import same
 from counterpoint.developer.relevance import Curve, Hit, distinct
 from counterpoint.proto.decisions import Band, Confidence, ConfidenceTerms
 
@@ -37,18 +39,23 @@ def confidence(terms: ConfidenceTerms) -> Confidence:
     return Confidence(score=value, band=band(value), terms=terms)
 
 
-def terms(found: Sequence[Hit], provider: bool | None, similar_success: bool, curve: Curve) -> ConfidenceTerms:
+def terms(
+    found: Sequence[Hit], provider: bool | None, similar_success: bool, curve: Curve, proven: Sequence[Tried] = ()
+) -> ConfidenceTerms:
     """The inputs of the score.
 
     Similarity is the relevance of the best trusted hit of the topic curve, hits the number of distinct trusted
-    sources above its threshold: untrusted content adds to neither.
+    sources above its threshold: untrusted content adds to neither. What is `proven` for this very failure is a source
+    as well, of a relevance that is 1 because the error is the same, unless a source among the hits says it already.
 
     `provider` is None when the task names no external system.
     """
-    trusted = [hit.relevance for hit in found if hit.trusted]
+    sources = distinct(found, curve.threshold)
+    more = [one for one in proven if not any(same(one.attempt.tried, hit.text) for hit in sources)]
+    relevances = [*(hit.relevance for hit in found if hit.trusted), *(one.relevance for one in proven)]
     return ConfidenceTerms(
-        rag_similarity=round(max(trusted, default=0.0), 4),
-        rag_hits=len(distinct(found, curve.threshold)),
+        rag_similarity=round(max(relevances, default=0.0), 4),
+        rag_hits=len(sources) + len(more),
         provider_exists="not applicable" if provider is None else provider,
         similar_dag=similar_success,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pydantic import TypeAdapter, ValidationError
 
 from counterpoint.developer.answers import answer, cite, references
-from counterpoint.developer.attempts import similar, succeeded_before, warnings
+from counterpoint.developer.attempts import proven, similar, succeeded_before, warnings
 from counterpoint.developer.confidence import band, confidence, terms, weaknesses
 from counterpoint.developer.evidence import Evidence
 from counterpoint.developer.passages import passages
@@ -86,7 +86,11 @@ def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> As
         assessed = Confidence(score=round(graded.probability, 4), band=reached)
         return _waivable(Assessment(assessed, graded, waived, graded.reason))
     inputs = terms(
-        evidence.found, evidence.providers.exists, succeeded_before(evidence.tried, known.topic), known.topic
+        evidence.found,
+        evidence.providers.exists,
+        succeeded_before(evidence.tried, known.topic),
+        known.topic,
+        proven(evidence.tried),
     )
     assessed = confidence(inputs)
     reasoning = (
