@@ -16,7 +16,7 @@ from counterpoint.memory import diode
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.ingest import Ingested, IngestReply, IngestRequest
+from counterpoint.proto.ingest import Ingested, IngestReply, IngestRequest, Recorded
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import (
     Checkpoints,
@@ -348,7 +348,11 @@ class House:
 
     def _ingest(self, request: IngestRequest) -> IngestReply:
         self.ingested.append(request)
-        return IngestReply(documents=tuple(Ingested(source=d.source, status="added") for d in request.documents))
+        return IngestReply(
+            documents=tuple(Ingested(source=d.source, status="added") for d in request.documents),
+            incidents=tuple(Recorded(id=f"past-{i.id}", status="added") for i in request.incidents),
+            providers=tuple(Recorded(id=p.package, status="added") for p in request.providers),
+        )
 
     def _seq(self, project: str) -> int:
         self.seqs[project] = self.seqs.get(project, 0) + 1

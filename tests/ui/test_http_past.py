@@ -1,0 +1,76 @@
+"""Past incidents and rows of the provider index over HTTP."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents.router_house import PROJECT
+from ui.http_front import Running, listening, running
+
+from counterpoint.router.http import Front
+
+INCIDENT: dict[str, Any] = {
+    "source": "incidents.csv",
+    "id": "1",
+    "error_message": "Disk full",
+    "tried": "Emptied /tmp",
+    "outcome": "succeeded",
+    "when": "2026-03-04T00:00:00Z",
+    "by": "ada",
+}
+PROVIDER: dict[str, Any] = {"name": "Ledger", "package": "airflow-provider-ledger", "hooks": ["LedgerHook"]}
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[Front, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+    async with running(*listener, ingest_request_bytes=1000) as found:
+        yield found
+
+
+async def test_incidents_are_handed_over_in_parts_on_the_askers_behalf(front: Running) -> None:
+    incidents = [INCIDENT | {"id": str(number), "note": "x" * 300} for number in range(5)]
+    response = await front.me.post("/v1/attempts", json={"incidents": incidents, "colour": "red"})
+    assert response.status_code == 200, response.text
+    assert [one["id"] for one in response.json()["incidents"]] == [f"past-{number}" for number in range(5)]
+    assert response.json()["ignored"] == ["colour"]
+    assert [len(request.incidents) for request in front.house.ingested] == [2, 2, 1]
+    assert {(request.origin.principal, request.origin.project) for request in front.house.ingested} == {("me", PROJECT)}
+
+
+async def test_rows_of_the_index_are_handed_over(front: Running) -> None:
+    response = await front.me.post("/v1/providers", json={"providers": [PROVIDER]})
+    assert response.json()["providers"] == [{"id": "airflow-provider-ledger", "status": "added"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("attempts", {"incidents": []}, "incidents"),
+        ("attempts", {"incidents": [INCIDENT | {"outcome": "perhaps"}]}, "incidents[0].outcome"),
+        ("attempts", {"incidents": [INCIDENT | {"when": "yesterday"}]}, "incidents[0].when"),
+        ("attempts", {"incidents": [INCIDENT | {"error_message": None}]}, "incidents[0]"),
+        ("attempts", {"incidents": [INCIDENT | {"tried": "a\x00b"}]}, "incidents[0].tried"),
+        ("providers", {"providers": [PROVIDER | {"hooks": ["no class"]}]}, "providers[0].hooks[0]"),
+        ("providers", {"providers": [PROVIDER | {"package": "No Package"}]}, "providers[0].package"),
+    ],
+)
+async def test_a_fault_is_422_and_names_its_field(front: Running, path: str, body: dict[str, Any], field: str) -> None:
+    response = await front.me.post(f"/v1/{path}", json=body)
+    assert response.status_code == 422, response.text
+    assert field in [each["field"] for each in response.json()["errors"]]
+    assert front.house.ingested == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("attempts", {"incidents": [INCIDENT]}), ("providers", {"providers": [PROVIDER]})]
+)
+async def test_who_may_not_ingest_is_refused(front: Running, path: str, body: dict[str, Any]) -> None:
+    async with front.as_principal("reader", "read") as reader:
+        assert (await reader.post(f"/v1/{path}", json=body)).status_code == 403
+    assert front.house.ingested == []
