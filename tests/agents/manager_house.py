@@ -253,7 +253,9 @@ class House:
         for store in stores:
             item_id = new_id()
             if store == "documents":
-                self.write(store, item_id, {"source": "runbook.md"})
+                self.write(store, item_id, {"source": "runbook.md"}, service)
+            elif store == "attempts" and service == "memory":
+                self.write(store, item_id, {"source": "incidents.csv"}, service)
             writes.append(Ref(store=store, id=item_id, version=1))
         return self.deliver(
             RecordsChanged(commit_id=new_id(), project=PROJECT, service=service, writes=tuple(writes), at=self.now)
@@ -283,7 +285,7 @@ class House:
             meanwhile()
         return self._apply(request.origin, request.commit).model_dump_json().encode()
 
-    def write(self, store: str, record_id: str, body: dict[str, Any]) -> None:
+    def write(self, store: str, record_id: str, body: dict[str, Any], author: str = "-") -> None:
         self.seq += 1
         known = self.records.get((store, record_id))
         self.records[store, record_id] = Item(
@@ -292,7 +294,7 @@ class House:
             project=PROJECT,
             version=(known.version if known else 0) + 1,
             body=json.loads(json.dumps(body)),
-            author="-",
+            author=author,
             label=1,
             integrity=1,
             seq=self.seq,

@@ -101,6 +101,23 @@ def test_the_right_document_resumes_the_task_and_it_completes() -> None:
     assert house.names().count("TaskEscalated") == 1
 
 
+def test_past_incidents_that_come_in_wake_a_task_like_documents_do() -> None:
+    house = stopped()
+    house.deliver_changes("memory", ("attempts",))
+    assert house.wait(5) == 1
+    assert house.last(TaskDelegated).purpose == "reassess"
+
+
+@pytest.mark.parametrize(("store", "woken"), [("documents", True), ("attempts", True), ("chunks", False)])
+def test_what_came_in_while_the_developer_worked_is_looked_at_again(store: str, woken: bool) -> None:
+    house = House()
+    house.route()
+    house.now += timedelta(seconds=1)
+    house.deliver_changes("memory", (store,))
+    house.developer("stopped", 0.4, code="low_confidence")
+    assert any(timer.message.timer == "reassess" for timer in house.timers) is woken  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(("outcome", "state"), [("answered", "completed"), ("proposed", "input_required")])
 def test_a_reassessment_may_bring_the_result_itself(outcome: str, state: str) -> None:
     house = stopped()
@@ -202,7 +219,13 @@ def test_a_task_resumes_by_itself_three_times_at_most() -> None:
 
 @pytest.mark.parametrize(
     ("service", "stores"),
-    [("developer", ("chunks",)), ("lineage", ("jobs",)), ("memory", ("dead_letters",)), ("memory", ("chunks",))],
+    [
+        ("developer", ("chunks",)),
+        ("developer", ("attempts",)),
+        ("lineage", ("jobs",)),
+        ("memory", ("dead_letters",)),
+        ("memory", ("chunks",)),
+    ],
 )
 def test_other_changes_do_nothing(service: str, stores: tuple[str, ...]) -> None:
     house = stopped()

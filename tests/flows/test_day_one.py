@@ -51,6 +51,15 @@ class Desk:
         found: dict[str, Any] = reply.json()
         return found
 
+    async def until_proposed(self, task_id: str) -> dict[str, Any]:
+        """A task that waited, as soon as it has something to try."""
+        async with asyncio.timeout(60):
+            while True:
+                reply = await self.http.get(f"/v1/tasks/{task_id}", params={"project": self.project, "wait": 2})
+                found: dict[str, Any] = reply.json()
+                if found.get("proposal"):
+                    return found
+
     async def plan(self, system: str) -> str:
         """What comes of a plan for a system."""
         task = {"kind": "plan", "description": "Book the orders into the ledger.", "systems": [system]}
@@ -79,6 +88,8 @@ async def test_past_incidents_are_what_the_first_task_of_an_empty_project_goes_b
     assert [(one["row"], one["status"]) for one in report["incidents"]] == [(2, "added"), (3, "added")]
     code, report = await desk.ingest(str(file), "--type", "troubleshooting")
     assert [one["status"] for one in report["incidents"]] == ["unchanged", "unchanged"]
+    woken = await desk.until_proposed(before["task_id"])
+    assert WORKED in woken["proposal"]
 
     after = await desk.troubleshoot(8)
     assert after["waiting_for"] == "outcome", after

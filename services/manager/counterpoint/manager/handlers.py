@@ -7,7 +7,7 @@ from counterpoint.manager import interventions, outcomes, work
 from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.commits import commit
 from counterpoint.manager.dossier import Dossier, dossier_of, open_dossier
-from counterpoint.manager.knowledge import has_changed
+from counterpoint.manager.knowledge import INGESTED, came_in, has_changed
 from counterpoint.manager.moves import Move, late
 from counterpoint.manager.routing import begun
 from counterpoint.manager.sessions import Session, joined, session_id_of
@@ -19,6 +19,8 @@ from counterpoint.recall import Memory, put, record
 
 PAGE = 100
 """Waiting tasks that one commit sets a timer for."""
+NEWEST = 20
+"""Records among which what was ingested lately is looked for: other tasks leave attempts as well."""
 
 
 class Handlers:
@@ -117,6 +119,6 @@ def register(service: Service, bounds: Bounds | None = None) -> None:
 
 
 async def _known_since(memory: Memory, since: datetime) -> bool:
-    """Whether a document came in after `since`: an ingest that was over before the task waited wakes nobody else."""
-    (newest,) = await memory.query(List(store="documents", limit=1))
-    return any(item.at > since for item in newest.items)
+    """Whether something came in after `since`: an ingest that was over before the task waited wakes nobody else."""
+    found = await memory.query(*(List(store=store, limit=NEWEST) for store in INGESTED))
+    return came_in((item for answer in found for item in answer.items), since)
