@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 
@@ -90,6 +93,9 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read() -> None:
     [
         ("a.csv", "", "empty"),
         ("a.csv", "one,two\n1,2\n", "no column for error"),
+        ("a.csv", '"error,tried', "no header line"),
+        ("a.csv", "error,tried,outcome,when,by\n\n", "no incident"),
+        ("a.json", "[]", "no incident"),
         ("a.json", "{", "no JSON"),
         ("a.json", '"text"', "no column|no list"),
     ],
@@ -97,6 +103,36 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read() -> None:
 def test_what_is_no_list_of_incidents_says_why(name: str, text: str, problem: str) -> None:
     with pytest.raises(Unreadable, match=problem):
         read(name, text)
+
+
+_CELL = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["ok", "2026-01-02", '"', "a/b", "a,b;c"])
+_ROWS = st.lists(st.lists(_CELL, max_size=9), max_size=6)
+
+
+@given(_ROWS, st.sampled_from([",", ";", "\t"]), st.sampled_from(["a.csv", "a.json", "a.jsonl", "a"]))
+def test_whatever_a_file_holds_is_read_named_or_refused_as_a_whole(
+    rows: list[list[str]], delimiter: str, name: str
+) -> None:
+    header = ["error", "tried", "outcome", "when", "by", "job"]
+    text = "\n".join(delimiter.join(row) for row in (header, *rows))
+    for given_text in (text, text[len(header[0]) :]):
+        with suppress(Unreadable):
+            sheet = read(name, given_text)
+            assert sheet.rows or sheet.faulty
+            assert all(fault.problem for fault in sheet.faulty)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | _CELL,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["namespace", "name", "x"]), inner),
+    max_leaves=5,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*COLUMNS, "when", "by"]), _VALUES), min_size=1, max_size=4))
+def test_whatever_json_holds_each_row_is_taken_or_named(rows: list[dict[str, Any]]) -> None:
+    sheet = read("a.json", json.dumps(rows))
+    assert len(sheet.rows) + len(sheet.faulty) == len(rows)
 
 
 def test_every_outcome_has_words_and_none_has_two_meanings() -> None:

@@ -137,10 +137,13 @@ _Raw = tuple[int, Mapping[str, Any] | Faulty]
 
 def _table(source: str, text: str) -> Iterator[_Raw]:
     text = text.removeprefix("\ufeff")
-    first = next(line for line in text.splitlines() if line.strip())
+    first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(_DELIMITERS, key=first.count)
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    number, header = 1, next(row for row in reader if row)
+    try:
+        number, header = 1, next(row for row in reader if any(cell.strip() for cell in row))
+    except (csv.Error, StopIteration) as error:
+        raise Unreadable(f"{source} has no header line that can be read: {error}") from error
     names = [_plain(name) for name in header]
     _known_columns(source, names)
     try:
@@ -209,6 +212,8 @@ def _sheet(source: str, raw: Iterable[_Raw]) -> Sheet:
             rows.append(made)
         else:
             faulty.append(made)
+    if not rows and not faulty:
+        raise Unreadable(f"{source} holds no incident")
     return Sheet(tuple(rows), tuple(faulty), tuple(unread))
 
 
