@@ -16,7 +16,16 @@ from retrieval.papers import paper
 from counterpoint.memory import embeddings, ingest
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
-from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, PutPart, PutReply
+from counterpoint.proto.ingest import (
+    Document,
+    Ingested,
+    IngestReply,
+    IngestRequest,
+    Job,
+    JobProgress,
+    PutPart,
+    PutReply,
+)
 from counterpoint.proto.memory import CommitReply, Origin
 from counterpoint.proto.messages import Blob
 
@@ -305,3 +314,85 @@ class TestBytes:
             ("Where is it?", "8 May | Ann"),
             ("In the hall.", "Bob"),
         ]
+
+
+class TestWhatIsGone:
+    @staticmethod
+    def found(source: str, content: str, root: str = "file://host/docs") -> Document:
+        return Document(source=source, text=content, root=root)
+
+    async def test_is_deleted_with_its_chunks_where_it_was_found(self, house: House, project: str) -> None:
+        await ingested(house, project, self.found(SOURCE, text("seal", 450)))
+        (became,) = await ingested(house, project, Document(source=SOURCE, gone=True, root="file://host/docs"))
+        assert became.status == "deleted"
+        assert await kept(house, project) == (None, "", set())
+        async with house.superuser() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM vectors WHERE project = $1", project) == 0
+        (again,) = await ingested(house, project, Document(source=SOURCE, gone=True, root="file://host/docs"))
+        assert again.status == "unchanged"
+
+    async def test_is_not_deleted_where_another_found_it(self, house: House, project: str) -> None:
+        for root in ("file://other/docs", None):
+            (became,) = await ingested(house, project, self.found(SOURCE, text("seal", 1)))
+            (became,) = await ingested(house, project, Document(source=SOURCE, gone=True, root=root))
+            assert became.status == "unchanged"
+            assert (await kept(house, project))[0] is not None
+
+    async def test_and_was_killed_on_the_way_goes_when_it_is_asked_for_again(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await ingested(house, project, self.found(SOURCE, text("seal", 450)))
+        apply, steps = house.committer.apply, 0
+
+        async def killed(step: Prepared) -> CommitReply:
+            nonlocal steps
+            steps += 1
+            if steps == 2:
+                raise Transient("killed")
+            return await apply(step)
+
+        gone = Document(source=SOURCE, gone=True, root="file://host/docs")
+        with monkeypatch.context() as patch:
+            patch.setattr(house.committer, "apply", killed)
+            assert (await reply(house, house.standing(project, principal="administrator"), gone)).refusal is not None
+        assert (await kept(house, project))[0] is not None
+        (became,) = await ingested(house, project, gone)
+        assert became.status == "deleted"
+        assert await kept(house, project) == (None, "", set())
+
+
+class TestAJob:
+    async def handed_in(self, house: House, project: str, done: int, *documents: Document) -> None:
+        origin = house.standing(project, principal="administrator")
+        request = IngestRequest(origin=origin, documents=documents, job=Job(job_id="j-1", documents=3, done=done))
+        answer = await house.door.ingest("router", request.model_dump_json().encode())
+        assert IngestReply.model_validate_json(answer).refusal is None
+
+    async def progress(self, house: House, project: str) -> JobProgress:
+        async with house.superuser() as connection:
+            body = await connection.fetchval(
+                "SELECT body::text FROM records WHERE project = $1 AND store = 'ingests' AND id = 'j-1'", project
+            )
+        return JobProgress.model_validate_json(body)
+
+    async def test_is_written_down_and_announced_with_every_batch(self, house: House, project: str) -> None:
+        first = [Document(source="a.md", text="# A\n\nText."), Document(source="b.md", text="")]
+        before = set(house.sent)
+        await self.handed_in(house, project, 0, *first)
+        bodies = [json.loads(sent.row.body) for known, sent in house.sent.items() if known not in before]
+        assert ["ingests", "j-1", 1] in [
+            [write["store"], write["id"], write["version"]] for body in bodies for write in body["writes"]
+        ]
+        now = await self.progress(house, project)
+        assert (now.state, now.done, now.by_status, now.chunks, now.embedded) == (
+            "running",
+            2,
+            {"added": 1, "refused": 1},
+            1,
+            1,
+        )
+        await self.handed_in(house, project, 0, *first)
+        assert await self.progress(house, project) == now
+        await self.handed_in(house, project, 2, Document(source="c.md", text="# C"))
+        now = await self.progress(house, project)
+        assert (now.state, now.done, now.by_status) == ("done", 3, {"added": 2, "refused": 1})

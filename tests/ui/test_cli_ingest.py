@@ -2,8 +2,12 @@
 
 import json
 import os
+import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -11,8 +15,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 
-from counterpoint.cli.files import Readable, Skipped, batches, walk
+from counterpoint.cli.files import FILE_LIMIT_BYTES, Readable, Skipped, batches, document, walk
+from counterpoint.cli.ingest import TYPES
 from counterpoint.cli.main import app
+from counterpoint.proto.ingest import ContentType
 
 
 @pytest.fixture
@@ -31,6 +37,9 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
     (tmp_path / "a" / "empty.md").write_text(" \n")
     (tmp_path / "a" / "loop").symlink_to(tmp_path / "a")
     (tmp_path / "a" / "gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "secret.txt").write_text("not yours")
+    (tmp_path / "a" / "out").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "a" / "huge.txt").write_bytes(b"x" * (FILE_LIMIT_BYTES + 1))
     os.mkfifo(tmp_path / "a" / "pipe")
 
     found = list(walk([tmp_path / "a"], tmp_path))
@@ -38,15 +47,18 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
     reasons = {one.path.name: one.reason for one in found if isinstance(one, Skipped)}
     assert reasons == {
         ".git": "hidden",
-        "image.png": "binary",
-        "latin.txt": "not UTF-8",
-        "late.txt": "binary",
+        "image.png": "binary, of a kind that is not read",
+        "latin.txt": "neither UTF-8 nor UTF-16 with a byte order mark; what was ingested of it before stays",
+        "late.txt": "binary, of a kind that is not read",
         "empty.md": "empty; what was ingested of it before stays",
-        "loop": "seen already, by a link or another name",
+        "loop": "a link to a folder above it: a loop",
+        "out": "a link that leads out of the folder",
         "gone": "No such file or directory",
+        "huge.txt": "huge: 11.0 MiB, more than 11 MiB; split it",
         "pipe": "neither a file nor a folder",
     }
-    assert not any(one.failed for one in found if isinstance(one, Skipped))
+    failed = {one.path.name for one in found if isinstance(one, Skipped) and one.failed}
+    assert failed == {"image.png", "latin.txt", "late.txt", "empty.md", "loop", "out", "huge.txt"}
 
 
 def test_what_is_named_is_taken_though_hidden_and_named_twice_is_taken_once(tmp_path: Path) -> None:
@@ -82,12 +94,15 @@ def test_documents_are_sent_and_summed_up(api: Played, tmp_path: Path, monkeypat
         {"source": "docs/b.py", "status": "unchanged", "chunks": 2},
     ]
     api.on("POST /v1/documents", (200, {"documents": results}))
+    api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
     shown = CliRunner().invoke(app, ["ingest", "docs", "--type", "text", "-p", "orders", *api.options()])
     assert shown.exit_code == 0, shown.output
     assert shown.stdout == "2 documents: 1 added, 1 unchanged; 3 passages\n"
-    (asked,) = api.asked
+    asked, _ = api.asked
     assert asked.params == {"project": "orders"}
-    assert asked.body["documents"][0] == {"source": "docs/a.md", "text": "# A", "type": "text"}
+    root = f"file://{socket.gethostname()}{quote((tmp_path / 'docs').resolve().as_posix())}"
+    assert asked.body["documents"][0] == {"source": "docs/a.md", "text": "# A", "type": "text", "root": root}
+    assert (asked.body["job"]["documents"], asked.body["job"]["done"]) == (2, 0)
 
 
 def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_named(
@@ -107,6 +122,179 @@ def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_
     assert shown.exit_code == 1
     assert [(one["source"], one["status"]) for one in json.loads(shown.stdout)["documents"]] == [
         ("a.md", "added"),
-        ("b.md", "refused"),
+        (f"{tmp_path.name}/b.md", "refused"),
     ]
-    assert "refused b.md: body is larger than 8192 KiB; split it into smaller files" in shown.stderr
+    assert f"refused {tmp_path.name}/b.md: body is larger than 8192 KiB; split it into smaller files" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("Größe".encode("utf-16"), {"text": "Größe"}),
+        (b"\xef\xbb\xbfText", {"text": "Text"}),
+        (b"%PDF-1.4\n\0", {"content": "JVBERi0xLjQKAA=="}),
+    ],
+)
+def test_a_file_is_sent_as_text_or_as_bytes_that_memory_reads(content: bytes, expected: dict[str, str]) -> None:
+    found = document(Path("a"), "a", content)
+    assert isinstance(found, Readable)
+    assert found.body() == {"source": "a", **expected}
+
+
+def test_a_page_that_says_its_encoding_itself_is_sent_as_bytes() -> None:
+    assert isinstance(document(Path("a.html"), "a.html", b"<meta charset=latin-1>\xe9"), Readable)
+
+
+class Echo:
+    """Answers that every document was added, and keeps which documents a folder has."""
+
+    def __init__(self, api: Played) -> None:
+        self.api = api
+        api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
+
+    def run(self, *words: str, sources: int = 1, code: int = 0, **options: Any) -> list[dict[str, Any]]:
+        """The documents that a command sends."""
+        answer = {"documents": [{"source": f"{n}", "status": "added", "chunks": 1} for n in range(sources)]}
+        self.api.on("POST /v1/documents", (200, answer))
+        before = len(self.api.asked)
+        shown = CliRunner().invoke(app, ["ingest", *words, "--json", *self.api.options()], **options)
+        assert shown.exit_code == code, shown.output
+        return [one for asked in self.api.asked[before:] if asked.method == "POST" for one in asked.body["documents"]]
+
+
+@pytest.fixture
+def echo(api: Played) -> Echo:
+    return Echo(api)
+
+
+def repository(folder: Path) -> None:
+    """A repository with one tracked file, one that is not, and a link that leads out of it."""
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / "a.md").write_text("# A")
+    (folder / ".hidden.md").write_text("tracked though hidden")
+    (folder / "out.md").symlink_to("/etc/hostname")
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    (folder / "docs" / "untracked.md").write_text("not yet")
+
+
+def test_a_name_does_not_depend_on_the_folder_that_the_command_is_given_in(
+    echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runbooks" / "net").mkdir(parents=True)
+    (tmp_path / "runbooks" / "net" / "dns.md").write_text("# DNS")
+    asked = []
+    for folder, name in ((".", "runbooks"), ("runbooks", "."), ("/", str(tmp_path / "runbooks"))):
+        monkeypatch.chdir(tmp_path / folder)
+        asked.append(echo.run(name))
+    assert asked[0][0]["source"] == "runbooks/net/dns.md"
+    assert asked == [asked[0]] * 3
+    assert echo.run(str(tmp_path / "runbooks" / "net" / "dns.md"))[0]["source"] == "net/dns.md"
+    assert echo.run(str(tmp_path / "runbooks"), "--name", "books")[0]["source"] == "books/net/dns.md"
+
+
+def test_of_a_repository_the_tracked_files_are_taken_by_its_name(echo: Echo, tmp_path: Path, api: Played) -> None:
+    repository(tmp_path / "orders")
+    sent = echo.run(str(tmp_path / "orders"), sources=2, code=1)
+    assert [one["source"] for one in sent] == ["orders/.hidden.md", "orders/docs/a.md"]
+    assert {one["root"] for one in sent} == {f"file://{socket.gethostname()}{quote(str(tmp_path / 'orders'))}"}
+    (inside,) = echo.run(str(tmp_path / "orders" / "docs" / "a.md"))
+    assert (inside["source"], "root" in inside) == ("orders/docs/a.md", False)
+
+
+def test_a_repository_elsewhere_is_copied_for_a_while(echo: Echo, tmp_path: Path) -> None:
+    repository(tmp_path / "orders.git")
+    address = f"file://{tmp_path}/orders.git"
+    sent = echo.run(address, sources=2, code=1)
+    assert [(one["source"], one["root"]) for one in sent] == [
+        ("orders/.hidden.md", address),
+        ("orders/docs/a.md", address),
+    ]
+    assert echo.run(f"file://{tmp_path}/nothing.git", code=1) == []
+
+
+def test_standard_input_is_a_document_with_a_name(echo: Echo) -> None:
+    (sent,) = echo.run("-", "--name", "notes.md", input="# Notes")
+    assert sent == {"source": "notes.md", "text": "# Notes"}
+    assert echo.run("-", code=2, input="x") == []
+
+
+def test_pages_are_fetched_and_each_that_cannot_be_is_named(echo: Echo, api: Played, tmp_path: Path) -> None:
+    api.on("GET /page", (200, {"text": "Hello"}))
+    listed = tmp_path / "pages.txt"
+    listed.write_text(f"# two\n\n{api.url}/page#part\n{api.url}/missing\nhttp://user:word@127.0.0.1:9/x\n")
+    (sent,) = echo.run("--urls", str(listed), code=1)
+    assert sent == {"source": f"{api.url}/page", "text": '{"text": "Hello"}'}
+    listed.write_text("ftp://example.com/x\n")
+    assert echo.run("--urls", str(listed), code=2) == []
+
+
+def test_two_documents_of_one_name_in_one_run_are_not_one(echo: Echo, tmp_path: Path) -> None:
+    for folder in ("x/docs", "y/docs"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.md").write_text(folder)
+    (sent,) = echo.run(str(tmp_path / "x" / "docs"), str(tmp_path / "y" / "docs"), code=1)
+    assert sent["text"] == "x/docs"
+
+
+def test_what_is_gone_from_a_folder_is_deleted_but_not_what_could_not_be_looked_at(
+    echo: Echo, api: Played, tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs"
+    (docs / "locked").mkdir(parents=True)
+    (docs / "a.md").write_text("# A")
+    (docs / "broken.md").write_bytes(b"\xff\xff")
+    (docs / "old").mkdir()
+    kept = ("docs/a.md", "docs/broken.md", "docs/old/b.md", "docs/.x/c.md")
+    items = [{"source": source} for source in (*kept, "docs/gone.md", "docs/sub/gone.md")]
+    api.on("GET /v1/documents", (200, {"items": items, "next_cursor": None}))
+    sent = echo.run(str(docs), "--exclude", "docs/old", code=1)
+    (docs / ".x").mkdir()
+    sent = echo.run(str(docs), "--exclude", "docs/old", code=1)
+    root = sent[0]["root"]
+    assert sent[1:] == [
+        {"source": source, "gone": True, "root": root} for source in ("docs/gone.md", "docs/sub/gone.md")
+    ]
+
+
+def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(echo: Echo, api: Played, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A")
+    api.on("GET /v1/documents", (403, {"title": "Forbidden", "status": 403}))
+    api.on("POST /v1/documents", (200, {"documents": [{"source": "a", "status": "added"}]}))
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path), *api.options()])
+    assert shown.exit_code == 0
+    assert "is not known: Forbidden" in shown.stderr
+
+
+def test_an_interrupted_run_says_how_far_it_came(api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.md").write_text("# A")
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("counterpoint.cli.ingest.Run._post", interrupted)
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path), "--json", *api.options()])
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)["interrupted"] is True
+    assert "interrupted after 0 of 1 document; the same command goes on where it was" in shown.stderr
+
+
+def test_what_was_read_otherwise_than_meant_is_said(api: Played, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def broken(:")
+    result = {"source": "a.py", "status": "added", "chunks": 1, "problem": "not read as Python but as plain text"}
+    api.on("POST /v1/documents", (200, {"documents": [result]}))
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.py"), *api.options()])
+    assert shown.exit_code == 0
+    assert "added a.py: not read as Python but as plain text" in shown.stderr
+
+
+def test_the_types_are_those_of_the_contract() -> None:
+    assert get_args(ContentType) == TYPES
+
+
+def test_an_unknown_type_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A")
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.md"), "--type", "poem"])
+    assert shown.exit_code == 2
+    assert "conversation" in shown.stderr

@@ -6,7 +6,7 @@ from pydantic import Base64Bytes, Field
 
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.memory import Origin, Refusal
-from counterpoint.proto.messages import Blob, Shape
+from counterpoint.proto.messages import Blob, Id, Shape
 from counterpoint.proto.providers import Provider
 
 ContentType = Literal[
@@ -48,16 +48,39 @@ class PutReply(Shape):
 class Document(Shape):
     """A text to remember: in `text`, as bytes that memory reads in `content`, or either uploaded before as `blob`.
 
-    `source` is its path or address and its identity within the project.
+    `source` is its path or address and its identity within the project. `root` is the folder or repository it was
+    found in. `gone`: it is there no more, and is deleted if that is where it was found.
     """
 
     source: str = Field(min_length=1, max_length=2_000)
     text: str = ""
     content: Base64Bytes | None = None
+    root: str | None = Field(default=None, min_length=1, max_length=2_000)
+    gone: bool = False
     blob: Blob | None = None
     type: ContentType | None = None
     title: str | None = Field(default=None, max_length=TITLE_CHARS)
     metadata: dict[str, Any] = {}
+
+
+class Job(Shape):
+    """The run that documents are a part of: how many it has, and how many of them were handed in before these."""
+
+    job_id: Id
+    documents: int = Field(ge=0)
+    done: int = Field(ge=0)
+
+
+class JobProgress(Shape):
+    """How far a job has come: its documents, how many of them are done and how, their chunks, and how many texts were
+    embedded for them."""
+
+    state: Literal["running", "done"]
+    documents: int
+    done: int
+    by_status: dict[str, int] = {}
+    chunks: int = 0
+    embedded: int = 0
 
 
 class IngestRequest(Shape):
@@ -67,6 +90,7 @@ class IngestRequest(Shape):
     documents: tuple[Document, ...] = ()
     incidents: tuple[PastIncident, ...] = ()
     providers: tuple[Provider, ...] = ()
+    job: Job | None = None
 
 
 class Ingested(Shape):
@@ -77,7 +101,7 @@ class Ingested(Shape):
 
     source: str
     document_id: str | None = None
-    status: Literal["added", "replaced", "unchanged", "quarantined", "refused"]
+    status: Literal["added", "replaced", "unchanged", "deleted", "quarantined", "refused"]
     chunks: int = 0
     embedded: int = 0
     problem: str | None = None

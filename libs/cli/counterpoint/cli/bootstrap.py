@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from counterpoint.cli.errors import Exit, Misused, Refused
-from counterpoint.cli.ingest import send
+from counterpoint.cli.ingest import send_with_progress
 from counterpoint.cli.phases import PHASES, PROVIDERS, Found, Given, look
 from counterpoint.cli.session import Session
 
@@ -106,7 +106,7 @@ def run(session: Session, given: Given, wanted: Sequence[str]) -> Exit:
 def _phase(session: Session, api: "Api", name: str, found: Found) -> Phase:
     phase = Phase(name, found.where, problems=list(found.problems))
     try:
-        results = _with_progress(session, api, name, found.documents)
+        results = send_with_progress(session.err, api, found.documents, session.project)
         for result in results:
             phase.counts[result["status"]] += 1
             phase.passages += result.get("chunks", 0)
@@ -114,7 +114,9 @@ def _phase(session: Session, api: "Api", name: str, found: Found) -> Phase:
                 phase.problems.append(f"{result['status']} {result['source']}: {result.get('problem')}")
         _index(api, session.project, found, phase)
         kept = {result["source"] for result in results if result["status"] in _KEPT and result.get("chunks")}
-        phase.probes += _probes(api, session.project, [one for one in found.documents if one.source in kept])
+        phase.probes += _probes(
+            api, session.project, [one for one in found.documents if one.source in kept and one.text.strip()]
+        )
         phase.probes += _rows(api, session.project, found)
     except Refused as refused:
         phase.problems.append(_problem(refused))
@@ -179,16 +181,6 @@ def _attempts(api: "Api", project: str | None) -> Probe:
 def _problem(refused: Refused) -> str:
     faults = "; ".join(f"{each.get('field')} {each.get('problem')}" for each in refused.body.get("errors", ()))
     return f"{refused}: {faults or refused.body.get('detail') or refused.status}"
-
-
-def _with_progress(session: Session, api: "Api", name: str, documents: "Sequence[Readable]") -> list[dict[str, Any]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    shown = session.err.is_terminal
-    with Progress(*columns, console=session.err, disable=not shown, transient=True) as progress:
-        bar = progress.add_task(name, total=len(documents))
-        return send(api, documents, session.project, None, lambda document: progress.advance(bar))
 
 
 def _summary(phases: Sequence[Phase], attempts: Probe) -> str:

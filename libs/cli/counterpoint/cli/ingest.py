@@ -1,18 +1,22 @@
 """The command that hands documents to memory."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 import typer
 
+from counterpoint.cli.addresses import addresses
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Exit, Misused, Refused
-from counterpoint.cli.files import Readable, Skipped, batches, walk
+from counterpoint.cli.files import Readable, Skipped, batches
 from counterpoint.cli.phases import PHASES, Given
 from counterpoint.cli.session import Session
-from counterpoint.proto.ingest import ContentType
+from counterpoint.cli.sources import Gathered, Wanted, gathered
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +25,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-TYPES = get_args(ContentType)
+TYPES = (
+    "markdown",
+    "restructuredtext",
+    "python",
+    "javascript",
+    "typescript",
+    "text",
+    "pdf",
+    "html",
+    "notebook",
+    "conversation",
+)
 INCIDENTS = "troubleshooting"
 """The type of files that hold past incidents, a row each, and no text to read."""
 BOOTSTRAP = "With --bootstrap"
@@ -33,12 +48,22 @@ TOO_LARGE = 413
 @command(app, "ingest", Panel.WORK, "counterpoint ingest docs/ runbooks/dns.md --project orders")
 def ingest(
     session: Session,
-    paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH...", help="Files and folders.", exists=True)
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH|URL|-...", help="Files, folders, git repositories, pages; - is standard input."),
     ] = None,
     type_: Annotated[
         str | None,
-        typer.Option("--type", metavar="|".join((*TYPES, INCIDENTS)), help="What they are, else by their names."),
+        typer.Option("--type", metavar="|".join((*TYPES, INCIDENTS)), help="What they are, else by name and content."),
+    ] = None,
+    urls: Annotated[
+        Path | None, typer.Option("--urls", metavar="FILE", help="A file of addresses, one a line.", exists=True)
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="What the one PATH is called; needed for standard input.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="GLOB", help="Names to leave out, such as *.min.js.")
     ] = None,
     bootstrap: Annotated[
         bool, typer.Option("--bootstrap", help="Begin with what is there: see the options below.")
@@ -68,65 +93,130 @@ def ingest(
         ),
     ] = None,
 ) -> Exit | None:
-    """Have documents remembered. Ingesting again replaces what has changed and leaves the rest."""
+    """Have documents remembered. Ingesting again replaces what has changed, deletes what is gone, leaves the rest."""
     if type_ is not None and type_ not in (*TYPES, INCIDENTS):
         raise Misused(f"a type is one of {', '.join((*TYPES, INCIDENTS))}, not {type_}")
     given = Given(tuple(dags or ()), tuple(docs or ()), tuple(providers or ()), tuple(providers_dir or ()))
     if bootstrap:
-        from counterpoint.cli.bootstrap import run
+        from counterpoint.cli import bootstrap as beginning
 
-        if paths or type_:
+        if names or urls or type_:
             raise Misused("--bootstrap takes its paths from --dags, --docs, --providers and --providers-dir")
-        return run(session, given, tuple(phase or ()))
+        return beginning.run(session, given, tuple(phase or ()))
     if phase or given != Given():
         raise Misused("--phase, --dags, --docs, --providers and --providers-dir go with --bootstrap")
-    if not paths:
-        raise Misused("name files or folders, or --bootstrap")
+    wanted = (*(names or ()), *(addresses(urls) if urls is not None else ()))
+    if not wanted:
+        raise Misused("give a PATH, a URL or -, or --bootstrap")
     if type_ == INCIDENTS:
         from counterpoint.cli.past import remember
 
-        return remember(session, paths)
-    found = list(walk(paths, Path.cwd()))
-    documents = [one for one in found if isinstance(one, Readable)]
-    skipped = [one for one in found if isinstance(one, Skipped)]
-    for one in skipped:
+        return remember(session, _files(wanted))
+    if name is not None and len(wanted) > 1:
+        raise Misused("--name is for one PATH, URL or -")
+    found = gathered(Wanted(wanted, name, type_, tuple(exclude or ())))
+    for one in found.skipped:
         session.note(f"{'cannot read' if one.failed else 'skipped'} {one.path}: {one.reason}")
+    run = Run(session.err, session.project, type_)
     with session.connect() as api:
-        results = send_with_progress(session.err, api, documents, session.project, type_)
-    for result in results:
-        if result["status"] in _NOT_FOUND:
+        try:
+            run.send(api, found.documents)
+            gone, unknown = _follow(session, api, found, run)
+        except KeyboardInterrupt:
+            from counterpoint.cli.card import counted
+
+            done = f"{len(run.results)} of {counted(len(found.documents), 'document')}"
+            session.note(f"interrupted after {done}; the same command goes on where it was")
+            gone, unknown, run.interrupted = 0, [], True
+    for result in run.results:
+        if result["status"] in _NOT_FOUND or result.get("problem"):
             session.note(f"{result['status']} {result['source']}: {result.get('problem')}")
     report = {
-        "documents": results,
-        "skipped": [{"path": str(one.path), "reason": one.reason, "failed": one.failed} for one in skipped],
+        "job": run.job,
+        "documents": run.results,
+        "skipped": [{"path": str(one.path), "reason": one.reason, "failed": one.failed} for one in found.skipped],
+        **({"interrupted": True} if run.interrupted else {}),
+        **({"not_looked_at": unknown} if unknown else {}),
     }
-    session.show(report, lambda: _summary(results, skipped))
-    failed = any(result["status"] in _NOT_FOUND for result in results) or any(one.failed for one in skipped)
-    return Exit.FAILED if failed else Exit.DONE
+    session.show(report, lambda: _summary(run.results, found.skipped, gone))
+    failed = any(result["status"] in _NOT_FOUND for result in run.results) or any(one.failed for one in found.skipped)
+    return Exit.FAILED if failed or run.interrupted else Exit.DONE
 
 
-def send(
-    api: "Api",
-    documents: Sequence[Readable],
-    project: str | None,
-    type_: str | None = None,
-    sent: Callable[[Readable], None] = lambda document: None,
-) -> list[dict[str, Any]]:
-    """Hand documents over in batches; returns what became of each. A batch that is refused is sent one by one."""
-    results: list[dict[str, Any]] = []
-    for batch in batches(documents, BATCH_BYTES):
+def _files(names: Sequence[str]) -> list[Path]:
+    """Raises `Misused` for what is no file."""
+    paths = [Path(name) for name in names]
+    for path in paths:
+        if not path.exists():
+            raise Misused(f"{path} does not exist: past incidents come from files")
+    return paths
+
+
+def _follow(session: Session, api: "Api", found: Gathered, run: "Run") -> tuple[int, list[str]]:
+    """Delete what an earlier ingest of the same folders found there and is gone.
+
+    How many, and of which folders that is not known.
+    """
+    gone, unknown = 0, []
+    for root in found.roots:
         try:
-            results += _post(api, batch, project, type_)
+            known = api.pages("/v1/documents", sys.maxsize, root=root, project=session.project)["items"]
+        except Refused as refused:
+            session.note(f"what is gone from {root} is not known: {refused.problem()['title']}")
+            unknown.append(root)
+            continue
+        sources = [one["source"] for one in known if not found.is_there(one["source"])]
+        gone += len(sources)
+        run.send(api, [Readable(Path(source), source, root=root, gone=True) for source in sources])
+    return gone, unknown
+
+
+@dataclass
+class Run:
+    """One run of the command: what became of the documents so far. `job` is what its progress is known by."""
+
+    console: "Console"
+    project: str | None
+    type: str | None = None
+    job: str = field(default_factory=lambda: uuid4().hex)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    interrupted: bool = False
+
+    def send(self, api: "Api", documents: Sequence[Readable]) -> None:
+        """Hand documents over in batches, with a progress bar where `console` is a terminal.
+
+        A batch that is refused is sent one by one.
+        """
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("ingesting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        total = len(self.results) + len(documents)
+        shown = Progress(*columns, console=self.console, disable=not self.console.is_terminal, transient=True)
+        with shown as progress:
+            bar = progress.add_task("ingesting", total=len(documents))
+            for batch in batches(documents, BATCH_BYTES):
+                self._send(api, batch, total)
+                progress.advance(bar, len(batch))
+
+    def _send(self, api: "Api", batch: Sequence[Readable], total: int) -> None:
+        try:
+            self.results += self._post(api, batch, total)
         except Refused as refused:
             if refused.status not in (400, TOO_LARGE, 422):
                 raise
             if len(batch) > 1:
-                results += [one for document in batch for one in send(api, [document], project, type_)]
+                for document in batch:
+                    self._send(api, [document], total)
             else:
-                results.append({"source": batch[0].source, "status": "refused", "problem": _problem(refused)})
-        for document in batch:
-            sent(document)
-    return results
+                self.results.append({"source": batch[0].source, "status": "refused", "problem": _problem(refused)})
+
+    def _post(self, api: "Api", batch: Sequence[Readable], total: int) -> list[dict[str, Any]]:
+        body = {
+            "documents": [one.body(self.type) for one in batch],
+            "job": {"job_id": self.job, "documents": total, "done": len(self.results)},
+        }
+        found: list[dict[str, Any]] = api.post("/v1/documents", body, project=self.project)["documents"]
+        return found
 
 
 def _problem(refused: Refused) -> str:
@@ -136,31 +226,21 @@ def _problem(refused: Refused) -> str:
     return f"{said}; split it into smaller files" if refused.status == TOO_LARGE else said
 
 
-def _post(api: "Api", batch: Sequence[Readable], project: str | None, type_: str | None) -> list[dict[str, Any]]:
-    documents = [
-        {"source": one.source, "text": one.text} | ({"type": type_} if type_ is not None else {}) for one in batch
-    ]
-    found: list[dict[str, Any]] = api.post("/v1/documents", {"documents": documents}, project=project)["documents"]
-    return found
-
-
 def send_with_progress(
-    console: "Console", api: "Api", documents: Sequence[Readable], project: str | None, type_: str | None = None
+    console: "Console", api: "Api", documents: Sequence[Readable], project: str | None
 ) -> list[dict[str, Any]]:
-    """The same with a progress bar, where `console` is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("ingesting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        bar = progress.add_task("ingesting", total=len(documents))
-        return send(api, documents, project, type_, lambda document: progress.advance(bar))
+    """Hand documents over; what became of each."""
+    run = Run(console, project)
+    run.send(api, documents)
+    return run.results
 
 
-def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[Skipped]) -> str:
+def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[Skipped], gone: int) -> str:
     from counterpoint.cli.card import counted
 
     counts = Counter(result["status"] for result in results)
     chunks = sum(result.get("chunks", 0) for result in results)
     said = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     left = f"; {counted(len(skipped), 'path')} left out" if skipped else ""
-    return f"{counted(len(results), 'document')}: {said}; {counted(chunks, 'passage')}{left}"
+    went = f" ({gone} gone from where they were)" if gone else ""
+    return f"{counted(len(results), 'document')}: {said}{went}; {counted(chunks, 'passage')}{left}"

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ def _own() -> Found:
         return Found("Counterpoint's own documents, which lie in its checkout: this command is not run from one")
     found = list(walk([root / name for name in _OWN_PAGES], root))
     pages = tuple(
-        Readable(one.path, f"counterpoint/{one.source}", one.text)
+        replace(one, source=f"counterpoint/{one.source}")
         for one in found
         if isinstance(one, Readable) and one.path.suffix == ".md"
     )

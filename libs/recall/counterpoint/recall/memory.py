@@ -10,7 +10,7 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.incidents import PastIncident
-from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, PutPart, PutReply
+from counterpoint.proto.ingest import Document, Ingested, IngestReply, IngestRequest, Job, PutPart, PutReply
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
@@ -153,9 +153,12 @@ class Memory:
         self._steps += 1
         return reply
 
-    async def ingest(self, documents: Sequence[Document], timeout_s: float = 120.0) -> tuple[Ingested, ...]:
+    async def ingest(
+        self, documents: Sequence[Document], timeout_s: float = 120.0, *, job: Job | None = None
+    ) -> tuple[Ingested, ...]:
         """Hand documents to memory; a large one goes ahead in parts. Raises like `step`."""
-        request = IngestRequest(origin=self.origin, documents=tuple([await self._light(d) for d in documents]))
+        light = tuple([await self._light(document) for document in documents])
+        request = IngestRequest(origin=self.origin, documents=light, job=job)
         raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
         reply = IngestReply.model_validate_json(raw)
         if reply.refusal is not None:

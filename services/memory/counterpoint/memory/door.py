@@ -154,7 +154,7 @@ class Door:
     async def _ingested(self, request: IngestRequest, integrity: int) -> IngestReply:
         origin = request.origin
         return IngestReply(
-            documents=await self._ingest.documents(origin, integrity, request.documents),
+            documents=await self._ingest.documents(origin, integrity, request.documents, request.job),
             incidents=await self._handed.incidents(origin, integrity, request.incidents),
             providers=await self._handed.providers(origin, integrity, request.providers),
         )

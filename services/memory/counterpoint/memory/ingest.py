@@ -7,6 +7,7 @@ written already does not differ any more, and the rest follows.
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,7 +34,7 @@ from counterpoint.memory.screen import Screen, first_places
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.ingest import TITLE_CHARS, ContentType, Document, Ingested
+from counterpoint.proto.ingest import TITLE_CHARS, ContentType, Document, Ingested, Job, JobProgress
 from counterpoint.proto.memory import Commit, Origin, Write
 
 log = structlog.get_logger()
@@ -49,6 +50,9 @@ UNION ALL
 SELECT store, id, version, NULL, CASE WHEN body IS NOT NULL THEN sha256 END FROM records
 WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
 """
+
+
+_JOB = "SELECT version, body FROM records WHERE project = $1 AND store = 'ingests' AND id = $2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +103,14 @@ class Ingest:
         self._turn = asyncio.Semaphore(parallel)
         self._under_way: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def documents(self, origin: Origin, integrity: int, documents: Sequence[Document]) -> tuple[Ingested, ...]:
+    async def documents(
+        self, origin: Origin, integrity: int, documents: Sequence[Document], job: Job | None = None
+    ) -> tuple[Ingested, ...]:
         """What became of each document; one that is refused does not stop the others. Raises `Transient`."""
-        return tuple([await self._document(origin, integrity, document) for document in documents])
+        became = tuple([await self._document(origin, integrity, document) for document in documents])
+        if job is not None:
+            await self._progressed(origin, integrity, job, became)
+        return became
 
     async def _document(self, origin: Origin, integrity: int, document: Document) -> Ingested:
         alone = self._under_way.setdefault((origin.project, document.source), asyncio.Lock())
@@ -119,6 +128,8 @@ class Ingest:
 
     async def _replace(self, origin: Origin, integrity: int, document: Document) -> Ingested:
         document_id = ids.document_id(document.source)
+        if document.gone:
+            return await self._gone(origin, integrity, document, document_id)
         pieces = await self._pieces(origin, document, document_id)
         known = await self._known(origin.project, document_id)
         writes = await asyncio.to_thread(_differences, known, pieces.chunks)
@@ -139,6 +150,33 @@ class Ingest:
             embedded += await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
         log.info("document.ingested", document_id=document_id, chunks=len(pieces.chunks), embedded=embedded)
         return result.model_copy(update={"embedded": embedded})
+
+    async def _gone(self, origin: Origin, integrity: int, document: Document, document_id: str) -> Ingested:
+        """Delete a document and its chunks, unless it was found elsewhere since. Its record goes last."""
+        known = await self._known(origin.project, document_id)
+        before = known.get(("documents", document_id), _Known())
+        result = Ingested(source=document.source, document_id=document_id, status="unchanged")
+        if before.body is None or before.body.get("root") != document.root:
+            return result
+        pieces = _Pieces({"sha256": "gone"}, {}, None)
+        writes = _differences(known, {})
+        writes.append(Write(store="documents", id=document_id, body=None, expect=before.version))
+        for start in range(0, len(writes), STEP_WRITES):
+            await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
+        log.info("document.deleted", document_id=document_id)
+        return result.model_copy(update={"status": "deleted"})
+
+    async def _progressed(self, origin: Origin, integrity: int, job: Job, became: Sequence[Ingested]) -> None:
+        """Write down how far a job has come; documents that were handed in again count once."""
+        alone = self._under_way.setdefault((origin.project, f"job {job.job_id}"), asyncio.Lock())
+        async with alone:
+            async with self._database.reading(origin.project) as connection:
+                row = await connection.fetchrow(_JOB, origin.project, job.job_id)
+            body = progressed(row["body"] if row else None, job, became)
+            if row is not None and row["body"] == body:
+                return
+            write = Write(store="ingests", id=job.job_id, body=body, expect=row["version"] if row else 0)
+            await self._step(origin, integrity, _Pieces({"sha256": "progress"}, {}, None), [write])
 
     async def _pieces(self, origin: Origin, document: Document, document_id: str) -> _Pieces:
         """What a document is to become. A blob of which it may not hold all is gone. Raises `Permanent`."""
@@ -200,6 +238,22 @@ class Ingest:
         )
 
 
+def progressed(known: dict[str, Any] | None, job: Job, became: Sequence[Ingested]) -> dict[str, Any]:
+    """The record of a job after some more of its documents; those that it knows already are not counted again. Pure."""
+    before = JobProgress.model_validate(known) if known else JobProgress(state="running", documents=0, done=0)
+    fresh = became[max(0, before.done - job.done) :]
+    done = max(before.done, job.done + len(became))
+    after = JobProgress(
+        state="done" if done >= job.documents else "running",
+        documents=job.documents,
+        done=done,
+        by_status=dict(sorted((Counter(before.by_status) + Counter(one.status for one in fresh)).items())),
+        chunks=before.chunks + sum(one.chunks for one in fresh),
+        embedded=before.embedded + sum(one.embedded for one in fresh),
+    )
+    return after.model_dump(mode="json")
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """A document with the text that was read, the type it has, and what of it was not read."""
@@ -231,6 +285,8 @@ def _cut(policy: Policy, screen: Screen, found: _Found, document_id: str, origin
     said = {"text": document.text, "title": document.title, "metadata": document.metadata}
     label = policy.store_level("documents")
     screen.refuse_name(policy, "source", document.source, label)
+    if document.root is not None:
+        screen.refuse_name(policy, "root", document.root, label)
     judged = screen.judge(policy, said, said, label)
     if judged.verdict == "block":
         raise Permanent("sensitive", _in_lines(said, screen, judged))
@@ -282,6 +338,7 @@ def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin
         "chunks": len(chunked.chunks),
         "ingested_by": origin.principal or "memory",
         "metadata": document.metadata,
+        **({"root": document.root} if document.root is not None else {}),
     }
 
 
@@ -302,7 +359,9 @@ def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) 
 
 
 def _same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return all(known.get(name) == wanted.get(name) for name in ("sha256", "title", "type", "metadata", "quarantined"))
+    return all(
+        known.get(name) == wanted.get(name) for name in ("sha256", "title", "type", "metadata", "quarantined", "root")
+    )
 
 
 def _differences(known: dict[tuple[str, str], _Known], wanted: dict[str, dict[str, Any]]) -> list[Write]:

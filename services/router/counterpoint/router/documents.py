@@ -1,17 +1,19 @@
 """Documents over HTTP: what memory is to know."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, model_validator
 
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.ingest import Document, Ingested
-from counterpoint.proto.messages import ProjectName, Shape
-from counterpoint.router.bodies import ignored, read_json, reply, value_of
+from counterpoint.proto.ingest import Document, Ingested, Job, JobProgress
+from counterpoint.proto.memory import List
+from counterpoint.proto.messages import Id, ProjectName, Shape
+from counterpoint.router.bodies import PLAIN, Page, ignored, page, read_json, reply, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.openapi import takes
+from counterpoint.router.tasks import Cursor, Limit
 
 router = APIRouter(prefix="/v1", tags=["memory"])
 
@@ -30,7 +32,7 @@ class NewDocument(Document):
     @model_validator(mode="before")
     @classmethod
     def _one_of_both(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("content") is not None:
+        if isinstance(given, dict) and (given.get("content") is not None or given.get("gone") is True):
             if given.get("text"):
                 raise ValueError("has a text and content as well: give one of them")
             return {**given, "text": ""}
@@ -41,6 +43,7 @@ class Documents(Shape):
     """Documents to ingest. A body that is one document stands for itself."""
 
     documents: tuple[NewDocument, ...] = Field(min_length=1, max_length=1000)
+    job: Job | None = None
     project: ProjectName | None = None
 
 
@@ -67,8 +70,56 @@ async def ingest(request: Request, asked: Asking) -> Response:
     given = value_of(Documents, body)
     became: list[Ingested] = []
     for batch in batches(_of_project(given.documents, asked.project), settings.ingest_request_bytes):
-        became += await asked.memory().ingest(batch)
+        job = given.job and given.job.model_copy(update={"done": given.job.done + len(became)})
+        became += await asked.memory().ingest(batch, job=job)
     return reply(IngestedDocuments(documents=tuple(became), ignored=unread))
+
+
+class KeptDocument(Shape):
+    """A document as memory keeps it. `root` is the folder or repository it was found in."""
+
+    source: str
+    title: str
+    type: str
+    chars: int
+    chunks: int
+    ingested_by: str
+    root: str | None = None
+    quarantined: bool = False
+    metadata: dict[str, Any] = {}
+
+
+class IngestJob(JobProgress):
+    """How far a run of ingesting has come."""
+
+    job_id: Id
+
+
+@router.get("/documents", responses={200: {"model": Page[KeptDocument]}}, response_model=None)
+async def kept(
+    asked: Asking,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    root: Annotated[str | None, Query(max_length=2000, pattern=PLAIN, description="Only what was found there.")] = None,
+    source: Annotated[
+        str | None, Query(max_length=2000, pattern=PLAIN, description="Only the one of this name.")
+    ] = None,
+) -> Response:
+    """The documents of the project and the shared ones, the last written first."""
+    asked.needs("read")
+    where = {name: value for name, value in (("root", root), ("source", source)) if value is not None}
+    found = await asked.look(List(store="documents", where=where, limit=limit, cursor=int(cursor) if cursor else None))
+    return page((KeptDocument.model_validate(item.body).model_dump() for item in found.items), found.next_cursor)
+
+
+@router.get("/ingests/{job_id}", responses={200: {"model": IngestJob}}, response_model=None)
+async def progress(asked: Asking, job_id: Id) -> Response:
+    """How far a run of ingesting has come. A job that has ingested nothing yet is 404."""
+    asked.needs("ingest", "read")
+    found = await asked.memory().get("ingests", job_id)
+    if found is None:
+        raise Permanent("not_found", (Problem(field="job_id", problem="is no job of this project"),))
+    return reply(IngestJob.model_validate({"job_id": job_id, **found.body}))
 
 
 def _of_project(given: Iterable[NewDocument], project: str) -> list[Document]:

@@ -1,0 +1,69 @@
+"""Repositories by the `git` program: what is tracked in one, and a shallow copy of one that is elsewhere."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+from counterpoint.cli.errors import CommandError
+
+CLONE_LIMIT_S = 600
+_ELSEWHERE = re.compile(r"(?:git|ssh|git\+ssh)://.+|(?:https?|file)://.+\.git/?|[\w.-]+@[\w.-]+:.+")
+
+
+class NoRepository(CommandError):
+    """A repository cannot be read."""
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether it is the address of a repository, and no page and no path."""
+    return _ELSEWHERE.fullmatch(name) is not None
+
+
+def top_of(path: Path) -> Path | None:
+    """The top of the working tree that a path is in; None where it is in none."""
+    path = path.resolve()
+    return next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), None)
+
+
+def name_of(address: str) -> str:
+    """What a repository is called: the last part of its address."""
+    path = urlsplit(address).path if "://" in address else address.partition(":")[2]
+    return PurePosixPath(path.rstrip("/")).name.removesuffix(".git") or "repository"
+
+
+def tracked(top: Path) -> list[str]:
+    """The paths of the files that are tracked, from the top. Raises `NoRepository`."""
+    said = _git("-C", str(top), "ls-files", "-z", "--cached")
+    return sorted(dict.fromkeys(name for name in said.decode(errors="surrogateescape").split("\0") if name))
+
+
+@contextmanager
+def cloned(address: str) -> Iterator[Path]:
+    """A shallow copy of a repository in a temporary folder. Raises `NoRepository`."""
+    with TemporaryDirectory(prefix="counterpoint-") as folder:
+        copy = Path(folder) / "copy"
+        options = ("--quiet", "--depth", "1", "--single-branch", "--no-tags")
+        _git("-c", "protocol.ext.allow=never", "clone", *options, "--", address, str(copy))
+        yield copy
+
+
+def _git(*words: str) -> bytes:
+
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
+    try:
+        ended = subprocess.run(
+            ["git", *words], capture_output=True, timeout=CLONE_LIMIT_S, env=environment, check=False
+        )
+    except FileNotFoundError:
+        raise NoRepository("git is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise NoRepository(f"git took longer than {CLONE_LIMIT_S} s") from None
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip().splitlines()
+        raise NoRepository(said[-1] if said else f"git ended with {ended.returncode}")
+    return ended.stdout
