@@ -110,7 +110,7 @@ async def test_more_than_256_kib_of_documents_is_taken(front: Running) -> None:
         ({"documents": [{"source": "a"}]}, "documents[0].text"),
         ({"documents": [{"source": "a", "text": 3}]}, "documents[0].text"),
         ({"documents": [{"source": "a", "content": "no base64!"}]}, "documents[0].content"),
-        ({"documents": [{"source": "a", "text": "x", "content": "eA=="}]}, "documents[0]"),
+        ({"documents": [{"source": "a", "text": "x", "content": "eA=="}]}, "documents[0].content"),
         ({"documents": [{"source": "a", "text": "x", "type": "poem"}]}, "documents[0].type"),
         ({"source": "a", "text": "x", "blob": {"blob": "b", "sha256": "s", "bytes": 1}}, "documents[0].blob"),
         ([], "body"),

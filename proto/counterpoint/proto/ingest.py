@@ -1,8 +1,9 @@
 """Handing documents in: whole, or in parts, and what became of each."""
 
-from typing import Any, Literal
+import base64
+from typing import Annotated, Any, Literal
 
-from pydantic import Base64Bytes, Field
+from pydantic import Base64Bytes, EncodedBytes, EncoderProtocol, Field
 
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.memory import Origin, Refusal
@@ -25,6 +26,29 @@ ContentType = Literal[
 
 
 TITLE_CHARS = 500
+
+
+class _Base64(EncoderProtocol):
+    """Base64 as it is on the wire, and nothing else: what is no base64 is refused, not passed over."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> bytes:
+        try:
+            return base64.b64decode(data, validate=True)
+        except ValueError as error:
+            raise ValueError(f"is no base64: {error}") from error
+
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        return base64.b64encode(value)
+
+    @classmethod
+    def get_json_format(cls) -> Literal["base64"]:
+        return "base64"
+
+
+FileBytes = Annotated[bytes, EncodedBytes(encoder=_Base64)]
+"""The bytes of a file; base64 on the wire."""
 
 
 class PutPart(Shape):
@@ -54,7 +78,7 @@ class Document(Shape):
 
     source: str = Field(min_length=1, max_length=2_000)
     text: str = ""
-    content: Base64Bytes | None = None
+    content: FileBytes | None = None
     root: str | None = Field(default=None, min_length=1, max_length=2_000)
     gone: bool = False
     blob: Blob | None = None

@@ -106,8 +106,14 @@ class Ingest:
     async def documents(
         self, origin: Origin, integrity: int, documents: Sequence[Document], job: Job | None = None
     ) -> tuple[Ingested, ...]:
-        """What became of each document; one that is refused does not stop the others. Raises `Transient`."""
-        became = tuple([await self._document(origin, integrity, document) for document in documents])
+        """What became of each document; one that is refused does not stop the others. Raises `Transient`.
+
+        While one is written another is embedded; those of one source stay in their order.
+        """
+        ended = await asyncio.gather(
+            *(self._document(origin, integrity, document) for document in documents), return_exceptions=True
+        )
+        became = tuple(_or_raised(each) for each in ended)
         if job is not None:
             await self._progressed(origin, integrity, job, became)
         return became
@@ -236,6 +242,12 @@ class Ingest:
             task_version=None,
             screen=screen,
         )
+
+
+def _or_raised(ended: Ingested | BaseException) -> Ingested:
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
 
 
 def progressed(known: dict[str, Any] | None, job: Job, became: Sequence[Ingested]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.ingest import Document, Ingested, Job, JobProgress
@@ -25,18 +25,8 @@ class NewDocument(Document):
     then by the content.
     """
 
-    text: str
     blob: None = None
     project: ProjectName | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_of_both(cls, given: Any) -> Any:
-        if isinstance(given, dict) and (given.get("content") is not None or given.get("gone") is True):
-            if given.get("text"):
-                raise ValueError("has a text and content as well: give one of them")
-            return {**given, "text": ""}
-        return given
 
 
 class Documents(Shape):
@@ -123,15 +113,27 @@ async def progress(asked: Asking, job_id: Id) -> Response:
 
 
 def _of_project(given: Iterable[NewDocument], project: str) -> list[Document]:
-    """The documents as memory knows them. Raises `Permanent` for those that name another project."""
+    """The documents as memory knows them.
+
+    Raises `Permanent` for those that name another project, and those that say nothing or two things.
+    """
     problems = tuple(
-        Problem(field=f"documents[{place}].project", problem=f"is not the project it was sent to, {project}")
+        Problem(field=f"documents[{place}].{field}", problem=problem)
         for place, document in enumerate(given)
-        if document.project not in (None, project)
+        for field, problem in _faults(document, project)
     )
     if problems:
         raise Permanent("invalid", problems)
     return [Document(**document.model_dump(exclude={"project"})) for document in given]
+
+
+def _faults(document: NewDocument, project: str) -> Iterator[tuple[str, str]]:
+    if document.project not in (None, project):
+        yield "project", f"is not the project it was sent to, {project}"
+    if document.content is None and not document.gone and "text" not in document.model_fields_set:
+        yield "text", "is missing, and so is content"
+    if document.text and document.content is not None:
+        yield "content", "is given besides a text: only one of them is read"
 
 
 def batches(documents: Iterable[Document], limit_bytes: int) -> Iterator[tuple[Document, ...]]:
