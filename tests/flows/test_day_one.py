@@ -144,14 +144,14 @@ async def test_a_bootstrap_that_broke_off_goes_on_and_memory_has_all_of_it(
     options = ("--bootstrap", "--providers-dir", "wheels")
 
     assert "no_provider" in await desk.plan("Acme Ledger")
-    real = bootstrap.send
+    real = bootstrap.send_with_progress
 
-    def broken_off(api: Any, documents: Any, *more: Any) -> Any:
-        real(api, documents[:2], *more)
+    def broken_off(console: Any, api: Any, documents: Any, project: Any) -> Any:
+        real(console, api, documents[:2], project)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(bootstrap, "send", broken_off)
+        patched.setattr(bootstrap, "send_with_progress", broken_off)
         code, _ = await desk.ingest(*options)
         assert code == 1
 
