@@ -298,3 +298,12 @@ def test_an_unknown_type_is_refused_with_those_there_are(tmp_path: Path) -> None
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.md"), "--type", "poem"])
     assert shown.exit_code == 2
     assert "conversation" in shown.stderr
+
+
+def test_a_batch_that_takes_longer_than_a_request_is_handed_in_again(api: Played, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A")
+    away = (503, {"title": "Service Unavailable", "status": 503})
+    api.on("POST /v1/documents", away, (200, {"documents": [{"source": "a.md", "status": "added", "chunks": 1}]}))
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.md"), *api.options()])
+    assert shown.exit_code == 0, shown.output
+    assert [asked.body["job"]["done"] for asked in api.asked] == [0, 0]

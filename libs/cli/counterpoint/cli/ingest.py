@@ -1,6 +1,7 @@
 """The command that hands documents to memory."""
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import typer
 
 from counterpoint.cli.addresses import addresses
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.errors import Exit, Misused, Refused
+from counterpoint.cli.errors import Exit, Misused, NotReachable, Refused
 from counterpoint.cli.files import Readable, Skipped, batches
 from counterpoint.cli.phases import PHASES, Given
 from counterpoint.cli.session import Session
@@ -43,6 +44,12 @@ BOOTSTRAP = "With --bootstrap"
 _NOT_FOUND = ("refused", "quarantined")
 BATCH_BYTES = 256 * 1024
 TOO_LARGE = 413
+_TRANSIENT = frozenset({502, 503, 504})
+TRIES = 10
+"""How often a batch is handed in that takes longer than a request may: each time memory goes on where it was."""
+RETRY_S = 0.5
+AWAY_S = 10.0
+"""What fails sooner without an answer is not there, and is not asked again."""
 
 
 @command(app, "ingest", Panel.WORK, "counterpoint ingest docs/ runbooks/dns.md --project orders")
@@ -215,7 +222,18 @@ class Run:
             "documents": [one.body(self.type) for one in batch],
             "job": {"job_id": self.job, "documents": total, "done": len(self.results)},
         }
-        found: list[dict[str, Any]] = api.post("/v1/documents", body, project=self.project)["documents"]
+        for left in reversed(range(TRIES)):
+            began = time.monotonic()
+            try:
+                found: list[dict[str, Any]] = api.post("/v1/documents", body, project=self.project)["documents"]
+            except (NotReachable, Refused) as error:
+                took_long = time.monotonic() - began > AWAY_S
+                passing = error.status in _TRANSIENT if isinstance(error, Refused) else took_long
+                if not passing or not left:
+                    raise
+                time.sleep(RETRY_S)
+            else:
+                break
         return found
 
 

@@ -105,7 +105,7 @@ async def kept(
 @router.get("/ingests/{job_id}", responses={200: {"model": IngestJob}}, response_model=None)
 async def progress(asked: Asking, job_id: Id) -> Response:
     """How far a run of ingesting has come. A job that has ingested nothing yet is 404."""
-    asked.needs("ingest", "read")
+    asked.needs("read")
     found = await asked.memory().get("ingests", job_id)
     if found is None:
         raise Permanent("not_found", (Problem(field="job_id", problem="is no job of this project"),))
