@@ -172,6 +172,7 @@ def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
         valkey_url="redis://127.0.0.1:3",
         http_port=4,
         lineage_port=5,
+        gateway_port=8486,
         credentials=kept,
         inherited={"PATH": "/bin", "AWS_SECRET": "x"},
     )

@@ -271,11 +271,21 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
 
     def besides(row: Any, *more: str) -> str:
         said = [name for name in ("shared", "workflow") if getattr(row, name, False)]
-        said += [*more, *(name for name in ("ended", "system", "persons", "learned") if getattr(row, name, False))]
+        said += [
+            *more,
+            *(name for name in ("ended", "settles", "system", "persons", "learned") if getattr(row, name, False)),
+        ]
         return ", ".join(said) or "-"
 
     services = [
-        (name, names(row.agents), row.clearance, "yes" if row.grant else "no", names(row.changes_of))
+        (
+            name,
+            names(row.agents),
+            row.clearance,
+            "yes" if row.grant else "no",
+            "yes" if row.gateway else "no",
+            names(row.changes_of),
+        )
         for name, row in rules.services.items()
     ]
     stores = [

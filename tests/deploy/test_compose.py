@@ -17,7 +17,12 @@ CHECKER = "check-jsonschema==0.39.0"
 """Brings the schema of the compose specification in its wheel."""
 HOST_ONLY = {"PATH", "HOME", "LANG", "COUNTERPOINT_DATA_DIR"}
 """What a process beside others needs and a container of its own does not."""
-CONTAINER_ONLY = {"COUNTERPOINT_HTTP_HOST", "COUNTERPOINT_LINEAGE_HOST", "COUNTERPOINT_AUDIT_DIR"}
+CONTAINER_ONLY = {
+    "COUNTERPOINT_HTTP_HOST",
+    "COUNTERPOINT_LINEAGE_HOST",
+    "COUNTERPOINT_GATEWAY_HOST",
+    "COUNTERPOINT_AUDIT_DIR",
+}
 SERVERS = ("nats", "postgres", "valkey")
 JOBS: tuple[JobName, ...] = ("migrate", "index", "provision")
 
@@ -41,6 +46,7 @@ def wiring(tmp_path_factory: pytest.TempPathFactory) -> Wiring:
         valkey_url="redis://:p@127.0.0.1:6379/0",
         http_port=8484,
         lineage_port=8485,
+        gateway_port=8486,
         credentials=credentials,
         inherited={},
     )

@@ -276,17 +276,35 @@ class Refusal(Shape):
     id: str | None = None
 
 
+TokenPurpose = Literal["model", "web"]
+"""What a gateway token is for: calls of models, or searches of the web."""
+
+
+class GatewayToken(Shape):
+    """A gateway token for the task of the inbound message, good for `life_s`.
+
+    `reads` is how many query requests this delivery has had answered: memory wants to know them all, for no token is
+    made where something read is above the clearance of the providers. One for the web makes the delivery untrusted.
+    """
+
+    purpose: TokenPurpose
+    reads: int = Field(default=0, ge=0)
+    life_s: float = Field(default=300.0, gt=0, le=3600)
+
+
 class QueryRequest(Shape):
-    """Some queries in one request; they are answered in order from one snapshot."""
+    """Some queries in one request; they are answered in order from one snapshot. Or a gateway token is asked for."""
 
     origin: Origin
-    queries: tuple[MemoryQuery, ...]
+    queries: tuple[MemoryQuery, ...] = ()
+    gateway: GatewayToken | None = None
 
 
 class QueryReply(Shape):
-    """One `Found` per query, or the refusal of all of them."""
+    """One `Found` per query, or the token that was asked for, or the refusal of all of it."""
 
     found: tuple[Found, ...] = ()
+    token: str | None = None
     refusal: Refusal | None = None
 
 

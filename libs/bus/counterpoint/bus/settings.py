@@ -14,7 +14,7 @@ class BusSettings(BaseSettings):
     `ack_wait_s` (in the stream spec) + memory's sweep age.
     """
 
-    model_config = SettingsConfigDict(env_prefix="COUNTERPOINT_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="COUNTERPOINT_", env_ignore_empty=True, frozen=True)
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_user: str

@@ -27,13 +27,14 @@ class _Row(BaseModel):
 class ServiceRow(_Row):
     """A service: the agents it may sign as, how high it may read, whether it may work without a capability,
 
-    whether it may watch the live subjects, and the services whose changes it is handed.
+    whether it may watch the live subjects or have tokens of the gateway, and the services whose changes it is handed.
     """
 
     agents: tuple[str, ...]
     clearance: str
     grant: bool
     live: bool = False
+    gateway: bool = False
     changes_of: tuple[str, ...] = ()
 
     def signs(self, agent: str) -> bool:
@@ -58,6 +59,7 @@ class StoreRow(_Row):
     own_task: tuple[str, ...] = ()
     shared: bool = False
     ended: bool = False
+    settles: bool = False
     system: bool = False
     learned: bool = False
     keep_days: int | None = Field(default=None, ge=1)

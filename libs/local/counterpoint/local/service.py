@@ -1,6 +1,7 @@
 """The five services and the two jobs before them: which command, and which environment each gets."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,19 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 """What is run for each name."""
 
 
+_OUTSIDE: Mapping[ServiceName, tuple[str, ...]] = {
+    "memory": ("EMBEDDING_MODEL", "EMBEDDING_DIMENSIONS", "PROVIDER_CLEARANCE"),
+    "manager": ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "SEARCH_URL"),
+    "developer": ("MODEL", "MODEL_DEVELOPER", "SEARCH_URL"),
+}
+"""What each service knows of the world outside, so that it need not ask whether there is any."""
+_PROVIDERS = re.compile(
+    r"(?!COUNTERPOINT_)(?:[A-Z0-9_]+_(?:API_KEY|API_BASE|BASE_URL|API_VERSION)|(?:AWS|AZURE|VERTEX|VERTEXAI)_[A-Z0-9_]+"
+    r"|GOOGLE_APPLICATION_CREDENTIALS|SSL_CERT_FILE|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)"
+)
+"""Names by which LiteLLM and its clients know keys and addresses of providers, and the way to them."""
+
+
 @dataclass(frozen=True)
 class Wiring:
     """All that the environments are made of. Ports are of 127.0.0.1."""
@@ -39,6 +53,7 @@ class Wiring:
     valkey_url: str
     http_port: int
     lineage_port: int
+    gateway_port: int
     credentials: Credentials
     inherited: Mapping[str, str]
 
@@ -74,29 +89,47 @@ def _nats(wiring: Wiring, user: str) -> dict[str, str]:
     }
 
 
+def _gateway(wiring: Wiring) -> dict[str, str]:
+    return {"COUNTERPOINT_GATEWAY_URL": f"http://127.0.0.1:{wiring.gateway_port}"}
+
+
+def _outside(name: ServiceName, wiring: Wiring) -> dict[str, str]:
+    return _inherited(wiring, *(f"COUNTERPOINT_{each}" for each in _OUTSIDE[name]))
+
+
 def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
     match name:
         case "memory":
             keys = [key.model_dump() for key in wiring.credentials.signing_keys]
-            return {
-                "COUNTERPOINT_POSTGRES_URL": wiring.postgres.memory,
-                "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
-                "COUNTERPOINT_SIGNING_KEYS": json.dumps(keys),
-                "COUNTERPOINT_ADMIN_TOKEN": wiring.credentials.admin_token,
-                "COUNTERPOINT_AUDIT_KEY": wiring.credentials.audit_key,
-            } | _inherited(
-                wiring,
-                "COUNTERPOINT_MODEL_CACHE_DIR",
-                "COUNTERPOINT_AUDIT_DIR",
-                "COUNTERPOINT_QDRANT_URL",
-                "COUNTERPOINT_QDRANT_API_KEY",
+            return (
+                {
+                    "COUNTERPOINT_POSTGRES_URL": wiring.postgres.memory,
+                    "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
+                    "COUNTERPOINT_SIGNING_KEYS": json.dumps(keys),
+                    "COUNTERPOINT_ADMIN_TOKEN": wiring.credentials.admin_token,
+                    "COUNTERPOINT_AUDIT_KEY": wiring.credentials.audit_key,
+                }
+                | _gateway(wiring)
+                | _outside(name, wiring)
+                | _inherited(
+                    wiring,
+                    "COUNTERPOINT_MODEL_CACHE_DIR",
+                    "COUNTERPOINT_AUDIT_DIR",
+                    "COUNTERPOINT_QDRANT_URL",
+                    "COUNTERPOINT_QDRANT_API_KEY",
+                )
             )
         case "router":
             return {"COUNTERPOINT_HTTP_HOST": "127.0.0.1", "COUNTERPOINT_HTTP_PORT": str(wiring.http_port)}
         case "lineage":
             return {"COUNTERPOINT_LINEAGE_PORT": str(wiring.lineage_port)}
-        case "manager" | "developer":
-            return {}
+        case "manager":
+            outside = _outside(name, wiring)
+            providers = [each for each in wiring.inherited if outside and _PROVIDERS.fullmatch(each)]
+            port = {"COUNTERPOINT_GATEWAY_PORT": str(wiring.gateway_port)}
+            return port | outside | _inherited(wiring, *providers)
+        case "developer":
+            return _gateway(wiring) | _outside(name, wiring)
         case _:
             assert_never(name)
 

@@ -187,6 +187,7 @@ class Stack:
             valkey_url=urls["valkey"],
             http_port=http_port,
             lineage_port=state.port("lineage"),
+            gateway_port=state.port("gateway"),
             credentials=credentials,
             inherited=os.environ,
         )

@@ -1,6 +1,21 @@
-"""The client of the memory service: query, commit, ingest; and how a step says what it reasoned."""
+"""The client of the memory service: query, commit, ingest; that of the gateway; how a step says what it reasoned."""
 
+from counterpoint.recall.gateway import Embedded, Gateway, Generated, WebResult, WebResults
 from counterpoint.recall.memory import Memory, Transport, record
 from counterpoint.recall.steps import act, decide, delete, put, send
 
-__all__ = ["Memory", "Transport", "act", "decide", "delete", "put", "record", "send"]
+__all__ = [
+    "Embedded",
+    "Gateway",
+    "Generated",
+    "Memory",
+    "Transport",
+    "WebResult",
+    "WebResults",
+    "act",
+    "decide",
+    "delete",
+    "put",
+    "record",
+    "send",
+]

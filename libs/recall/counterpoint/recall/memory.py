@@ -16,6 +16,7 @@ from counterpoint.proto.memory import (
     CommitReply,
     CommitRequest,
     Found,
+    GatewayToken,
     Get,
     Item,
     List,
@@ -24,6 +25,7 @@ from counterpoint.proto.memory import (
     QueryReply,
     QueryRequest,
     Refusal,
+    TokenPurpose,
 )
 from counterpoint.proto.messages import PART_BYTES, Blob, Shape
 from counterpoint.proto.providers import Provider
@@ -126,6 +128,22 @@ class Memory:
             raise error_of(reply.refusal)
         self._reads += 1
         return reply.found
+
+    async def gateway_token(self, purpose: TokenPurpose) -> str:
+        """A token for calls of the gateway, made for what this delivery has read until now: ask again for each call.
+
+        With one for the web all that is committed from then on is untrusted. Raises `Denied` (`label`, `gateway`,
+        `ended`), or `Transient`.
+        """
+        request = QueryRequest(origin=self.origin, gateway=GatewayToken(purpose=purpose, reads=self._reads))
+        raw = await self._transport(subjects.query(self._caller), _dump(request), self._query_timeout_s)
+        reply = QueryReply.model_validate_json(raw)
+        if reply.refusal is not None:
+            raise error_of(reply.refusal)
+        if reply.token is None:
+            raise Transient("memory has made no token")
+        self._reads += 1
+        return reply.token
 
     async def get(self, store: str, record_id: str) -> Item | None:
         """One record, or None when there is none."""

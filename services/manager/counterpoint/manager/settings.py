@@ -4,16 +4,43 @@ from pydantic import Field
 
 from counterpoint.bus import BusSettings
 from counterpoint.manager.bounds import Bounds
+from counterpoint.manager.outside import Outside
 
 
 class ManagerSettings(BusSettings):
-    """The bus, and how long and how often before somebody else decides."""
+    """The bus, how long and how often before somebody else decides, and what the gateway may call.
+
+    `gateway_calls` may be under way at a time, each for `gateway_call_s` at most, with so many tries. A call may have a
+    model write `gateway_max_tokens` at most.
+    """
 
     outcome_wait_s: float = Field(default=Bounds.outcome_wait_s, gt=0)
     reassess_s: float = Field(default=Bounds.reassess_s, gt=0)
     max_attempts: int = Field(default=Bounds.max_attempts, ge=1)
     max_same_failures: int = Field(default=Bounds.max_same_failures, ge=1)
     max_resumes: int = Field(default=Bounds.max_resumes, ge=0)
+    model: str | None = None
+    model_manager: str | None = None
+    model_developer: str | None = None
+    embedding_model: str | None = None
+    search_url: str | None = None
+    gateway_calls: int = Field(default=8, ge=1)
+    gateway_call_s: float = Field(default=120.0, gt=0)
+    gateway_tries: int = Field(default=3, ge=1)
+    gateway_max_tokens: int = Field(default=8192, ge=1)
+
+    def outside(self) -> Outside:
+        """What may be called."""
+        models = (self.model, self.model_manager, self.model_developer)
+        return Outside(
+            models=tuple(dict.fromkeys(model for model in models if model)),
+            embedding_model=self.embedding_model,
+            search_url=self.search_url,
+            calls=self.gateway_calls,
+            call_s=self.gateway_call_s,
+            tries=self.gateway_tries,
+            max_tokens=self.gateway_max_tokens,
+        )
 
     def bounds(self) -> Bounds:
         """The limits of one task."""

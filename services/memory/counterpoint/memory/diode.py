@@ -13,6 +13,7 @@ from typing import Literal
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.proto.errors import Denied
+from counterpoint.proto.memory import TokenPurpose
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.subjects import PROJECT_PATTERN, SHARED_PROJECT
 
@@ -30,7 +31,12 @@ Rule = Literal[
     "role",
     "grant",
     "ended",
+    "gateway",
 ]
+JOB = "job:"
+"""Begins the message id of a gateway token for a job of memory's own: no message is behind it."""
+_CALL = "call"
+_LEDGER = frozenset((store, right) for store in ("spend", "model_calls") for right in ("read", "write"))
 ALWAYS = frozenset({"decisions", "actions"})
 """What every principal's request may leave behind, whatever its roles: the trace of itself."""
 
@@ -98,6 +104,35 @@ def send(policy: Policy, grant: Grant, message_type: str, task: str | None) -> R
     return None
 
 
+def gateway(
+    policy: Policy, held: Grant, purpose: TokenPurpose, label: int, clearance: int, expires_at: datetime
+) -> Grant:
+    """What the gateway may do for the task of a capability: reserve and settle calls of one purpose, nothing else.
+
+    `label` is that of all that the prompt may hold, `clearance` that of the providers. Raises `Denied` with rule
+    `gateway`, `task` or `label`.
+    """
+    if not policy.services[held.audience].gateway:
+        raise Denied("gateway", "a service that may use the gateway")
+    if held.task is None:
+        raise Denied("task", "the capability of a task")
+    if label > clearance:
+        raise Denied("label", f"nothing read above {policy.labels[clearance]}, which is what providers may be told")
+    return _of_gateway(
+        policy, held.project, held.task, held.message, purpose, clearance, min(expires_at, held.expires_at)
+    )
+
+
+def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expires_at: datetime) -> Grant:
+    """What the gateway may do for a job of memory's own, which is no task and has no message: see `JOB`."""
+    return _of_gateway(policy, project, None, f"{JOB}{job}", "model", clearance, expires_at)
+
+
+def of_gateway(grant: Grant) -> bool:
+    """Whether a grant is that of a gateway token."""
+    return any(right == _CALL for _, right in grant.rights)
+
+
 def after_end(policy: Policy, stores: Iterable[str], messages: Iterable[str]) -> bool:
     """Whether a commit of these stores and messages is still allowed when the task has ended."""
     return all(policy.stores[name].ended for name in stores) and all(policy.messages[name].ended for name in messages)
@@ -157,6 +192,22 @@ def erasing(policy: Policy, project: str, message: str, now: datetime) -> Grant:
     grant = own(policy, project, message, now)
     stores = frozenset((name, "write") for name, row in policy.stores.items() if not row.system)
     return grant.model_copy(update={"rights": grant.rights | stores})
+
+
+def _of_gateway(
+    policy: Policy, project: str, task: str | None, message: str, purpose: TokenPurpose, clearance: int, end: datetime
+) -> Grant:
+    return Grant(
+        audience="manager",
+        project=project,
+        task=task,
+        message=message,
+        rights=_LEDGER | {("tasks", "read"), (purpose, _CALL)},
+        sends=frozenset(),
+        clearance=min(clearance, policy.clearance("manager")),
+        agents=frozenset(policy.services["manager"].agents),
+        expires_at=end,
+    )
 
 
 @lru_cache(maxsize=64)

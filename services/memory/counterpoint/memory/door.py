@@ -4,7 +4,7 @@ import dataclasses
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import asyncpg
@@ -12,7 +12,7 @@ import structlog
 from prometheus_client import Counter, Histogram
 from pydantic import ValidationError
 
-from counterpoint.guard.capabilities import Access, Grant, Keyring, verify
+from counterpoint.guard.capabilities import Access, Grant, Keyring, mint, verify
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode, erasure, takeback
 from counterpoint.memory.answers import Answer, Answers, answer_of
@@ -27,7 +27,17 @@ from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.letters import RETRY, Letters
 from counterpoint.memory.prepare import accesses_of, prepare, problems_of, refusal, refusal_of
 from counterpoint.memory.principals import Principals
-from counterpoint.memory.provenance import DERIVED, VOUCHED, Forgotten, Key, Origins, Provenance, Reads
+from counterpoint.memory.provenance import (
+    DERIVED,
+    UNTRUSTED,
+    VOUCHED,
+    Forgotten,
+    Key,
+    Memories,
+    Origins,
+    Provenance,
+    Reads,
+)
 from counterpoint.memory.queries import Queries
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
@@ -40,6 +50,7 @@ from counterpoint.proto.memory import (
     CommitReply,
     CommitRequest,
     Found,
+    GatewayToken,
     Origin,
     QueryReply,
     QueryRequest,
@@ -88,6 +99,8 @@ class Door:
         releases: Releases,
         answers: Answers,
         revoked: frozenset[str] = frozenset(),
+        *,
+        provider_clearance: str = "internal",
     ) -> None:
         self._policy = policy
         self._keyring = keyring
@@ -107,6 +120,7 @@ class Door:
         self._releases = releases
         self._answers = answers
         self._revoked = revoked
+        self._provider_clearance = policy.level(provider_clearance)
         self._versions: OrderedDict[str, int | None] = OrderedDict()
 
     async def query(self, caller: str, raw: bytes) -> bytes:
@@ -196,6 +210,9 @@ class Door:
         return grant, integrity
 
     async def _query(self, caller: str, request: QueryRequest) -> bytes:
+        if request.gateway is not None:
+            token = await self._gateway_token(caller, request.origin, request.gateway)
+            return QueryReply(token=token).model_dump_json(exclude_none=True).encode()
         if not request.queries:
             await self._database.answers()
             return _reply(())
@@ -224,15 +241,36 @@ class Door:
         self._reads.note(_key(caller, origin), [item for answer in answers for item in answer.seen])
         return reply
 
+    async def _gateway_token(self, caller: str, origin: Origin, wanted: GatewayToken) -> str:
+        """A token for the gateway, for what this delivery has read until now; one for the web makes it untrusted."""
+        held, _ = await self.authorise(caller, origin)
+        self._newest(caller, origin)
+        cause, _ = await self._cause(origin)
+        label = cause.with_(self._read(caller, origin, wanted.reads).provenance).label
+        expires_at = datetime.now(UTC) + timedelta(seconds=wanted.life_s)
+        grant = diode.gateway(self._policy, held, wanted.purpose, label, self._provider_clearance, expires_at)
+        self._reads.note(_key(caller, origin), [], UNTRUSTED if wanted.purpose == "web" else VOUCHED)
+        return mint(self._keyring, grant)
+
+    def gateway_token_of_job(self, project: str, job: str, life_s: float) -> str:
+        """A token for calls of models that memory makes for a job of its own."""
+        expires_at = datetime.now(UTC) + timedelta(seconds=life_s)
+        return mint(
+            self._keyring, diode.gateway_of_job(self._policy, project, job, self._provider_clearance, expires_at)
+        )
+
+    def _read(self, caller: str, origin: Origin, requests: int) -> Memories:
+        try:
+            return self._reads.of(_key(caller, origin), requests)
+        except Forgotten as error:
+            raise Transient("what this delivery has read is not known any more") from error
+
     async def _commit(self, caller: str, request: CommitRequest) -> CommitReply:
         origin, commit = request.origin, request.commit
         accesses = accesses_of(commit)
         grant, integrity = await self.authorise(caller, origin, accesses)
         self._newest(caller, origin)
-        try:
-            memories = self._reads.of(_key(caller, origin), request.reads)
-        except Forgotten as error:
-            raise Transient("what this delivery has read is not known any more") from error
+        memories = self._read(caller, origin, request.reads)
         wishes = [write for write in commit.writes if write.store in self._wishes]
         if wishes:
             return await self._wished(grant, origin, commit, wishes[0])
@@ -241,6 +279,8 @@ class Door:
             raise Conflict(wrong.store, wrong.id, wrong.version, -1)
         cause, version = await self._cause(origin)
         caused_by = cause.with_(Provenance(integrity=integrity))
+        if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
+            caused_by = caused_by.with_(self._reads.by_any(origin.message_id))
         while True:
             prepared = prepare(
                 self._policy,
@@ -295,7 +335,7 @@ class Door:
 
     async def _cause(self, origin: Origin) -> tuple[Provenance, int | None]:
         """The provenance of the inbound message and its task version, from the log, never from the caller."""
-        if origin.capability is None:
+        if origin.capability is None or origin.message_id.startswith(diode.JOB):
             return Provenance(), None
         known = self._origins.get(origin.message_id)
         if known is not None and origin.message_id in self._versions:

@@ -138,6 +138,7 @@ async def serve(settings: MemorySettings) -> None:
         releases,
         Answers(rules, epochs, valkey, search.model_id),
         settings.revoked_capabilities,
+        provider_clearance=settings.provider_clearance,
     )
     reconciler = Reconciler(
         database,

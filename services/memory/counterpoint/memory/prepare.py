@@ -83,6 +83,7 @@ def prepare(
     refs = tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
     if rows and project == origin.project:
         announced.append(_announcement(commit_id, origin, grant, now, tuple(memories.scores), refs))
+    settling = bool(rows) and not asked and all(row.expect > 0 and policy.stores[row.store].settles for row in rows)
     messages = tuple(
         _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
         for index, message in enumerate((*asked, *announced))
@@ -102,8 +103,9 @@ def prepare(
         last=commit.last,
         fence=origin.fence,
         task_id=origin.task_id,
-        task_version=task_version,
+        task_version=None if settling else task_version,
         ended_ok=grant.task is None
+        or settling
         or commit.dead_letter is not None
         or diode.after_end(policy, {row.store for row in rows}, {m.type for m in commit.messages}),
         kind="commit",

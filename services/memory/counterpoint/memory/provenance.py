@@ -94,6 +94,7 @@ class Reads:
         self._limit = limit
         self._held = 0
         self._sets: OrderedDict[Key, _ReadSet] = OrderedDict()
+        self._of_message: dict[str, set[Key]] = {}
         self._fences: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def fence(self, caller: str, message_id: str, fence: int) -> bool:
@@ -108,15 +109,17 @@ class Reads:
             self._fences.popitem(last=False)
         return True
 
-    def note(self, key: Key, items: list[Seen]) -> None:
-        """One more request of this delivery was answered with these items."""
+    def note(self, key: Key, items: list[Seen], integrity: int = VOUCHED) -> None:
+        """One more request of this delivery was answered with these items, or with something of this `integrity`."""
         known = self._sets.get(key)
         if known is None:
             known = self._sets[key] = _ReadSet()
+            self._of_message.setdefault(key[1], set()).add(key)
             self._held += 1
         self._sets.move_to_end(key)
         before = len(known.refs)
         known.requests += 1
+        known.integrity = min(known.integrity, integrity)
         for item in items:
             known.label = max(known.label, item.label)
             known.integrity = min(known.integrity, item.integrity)
@@ -133,6 +136,17 @@ class Reads:
         known = self._sets.pop(key, None)
         if known is not None:
             self._held -= 1 + len(known.refs)
+            others = self._of_message[key[1]]
+            others.discard(key)
+            if not others:
+                del self._of_message[key[1]]
+
+    def by_any(self, message_id: str) -> Provenance:
+        """Label and integrity of all that deliveries of a message have read, whoever took them; as far as known."""
+        known = [self._sets[key] for key in self._of_message.get(message_id, ())]
+        return Provenance(
+            max((each.label for each in known), default=0), min((each.integrity for each in known), default=VOUCHED)
+        )
 
     def of(self, key: Key, requests: int) -> Memories:
         """What this delivery has read. Raises `Forgotten` unless exactly `requests` answers are remembered."""

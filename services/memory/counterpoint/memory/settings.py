@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
@@ -16,10 +16,10 @@ class MemorySettings(BusSettings):
 
     `capability_life_s` is longer than a stream keeps a message: one that had to wait for its service still works.
     `data_dir` is where the embedded tiers are; without one they are in a temporary folder and built at each start.
-    `revoked_capabilities` are revocation ids of tokens that count no more before their time is over.
     `revoked_capabilities` are revocation ids of tokens that count no more before their time is over. `audit_key` is the
     seed of the key that checkpoints of the audit log are signed with, 64 hex digits. They are exported to a file in
-    `audit_dir`, or else in `audit` of the data folder, and to the bus.
+    `audit_dir`, or else in `audit` of the data folder, and to the bus. `provider_clearance` is the highest label of
+    what may be told to a model or a search outside.
     """
 
     postgres_url: SecretStr
@@ -43,6 +43,7 @@ class MemorySettings(BusSettings):
     retention_s: float = 7 * 86_400.0
     read_set_items: int = 200_000
     recall_share: float = Field(default=0.01, ge=0, le=1)
+    provider_clearance: Literal["public", "internal", "confidential", "secret"] = "internal"
 
     @property
     def checkpoints_dir(self) -> Path | None:
