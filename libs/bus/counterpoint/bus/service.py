@@ -94,6 +94,10 @@ class Service:
         origin = Origin(message_id=message_id or new_id(), fence=1, project=project, principal=principal)
         return self._bound(origin)
 
+    def on_behalf(self, origin: Origin) -> Memory:
+        """Memory for work that came another way than by a message, with the capability that `origin` holds."""
+        return self._bound(origin)
+
     def waiting_for(self) -> tuple[str, ...]:
         """What stands between this service and readiness."""
         return (*self._presence.missing(), *(reason for check in self._reasons if (reason := check())))

@@ -232,6 +232,27 @@ def verify(
     return verified.grant
 
 
+def claimed(token: str) -> Grant:
+    """What a token says that it grants, by the key that it names itself: nobody has vouched for it yet.
+
+    Raises `Denied` with the rule `malformed` or `signature` when it is no whole token.
+    """
+    parsed = _parsed(token)
+    root = _ROOT_KEY.match(parsed.block_source(0))
+    if root is None:
+        raise Denied("malformed", "a token minted by memory")
+    try:
+        biscuit = parsed.verify(PublicKey(f"ed25519/{root[1]}"))
+        (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
+        return Grant.model_validate_json(fact.terms[0])
+    except BiscuitValidationError as error:
+        raise Denied("signature", "an unaltered token") from error
+    except ValueError as error:
+        raise Denied("malformed", "one grant, of this version") from error
+    except (AuthorizationError, DataLogError) as error:
+        raise _evaluation_error(error) from error
+
+
 def revocation_ids(token: str) -> tuple[str, ...]:
     """The revocation ids of a token's blocks, the minted one first: revoking that one refuses all made from it."""
     return tuple(_parsed(token).revocation_ids)

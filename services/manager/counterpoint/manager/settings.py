@@ -24,6 +24,8 @@ class ManagerSettings(BusSettings):
     model_developer: str | None = None
     embedding_model: str | None = None
     search_url: str | None = None
+    gateway_host: str = "127.0.0.1"
+    gateway_port: int = 8486
     gateway_calls: int = Field(default=8, ge=1)
     gateway_call_s: float = Field(default=120.0, gt=0)
     gateway_tries: int = Field(default=3, ge=1)

@@ -309,7 +309,7 @@ class Door:
                 break
         if self._takebacks.carried(origin.project, prepared.provenance.refs) is not None:
             await self._takebacks.follow(origin, prepared)
-        if commit.last:
+        if commit.last or diode.of_gateway(grant):
             self._reads.drop(_key(caller, origin))
         return reply
 

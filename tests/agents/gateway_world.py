@@ -1,0 +1,190 @@
+"""The world outside as the gateway meets it: a provider of models in OpenAI's words and a SearXNG, both over real HTTP;
+and a gateway on memory's real door."""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from diode.memory_house import DELEGATED, House, task_body
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from counterpoint.bus.health import Server, http_server, serve
+from counterpoint.manager.gateway import Gateway as Calls
+from counterpoint.manager.http import application
+from counterpoint.manager.outside import Outside
+from counterpoint.proto.memory import GatewayToken, Origin, Outgoing, QueryReply, QueryRequest, TokenPurpose, Write
+from counterpoint.proto.messages import utc_now
+from counterpoint.recall import Gateway, Memory
+
+PRICED, UNPRICED = "openai/gpt-4o-mini", "openai/nobody-knows"
+EMBEDDING = "openai/text-embedding-3-small"
+
+
+class World:
+    """What came in is in `seen`; `answers` are what goes out next, `hold` keeps answers back while it is not set."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.answers: list[Response] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.arrived = asyncio.Event()
+        self.text = "It was the disk."
+        self.output_tokens = 5
+        self.pages: list[dict[str, Any]] = []
+        self.dimensions = 384
+        self.url = ""
+
+    async def chat(self, request: Request) -> Response:
+        body = await self._came(request)
+        if self.answers:
+            return self.answers.pop(0)
+        message = {"role": "assistant", "content": self.text}
+        usage = {"prompt_tokens": 20, "completion_tokens": self.output_tokens, "total_tokens": 20 + self.output_tokens}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return JSONResponse(
+            {"id": "1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice],
+             "usage": usage}
+        )  # fmt: skip
+
+    async def embeddings(self, request: Request) -> Response:
+        body = await self._came(request)
+        if self.answers:
+            return self.answers.pop(0)
+        texts = body["input"]
+        data = [
+            {"object": "embedding", "index": n, "embedding": vector_of(text, self.dimensions)}
+            for n, text in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": sum(map(len, texts)) // 4 + 1, "total_tokens": sum(map(len, texts)) // 4 + 1}
+        return JSONResponse({"object": "list", "data": data, "model": body["model"], "usage": usage})
+
+    async def search(self, request: Request) -> Response:
+        self.seen.append(dict(request.query_params))
+        self.arrived.set()
+        await self.hold.wait()
+        return self.answers.pop(0) if self.answers else JSONResponse({"query": "q", "results": self.pages})
+
+    async def _came(self, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(await request.body())
+        self.seen.append(body)
+        self.arrived.set()
+        await self.hold.wait()
+        return body
+
+
+def vector_of(text: str, dimensions: int) -> list[float]:
+    """A vector that texts with the same words have in common, not of length 1."""
+    vector = [0.01] * dimensions
+    for word in text.lower().split():
+        vector[sum(map(ord, word)) * 7919 % dimensions] += 3.0
+    return vector
+
+
+@asynccontextmanager
+async def listening(app: Starlette) -> AsyncIterator[str]:
+    """A server of this process: its URL."""
+    server: Server
+    server, port = http_server(app, "127.0.0.1", 0)
+    serving = asyncio.create_task(serve(server))
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """The world, listening."""
+    made = World()
+    routes = [
+        Route("/v1/chat/completions", made.chat, methods=["POST"]),
+        Route("/v1/embeddings", made.embeddings, methods=["POST"]),
+        Route("/search", made.search),
+    ]
+    async with listening(Starlette(routes=routes)) as url:
+        made.url = url
+        try:
+            yield made
+        finally:
+            made.hold.set()
+
+
+class Door:
+    """Requests as they come over the bus. `before` may stand in the way of one: it is told the subject and the body."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.before: Callable[[str, bytes], Any] | None = None
+
+    async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes:
+        if self.before is not None:
+            await self.before(subject, body)
+        _, caller, operation, *_ = subject.split(".")
+        door = self.house.door
+        return await (door.commit if operation == "commit" else door.query)(caller, body)
+
+
+def calls(door: Door, outside: Outside) -> Calls:
+    """The gateway of a manager process."""
+    return Calls(lambda origin: Memory(door, "manager", origin, utc_now()), outside)
+
+
+@asynccontextmanager
+async def gateway(door: Door, outside: Outside) -> AsyncIterator[tuple[str, Calls]]:
+    """A gateway, listening: its URL, and what is behind it."""
+    made = calls(door, outside)
+    await made.load()
+    async with listening(application(made)) as url:
+        try:
+            yield url, made
+        finally:
+            await made.close()
+
+
+async def delegated(house: House, project: str, task: str, **budget: Any) -> str:
+    """A task with a budget, handed to the developer: the message's id."""
+    routed = await house.routed(project, task)
+    body = task_body(task, **({"budget": budget} if budget else {}))
+    message = Outgoing(type=DELEGATED, data={"task_id": task})
+    write = Write(store="tasks", id=task, body=body)
+    done = await house.done("manager", house.handed(routed, lives_s=3600), writes=(write,), messages=(message,))
+    return done.message_ids[0]
+
+
+def developer(door: Door, message_id: str) -> Memory:
+    """The developer's memory while it works on a message."""
+    return Memory(door, "developer", door.house.handed(message_id, lives_s=3600), utc_now())
+
+
+async def token(
+    house: House, origin: Origin, purpose: TokenPurpose = "model", reads: int = 0, **asked: Any
+) -> QueryReply:
+    """What memory says to a service that asks for a token."""
+    request = QueryRequest(origin=origin, gateway=GatewayToken(purpose=purpose, reads=reads, **asked))
+    return QueryReply.model_validate_json(await house.door.query("developer", request.model_dump_json().encode()))
+
+
+async def posted(url: str, path: str, token: str, body: Any, **headers: str) -> httpx.Response:
+    """A request as any client makes it."""
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        said = {"Authorization": f"Bearer {token}"} | {name.replace("_", "-"): each for name, each in headers.items()}
+        return await client.post(f"{url}{path}", json=body, headers=said)
+
+
+def client(url: str, model: str = PRICED, searches_web: bool = False) -> Gateway:
+    """The gateway as services use it."""
+    return Gateway(url, model=model, embedding_model=EMBEDDING, searches_web=searches_web)
+
+
+def unit(packed: bytes) -> float:
+    """The length of a vector."""
+    return math.sqrt(sum(value * value for value in memoryview(packed).cast("f").tolist()))

@@ -1,0 +1,442 @@
+"""The gateway on memory's real door, through the real LiteLLM to a provider over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from agents.gateway_world import (
+    EMBEDDING,
+    PRICED,
+    UNPRICED,
+    Door,
+    World,
+    client,
+    delegated,
+    developer,
+    gateway,
+    posted,
+    unit,
+)
+from diode.memory_house import House
+from prometheus_client import REGISTRY
+from starlette.responses import JSONResponse
+
+from counterpoint.manager.gateway import Gateway as Calls
+from counterpoint.manager.outside import Outside
+from counterpoint.proto.errors import Denied, Permanent, Transient
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.memory import Commit, Write
+from counterpoint.recall import Gateway, Memory
+
+QUESTION = [{"role": "user", "content": "Why did it fail?"}]
+OUTSIDE = Outside(models=(PRICED, UNPRICED), embedding_model=EMBEDDING)
+
+
+@pytest.fixture
+async def listening(door: Door, outside: World) -> AsyncIterator[tuple[str, Calls]]:
+    """A gateway to the world outside."""
+    async with gateway(door, replace(OUTSIDE, search_url=outside.url)) as made:
+        yield made
+
+
+@pytest.fixture
+async def asking(listening: tuple[str, Calls]) -> AsyncIterator[Gateway]:
+    """The developer's client of it."""
+    made = client(listening[0], searches_web=True)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def memory(door: Door, project: str) -> Memory:
+    """The developer at work on a task without a budget."""
+    return developer(door, await delegated(door.house, project, "t-1"))
+
+
+async def spend(house: House, project: str, task: str = "t-1") -> dict[str, Any]:
+    """What the task has spent."""
+    return await house.body(project, "spend", task) or {}
+
+
+async def call(house: House, project: str, key: str, task: str = "t-1", number: int = 0) -> dict[str, Any]:
+    """The record of a call."""
+    return await house.body(project, "model_calls", derived_id(task, "call", key, number)) or {}
+
+
+async def generated(asking: Gateway, memory: Memory, key: str, **more: Any) -> Any:
+    return await asking.generate(memory, QUESTION, key=key, deadline_s=more.pop("deadline_s", 20), **more)
+
+
+class TestCalls:
+    async def test_what_a_model_says_is_settled_at_its_price(
+        self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
+    ) -> None:
+        said = await generated(asking, memory, "first", max_tokens=100)
+        assert (said.text, said.finish) == ("It was the disk.", "stop")
+        cost = Decimal("0.00000015") * 20 + Decimal("0.0000006") * 5
+        assert said.usage.cost_usd == cost
+        assert outside.seen[0]["max_tokens"] == 100
+        kept = await spend(house, project)
+        assert Decimal(kept["spent_usd"]) == cost
+        assert (kept["spent_tokens"], kept["calls"], kept["reserved_tokens"]) == (25, 1, 0)
+        assert (await call(house, project, "first"))["state"] == "settled"
+        assert REGISTRY.get_sample_value(
+            "counterpoint_llm_cost_usd_total", {"project": project, "model": PRICED}
+        ) == pytest.approx(float(cost))
+
+    async def test_an_unknown_price_is_said_to_be_unknown(
+        self, listening: tuple[str, Calls], memory: Memory, house: House, project: str
+    ) -> None:
+        asking = client(listening[0], UNPRICED)
+        said = await generated(asking, memory, "first")
+        await asking.close()
+        assert said.usage.cost_usd is None
+        kept = await call(house, project, "first")
+        assert (kept["estimate_usd"], kept["cost_usd"]) == ("unknown", "unknown")
+        total = await spend(house, project)
+        assert (total["spent_usd"], total["unpriced"], total["spent_tokens"]) == ("0", 1, 25)
+
+    async def test_vectors_come_back_in_their_order(
+        self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
+    ) -> None:
+        one, two = (await asking.embed(memory, ["a disk", "b net"], key="v", deadline_s=20)).vectors
+        (again,) = (await asking.embed(memory, ["a disk"], key="w", deadline_s=20)).vectors
+        assert one == again != two
+        assert len(one) == 384 * 4
+        assert unit(one) > 1.5
+        assert (await call(house, project, "v")).get("response") is None
+
+    async def test_a_key_brings_the_outcome_that_was_kept(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        first = await generated(asking, memory, "k")
+        outside.text = "It was the net."
+        second = await generated(asking, memory, "k")
+        assert (second.text, second.usage.replayed) == (first.text, True)
+        assert second.usage.cost_usd == first.usage.cost_usd
+        assert len(outside.seen) == 1
+        assert (await spend(house, project))["calls"] == 1
+
+    async def test_a_key_stands_for_one_request(self, asking: Gateway, memory: Memory, outside: World) -> None:
+        await generated(asking, memory, "k")
+        with pytest.raises(Permanent, match="key_reused"):
+            await generated(asking, memory, "k", max_tokens=7)
+        assert len(outside.seen) == 1
+
+    async def test_the_same_call_at_the_same_time_is_made_once(
+        self, asking: Gateway, memory: Memory, outside: World
+    ) -> None:
+        outside.hold.clear()
+        both = [asyncio.create_task(generated(asking, memory, "k")) for _ in range(2)]
+        await outside.arrived.wait()
+        outside.hold.set()
+        one, two = await asyncio.gather(*both)
+        assert one.text == two.text
+        assert len(outside.seen) == 1
+
+    async def test_what_the_write_filter_holds_back_is_not_kept(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.text = "log in with AKIA" + "Z7QF3MPLKD2WXYTB"
+        assert (await generated(asking, memory, "k")).text == outside.text
+        kept = await call(house, project, "k")
+        assert kept["state"] == "settled"
+        assert "response" not in kept
+        with pytest.raises(Permanent, match="not_kept"):
+            await generated(asking, memory, "k")
+        assert len(outside.seen) == 1
+
+
+class TestProviders:
+    async def test_a_busy_provider_is_asked_again_within_the_deadline(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.answers = [JSONResponse({"error": {"message": "busy"}}, 503), JSONResponse({"error": {}}, 429)]
+        assert (await generated(asking, memory, "k")).text == outside.text
+        assert len(outside.seen) == 3
+        assert (await spend(house, project))["calls"] == 1
+
+    async def test_what_stays_busy_costs_nothing_and_may_be_tried_again(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.answers = [JSONResponse({"error": {"message": "busy"}}, 500) for _ in range(3)]
+        with pytest.raises(Transient, match="500"):
+            await generated(asking, memory, "k")
+        assert len(outside.seen) == 3
+        assert (await call(house, project, "k"))["state"] == "released"
+        kept = await spend(house, project)
+        assert (kept["spent_tokens"], kept["reserved_tokens"], kept["calls"]) == (0, 0, 0)
+        assert (await generated(asking, memory, "k")).text == outside.text
+        assert (await call(house, project, "k", number=1))["state"] == "settled"
+
+    async def test_what_a_provider_refuses_is_refused(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.answers = [JSONResponse({"error": {"message": "no such key"}}, 401)]
+        with pytest.raises(Permanent, match="refused"):
+            await generated(asking, memory, "k")
+        assert len(outside.seen) == 1
+        assert (await call(house, project, "k"))["state"] == "released"
+
+    async def test_a_provider_that_is_not_there_has_done_nothing(
+        self, asking: Gateway, memory: Memory, monkeypatch: pytest.MonkeyPatch, house: House, project: str
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_BASE", "http://127.0.0.1:9/v1")
+        with pytest.raises(Transient, match="not reachable"):
+            await generated(asking, memory, "k")
+        assert (await call(house, project, "k"))["state"] == "released"
+
+    async def test_one_that_does_not_answer_in_time_counts_at_the_estimate(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.hold.clear()
+        with pytest.raises(Permanent, match="unknown_outcome"):
+            await generated(asking, memory, "k", deadline_s=2, max_tokens=50)
+        kept = await call(house, project, "k")
+        assert kept["state"] == "unknown"
+        total = await spend(house, project)
+        assert total["spent_tokens"] == kept["estimate_input_tokens"] + 50
+        assert (total["unknown"], total["reserved_tokens"]) == (1, 0)
+        outside.hold.set()
+        with pytest.raises(Permanent, match="unknown_outcome"):
+            await generated(asking, memory, "k", max_tokens=50)
+        assert len(outside.seen) == 1
+
+    async def test_a_connection_that_breaks_is_an_unknown_outcome_not_an_answer(
+        self, asking: Gateway, memory: Memory, monkeypatch: pytest.MonkeyPatch, house: House, project: str
+    ) -> None:
+        taken = 0
+
+        async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal taken
+            await reader.readuntil(b"\r\n\r\n")
+            taken += 1
+            writer.close()
+
+        server = await asyncio.start_server(break_off, "127.0.0.1", 0)
+        async with server:
+            monkeypatch.setenv("OPENAI_API_BASE", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+            with pytest.raises(Permanent, match="unknown_outcome"):
+                await generated(asking, memory, "k")
+        assert taken == 1
+        assert (await call(house, project, "k"))["state"] == "unknown"
+
+    async def test_an_answer_that_is_none_is_an_unknown_outcome(
+        self, asking: Gateway, memory: Memory, outside: World
+    ) -> None:
+        outside.answers = [JSONResponse({"object": "list", "data": [], "model": "m", "usage": {"prompt_tokens": 1,
+                                         "total_tokens": 1}})]  # fmt: skip
+        with pytest.raises(Permanent, match="unknown_outcome"):
+            await asking.embed(memory, ["a"], key="v", deadline_s=20)
+
+
+class TestBudgets:
+    async def test_parallel_calls_never_exceed_it(
+        self, asking: Gateway, listening: tuple[str, Calls], door: Door, outside: World, project: str
+    ) -> None:
+        limit = Decimal("0.0004")
+        outside.output_tokens = 100
+        working = developer(door, await delegated(door.house, project, "t-1", usd=str(limit)))
+        async with gateway(door, OUTSIDE) as (other, _):
+            beside = client(other)
+            made = await asyncio.gather(
+                *(
+                    generated(asking if n % 2 else beside, working, f"k{n}", max_tokens=100, deadline_s=60)
+                    for n in range(24)
+                ),
+                return_exceptions=True,
+            )
+            await beside.close()
+        done = [each for each in made if not isinstance(each, BaseException)]
+        refused = [each for each in made if isinstance(each, Denied)]
+        assert len(done) + len(refused) == len(made), made
+        assert {each.rule for each in refused} == {"budget"}
+        assert 3 < len(done) < 24
+        total = await spend(door.house, project)
+        assert Decimal(total["spent_usd"]) == sum(each.usage.cost_usd for each in done) <= limit
+        assert Decimal(total["reserved_usd"]) == 0
+        assert len(outside.seen) == len(done)
+
+    async def test_tokens_have_a_limit_too(self, asking: Gateway, door: Door, project: str) -> None:
+        working = developer(door, await delegated(door.house, project, "t-1", tokens=300))
+        await generated(asking, working, "k", max_tokens=150)
+        with pytest.raises(Denied, match="budget"):
+            await generated(asking, working, "l", max_tokens=250)
+
+    async def test_dollars_do_not_pay_for_what_has_no_price(
+        self, listening: tuple[str, Calls], door: Door, outside: World, project: str
+    ) -> None:
+        working = developer(door, await delegated(door.house, project, "t-1", usd="10"))
+        asking = client(listening[0], UNPRICED)
+        with pytest.raises(Denied, match="price is known"):
+            await generated(asking, working, "k")
+        await asking.close()
+        assert not outside.seen
+
+
+class TestKilled:
+    async def test_before_the_reservation_nothing_is_left(
+        self, door: Door, outside: World, memory: Memory, asking: Gateway, house: House, project: str
+    ) -> None:
+        await self._killed_at(door, memory, "reserve")
+        assert not outside.seen
+        assert (await generated(asking, memory, "k")).text == outside.text
+
+    async def test_between_reserving_and_settling_the_outcome_is_unknown_and_counted(
+        self, door: Door, outside: World, memory: Memory, asking: Gateway, house: House, project: str
+    ) -> None:
+        await self._killed_at(door, memory, "settle")
+        kept = await call(house, project, "k")
+        assert kept["state"] == "reserved"
+        with pytest.raises(Transient, match="another process"):
+            await generated(asking, memory, "k")
+        await self._over(house, project, "k")
+        memory = developer(door, memory.origin.message_id)
+        with pytest.raises(Permanent, match="unknown_outcome"):
+            await generated(asking, memory, "k")
+        assert len(outside.seen) == 1
+        total = await spend(house, project)
+        assert total["spent_tokens"] == kept["estimate_input_tokens"] + kept["estimate_output_tokens"]
+        assert (total["reserved_tokens"], total["unknown"]) == (0, 1)
+        assert (await generated(asking, memory, "k again")).text == outside.text
+
+    @staticmethod
+    async def _killed_at(door: Door, memory: Memory, step: str) -> None:
+        """A gateway that ends right before the commit of this step."""
+        reached = asyncio.Event()
+
+        async def stand_in_the_way(subject: str, body: bytes) -> None:
+            if f'"step":"{step} '.encode() in body:
+                reached.set()
+                await asyncio.Event().wait()
+
+        other = Door(door.house)
+        other.before = stand_in_the_way
+        async with gateway(other, OUTSIDE) as (url, made):
+            asking = client(url)
+            dying = asyncio.create_task(generated(asking, memory, "k"))
+            await reached.wait()
+            for _, task in list(made._under_way.values()):
+                task.cancel()
+            with pytest.raises((Transient, asyncio.CancelledError)):
+                await dying
+            await asking.close()
+
+    @staticmethod
+    async def _over(house: House, project: str, key: str) -> None:
+        """The time of the dead process is over."""
+        async with house.superuser() as connection:
+            await connection.execute(
+                "UPDATE records SET body = jsonb_set(body, '{deadline}', '\"2026-01-01T00:00:00Z\"')"
+                " WHERE project = $1 AND store = 'model_calls' AND id = $2",
+                project,
+                derived_id("t-1", "call", key, 0),
+            )
+        house.restart()
+
+    async def test_a_call_of_a_task_that_has_ended_meanwhile_is_still_settled(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.hold.clear()
+        under_way = asyncio.create_task(generated(asking, memory, "k"))
+        await outside.arrived.wait()
+        async with house.superuser() as connection:
+            await connection.execute(
+                "UPDATE records SET version = version + 1, body = jsonb_set(body, '{state}', '\"cancelled\"')"
+                " WHERE project = $1 AND store = 'tasks'",
+                project,
+            )
+        outside.hold.set()
+        assert (await under_way).text == outside.text
+        assert (await call(house, project, "k"))["state"] == "settled"
+        with pytest.raises(Denied, match="ended"):
+            await generated(asking, memory, "l")
+        assert len(outside.seen) == 1
+
+
+class TestWeb:
+    async def test_pages_are_found_and_cut(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.pages = [
+            {"title": f"Page {n}", "url": f"https://example.org/{n}", "content": "words " * 1000} for n in range(30)
+        ]
+        outside.pages.insert(0, {"title": "no page", "url": "javascript:alert(1)", "content": ""})
+        found = await asking.search_web(memory, "disk full", key="s", deadline_s=20, count=3)
+        assert [page.title for page in found.results] == ["Page 0", "Page 1", "Page 2"]
+        assert all(len(page.snippet) <= 1000 for page in found.results)
+        assert outside.seen == [{"q": "disk full", "format": "json"}]
+        kept = await call(house, project, "s")
+        assert (kept["kind"], kept["cost_usd"]) == ("search", "0.000000000")
+        assert await asking.search_web(memory, "disk full", key="s", deadline_s=20, count=3) == found
+        assert len(outside.seen) == 1
+
+    async def test_what_is_written_after_a_search_is_untrusted(
+        self, asking: Gateway, memory: Memory, house: House, door: Door, project: str
+    ) -> None:
+        async def integrity(of: Memory, record_id: str) -> int:
+            body = {"task_id": "t-1", "agent": "developer", "reasoning": "as found"}
+            write = Write(store="actions", id=record_id, body=body)
+            await of.step(Commit(step=record_id, last=False, writes=(write,)))
+            async with house.superuser() as connection:
+                return int(
+                    await connection.fetchval(
+                        "SELECT integrity FROM records WHERE project = $1 AND id = $2", project, record_id
+                    )
+                )
+
+        await generated(asking, memory, "g")
+        assert await integrity(memory, "before") == 1
+        await asking.search_web(memory, "disk full", key="s", deadline_s=20)
+        assert await integrity(memory, "after") == 0
+
+    async def test_a_search_that_says_something_else_is_refused(
+        self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
+    ) -> None:
+        outside.answers = [JSONResponse("no")]
+        with pytest.raises(Permanent, match="refused"):
+            await asking.search_web(memory, "disk full", key="s", deadline_s=20)
+        assert (await call(house, project, "s"))["state"] == "released"
+
+
+class TestRequests:
+    async def test_only_configured_models_are_called(
+        self, listening: tuple[str, Calls], memory: Memory, outside: World
+    ) -> None:
+        body = {"model": "openai/gpt-4o", "messages": QUESTION}
+        answer = await posted(listening[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "model")
+        assert not outside.seen
+
+    async def test_any_client_of_such_an_api_may_ask(self, listening: tuple[str, Calls], memory: Memory) -> None:
+        token = await memory.gateway_token("model")
+        answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
+        assert answer.json()["choices"][0]["message"] == {"role": "assistant", "content": "It was the disk."}
+        answer = await posted(listening[0], "/v1/embeddings", token, {"input": "a"})
+        assert len(answer.json()["data"][0]["embedding"]) == 384
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [({"messages": []}, "messages"), ({"messages": QUESTION, "stream": True}, "stream"), ([], "")],
+    )
+    async def test_what_is_wrong_with_a_request_is_named(
+        self, listening: tuple[str, Calls], memory: Memory, body: Any, field: str
+    ) -> None:
+        answer = await posted(listening[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
+        assert answer.status_code == 422
+        assert answer.json()["error"]["problems"][0]["field"] == field
+
+    async def test_what_is_not_configured_is_said_without_a_call(self, memory: Memory, door: Door) -> None:
+        for nothing in (Gateway(None, model=PRICED, searches_web=True), Gateway("http://127.0.0.1:9")):
+            assert (nothing.model, nothing.searches_web) == (None, False)
+            with pytest.raises(Permanent, match="no_model"):
+                await generated(nothing, memory, "k")
+            with pytest.raises(Permanent, match="web_unavailable"):
+                await nothing.search_web(memory, "q", key="s", deadline_s=5)
+        async with gateway(door, Outside(search_url="http://127.0.0.1:9")) as (url, _):
+            token = await memory.gateway_token("model")
+            answer = await posted(url, "/v1/chat/completions", token, {"messages": QUESTION})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_model")
