@@ -3,14 +3,24 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from diode.memory_house import House
+from diode.memory_house import ROUTED, House, task_body
 
 from counterpoint.guard.capabilities import claimed, mint
 from counterpoint.guard.policy import policy
 from counterpoint.memory import diode
 from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import (
+    DeadLetter,
+    Get,
+    List,
+    Origin,
+    Outgoing,
+    QueryReply,
+    QueryRequest,
+    TokenPurpose,
+    Write,
+)
 from counterpoint.proto.memory import GatewayToken as Wanted
-from counterpoint.proto.memory import Get, Origin, QueryReply, QueryRequest, TokenPurpose, Write
 
 
 async def asked(
@@ -49,12 +59,15 @@ def reservation(task: str = "t-1", record_id: str = "c-1") -> tuple[Write, ...]:
 
 
 async def confidential(house: House, project: str, record_id: str) -> None:
-    """A record that the developer may read, but that no provider may be told."""
-    routed = await house.routed(project, record_id)
+    """A record that the developer may read, but that no provider may be told: it rests on what is confidential."""
+    letter = DeadLetter(code="x", subject="intake", body="{}")
+    await house.done("manager", house.handed(await house.reported(project, "t-0")), step="dead", dead_letter=letter)
+    reading = house.standing(project, record_id)
+    assert (await house.found("router", reading, List(store="dead_letters"))).items
+    routed = Outgoing(type=ROUTED, data={"task_id": record_id})
+    sent = (await house.done("router", reading, reads=1, messages=(routed,))).message_ids[0]
     write = Write(store="sessions", id=record_id, body={"summary": "the salary run"})
-    await house.done("manager", house.handed(routed), writes=(write,))
-    async with house.superuser() as connection:
-        await connection.execute("UPDATE records SET label = 2 WHERE project = $1 AND id = $2", project, record_id)
+    await house.done("manager", house.handed(sent), writes=(write,))
 
 
 async def test_it_reserves_for_its_task_and_for_nothing_else(house: House, project: str) -> None:
@@ -88,12 +101,8 @@ async def test_it_ends(house: House, project: str) -> None:
 async def test_with_its_task_only_what_began_is_settled(house: House, project: str) -> None:
     held = await token(house, house.handed(await house.delegated(project, "t-2")))
     await house.done("manager", paid(house, held), step="reserve", last=False, writes=reservation("t-2"))
-    async with house.superuser() as connection:
-        await connection.execute(
-            'UPDATE records SET version = 2, body = body || \'{"state": "cancelled"}\''
-            " WHERE project = $1 AND store = 'tasks' AND id = 't-2'",
-            project,
-        )
+    ended = Write(store="tasks", id="t-2", body=task_body("t-2", "cancelled"), expect=1)
+    await house.done("manager", house.handed(await house.reported(project, "t-2")), writes=(ended,))
     settled = Write(store="model_calls", id="c-1", body={"task_id": "t-2", "state": "settled"}, expect=1)
     await house.done("manager", paid(house, held), step="settle", last=False, writes=(settled,))
     again = await house.commit("manager", paid(house, held), step="b", last=False, writes=reservation("t-2", "c-2"))
