@@ -28,7 +28,10 @@ EMBEDDING = "openai/text-embedding-3-small"
 
 
 class World:
-    """What came in is in `seen`; `answers` are what goes out next, `hold` keeps answers back while it is not set."""
+    """What came in is in `seen`; `answers` are what goes out next, `hold` keeps answers back while it is not set.
+
+    `arrived` is set when `expected` requests have come in.
+    """
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -36,6 +39,7 @@ class World:
         self.hold = asyncio.Event()
         self.hold.set()
         self.arrived = asyncio.Event()
+        self.expected = 1
         self.text = "It was the disk."
         self.output_tokens = 5
         self.pages: list[dict[str, Any]] = []
@@ -67,17 +71,19 @@ class World:
         return JSONResponse({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
     async def search(self, request: Request) -> Response:
-        self.seen.append(dict(request.query_params))
-        self.arrived.set()
-        await self.hold.wait()
+        await self._seen(dict(request.query_params))
         return self.answers.pop(0) if self.answers else JSONResponse({"query": "q", "results": self.pages})
 
     async def _came(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(await request.body())
-        self.seen.append(body)
-        self.arrived.set()
-        await self.hold.wait()
+        await self._seen(body)
         return body
+
+    async def _seen(self, body: dict[str, Any]) -> None:
+        self.seen.append(body)
+        if len(self.seen) >= self.expected:
+            self.arrived.set()
+        await self.hold.wait()
 
 
 def vector_of(text: str, dimensions: int) -> list[float]:

@@ -8,6 +8,7 @@ from diode.memory_house import ROUTED, House, task_body
 from counterpoint.guard.capabilities import claimed, mint
 from counterpoint.guard.policy import policy
 from counterpoint.memory import diode
+from counterpoint.memory.tokens import Tokens
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     DeadLetter,
@@ -137,7 +138,7 @@ async def test_none_is_given_where_it_is_not_known_what_was_read(house: House, p
 
 
 async def test_a_job_of_memorys_own_has_a_budget_of_its_own(house: House, project: str) -> None:
-    held = house.door.gateway_token_of_job(project, "j-1", 60)
+    held = Tokens(policy(), house.keyring).minted_of_job(project, "j-1", 1)
     writes = (Write(store="model_calls", id="c-1", body={}), Write(store="spend", id="job:j-1", body={}))
     house.restart()
     await house.done("manager", paid(house, held), step="reserve", last=False, writes=writes)

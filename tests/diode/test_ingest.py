@@ -170,10 +170,10 @@ class TestADocumentThatIsNotFinished:
         await ingested(house, project, document(text("valve")))
         embed = embeddings.Embeddings.of
 
-        async def first_alone(self: embeddings.Embeddings, project: str, texts: list[str]) -> Any:
+        async def first_alone(self: embeddings.Embeddings, project: str, texts: list[str], *whose: Any) -> Any:
             if "pump 200 " in texts[0]:
                 raise Transient("killed")
-            return await embed(self, project, texts)
+            return await embed(self, project, texts, *whose)
 
         with monkeypatch.context() as patch:
             patch.setattr(embeddings.Embeddings, "of", first_alone)

@@ -4,7 +4,7 @@ import dataclasses
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import asyncpg
@@ -12,7 +12,7 @@ import structlog
 from prometheus_client import Counter, Histogram
 from pydantic import ValidationError
 
-from counterpoint.guard.capabilities import Access, Grant, Keyring, mint, verify
+from counterpoint.guard.capabilities import Access, Grant, Keyring, verify
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode, erasure, takeback
 from counterpoint.memory.answers import Answer, Answers, answer_of
@@ -42,6 +42,7 @@ from counterpoint.memory.queries import Queries
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.takeback import TakeBacks
+from counterpoint.memory.tokens import Tokens
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply
@@ -99,8 +100,7 @@ class Door:
         releases: Releases,
         answers: Answers,
         revoked: frozenset[str] = frozenset(),
-        *,
-        provider_clearance: str = "internal",
+        tokens: Tokens | None = None,
     ) -> None:
         self._policy = policy
         self._keyring = keyring
@@ -120,7 +120,7 @@ class Door:
         self._releases = releases
         self._answers = answers
         self._revoked = revoked
-        self._provider_clearance = policy.level(provider_clearance)
+        self._tokens = tokens or Tokens(policy, keyring)
         self._versions: OrderedDict[str, int | None] = OrderedDict()
 
     async def query(self, caller: str, raw: bytes) -> bytes:
@@ -230,7 +230,7 @@ class Door:
         took_us = int((time.perf_counter() - began) * 1e6)
         reply = _reply([answer.json(took_us, "hit") for answer in answers])
         if not answers or len(reply) > REPLY_LIMIT_BYTES:
-            found = await self._queries.answer(grant, request.queries)
+            found = await self._queries.answer(grant, request.queries, await self._label(caller, origin))
             answers = self._answers.keep(looked, request.queries, found)
             cache = "off" if looked.epoch is None else "miss"
             reply = _fresh(answers, found, cache)
@@ -247,17 +247,16 @@ class Door:
         self._newest(caller, origin)
         cause, _ = await self._cause(origin)
         label = cause.with_(self._read(caller, origin, wanted.reads).provenance).label
-        expires_at = datetime.now(UTC) + timedelta(seconds=wanted.life_s)
-        grant = diode.gateway(self._policy, held, wanted.purpose, label, self._provider_clearance, expires_at)
+        token = self._tokens.of_task(held, wanted.purpose, label, wanted.life_s)
         self._reads.note(_key(caller, origin), [], UNTRUSTED if wanted.purpose == "web" else VOUCHED)
-        return mint(self._keyring, grant)
+        return token
 
-    def gateway_token_of_job(self, project: str, job: str, life_s: float) -> str:
-        """A token for calls of models that memory makes for a job of its own."""
-        expires_at = datetime.now(UTC) + timedelta(seconds=life_s)
-        return mint(
-            self._keyring, diode.gateway_of_job(self._policy, project, job, self._provider_clearance, expires_at)
-        )
+    async def _label(self, caller: str, origin: Origin) -> int:
+        """The label of what may stand in a question; of no matter where none is told to anybody outside."""
+        if not self._queries.asks_outside:
+            return 0
+        cause, _ = await self._cause(origin)
+        return cause.with_(self._reads.by_any(origin.message_id)).label
 
     def _read(self, caller: str, origin: Origin, requests: int) -> Memories:
         try:

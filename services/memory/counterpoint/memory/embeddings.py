@@ -11,6 +11,7 @@ import numpy as np
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
+from counterpoint.memory.retrieval.embed import Whose
 from counterpoint.memory.retrieval.terms import terms
 from counterpoint.memory.rows import Prepared, WriteRow
 from counterpoint.memory.search import Search, Text
@@ -39,7 +40,8 @@ class Embeddings:
             return prepared, 0
         bodies = [json.loads(row.body or "{}") for row in rows]
         texts = [self._text(row, body) for row, body in zip(rows, bodies, strict=True)]
-        vectors, embedded = await self.of(prepared.project, [text.text for text in texts])
+        label = max(row.label for row in rows)
+        vectors, embedded = await self.of(prepared.project, [text.text for text in texts], label)
 
         def laid_beside() -> Prepared:
             beside = tuple(
@@ -50,8 +52,14 @@ class Embeddings:
 
         return await asyncio.to_thread(laid_beside), embedded
 
-    async def of(self, project: str, texts: Sequence[str]) -> tuple[list[Any], int]:
-        """The vectors of some texts in their order, and how many of them were new."""
+    async def of(
+        self, project: str, texts: Sequence[str], label: int = 0, job: str | None = None
+    ) -> tuple[list[Any], int]:
+        """The vectors of some texts in their order, and how many of them were new.
+
+        `label` is the highest of the texts, `job` what a model outside is paid for by; without one there is one of the
+        project for all.
+        """
         if not texts:
             return [], 0
         digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
@@ -60,7 +68,8 @@ class Embeddings:
         known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
         if missing:
-            made = await self._search.embed_texts(list(missing.values()))
+            whose = Whose(project, label, job) if job else Whose(project, label)
+            made = await self._search.embed_texts(list(missing.values()), whose)
             known |= zip(missing, made, strict=True)
             as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
             async with self._database.writing(project) as connection:
@@ -70,7 +79,8 @@ class Embeddings:
     async def with_vectors(self, project: str, changes: Sequence[Change]) -> list[Change]:
         """The changes, each that is not a removal with its vector."""
         texts = [self.text(change.store, change.body) for change in changes if change.body is not None]
-        found, _ = await self.of(project, texts)
+        label = max((change.label for change in changes), default=0)
+        found, _ = await self.of(project, texts, label)
         vectors = iter(found)
         return [each if each.body is None else dataclasses.replace(each, vector=next(vectors)) for each in changes]
 

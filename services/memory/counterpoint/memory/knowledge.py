@@ -22,7 +22,7 @@ from counterpoint.memory.mentions import Mention, mentions
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import Prepared
-from counterpoint.proto.errors import Conflict, Permanent, Transient
+from counterpoint.proto.errors import Conflict, Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import Commit, Origin, Ref, Write
 
@@ -118,7 +118,7 @@ class Knowledge:
             try:
                 async with self._alone(project):
                     await self._mentioned(project, row)
-            except Permanent as error:
+            except (Permanent, Denied) as error:
                 log.warning("knowledge.refused", project=project, store=row["store"], reason=str(error))
         if rows:
             async with self._database.connection() as connection:

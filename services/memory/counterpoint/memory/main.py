@@ -36,6 +36,8 @@ from counterpoint.memory.queries import Queries
 from counterpoint.memory.reconcile import Reconciler
 from counterpoint.memory.relay import Relay
 from counterpoint.memory.releases import Releases
+from counterpoint.memory.retrieval.embed import DIMENSIONS
+from counterpoint.memory.retrieval.remote import RemoteEmbedder
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
@@ -43,8 +45,11 @@ from counterpoint.memory.settings import MemorySettings
 from counterpoint.memory.takeback import TakeBacks
 from counterpoint.memory.telemetry import observe
 from counterpoint.memory.tiers.tiers import embedded_or_server
+from counterpoint.memory.tokens import Tokens
 from counterpoint.memory.valkey import Valkey
 from counterpoint.proto import subjects
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.recall import Gateway
 
 _RECORD_POOL = 4
 """Connections of committer, relay and sequencer alone: what is written never waits behind what is read."""
@@ -99,7 +104,9 @@ async def serve(settings: MemorySettings) -> None:
     if settings.valkey_url is not None:
         secret = bytes.fromhex(settings.signing_keys[0].private.get_secret_value())
         valkey = Valkey(settings.valkey_url.get_secret_value(), secret)
-    search = Search(settings.model_cache_dir, valkey)
+    tokens = Tokens(rules, keyring, settings.provider_clearance)
+    gateway = Gateway(settings.gateway_url, embedding_model=settings.embedding_model)
+    search = Search(settings.model_cache_dir, valkey, embedder=_outside(gateway, tokens, settings))
     tiers = embedded_or_server(settings, database, rules, search)
     principals = Principals(database)
     vectors = Embeddings(database, rules, search)
@@ -138,7 +145,7 @@ async def serve(settings: MemorySettings) -> None:
         releases,
         Answers(rules, epochs, valkey, search.model_id),
         settings.revoked_capabilities,
-        provider_clearance=settings.provider_clearance,
+        tokens,
     )
     reconciler = Reconciler(
         database,
@@ -187,11 +194,25 @@ async def serve(settings: MemorySettings) -> None:
     finally:
         await queries.sampler.close()
         await tiers.close()
+        await gateway.close()
         if valkey is not None:
             await valkey.close()
         await database.close()
         await record.close()
         await lease.release()
+
+
+def _outside(gateway: Gateway, tokens: Tokens, settings: MemorySettings) -> RemoteEmbedder | None:
+    """The embedding model outside, where one is configured. Raises `Permanent` for vectors that the record cannot hold,
+    and for a model without a gateway to it."""
+    if settings.embedding_model is None:
+        return None
+    if gateway.embedding_model is None:
+        raise Permanent("invalid", (Problem(field="COUNTERPOINT_GATEWAY_URL", problem="is not set"),))
+    if settings.embedding_dimensions != DIMENSIONS:
+        problem = f"the record keeps vectors of {DIMENSIONS}"
+        raise Permanent("embedding_dimensions", (Problem(field="COUNTERPOINT_EMBEDDING_DIMENSIONS", problem=problem),))
+    return RemoteEmbedder(gateway, tokens, settings.embedding_dimensions)
 
 
 def run() -> None:

@@ -107,17 +107,30 @@ class Queries:
             return "audit"
         return _STORE_OF.get(query.op) or query.store  # type: ignore[union-attr]
 
-    async def answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[Found, ...]:
-        """One `Found` per query. Raises `Transient` when its turn comes too late."""
+    @property
+    def asks_outside(self) -> bool:
+        """Whether what is searched for is embedded by a model outside."""
+        return self._search.outside
+
+    async def answer(self, grant: Grant, queries: Sequence[MemoryQuery], label: int = 0) -> tuple[Found, ...]:
+        """One `Found` per query; `label` is that of what the asker has read, and may ask with.
+
+        Raises `Transient` when its turn comes too late, and what a model outside raises. That one is asked before the
+        turn: the gateway to it asks here as well, and would wait for a turn that waits for it.
+        """
+        embedded = await self._search.embed(grant.project, queries, label) if self.asks_outside else None
         arrived = time.monotonic()
         long = any(isinstance(query, Verify | Cypher) for query in queries)
         async with self._long_turns if long else self._turns:
             if time.monotonic() - arrived > PATIENCE_S:
                 raise Transient("busy", retry_after_s=0.5)
-            return await self._answer(grant, queries)
+            return await self._answer(grant, queries, embedded)
 
-    async def _answer(self, grant: Grant, queries: Sequence[MemoryQuery]) -> tuple[Found, ...]:
-        embedded = await self._search.embed(grant.project, queries)
+    async def _answer(
+        self, grant: Grant, queries: Sequence[MemoryQuery], embedded: dict[str, Any] | None
+    ) -> tuple[Found, ...]:
+        if embedded is None:
+            embedded = await self._search.embed(grant.project, queries)
         beside = {n: await self._beside(grant, query, embedded) for n, query in enumerate(queries)}
         if all(isinstance(answer, Found) for answer in beside.values()):
             return tuple(answer for answer in beside.values() if isinstance(answer, Found))

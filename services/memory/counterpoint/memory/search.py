@@ -7,7 +7,7 @@ from typing import Any
 
 from counterpoint.memory.cache import VectorCache
 from counterpoint.memory.lists import matching
-from counterpoint.memory.retrieval.embed import Embedder, Vectors
+from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel, Vectors, Whose
 from counterpoint.memory.retrieval.fuse import Weights, fixed
 from counterpoint.memory.retrieval.model import ModelSettings
 from counterpoint.memory.retrieval.search import EXACT_ROWS, Hit, Scope, prepare, search
@@ -69,7 +69,10 @@ class Text:
 
 
 class Search:
-    """Embeds and searches. The model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`."""
+    """Embeds and searches. The model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`.
+
+    `outside`: texts are embedded by another `embedder` than the one in the house.
+    """
 
     def __init__(
         self,
@@ -78,18 +81,20 @@ class Search:
         *,
         exact_rows: int = EXACT_ROWS,
         ef_search: int | None = None,
+        embedder: EmbeddingModel | None = None,
     ) -> None:
         self._exact_rows = exact_rows
         self._ef_search = ef_search
-        self._embedder = Embedder(model_cache_dir or ModelSettings().model_cache_dir)
+        self.outside = embedder is not None
+        self._embedder: EmbeddingModel = embedder or Embedder(model_cache_dir or ModelSettings().model_cache_dir)
         self.model_id = self._embedder.model_id
         self._cache = VectorCache(far, self.model_id)
 
-    async def embed_texts(self, texts: Sequence[str]) -> Vectors:
+    async def embed_texts(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
         """One unit vector a text."""
-        return await self._embedder.embed(texts)
+        return await self._embedder.embed(texts, whose)
 
-    async def embed(self, project: str, queries: Iterable[MemoryQuery]) -> dict[str, Any]:
+    async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int = 0) -> dict[str, Any]:
         """The vectors of the texts that are searched for. Raises `Permanent` for a text nothing can be searched by."""
         wanted = {text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)}
         for text in wanted:
@@ -97,7 +102,7 @@ class Search:
         known = {text: await self._cache.get(project, text) for text in wanted}
         missing = [text for text, vector in known.items() if vector is None]
         if missing:
-            for text, vector in zip(missing, await self._embedder.embed(missing), strict=True):
+            for text, vector in zip(missing, await self._embedder.embed(missing, Whose(project, label)), strict=True):
                 known[text] = vector
                 self._cache.put(project, text, vector)
         return known

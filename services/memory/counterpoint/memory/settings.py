@@ -43,6 +43,9 @@ class MemorySettings(BusSettings):
     retention_s: float = 7 * 86_400.0
     read_set_items: int = 200_000
     recall_share: float = Field(default=0.01, ge=0, le=1)
+    embedding_model: str | None = None
+    embedding_dimensions: int = Field(default=384, ge=1)
+    gateway_url: str | None = None
     provider_clearance: Literal["public", "internal", "confidential", "secret"] = "internal"
 
     @property

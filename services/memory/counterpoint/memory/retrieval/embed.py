@@ -1,13 +1,14 @@
-"""Texts to vectors: all-MiniLM-L6-v2, dynamic int8, by onnxruntime (row A10)."""
+"""Texts to vectors (row A10): what a model of embeddings is, and our own: all-MiniLM-L6-v2, int8, by onnxruntime."""
 
 import asyncio
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,34 @@ WORKERS = 8
 Vectors = npt.NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose texts are embedded: their project, the highest label of them, and the job that a model outside is paid for
+    by; `label` and `job` are of no matter to a model in the house."""
+
+    project: str
+    label: int = 0
+    job: str = "embedding"
+
+
+class EmbeddingModel(Protocol):
+    """Turns texts into unit vectors of `dimensions` float32. Vectors of two `model_id`s are never compared."""
+
+    @property
+    def model_id(self) -> str:
+        """What its vectors are known by."""
+
+    @property
+    def dimensions(self) -> int:
+        """How long they are."""
+
+    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+        """The vectors of `texts`, (n, dimensions), in their order; the loop stays free.
+
+        A model outside wants to know `whose` they are. Raises `Transient`, `Denied` and `Permanent`.
+        """
+
+
 class Embedder:
     """Turns texts into unit vectors of 384 float32; the model is loaded at the first use, or by `load`.
 
@@ -34,6 +63,7 @@ class Embedder:
     """
 
     model_id = MODEL_ID
+    dimensions = DIMENSIONS
 
     def __init__(self, cache_dir: Path, threads: int | None = None) -> None:
         self._cache_dir = cache_dir
@@ -45,7 +75,7 @@ class Embedder:
         """Load the model now, and build it where the cache holds none; raises `Permanent` as `load_model` does."""
         await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
         """The vectors of `texts`, (n, 384), in their order; worked out in threads, the loop stays free."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)

@@ -1,0 +1,82 @@
+"""A house that embeds by a model outside; and one that does not, which knows nothing of it."""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import httpx
+import pytest
+from agents.gateway_world import EMBEDDING, world
+
+from counterpoint.local.endpoints import Endpoints
+from counterpoint.local.stack import Stack
+from counterpoint.local.state import is_free, read_state
+
+KEY = "sk-of-the-provider"
+
+
+def has_litellm(pid: int) -> bool:
+    """Whether a process has loaded what LiteLLM brings along."""
+    return "fastuuid" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def environment(pid: int) -> str:
+    """What a process was given."""
+    return Path(f"/proc/{pid}/environ").read_text()
+
+
+@pytest.mark.timeout(240)
+async def test_documents_are_embedded_and_found_by_a_model_outside(
+    monkeypatch: pytest.MonkeyPatch, project: str
+) -> None:
+    async with world() as outside:
+        monkeypatch.setenv("COUNTERPOINT_EMBEDDING_MODEL", EMBEDDING)
+        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
+            started = Stack(Path(folder) / "data", http_port=0)
+            await started.start()
+            try:
+                await _embedded(started.endpoints, project)
+            finally:
+                await started.stop()
+        told = [text for body in outside.seen for text in body["input"]]
+        assert "The disk of orders was full." in told
+        assert "orders disk" in told
+
+
+async def _embedded(endpoints: Endpoints, project: str) -> None:
+    headers = {"Authorization": f"Bearer {endpoints.token}"}
+    async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=120) as http:
+        for n, text in enumerate(("The disk of orders was full.", "The network of billing was down.")):
+            body = {"source": f"{n}.md", "text": text, "project": project}
+            (became,) = (await http.post("/v1/documents", json=body)).json()["documents"]
+            assert (became["status"], became["embedded"]) == ("added", 1)
+        again = {"source": "2.md", "text": "The disk of orders was full.", "project": project}
+        (became,) = (await http.post("/v1/documents", json=again)).json()["documents"]
+        assert became["embedded"] == 0
+        found = (await http.post("/v1/search", json={"text": "orders disk", "project": project})).json()
+        assert found["items"][0]["source"] in ("0.md", "2.md")
+        assert found["items"][0]["scores"]["cosine"] > found["items"][-1]["scores"]["cosine"]
+        metrics = (await http.get(f"{endpoints.services['manager'].health}/metrics")).text
+    spent = re.search(rf'counterpoint_llm_cost_usd_total{{model="{EMBEDDING}",project="{project}"}} (\S+)', metrics)
+    assert spent is not None
+    assert float(spent[1]) > 0
+    holders = {name for name, service in endpoints.services.items() if KEY in environment(service.pid)}
+    assert holders == {"manager"}
+    assert [name for name, service in endpoints.services.items() if has_litellm(service.pid)] == ["manager"]
+
+
+async def test_where_nothing_is_configured_there_is_no_gateway(stack: Stack) -> None:
+    assert is_free(read_state(stack.data_dir / "state.json").ports["gateway"])
+    manager = stack.endpoints.services["manager"].pid
+    assert not has_litellm(manager)
+    assert "API_KEY" not in environment(manager)
+
+
+@pytest.mark.parametrize("module", ["main", "http"])
+def test_litellm_is_not_imported_before_a_model_is_called(module: str) -> None:
+    look = f"import sys, counterpoint.manager.{module}; sys.exit('litellm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
