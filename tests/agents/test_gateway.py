@@ -61,9 +61,10 @@ async def spend(house: House, project: str, task: str = "t-1") -> dict[str, Any]
     return await house.body(project, "spend", task) or {}
 
 
-async def call(house: House, project: str, key: str, task: str = "t-1", number: int = 0) -> dict[str, Any]:
+async def call(house: House, memory: Memory, key: str, number: int = 0) -> dict[str, Any]:
     """The record of a call."""
-    return await house.body(project, "model_calls", derived_id(task, "call", key, number)) or {}
+    call_id = derived_id(memory.origin.message_id, "call", key, number)
+    return await house.body(memory.project, "model_calls", call_id) or {}
 
 
 async def generated(asking: Gateway, memory: Memory, key: str, **more: Any) -> Any:
@@ -82,7 +83,7 @@ class TestCalls:
         kept = await spend(house, project)
         assert Decimal(kept["spent_usd"]) == cost
         assert (kept["spent_tokens"], kept["calls"], kept["reserved_tokens"]) == (25, 1, 0)
-        assert (await call(house, project, "first"))["state"] == "settled"
+        assert (await call(house, memory, "first"))["state"] == "settled"
         assert REGISTRY.get_sample_value(
             "counterpoint_llm_cost_usd_total", {"project": project, "model": PRICED}
         ) == pytest.approx(float(cost))
@@ -94,7 +95,7 @@ class TestCalls:
         said = await generated(asking, memory, "first")
         await asking.close()
         assert said.usage.cost_usd is None
-        kept = await call(house, project, "first")
+        kept = await call(house, memory, "first")
         assert (kept["estimate_usd"], kept["cost_usd"]) == ("unknown", "unknown")
         total = await spend(house, project)
         assert (total["spent_usd"], total["unpriced"], total["spent_tokens"]) == ("0", 1, 25)
@@ -107,7 +108,7 @@ class TestCalls:
         assert one == again != two
         assert len(one) == 384 * 4
         assert unit(one) > 1.5
-        assert (await call(house, project, "v")).get("response") is None
+        assert (await call(house, memory, "v")).get("response") is None
 
     async def test_a_key_brings_the_outcome_that_was_kept(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
@@ -142,7 +143,7 @@ class TestCalls:
     ) -> None:
         outside.text = "log in with AKIA" + "Z7QF3MPLKD2WXYTB"
         assert (await generated(asking, memory, "k")).text == outside.text
-        kept = await call(house, project, "k")
+        kept = await call(house, memory, "k")
         assert kept["state"] == "settled"
         assert "response" not in kept
         with pytest.raises(Permanent, match="not_kept"):
@@ -166,11 +167,11 @@ class TestProviders:
         with pytest.raises(Transient, match="500"):
             await generated(asking, memory, "k")
         assert len(outside.seen) == 3
-        assert (await call(house, project, "k"))["state"] == "released"
+        assert (await call(house, memory, "k"))["state"] == "released"
         kept = await spend(house, project)
         assert (kept["spent_tokens"], kept["reserved_tokens"], kept["calls"]) == (0, 0, 0)
         assert (await generated(asking, memory, "k")).text == outside.text
-        assert (await call(house, project, "k", number=1))["state"] == "settled"
+        assert (await call(house, memory, "k", number=1))["state"] == "settled"
 
     async def test_what_a_provider_refuses_is_refused(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
@@ -179,7 +180,7 @@ class TestProviders:
         with pytest.raises(Permanent, match="refused"):
             await generated(asking, memory, "k")
         assert len(outside.seen) == 1
-        assert (await call(house, project, "k"))["state"] == "released"
+        assert (await call(house, memory, "k"))["state"] == "released"
 
     async def test_a_provider_that_is_not_there_has_done_nothing(
         self, asking: Gateway, memory: Memory, monkeypatch: pytest.MonkeyPatch, house: House, project: str
@@ -187,7 +188,7 @@ class TestProviders:
         monkeypatch.setenv("OPENAI_API_BASE", "http://127.0.0.1:9/v1")
         with pytest.raises(Transient, match="not reachable"):
             await generated(asking, memory, "k")
-        assert (await call(house, project, "k"))["state"] == "released"
+        assert (await call(house, memory, "k"))["state"] == "released"
 
     async def test_one_that_does_not_answer_in_time_counts_at_the_estimate(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
@@ -195,7 +196,7 @@ class TestProviders:
         outside.hold.clear()
         with pytest.raises(Permanent, match="unknown_outcome"):
             await generated(asking, memory, "k", deadline_s=2, max_tokens=50)
-        kept = await call(house, project, "k")
+        kept = await call(house, memory, "k")
         assert kept["state"] == "unknown"
         total = await spend(house, project)
         assert total["spent_tokens"] == kept["estimate_input_tokens"] + 50
@@ -222,7 +223,7 @@ class TestProviders:
             with pytest.raises(Permanent, match="unknown_outcome"):
                 await generated(asking, memory, "k")
         assert taken == 1
-        assert (await call(house, project, "k"))["state"] == "unknown"
+        assert (await call(house, memory, "k"))["state"] == "unknown"
 
     async def test_an_answer_that_is_none_is_an_unknown_outcome(
         self, asking: Gateway, memory: Memory, outside: World
@@ -289,11 +290,11 @@ class TestKilled:
         self, door: Door, outside: World, memory: Memory, asking: Gateway, house: House, project: str
     ) -> None:
         await self._killed_at(door, memory, "settle")
-        kept = await call(house, project, "k")
+        kept = await call(house, memory, "k")
         assert kept["state"] == "reserved"
         with pytest.raises(Transient, match="another process"):
             await generated(asking, memory, "k")
-        await self._over(house, project, "k")
+        await self._over(house, memory, "k")
         memory = developer(door, memory.origin.message_id)
         with pytest.raises(Permanent, match="unknown_outcome"):
             await generated(asking, memory, "k")
@@ -326,14 +327,14 @@ class TestKilled:
             await asking.close()
 
     @staticmethod
-    async def _over(house: House, project: str, key: str) -> None:
+    async def _over(house: House, memory: Memory, key: str) -> None:
         """The time of the dead process is over."""
         async with house.superuser() as connection:
             await connection.execute(
                 "UPDATE records SET body = jsonb_set(body, '{deadline}', '\"2026-01-01T00:00:00Z\"')"
                 " WHERE project = $1 AND store = 'model_calls' AND id = $2",
-                project,
-                derived_id("t-1", "call", key, 0),
+                memory.project,
+                derived_id(memory.origin.message_id, "call", key, 0),
             )
         house.restart()
 
@@ -351,7 +352,7 @@ class TestKilled:
             )
         outside.hold.set()
         assert (await under_way).text == outside.text
-        assert (await call(house, project, "k"))["state"] == "settled"
+        assert (await call(house, memory, "k"))["state"] == "settled"
         with pytest.raises(Denied, match="ended"):
             await generated(asking, memory, "l")
         assert len(outside.seen) == 1
@@ -369,7 +370,7 @@ class TestWeb:
         assert [page.title for page in found.results] == ["Page 0", "Page 1", "Page 2"]
         assert all(len(page.snippet) <= 1000 for page in found.results)
         assert outside.seen == [{"q": "disk full", "format": "json"}]
-        kept = await call(house, project, "s")
+        kept = await call(house, memory, "s")
         assert (kept["kind"], kept["cost_usd"]) == ("search", "0.000000000")
         assert await asking.search_web(memory, "disk full", key="s", deadline_s=20, count=3) == found
         assert len(outside.seen) == 1
@@ -399,7 +400,7 @@ class TestWeb:
         outside.answers = [JSONResponse("no")]
         with pytest.raises(Permanent, match="refused"):
             await asking.search_web(memory, "disk full", key="s", deadline_s=20)
-        assert (await call(house, project, "s"))["state"] == "released"
+        assert (await call(house, memory, "s"))["state"] == "released"
 
 
 class TestRequests:

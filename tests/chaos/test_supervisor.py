@@ -183,6 +183,33 @@ def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
     assert provision["COUNTERPOINT_NATS_PASSWORD"] == kept.nats["provisioner"]
 
 
+def test_keys_of_providers_are_the_managers_alone_and_only_where_it_has_a_use_for_them(tmp_path: Path) -> None:
+    def given(**inherited: str) -> dict[str, dict[str, str]]:
+        wiring = Wiring(
+            data_dir=tmp_path,
+            nats_url="nats://127.0.0.1:1",
+            postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", kept.postgres),
+            valkey_url="redis://127.0.0.1:3",
+            http_port=4,
+            lineage_port=5,
+            gateway_port=6,
+            credentials=kept,
+            inherited=inherited,
+        )
+        return {name: environment(name, wiring) for name in SERVICES}
+
+    kept = load_credentials(tmp_path / "secrets.json", NATS_USERS)
+    keys = {"OPENAI_API_KEY": "x", "OPENAI_API_BASE": "x", "AWS_REGION_NAME": "x", "HTTPS_PROXY": "x"}
+    assert not [name for name, env in given(**keys, DISPLAY=":0").items() if {*keys, "DISPLAY"} & {*env}]
+    env = given(**keys, COUNTERPOINT_MODEL="m", COUNTERPOINT_SEARCH_URL="s", COUNTERPOINT_API_KEY="x")
+    assert [name for name in SERVICES if keys.keys() <= env[name].keys()] == ["manager"]
+    assert [name for name in SERVICES if {*keys} & {*env[name]}] == ["manager"]
+    assert [name for name in SERVICES if "COUNTERPOINT_MODEL" in env[name]] == ["manager", "developer"]
+    assert not [name for name in SERVICES if "COUNTERPOINT_API_KEY" in env[name]]
+    assert env["developer"]["COUNTERPOINT_GATEWAY_URL"] == "http://127.0.0.1:6"
+    assert env["manager"]["COUNTERPOINT_GATEWAY_PORT"] == "6"
+
+
 async def test_whatever_is_killed_comes_back_and_the_endpoints_say_so(tmp_path: Path) -> None:
     async with started(stack_of(tmp_path)) as stack:
         before = stack.endpoints

@@ -1,5 +1,6 @@
 """Gateway tokens: made for what was read, good for one task and the ledger alone, and in the gateway's hands only."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -135,6 +136,22 @@ async def test_none_is_given_where_it_is_not_known_what_was_read(house: House, p
     await house.found("developer", origin, Get(store="sessions", id="s-1"))
     house.restart()
     assert await code(house, "developer", origin, reads=1) == "transient"
+
+
+async def test_what_was_read_for_a_prompt_is_what_the_call_rests_on(house: House, project: str) -> None:
+    await house.done("manager", house.handed(await house.routed(project, "t-0")),
+                     writes=(Write(store="sessions", id="s-1", body={"summary": "as ever"}),))  # fmt: skip
+    origin = house.handed(await house.delegated(project, "t-1"))
+    await house.found("developer", origin, Get(store="sessions", id="s-1"))
+    held = await token(house, origin, reads=1)
+    await house.done("manager", paid(house, held), step="reserve", last=False, writes=reservation())
+    async with house.superuser() as connection:
+        reads = await connection.fetchval(
+            "SELECT reads FROM read_sets JOIN records USING (project, commit_id)"
+            " WHERE project = $1 AND store = 'model_calls' AND id = 'c-1'",
+            project,
+        )
+    assert [each[:3] for each in json.loads(reads)] == [["sessions", "s-1", 1]]
 
 
 async def test_a_job_of_memorys_own_has_a_budget_of_its_own(house: House, project: str) -> None:

@@ -1,8 +1,8 @@
 """The client of the manager's gateway: text, vectors and web search from outside, each call paid for by one holder.
 
-A call is known by its key within the task: the same key again brings the outcome that was kept, and nobody outside is
-asked a second time. What is not configured is `Permanent` `no_model` or `web_unavailable`, and can be asked about
-before (`model`, `embedding_model`, `searches_web`) without a call.
+A call is known by its key within the work on one message: the same key again brings the outcome that was kept, and
+nobody outside is asked a second time. What is not configured is `Permanent` `no_model` or `web_unavailable`, and can be
+asked about before (`model`, `embedding_model`, `searches_web`) without a call.
 """
 
 import asyncio

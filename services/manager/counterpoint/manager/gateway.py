@@ -63,7 +63,8 @@ class _Asked:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        return self.grant.project, self.scope, self.key
+        """What the call is known by: a key stands for one call of the work on one message."""
+        return self.grant.project, self.grant.message, self.key
 
 
 class _Budgeted(Shape):
@@ -187,7 +188,7 @@ class Gateway:
             estimate = await self._provider.most(call.model, *most_tokens(call))
         async with self._turn(asked):
             for _ in range(_TRIES_OF_A_COMMIT + _NUMBERS):
-                call_id = derived_id(asked.scope, "call", asked.key, number)
+                call_id = derived_id(asked.grant.message, "call", asked.key, number)
                 memory = self._memory(asked)
                 known, spends, budget = await _looked_up(memory, asked, call_id)
                 if known is not None:
@@ -278,6 +279,9 @@ class Gateway:
                     raise
                 log.warning("call.not_kept", call=call_id, project=asked.grant.project, code=refused.code)
                 response = None
+            except Denied as denied:
+                log.error("call.unsettled", call=call_id, project=asked.grant.project, reason=str(denied))
+                raise
 
     async def _settled_once(
         self,

@@ -142,10 +142,12 @@ class Reads:
                 del self._of_message[key[1]]
 
     def by_any(self, message_id: str) -> Provenance:
-        """Label and integrity of all that deliveries of a message have read, whoever took them; as far as known."""
+        """What all deliveries of a message have read, whoever took them; as far as it is known."""
         known = [self._sets[key] for key in self._of_message.get(message_id, ())]
         return Provenance(
-            max((each.label for each in known), default=0), min((each.integrity for each in known), default=VOUCHED)
+            max((each.label for each in known), default=0),
+            min((each.integrity for each in known), default=VOUCHED),
+            frozenset(ref for each in known for ref in each.refs),
         )
 
     def of(self, key: Key, requests: int) -> Memories:
