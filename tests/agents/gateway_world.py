@@ -44,6 +44,7 @@ class World:
         self.output_tokens = 5
         self.pages: list[dict[str, Any]] = []
         self.dimensions = 384
+        self.counts_tokens = True
         self.url = ""
 
     async def chat(self, request: Request) -> Response:
@@ -67,7 +68,8 @@ class World:
             {"object": "embedding", "index": n, "embedding": vector_of(text, self.dimensions)}
             for n, text in enumerate(texts)
         ]
-        usage = {"prompt_tokens": sum(map(len, texts)) // 4 + 1, "total_tokens": sum(map(len, texts)) // 4 + 1}
+        tokens = sum(map(len, texts)) // 4 + 1 if self.counts_tokens else 0
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return JSONResponse({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
     async def search(self, request: Request) -> Response:

@@ -110,6 +110,15 @@ class TestCalls:
         assert unit(one) > 1.5
         assert (await call(house, memory, "v")).get("response") is None
 
+    async def test_what_a_provider_does_not_count_is_settled_at_the_estimate(
+        self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
+    ) -> None:
+        outside.counts_tokens = False
+        said = await asking.embed(memory, ["a disk"], key="v", deadline_s=20)
+        kept = await call(house, memory, "v")
+        assert said.usage.input_tokens == kept["input_tokens"] == kept["estimate_input_tokens"] > 0
+        assert said.usage.cost_usd == Decimal(kept["estimate_usd"]) > 0
+
     async def test_a_key_brings_the_outcome_that_was_kept(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:

@@ -138,6 +138,17 @@ async def test_none_is_given_where_it_is_not_known_what_was_read(house: House, p
     assert await code(house, "developer", origin, reads=1) == "transient"
 
 
+async def test_one_for_the_web_counts_as_something_read_and_one_for_models_does_not(house: House, project: str) -> None:
+    origin = house.handed(await house.delegated(project, "t-1"))
+    await token(house, origin)
+    await token(house, origin, purpose="web")
+    write = Write(store="actions", id="a-1", body={"task_id": "t-1", "agent": "developer", "reasoning": "as found"})
+    forgot = await house.commit("developer", origin, reads=0, step="a", last=False, writes=(write,))
+    assert forgot.refusal is not None
+    assert forgot.refusal.kind == "transient"
+    await house.done("developer", origin, reads=1, step="b", last=False, writes=(write,))
+
+
 async def test_what_was_read_for_a_prompt_is_what_the_call_rests_on(house: House, project: str) -> None:
     await house.done("manager", house.handed(await house.routed(project, "t-0")),
                      writes=(Write(store="sessions", id="s-1", body={"summary": "as ever"}),))  # fmt: skip

@@ -1,5 +1,6 @@
 """A house that embeds by a model outside; and one that does not, which knows nothing of it."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -8,9 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from agents.gateway_world import EMBEDDING, world
+from agents.gateway_world import EMBEDDING, PRICED, world
 
 from counterpoint.local.endpoints import Endpoints
+from counterpoint.local.service import COMMANDS
 from counterpoint.local.stack import Stack
 from counterpoint.local.state import is_free, read_state
 
@@ -67,6 +69,41 @@ async def _embedded(endpoints: Endpoints, project: str) -> None:
     holders = {name for name, service in endpoints.services.items() if KEY in environment(service.pid)}
     assert holders == {"manager"}
     assert [name for name, service in endpoints.services.items() if has_litellm(service.pid)] == ["manager"]
+
+
+@pytest.mark.timeout(240)
+async def test_a_developer_killed_during_a_call_finds_its_outcome_and_asks_nobody_again(
+    monkeypatch: pytest.MonkeyPatch, project: str
+) -> None:
+    async with world() as outside:
+        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
+        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        outside.hold.clear()
+        developer = (sys.executable, str(Path(__file__).with_name("asking_developer.py")))
+        with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
+            started = Stack(Path(folder) / "data", http_port=0, commands={**COMMANDS, "developer": developer})
+            await started.start()
+            try:
+                endpoints = started.endpoints
+                headers = {"Authorization": f"Bearer {endpoints.token}"}
+                async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=120) as http:
+                    task = {"kind": "question", "description": "Why did orders fail?", "project": project,
+                            "budget": {"usd": "0.01"}}  # fmt: skip
+                    (await http.post("/v1/tasks", json=task | {"task_id": "t-1"})).raise_for_status()
+                    async with asyncio.timeout(60):
+                        await outside.arrived.wait()
+                    started.kill("developer")
+                    outside.hold.set()
+                    await started.ready("developer")
+                    waiting = {"project": project, "wait": "60"}
+                    shown = (await http.get("/v1/tasks/t-1", params=waiting)).json()
+                    assert shown["waiting_for"] == "documents"
+                    metrics = (await http.get(f"{endpoints.services['manager'].health}/metrics")).text
+            finally:
+                await started.stop()
+        assert len(outside.seen) == 1
+        assert f'counterpoint_llm_calls_total{{model="{PRICED}",outcome="settled",project="{project}"}} 1.0' in metrics
 
 
 async def test_where_nothing_is_configured_there_is_no_gateway(stack: Stack) -> None:

@@ -284,7 +284,8 @@ class GatewayToken(Shape):
     """A gateway token for the task of the inbound message, good for `life_s`.
 
     `reads` is how many query requests this delivery has had answered: memory wants to know them all, for no token is
-    made where something read is above the clearance of the providers. One for the web makes the delivery untrusted.
+    made where something read is above the clearance of the providers. One for the web makes the delivery untrusted, and
+    counts as such a request itself.
     """
 
     purpose: TokenPurpose

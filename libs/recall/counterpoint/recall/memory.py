@@ -142,7 +142,8 @@ class Memory:
             raise error_of(reply.refusal)
         if reply.token is None:
             raise Transient("memory has made no token")
-        self._reads += 1
+        if purpose == "web":
+            self._reads += 1
         return reply.token
 
     async def get(self, store: str, record_id: str) -> Item | None:

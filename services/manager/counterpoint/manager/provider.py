@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import structlog
 
-from counterpoint.manager.calls import Embed, Generate, Outcome
+from counterpoint.manager.calls import Embed, Generate, Outcome, most_tokens
 from counterpoint.manager.ledger import UNKNOWN, Taken, dollars
 from counterpoint.proto.errors import CounterpointError, Permanent, Problem, Transient
 
@@ -81,7 +81,8 @@ class Provider:
         try:
             answer = _written(response) if isinstance(call, Generate) else _vectors(response, len(call.texts))
             used = response.usage
-            tokens = int(used.prompt_tokens or 0), int(getattr(used, "completion_tokens", 0) or 0)
+            told = int(used.prompt_tokens or 0), int(getattr(used, "completion_tokens", 0) or 0)
+            tokens = told if any(told) else most_tokens(call)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise Unanswered(f"the provider's answer is none: {type(error).__name__}") from error
         return Outcome(answer, call.model, Taken(self._price(call.model, *tokens), *tokens))

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -246,9 +246,11 @@ class Door:
         held, _ = await self.authorise(caller, origin)
         self._newest(caller, origin)
         cause, _ = await self._cause(origin)
-        label = cause.with_(self._read(caller, origin, wanted.reads).provenance).label
+        read = _remembered(lambda: self._reads.so_far(_key(caller, origin), wanted.reads))
+        label = cause.with_(read.provenance).label
         token = self._tokens.of_task(held, wanted.purpose, label, wanted.life_s)
-        self._reads.note(_key(caller, origin), [], UNTRUSTED if wanted.purpose == "web" else VOUCHED)
+        if wanted.purpose == "web":
+            self._reads.note(_key(caller, origin), [], UNTRUSTED)
         return token
 
     async def _label(self, caller: str, origin: Origin) -> int:
@@ -258,18 +260,12 @@ class Door:
         cause, _ = await self._cause(origin)
         return cause.with_(self._reads.by_any(origin.message_id)).label
 
-    def _read(self, caller: str, origin: Origin, requests: int) -> Memories:
-        try:
-            return self._reads.of(_key(caller, origin), requests)
-        except Forgotten as error:
-            raise Transient("what this delivery has read is not known any more") from error
-
     async def _commit(self, caller: str, request: CommitRequest) -> CommitReply:
         origin, commit = request.origin, request.commit
         accesses = accesses_of(commit)
         grant, integrity = await self.authorise(caller, origin, accesses)
         self._newest(caller, origin)
-        memories = self._read(caller, origin, request.reads)
+        memories = _remembered(lambda: self._reads.of(_key(caller, origin), request.reads))
         wishes = [write for write in commit.writes if write.store in self._wishes]
         if wishes:
             return await self._wished(grant, origin, commit, wishes[0])
@@ -398,6 +394,13 @@ async def _foreseen(work: Awaitable[T]) -> T:
     except Exception as error:
         log.error("request.failed", exc_info=error)
         raise Transient(f"unexpected {type(error).__name__}") from error
+
+
+def _remembered(look: Callable[[], Memories]) -> Memories:
+    try:
+        return look()
+    except Forgotten as error:
+        raise Transient("what this delivery has read is not known any more") from error
 
 
 def _key(caller: str, origin: Origin) -> Key:

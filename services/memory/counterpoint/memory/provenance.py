@@ -155,6 +155,14 @@ class Reads:
         known = self._sets.get(key)
         if (known.requests if known else 0) != requests:
             raise Forgotten
+        return self.so_far(key, requests)
+
+    def so_far(self, key: Key, requests: int) -> Memories:
+        """What this delivery has read, of which some may not have heard yet. Raises `Forgotten` when fewer than
+        `requests` answers are remembered."""
+        known = self._sets.get(key)
+        if (known.requests if known else 0) < requests:
+            raise Forgotten
         if known is None:
             return Memories()
         return Memories(
