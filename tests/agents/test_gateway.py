@@ -26,6 +26,7 @@ from starlette.responses import JSONResponse
 
 from counterpoint.manager.gateway import Gateway as Calls
 from counterpoint.manager.outside import Outside
+from counterpoint.manager.provider import Provider
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import Commit, Write
@@ -99,6 +100,22 @@ class TestCalls:
         assert (kept["estimate_usd"], kept["cost_usd"]) == ("unknown", "unknown")
         total = await spend(house, project)
         assert (total["spent_usd"], total["unpriced"], total["spent_tokens"]) == ("0", 1, 25)
+
+    @pytest.mark.parametrize(
+        ("model", "usd"),
+        [
+            (PRICED, Decimal("0.00021")),
+            (EMBEDDING, Decimal("0.00002")),
+            ("ollama/llama3", Decimal(0)),
+            ("bedrock/us.twelvelabs.marengo-embed-2-7-v1:0", "unknown"),
+            ("hosted_vllm/gpt-4o-mini", "unknown"),
+            (UNPRICED, "unknown"),
+            ("no provider at all", "unknown"),
+        ],
+    )
+    async def test_only_a_price_that_is_written_down_is_one(self, model: str, usd: Any) -> None:
+        output = 0 if model in (EMBEDDING, "bedrock/us.twelvelabs.marengo-embed-2-7-v1:0") else 100
+        assert (await Provider(1).most(model, 1000, output)).usd == usd
 
     async def test_vectors_come_back_in_their_order(
         self, asking: Gateway, memory: Memory, house: House, project: str, outside: World

@@ -131,7 +131,8 @@ class Provider:
         try:
             name, provider, *_ = self._litellm.get_llm_provider(model)
             table = self._litellm.model_cost
-            row: dict[str, Any] = next((table[key] for key in (model, f"{provider}/{name}", name) if key in table), {})
+            rows: list[dict[str, Any]] = [table[key] for key in (model, f"{provider}/{name}", name) if key in table]
+            row = next((row for row in rows if str(row.get("litellm_provider", "")).startswith(provider)), {})
             if "input_cost_per_token" not in row or (output_tokens and "output_cost_per_token" not in row):
                 return UNKNOWN
             parts = self._litellm.cost_per_token(
