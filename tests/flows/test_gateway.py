@@ -15,6 +15,7 @@ from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.service import COMMANDS
 from counterpoint.local.stack import Stack
 from counterpoint.local.state import is_free, read_state
+from counterpoint.memory.queries import TURNS
 
 KEY = "sk-of-the-provider"
 
@@ -62,6 +63,9 @@ async def _embedded(endpoints: Endpoints, project: str) -> None:
         found = (await http.post("/v1/search", json={"text": "orders disk", "project": project})).json()
         assert found["items"][0]["source"] in ("0.md", "2.md")
         assert found["items"][0]["scores"]["cosine"] > found["items"][-1]["scores"]["cosine"]
+        many = [{"text": f"orders disk {n}", "project": project} for n in range(3 * TURNS)]
+        answers = await asyncio.gather(*(http.post("/v1/search", json=each) for each in many))
+        assert {answer.status_code for answer in answers} == {200}
         metrics = (await http.get(f"{endpoints.services['manager'].health}/metrics")).text
     spent = re.search(rf'counterpoint_llm_cost_usd_total{{model="{EMBEDDING}",project="{project}"}} (\S+)', metrics)
     assert spent is not None

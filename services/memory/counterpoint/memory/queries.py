@@ -70,6 +70,8 @@ TURNS = 8
 """Requests answered beside each other; fewer than there are connections, so that others find one."""
 LONG_TURNS = 2
 """Those that may take seconds, and have turns of their own, so that nobody else waits for them."""
+GATEWAY_TURNS = 2
+"""Those of the gateway, for which a search in its turn may be waiting: it embeds what memory asks it to."""
 RADIUS_BYTES = 900_000
 PATIENCE_S = 8.0
 """Who waited longer has given up, or is about to: callers wait for ten seconds. The answer would be for nobody."""
@@ -93,6 +95,7 @@ class Queries:
         self._auditor = auditor
         self._turns = asyncio.Semaphore(TURNS)
         self._long_turns = asyncio.Semaphore(LONG_TURNS)
+        self._gateway_turns = asyncio.Semaphore(GATEWAY_TURNS)
         self.sampler = Sampler(sample_share, self._turns.locked)
         self._database = database
         self._policy = policy
@@ -115,13 +118,14 @@ class Queries:
     async def answer(self, grant: Grant, queries: Sequence[MemoryQuery], label: int = 0) -> tuple[Found, ...]:
         """One `Found` per query; `label` is that of what the asker has read, and may ask with.
 
-        Raises `Transient` when its turn comes too late, and what a model outside raises. That one is asked before the
-        turn: the gateway to it asks here as well, and would wait for a turn that waits for it.
+        Raises `Transient` when its turn comes too late, and what a model outside raises. Nobody's turn waits for that
+        one where it can be asked before; and the gateway to it, which asks here as well, has turns of its own.
         """
         embedded = await self._search.embed(grant.project, queries, label) if self.asks_outside else None
         arrived = time.monotonic()
         long = any(isinstance(query, Verify | Cypher) for query in queries)
-        async with self._long_turns if long else self._turns:
+        turns = self._gateway_turns if diode.of_gateway(grant) else self._long_turns if long else self._turns
+        async with turns:
             if time.monotonic() - arrived > PATIENCE_S:
                 raise Transient("busy", retry_after_s=0.5)
             return await self._answer(grant, queries, embedded)
