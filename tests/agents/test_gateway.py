@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -24,11 +25,12 @@ from diode.memory_house import House
 from prometheus_client import REGISTRY
 from starlette.responses import JSONResponse
 
+from counterpoint.guard.capabilities import Keyring, SigningKey, claimed, mint
 from counterpoint.manager.gateway import Gateway as Calls
 from counterpoint.manager.outside import Outside
 from counterpoint.manager.provider import Provider
 from counterpoint.proto.errors import Denied, Permanent, Transient
-from counterpoint.proto.ids import derived_id
+from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, Write
 from counterpoint.recall import Gateway, Memory
 
@@ -427,6 +429,54 @@ class TestWeb:
         with pytest.raises(Permanent, match="refused"):
             await asking.search_web(memory, "disk full", key="s", deadline_s=20)
         assert (await call(house, memory, "s"))["state"] == "released"
+
+
+class TestTokens:
+    async def test_one_that_memory_has_not_made_is_refused(
+        self, listening: tuple[str, Calls], memory: Memory, outside: World
+    ) -> None:
+        held = await memory.gateway_token("model")
+        grant = claimed(held)
+        other = Keyring((SigningKey.generate(1),))
+        for token, code in (
+            ("-", "malformed"),
+            ("no token", "malformed"),
+            (held[:-8] + "AAAAAAAA", "signature"),
+            (mint(other, grant), "signature"),
+        ):
+            answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, code), answer.text
+        assert not outside.seen
+
+    async def test_one_that_memory_has_made_for_something_else_is_refused(
+        self, listening: tuple[str, Calls], memory: Memory, outside: World, house: House
+    ) -> None:
+        grant = claimed(await memory.gateway_token("model"))
+        soon = datetime.now(UTC) + timedelta(seconds=5)
+        for changed, status, code in (
+            ({"expires_at": soon}, 401, "expired"),
+            ({"audience": "developer"}, 401, "audience"),
+            ({"task": "t-2"}, 403, "task"),
+            ({"message": new_id()}, 403, "message"),
+        ):
+            token = mint(house.keyring, grant.model_copy(update=changed))
+            answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+        web = await memory.gateway_token("web")
+        answer = await posted(listening[0], "/v1/chat/completions", web, {"messages": QUESTION})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "audience")
+        assert memory.origin.capability is not None
+        answer = await posted(listening[0], "/v1/chat/completions", memory.origin.capability, {"messages": QUESTION})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "audience")
+        assert not outside.seen
+
+    async def test_what_was_kept_is_for_its_own_task_alone(
+        self, asking: Gateway, memory: Memory, door: Door, project: str, outside: World
+    ) -> None:
+        first = await generated(asking, memory, "k")
+        outside.text = "It was the net."
+        other = developer(door, await delegated(door.house, project, "t-2"))
+        assert (await generated(asking, other, "k")).text != first.text
 
 
 class TestRequests:

@@ -199,10 +199,12 @@ class Gateway:
                     continue
                 spend = record(spends, Spend) if spends else Spend.begun(asked.grant.task, budget)
                 reserved = self._reservation(asked, estimate)
-                writes = (
-                    put("model_calls", call_id, reserved),
-                    put("spend", asked.scope, spend.with_reserved(estimate), seen=spends),
-                )
+                try:
+                    after = spend.with_reserved(estimate)
+                except Denied:
+                    CALLS.labels(asked.grant.project, call.model, "refused").inc()
+                    raise
+                writes = (put("model_calls", call_id, reserved), put("spend", asked.scope, after, seen=spends))
                 try:
                     reply = await memory.step(Commit(step=f"reserve {call_id}", last=False, writes=writes))
                 except Conflict:
