@@ -441,7 +441,7 @@ class TestTokens:
         for token, code in (
             ("-", "malformed"),
             ("no token", "malformed"),
-            (held[:-8] + "AAAAAAAA", "signature"),
+            (held[:-8] + "AAAAAAAA", "malformed"),
             (mint(other, grant), "signature"),
         ):
             answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
