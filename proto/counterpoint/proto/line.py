@@ -11,6 +11,8 @@ ActionKind = Literal[
     "plan",
     "search",
     "assess",
+    "generate",
+    "validate",
     "propose",
     "answer",
     "escalate",

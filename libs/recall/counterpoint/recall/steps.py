@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from counterpoint.proto.decisions import Confidence, DecisionMade, Source
-from counterpoint.proto.ids import derived_id
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Item, Outgoing, Write
 from counterpoint.proto.messages import Message, Shape
@@ -47,10 +46,12 @@ def decide(
     confidence: Confidence | None = None,
     sources: Sequence[Source] = (),
     parent: str | None = None,
+    step: str | None = None,
 ) -> DecisionMade:
-    """A decision of `agent` in this step; its id is fixed by the inbound message, the agent and the type."""
+    """A decision of `agent` in this step; its id is fixed by the inbound message, the agent, the type, and by `step`
+    where there are several of one type."""
     return DecisionMade(
-        decision_id=memory.id("decision", agent, decision_type),
+        decision_id=memory.id("decision", agent, decision_type, *((step,) if step else ())),
         task_id=task_id or memory.task_id,
         session_id=session_id,
         project=memory.project,
@@ -76,13 +77,15 @@ def act(
     after: Sequence[str] = (),
     sources: Sequence[Source] = (),
     decision: DecisionMade | None = None,
+    step: str | None = None,
 ) -> Action:
-    """An action of `agent` on the line of the task; its id is fixed by the inbound message, the agent and the kind."""
+    """An action of `agent` on the line of the task; its id is fixed by the inbound message, the agent, the kind, and by
+    `step` where there are several of one kind."""
     task = task_id or memory.task_id
     if task is None:
         raise ValueError("an action belongs to a task")
     return Action(
-        action_id=derived_id(memory.origin.message_id, "action", agent, kind),
+        action_id=memory.id("action", agent, kind, *((step,) if step else ())),
         task_id=task,
         agent=agent,
         kind=kind,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from counterpoint.developer.attempts import Lesson, Tried, lessons, recall
 from counterpoint.developer.proposals import Instruction
 from counterpoint.developer.providers import Lookup, look_up
+from counterpoint.developer.rag.run import Asked
 from counterpoint.developer.relevance import Calibration, Hit, hits
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
@@ -55,14 +56,24 @@ def query_of(task: SubmitTask) -> str:
     return "\n".join(word[:QUERY_CHARS] for word in words)
 
 
-def queries(message: TaskDelegated) -> tuple[MemoryQuery, ...]:
+def queries(
+    message: TaskDelegated, asked_for: Asked | None = None, meaning_alone: bool = False
+) -> tuple[MemoryQuery, ...]:
     """What to ask memory about a delegated task; `weigh` takes the answers in this order.
+
+    Documents are looked for by `asked_for` where it is given.
 
     Only what the lane decides by: what is read is what the result rests on.
     """
     query, digest = query_of(message.task), _digest(message.task)
     asked: list[MemoryQuery] = [
-        HybridSearch(store="chunks", text=query, k=CHUNKS),
+        HybridSearch(
+            store="chunks",
+            text=asked_for.text[:QUERY_CHARS] if asked_for else query,
+            also=tuple(text[:QUERY_CHARS] for text in asked_for.also) if asked_for else (),
+            k=CHUNKS,
+            vector_weight=1.0 if meaning_alone else None,
+        ),
         HybridSearch(store="attempts", text=query, k=SIMILAR),
         List(store="attempts", where={"task_id": message.task_id}, limit=OWN),
     ]
@@ -76,10 +87,12 @@ def queries(message: TaskDelegated) -> tuple[MemoryQuery, ...]:
     return tuple(asked)
 
 
-async def look(memory: Memory, message: TaskDelegated) -> tuple[Found, ...]:
+async def look(
+    memory: Memory, message: TaskDelegated, asked_for: Asked | None = None, meaning_alone: bool = False
+) -> tuple[Found, ...]:
     """The answers to `queries`. They share what one reply holds; what may not be missing is then read to its end: the
     task's own attempts, so that none is made again, and the index, for what is not in it stops a task."""
-    asked = queries(message)
+    asked = queries(message, asked_for, meaning_alone)
     answers = list(await memory.query(*asked))
     for at, query in enumerate(asked):
         if isinstance(query, List) and answers[at].partial and "error_signature" not in query.where:
@@ -88,7 +101,9 @@ async def look(memory: Memory, message: TaskDelegated) -> tuple[Found, ...]:
     return tuple(answers)
 
 
-def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) -> Evidence:
+def weigh(
+    message: TaskDelegated, answers: Sequence[Found], known: Calibration, asked_for: Asked | None = None
+) -> Evidence:
     """The answers to `queries`, read as evidence. Raises `Transient` when an override is not on record yet."""
     task, query, digest = message.task, query_of(message.task), _digest(message.task)
     answered = (found.items for found in answers)
@@ -104,7 +119,8 @@ def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) 
         support = hits(message.override.instruction, next(answered), known.topic)
         instruction = Instruction(message.override, record[0], support)
     providers = look_up(task.systems, query, [Provider.model_validate(item.body) for item in index])
-    asked = [f"documents about: {query}", f"earlier attempts at: {query}"]
+    sought = asked_for.text if asked_for else query
+    asked = [f"documents about: {sought}", f"earlier attempts at: {query}"]
     if digest:
         asked.append(f"earlier attempts with the error signature {digest}")
     if task.systems and _by_providers(message):
@@ -115,7 +131,7 @@ def weigh(message: TaskDelegated, answers: Sequence[Found], known: Calibration) 
         query=query,
         digest=digest,
         found=hits(query, chunks, known.topic),
-        answers=hits(query, chunks, known.answer),
+        answers=hits(sought, chunks, known.answer),
         tried=tried,
         known=lessons(tried),
         providers=providers,

@@ -1,34 +1,70 @@
 """What the developer does with a message: reads, decides by pure functions, returns one commit."""
 
+import asyncio
+import time
+from datetime import UTC, datetime
 from typing import assert_never
 
 from counterpoint.bus import Service
 from counterpoint.developer.evidence import Evidence, look, weigh
-from counterpoint.developer.relevance import calibration
-from counterpoint.developer.work import Answered, Assessment, Proposed, Result, Stopped, assess, work
+from counterpoint.developer.rag.desk import Desk
+from counterpoint.developer.rag.graph import finish, load
+from counterpoint.developer.relevance import Calibration, calibration
+from counterpoint.developer.settings import ANSWER_DEADLINE_S, DeveloperSettings
+from counterpoint.developer.work import Answered, Assessment, Proposed, Result, Stopped, assess, concluded, work
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Commit, Write
 from counterpoint.proto.tasks import TaskDelegated, TaskWorked
-from counterpoint.recall import Memory, act, decide, put, send
+from counterpoint.recall import Gateway, Memory, act, decide, put, send
 
 AGENT = "developer"
+OFFLINE = Gateway(None)
+"""No model and no search of the web."""
 
 
-def register(service: Service) -> None:
+def register(service: Service, settings: DeveloperSettings) -> None:
     """Have the developer work on what is delegated to it."""
-    service.on(TaskDelegated)(on_delegated)
+    gateway = settings.gateway()
+
+    async def handler(message: TaskDelegated, memory: Memory) -> Commit:
+        return await on_delegated(message, memory, gateway, settings.answer_deadline_s)
+
+    service.on(TaskDelegated)(handler)
 
 
-async def on_delegated(message: TaskDelegated, memory: Memory) -> Commit:
+async def on_delegated(
+    message: TaskDelegated, memory: Memory, gateway: Gateway = OFFLINE, answer_deadline_s: float = ANSWER_DEADLINE_S
+) -> Commit:
     """Look up what is known, weigh it, and answer, propose or stop. A reassessment that still stops leaves only its
-    assessment on the line."""
+    assessment on the line.
+
+    A question that nobody has given an override for is answered in steps, each a commit of its own.
+    """
     known = calibration()
+    if message.lane == "answer" and message.override is None:
+        return await answered(message, memory, gateway, known, answer_deadline_s)
     evidence = weigh(message, await look(memory, message), known)
     assessment = assess(message, evidence, known)
     result = work(message, evidence, assessment, known)
     return commit_of(message, memory, evidence, assessment, result)
+
+
+async def answered(
+    message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, deadline_s: float
+) -> Commit:
+    """A question, to its end: from the last step that was kept, within `deadline_s` and the deadline of the task."""
+    left_s = (message.task.deadline - datetime.now(UTC)).total_seconds() if message.task.deadline else deadline_s
+    await asyncio.to_thread(load)
+    desk = Desk(message, memory, gateway, known, until=time.monotonic() + min(deadline_s, left_s))
+    run = await finish(await desk.begin(), desk)
+    assessment, result = concluded(message, desk.evidence, run)
+    action_id, decision_id = desk.last(run)
+    if message.purpose == "reassess" and isinstance(result, Stopped):
+        return _commit([], [], _worked(message, assessment, desk.evidence, result, action_id, None))
+    decided, acted = _ended(message, memory, desk.evidence, assessment, result, action_id, decision_id)
+    return _commit([acted], [decided], _worked(message, assessment, desk.evidence, result, acted.action_id, None))
 
 
 def commit_of(
@@ -64,31 +100,12 @@ def commit_of(
         decision=weighed,
     )
     if message.purpose == "reassess" and isinstance(result, Stopped):
-        return _commit([searched, assessed], [weighed], _worked(message, assessment, evidence, result, assessed, None))
-    kind, decision = _outcome(result)
-    decided = decide(
-        memory,
-        AGENT,
-        kind,
-        decision,
-        result.reasoning,
-        session_id=message.session_id,
-        confidence=assessment.confidence,
-        sources=evidence.basis,
-        parent=weighed.decision_id,
-    )
-    acted = act(
-        memory,
-        AGENT,
-        kind,
-        result.reasoning,
-        result=decision,
-        after=(assessed.action_id,),
-        sources=evidence.basis,
-        decision=decided,
-    )
+        return _commit(
+            [searched, assessed], [weighed], _worked(message, assessment, evidence, result, assessed.action_id, None)
+        )
+    decided, acted = _ended(message, memory, evidence, assessment, result, assessed.action_id, weighed.decision_id)
     attempt = _attempt(message, memory, evidence, assessment, result) if isinstance(result, Proposed) else None
-    worked = _worked(message, assessment, evidence, result, acted, attempt)
+    worked = _worked(message, assessment, evidence, result, acted.action_id, attempt)
     writes = (put("attempts", attempt.attempt_id, attempt),) if attempt else ()
     return _commit([searched, assessed, acted], [weighed, decided], worked, writes)
 
@@ -100,6 +117,41 @@ def _commit(
         writes=(*writes, *(put("actions", action.action_id, action) for action in actions)),
         messages=(*(send(decision) for decision in decisions), send(worked)),
     )
+
+
+def _ended(
+    message: TaskDelegated,
+    memory: Memory,
+    evidence: Evidence,
+    assessment: Assessment,
+    result: Result,
+    after: str,
+    parent: str,
+) -> tuple[DecisionMade, Action]:
+    """The decision and the action that a result is, after the last ones before it."""
+    kind, decision = _outcome(result)
+    decided = decide(
+        memory,
+        AGENT,
+        kind,
+        decision,
+        result.reasoning,
+        session_id=message.session_id,
+        confidence=assessment.confidence,
+        sources=evidence.basis,
+        parent=parent,
+    )
+    acted = act(
+        memory,
+        AGENT,
+        kind,
+        result.reasoning,
+        result=decision,
+        after=(after,),
+        sources=evidence.basis,
+        decision=decided,
+    )
+    return decided, acted
 
 
 def _outcome(result: Result) -> tuple[ActionKind, str]:
@@ -141,7 +193,7 @@ def _worked(
     assessment: Assessment,
     evidence: Evidence,
     result: Result,
-    last: Action,
+    action_id: str,
     attempt: Attempt | None,
 ) -> TaskWorked:
     said = {
@@ -150,7 +202,7 @@ def _worked(
         "confidence": assessment.confidence,
         "searched_for": evidence.searched_for,
         "findings": result.findings,
-        "action_id": last.action_id,
+        "action_id": action_id,
     }
     match result:
         case Answered(text=text):

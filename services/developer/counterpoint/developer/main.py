@@ -10,7 +10,7 @@ def run() -> None:
     """The process."""
     settings = DeveloperSettings()
     service = Service("developer", settings)
-    register(service)
+    register(service, settings)
     bus.run(service.run())
 
 

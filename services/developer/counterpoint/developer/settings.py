@@ -1,11 +1,17 @@
 """What the developer reads from its environment."""
 
+from pydantic import Field
+
 from counterpoint.bus import BusSettings
 from counterpoint.recall import Gateway
 
+ANSWER_DEADLINE_S = 20.0
+
 
 class DeveloperSettings(BusSettings):
-    """The bus, and what may be asked for outside through the gateway; the developer has no limits of its own."""
+    """The bus, what may be asked for outside through the gateway, and how long the answer to a question may take."""
+
+    answer_deadline_s: float = Field(default=ANSWER_DEADLINE_S, gt=0, le=600)
 
     model: str | None = None
     model_developer: str | None = None

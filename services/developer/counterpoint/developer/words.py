@@ -20,6 +20,12 @@ def _stem(word: str) -> str:
     return str(_STEMMER.stemWord(word))
 
 
+def stem_of(word: str) -> str | None:
+    """The stem of a word, or None where it carries no meaning or is several."""
+    stems = content_words(word)
+    return next(iter(stems)) if len(stems) == 1 else None
+
+
 @lru_cache(maxsize=2_000)
 def content_words(text: str) -> frozenset[str]:
     """Stems of the words that carry meaning.

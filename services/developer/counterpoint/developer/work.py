@@ -12,6 +12,8 @@ from counterpoint.developer.evidence import Evidence
 from counterpoint.developer.passages import passages
 from counterpoint.developer.proposals import Proposal, propose
 from counterpoint.developer.providers import needs as provider_needs
+from counterpoint.developer.rag.generate import rendered
+from counterpoint.developer.rag.run import Graded, Run
 from counterpoint.developer.relevance import Calibration, Grade, Hit, grade
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Permanent, Problem
@@ -109,6 +111,42 @@ def _waivable(assessment: Assessment) -> Assessment:
         reasoning=f"{assessment.reasoning}; the gate is skipped under the override of {assessment.waived_by}",
         caveats=(*assessment.caveats, f"the gate was skipped: {assessment.waived_by} gave an override"),
     )
+
+
+def concluded(message: TaskDelegated, evidence: Evidence, run: Run) -> tuple[Assessment, Result]:
+    """What a run over a question came to."""
+    assert run.graded is not None or run.ending == "insufficient_evidence", "what was found has been graded"
+    graded = run.graded or Graded(sufficient=False, probability=0.0, reason="nothing could be looked up")
+    reached = band(graded.probability) if run.ending == "answered" else "low"
+    confidence = Confidence(score=round(graded.probability, 4), band=reached)
+    assessment = Assessment(
+        confidence, Grade(run.ending != "insufficient_evidence", graded.probability, graded.reason), None, graded.reason
+    )
+    if run.ending == "insufficient_evidence" or run.draft is None:
+        declined = "; whoever was to word the answer found none in it" if run.draft and run.draft.declined else ""
+        stopped = _unfounded(message, evidence, assessment)
+        leads = tuple(
+            Need(kind="document", what=f"a page that may hold it, which nobody has vouched for: {lead.title}",
+                 how=f"counterpoint ingest {lead.url} --project {message.project}")
+            for lead in run.leads
+        )  # fmt: skip
+        findings = stopped.findings.model_copy(update={"caveats": (*stopped.findings.caveats, *run.notes)})
+        return assessment, replace(
+            stopped, reasoning=f"{stopped.reasoning}{declined}", needs=(*stopped.needs, *leads), findings=findings
+        )
+    text, citations = rendered(run.draft)
+    unsupported = [verdict.problem for verdict in run.verdicts if not verdict.supported]
+    fell_back = (
+        f"these are the passages as they were found: the answer drafted from them was not supported ({unsupported[0]})"
+        if run.ending == "fallback" and unsupported
+        else "these are the passages as they were found"
+        if run.ending == "fallback"
+        else None
+    )
+    caveats = (*((fell_back,) if fell_back else ()), *run.notes, *_unvouched(evidence.answers, citations))
+    corrected = f"; found after it was put in other words ({run.rewrites})" if run.rewrites else ""
+    reasoning = f"{graded.reason}{corrected}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
+    return assessment, Answered(text, reasoning, _findings(message, evidence, citations, caveats))
 
 
 def vouched(override: OverrideGiven | None) -> str | None:

@@ -1,0 +1,280 @@
+"""Taking the steps of a run: what each reads, asks for outside, and leaves behind as a commit of its own."""
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from counterpoint.developer.confidence import band
+from counterpoint.developer.evidence import Evidence, look, weigh
+from counterpoint.developer.rag import route as routing
+from counterpoint.developer.rag import run as course
+from counterpoint.developer.rag import telemetry
+from counterpoint.developer.rag.generate import kept, plain, prompt, quoted, written
+from counterpoint.developer.rag.rewrite import rewritten
+from counterpoint.developer.rag.run import Asked, Draft, Graded, Lead, Node, Route, Run, Seen
+from counterpoint.developer.rag.validate import verdicts
+from counterpoint.developer.relevance import Calibration, grade
+from counterpoint.developer.words import content_words
+from counterpoint.proto.decisions import Confidence
+from counterpoint.proto.errors import Denied, Permanent, Transient
+from counterpoint.proto.line import ActionKind
+from counterpoint.proto.memory import Commit, Get, Item, Write
+from counterpoint.proto.tasks import TaskDelegated
+from counterpoint.recall import Gateway, Memory, act, decide, put, record, send
+
+AGENT = "developer"
+_KINDS: dict[Node, ActionKind] = {
+    "route": "route", "retrieve": "search", "evaluate": "assess", "generate": "generate", "validate": "validate",
+}  # fmt: skip
+_DECISIONS: dict[Node, str] = {"evaluate": "retrieval_grade"}
+_MODEL_SHARE = 0.6
+"""Of the time that is left, what one call of a model may take."""
+_ROUTE_TASK = """Where is this question best looked up? Answer with one JSON object {"mode": ..., "reason": ...}.
+mode is "hybrid" (documents and conversations of this team, by words and meaning), "vector" (the same, by meaning alone,
+for questions in unusual words) or "web" (it is about the world outside and changes by the day)."""
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A step as it was taken: the run after it, and what is said of it. `also` is written with it."""
+
+    run: Run
+    decision: str
+    reasoning: str
+    confidence: Confidence | None = None
+    model: str | None = None
+    also: tuple[Write, ...] = ()
+
+
+class Desk:
+    """The steps of one delivery. `until` is when the whole has to be over, by the monotonic clock in seconds."""
+
+    def __init__(
+        self, message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, until: float
+    ) -> None:
+        self._message = message
+        self._memory = memory
+        self._gateway = gateway
+        self._known = known
+        self._until = until
+        self._evidence: Evidence | None = None
+
+    @property
+    def evidence(self) -> Evidence:
+        """What was found last."""
+        assert self._evidence is not None, "a run reads before it ends"
+        return self._evidence
+
+    async def begin(self) -> Run:
+        """The run of this message where it stands; one whose evidence has changed looks again."""
+        item = await self._memory.get("checkpoints", self._checkpoint)
+        if item is None:
+            return Run(question=self._message.task.description)
+        run = record(item, Run)
+        if run.last in (None, "route"):
+            return run
+        return run if await self._look(run) == run.found else course.lost(run)
+
+    def last(self, run: Run) -> tuple[str, str]:
+        """The ids of the action and the decision that the last step of a run left."""
+        assert run.last is not None, "a run that has ended has taken a step"
+        step = _step(run.steps - 1, run.last)
+        kind, decision_type = _KINDS[run.last], _DECISIONS.get(run.last, run.last)
+        return self._memory.id("action", AGENT, kind, step), self._memory.id("decision", AGENT, decision_type, step)
+
+    async def take(self, node: Node, run: Run) -> Run:
+        """One step, kept by its place in the run. Raises `Transient`, `Denied` or `Conflict`."""
+        try:
+            taken = await self._take(node, run)
+        except Permanent as error:
+            why = "; ".join(f"{problem.field} {problem.problem}" for problem in error.problems) or error.code
+            taken = _Taken(course.failed(run, node, why), "failed", why)
+        await self._keep(node, run, taken)
+        telemetry.observe(node, run, taken.run)
+        return taken.run
+
+    async def _take(self, node: Node, run: Run) -> _Taken:
+        match node:
+            case "route":
+                return await self._route(run)
+            case "retrieve":
+                return await self._retrieve(run)
+            case "evaluate":
+                return self._evaluate(run)
+            case "generate":
+                return await self._generate(run)
+            case "validate":
+                return self._validate(run)
+
+    async def _route(self, run: Run) -> _Taken:
+        session_id = self._message.session_id
+        stored = _route_id(run.question)
+        gets = [Get(store="routes", id=stored)]
+        gets += [Get(store="sessions", id=session_id)] if session_id else []
+        known, *session = [found.items for found in await self._memory.query(*gets)]
+        summary = session[0][0].body.get("summary", "") if session and session[0] else ""
+        asked = routing.asked(run.question, routing.earlier(summary, run.question))
+        route, also = routing.route(run.question, self._gateway.searches_web), tuple[Write, ...]()
+        if self._gateway.model is not None and route.mode != "vector":
+            route, also = await self._route_of_model(run, route, known, stored)
+        reason = f"{route.reason}; {asked.why}" if asked.why else route.reason
+        return _Taken(course.routed(run, route, asked), route.mode, reason, also=also)
+
+    async def _route_of_model(
+        self, run: Run, rules: Route, known: tuple[Item, ...], stored: str
+    ) -> tuple[Route, tuple[Write, ...]]:
+        """What the model says, once for questions of the same words; the rules where it says nothing of use."""
+        if known:
+            kept_route = record(known[0], Route)
+            return kept_route.model_copy(update={"reason": f"{kept_route.reason} (as for the same words before)"}), ()
+        messages = [{"role": "system", "content": _ROUTE_TASK}, {"role": "user", "content": run.question}]
+        try:
+            said = await self._gateway.generate(
+                self._memory, messages, key=_key(run, "route"), deadline_s=self._time_s(), max_tokens=100, as_json=True
+            )
+            answer = json.loads(said.text)
+            route = Route(mode=answer["mode"], reason=str(answer["reason"])[:500], by=said.usage.model)
+        except (Permanent, Denied, Transient) as error:
+            return rules.model_copy(update={"reason": f"{rules.reason} (the model was not to be had: {error})"}), ()
+        except (ValueError, KeyError, TypeError, ValidationError):
+            return rules.model_copy(update={"reason": f"{rules.reason} (what the model said could not be used)"}), ()
+        if route.mode == "web" and not self._gateway.searches_web:
+            return rules, ()
+        return route, (put("routes", stored, route),)
+
+    async def _retrieve(self, run: Run) -> _Taken:
+        asked = run.asked or Asked(text=run.question)
+        found = await self._look(run)
+        if run.route is not None and run.route.mode == "web" and not run.leads:
+            run = await self._leads(run)
+        texts = " | ".join((asked.text, *asked.also))
+        reason = f"{asked.why}: {texts}" if asked.why else f"looked for: {texts}"
+        counted = f"{len(found)} passages, {len(self.evidence.tried)} earlier attempts"
+        return _Taken(course.retrieved(run, found), counted, reason)
+
+    async def _leads(self, run: Run) -> Run:
+        """Pages of the web, which nobody vouches for: where one might look, and no evidence."""
+        try:
+            found = await self._gateway.search_web(
+                self._memory, run.question[:400], key=_key(run, "web"), deadline_s=self._time_s()
+            )
+        except (Permanent, Denied, Transient) as error:
+            return run.noting(f"web_unavailable: {error}")
+        leads = tuple(Lead(title=each.title[:200], url=each.url[:500]) for each in found.results)
+        return run.model_copy(update={"leads": leads})
+
+    def _evaluate(self, run: Run) -> _Taken:
+        graded = grade(self.evidence.answers, self._known.answer)
+        asked = run.asked or Asked(text=run.question)
+        other = rewritten(run.question, asked, self.evidence.answers, run.rewrites)
+        held = Graded(sufficient=graded.sufficient, probability=round(graded.probability, 4), reason=graded.reason)
+        after = course.evaluated(run, held, other, self._late)
+        if after.next is None and self._late:
+            after = after.noting("the time for it was over before other words could be tried")
+        said = {"generate": "go on", "retrieve": f"look again: {other.text if other else ''}"}.get(
+            after.next or "", "stop"
+        )
+        confidence = Confidence(score=held.probability, band=band(held.probability) if held.sufficient else "low")
+        return _Taken(after, said, graded.reason, confidence)
+
+    async def _generate(self, run: Run) -> _Taken:
+        draft = await self._draft(run)
+        after = course.generated(run.noting(*self._said), draft)
+        reason = f"{len(draft.sentences)} sentences with {len(draft.citations)} citations, by {draft.by}"
+        return _Taken(after, "declined" if draft.declined else "drafted", reason, model=_model(draft))
+
+    async def _draft(self, run: Run) -> Draft:
+        self._said: tuple[str, ...] = ()
+        found = self.evidence.answers
+        asked = run.asked or Asked(text=run.question)
+        if self._gateway.model is not None and not self._late:
+            messages = prompt(run.question, found, run.draft, run.verdicts)
+            try:
+                said = await self._gateway.generate(
+                    self._memory, messages, key=_key(run, "generate"), deadline_s=self._time_s()
+                )
+            except (Permanent, Denied, Transient) as error:
+                self._said = (f"the model was not to be had, so the answer is made of quotes: {error}",)
+            else:
+                return written(said.text, found, said.usage.model)
+        if run.draft is not None and run.draft.by == "quotes":
+            return kept(run.draft, run.verdicts)
+        return quoted(asked.text, found, self._known.answer.threshold)
+
+    def _validate(self, run: Run) -> _Taken:
+        draft = run.draft or Draft()
+        judged = verdicts(draft, self.evidence.answers)
+        after = course.validated(run, judged, self._late)
+        if after.ending == "fallback":
+            after = after.model_copy(update={"draft": plain(self.evidence.answers)})
+        wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(judged, 1) if not verdict.supported]
+        supported = len(judged) - len(wrong)
+        said = {"answered": "supported", "fallback": "fall back to plain retrieval"}.get(after.ending or "", "again")
+        reason = "; ".join([f"{supported} of {len(judged)} sentences are supported by what they cite", *wrong])
+        return _Taken(after, said, reason)
+
+    async def _look(self, run: Run) -> tuple[Seen, ...]:
+        asked, meaning_alone = (
+            run.asked or Asked(text=run.question),
+            run.route is not None and run.route.mode == "vector",
+        )
+        answers = await look(self._memory, self._message, asked, meaning_alone)
+        self._evidence = weigh(self._message, answers, self._known, asked)
+        return tuple(Seen(id=hit.item.id, version=hit.item.version) for hit in self._evidence.answers)
+
+    async def _keep(self, node: Node, before: Run, taken: _Taken) -> None:
+        step = _step(before.steps, node)
+        action_id, decision_id = self.last(before) if before.last else (None, None)
+        sources = self._evidence.basis if self._evidence is not None else ()
+        decided = decide(
+            self._memory, AGENT, _DECISIONS.get(node, node), taken.decision, taken.reasoning,
+            session_id=self._message.session_id, confidence=taken.confidence, sources=sources, step=step,
+            parent=decision_id,
+        )  # fmt: skip
+        if taken.model is not None:
+            decided = decided.model_copy(update={"model": taken.model})
+        acted = act(
+            self._memory, AGENT, _KINDS[node], taken.reasoning, result=taken.decision,
+            after=(action_id,) if action_id else self._message.after,
+            sources=sources, decision=decided, step=step,
+        )  # fmt: skip
+        checkpoint = Write(
+            store="checkpoints", id=self._checkpoint, body=taken.run.model_dump(mode="json"), expect=before.steps
+        )
+        await self._memory.step(
+            Commit(
+                step=step, last=False, writes=(put("actions", acted.action_id, acted), checkpoint, *taken.also),
+                messages=(send(decided),),
+            )
+        )  # fmt: skip
+
+    @property
+    def _checkpoint(self) -> str:
+        return self._memory.id("run")
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() >= self._until
+
+    def _time_s(self) -> float:
+        return max(0.1, _MODEL_SHARE * (self._until - time.monotonic()))
+
+
+def _step(number: int, node: Node) -> str:
+    return f"{number:02d}-{node}"
+
+
+def _key(run: Run, what: str) -> str:
+    return f"{run.steps:02d}-{what}"
+
+
+def _model(draft: Draft) -> str | None:
+    return None if draft.by in ("quotes", "plain retrieval") else draft.by
+
+
+def _route_id(question: str) -> str:
+    """The same for questions of the same words, whatever their order."""
+    return hashlib.sha256(" ".join(sorted(content_words(question))).encode()).hexdigest()[:32]
