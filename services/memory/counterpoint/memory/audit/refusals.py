@@ -21,6 +21,7 @@ RULES = {
     "ended": "nothing is written for a task that is over",
     "expired": "a capability ends with its time",
     "fence": "only the newest delivery of a message may go on",
+    "gateway": "this service does not use the gateway",
     "grant": "this service does not work without a capability",
     "label": "what is more secret than the asker's clearance is neither read nor written",
     "malformed": "the capability is no token",
