@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
+from statistics import fmean, pstdev
 from typing import Any
 
+from counterpoint.developer.words import content_words
+from counterpoint.memory.retrieval.bm25 import idf
 from counterpoint.memory.retrieval.chunk import chunk, detect
 from counterpoint.proto.memory import (
     Commit,
@@ -127,9 +130,21 @@ class Shelf:
                 items = self._of(store)
                 texts = ["\n".join(item.body.get(name) or "" for name in _TEXT[store]) for item in items]
                 found = await self.similarity(text, texts) if texts else ()
+                signs = zip(found, _deviations(found), *_by_words(text, texts), strict=True)
                 scored = [
-                    item.model_copy(update={"score": score, "scores": {"cosine": score, "dense": score, "lexical": 0}})
-                    for item, score in zip(items, found, strict=True)
+                    item.model_copy(
+                        update={
+                            "score": cosine,
+                            "scores": {
+                                "cosine": cosine,
+                                "cosine_z": cosine_z,
+                                "lexical": lexical,
+                                "lexical_z": lexical_z,
+                                "coverage": covered,
+                            },
+                        }
+                    )
+                    for item, (cosine, cosine_z, lexical, lexical_z, covered) in zip(items, signs, strict=True)
                 ]
                 return _answer(sorted((item for item in scored if item.score), key=lambda item: -(item.score or 0))[:k])
             case other:
@@ -137,6 +152,19 @@ class Shelf:
 
     def _of(self, store: str) -> list[Item]:
         return [item for (name, _), item in self.items.items() if name == store]
+
+
+def _by_words(query: str, texts: Sequence[str]) -> tuple[list[float], list[float], list[float]]:
+    """Of each text the worth of the query's words that it holds, that in deviations, and as a share of all."""
+    asked, held = content_words(query), [content_words(text) for text in texts]
+    worth = {word: idf(len(texts), sum(word in words for words in held)) for word in asked}
+    lexical = [sum(value for word, value in worth.items() if word in words) for words in held]
+    return lexical, _deviations(lexical), [each / max(sum(worth.values()), 1e-9) for each in lexical]
+
+
+def _deviations(values: Sequence[float]) -> list[float]:
+    spread = pstdev(values) if values else 0.0
+    return [(value - fmean(values)) / spread if spread else 0.0 for value in values]
 
 
 def _answer(items: Sequence[Item]) -> Found:

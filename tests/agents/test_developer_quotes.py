@@ -37,7 +37,10 @@ The spooler runs on the host `print-1`. It keeps jobs for a day. Jobs older than
 """
 
 
-def hit_of(text: str, cosine: float, start: int = 0, source: str = "printers.md", query: str = "spooler") -> Hit:
+def hit_of(
+    text: str, cosine: float, start: int = 0, source: str = "printers.md", query: str = "spooler", above: float = 0.0
+) -> Hit:
+    """A hit whose scores are so many deviations above those of all that was searched."""
     item = Item(
         store="chunks",
         id=source,
@@ -49,7 +52,7 @@ def hit_of(text: str, cosine: float, start: int = 0, source: str = "printers.md"
         integrity=2,
         seq=1,
         at=utc_now(),
-        scores={"cosine": cosine},
+        scores={"cosine": cosine, "cosine_z": above, "lexical_z": above, "coverage": min(above, 1)},
     )
     return hits(query, [item], KNOWN.answer)[0]
 
@@ -152,7 +155,8 @@ def test_an_answer_that_is_a_step_brings_its_list() -> None:
 
 def test_the_grader_wants_words_and_meaning() -> None:
     question = "Which room is the big printer in?"
-    assert grade([hit_of(RUNBOOK, 0.5, query=question)], KNOWN.answer).sufficient
-    assert not grade([hit_of(RUNBOOK, 0.0, query=question)], KNOWN.answer).sufficient
-    assert not grade([hit_of("Rooms are cleaned daily.", 0.5, query=question)], KNOWN.answer).sufficient
+    assert grade([hit_of(RUNBOOK, 0.5, query=question, above=3)], KNOWN.answer).sufficient
+    assert not grade([hit_of(RUNBOOK, 0.5, query=question)], KNOWN.answer).sufficient
+    assert not grade([hit_of(RUNBOOK, 0.0, query=question, above=1)], KNOWN.answer).sufficient
+    assert not grade([hit_of("Rooms are cleaned daily.", 0.5, query=question, above=1)], KNOWN.answer).sufficient
     assert not grade([], KNOWN.answer).sufficient

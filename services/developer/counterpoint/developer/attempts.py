@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from counterpoint.developer.passages import same
-from counterpoint.developer.relevance import TRUSTED, Curve, cosine
+from counterpoint.developer.relevance import TRUSTED, Curve, signs_of
 from counterpoint.developer.words import content_words, coverage, weights
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
@@ -73,7 +73,7 @@ def recall(
             here=attempt.task_id == task_id,
             relevance=1.0
             if digest is not None and attempt.error_signature == digest
-            else curve.at(cosine(item), coverage(worth, shown.get(item.id, frozenset()))),
+            else curve.at(signs_of(item, coverage(worth, shown.get(item.id, frozenset())))),
         )
         if one.here or (attempt.outcome != "unknown" and (one.same_failure or one.relevance >= curve.threshold)):
             tried.setdefault(item.id, one)

@@ -26,23 +26,27 @@ OFFLINE = Gateway(None)
 
 def register(service: Service, settings: DeveloperSettings) -> None:
     """Have the developer work on what is delegated to it."""
-    gateway = settings.gateway()
+    gateway, known = settings.gateway(), calibration(settings.calibration_file)
 
     async def handler(message: TaskDelegated, memory: Memory) -> Commit:
-        return await on_delegated(message, memory, gateway, settings.answer_deadline_s)
+        return await on_delegated(message, memory, gateway, known, settings.answer_deadline_s)
 
     service.on(TaskDelegated)(handler)
 
 
 async def on_delegated(
-    message: TaskDelegated, memory: Memory, gateway: Gateway = OFFLINE, answer_deadline_s: float = ANSWER_DEADLINE_S
+    message: TaskDelegated,
+    memory: Memory,
+    gateway: Gateway = OFFLINE,
+    known: Calibration | None = None,
+    answer_deadline_s: float = ANSWER_DEADLINE_S,
 ) -> Commit:
     """Look up what is known, weigh it, and answer, propose or stop. A reassessment that still stops leaves only its
     assessment on the line.
 
     A question that nobody has given an override for is answered in steps, each a commit of its own.
     """
-    known = calibration()
+    known = known or calibration()
     if message.lane == "answer" and message.override is None:
         return await answered(message, memory, gateway, known, answer_deadline_s)
     evidence = weigh(message, await look(memory, message), known)

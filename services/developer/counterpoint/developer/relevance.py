@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from counterpoint.developer.passages import same
 from counterpoint.developer.words import content_words, coverage, weights
@@ -16,18 +17,41 @@ TRUSTED = 2
 """Integrity of an item that a person, an administrator or a system put in."""
 
 
+@dataclass(frozen=True)
+class Signs:
+    """What speaks for a passage: its cosine to the query; `overlap`, the share of the query's content words that it
+    holds, by their worth among what was found; `coverage`, that of all words by their worth in all of memory; and how
+    many deviations its BM25 score and its cosine are above those of all that was searched."""
+
+    cosine: float
+    overlap: float
+    coverage: float = 0.0
+    lexical_z: float = 0.0
+    cosine_z: float = 0.0
+
+    @property
+    def values(self) -> tuple[float, float, float, float, float]:
+        """As a curve weighs them: BM25 by the logarithm, for rare words reach any height."""
+        return self.cosine, self.overlap, self.coverage, math.log1p(max(self.lexical_z, 0.0)), self.cosine_z
+
+
 class Curve(Shape):
-    """How cosine and word coverage become a probability, and from where it is enough; `fitted_on` says how found."""
+    """How signs become a probability, and from where it is enough; `fitted_on` says how it was found."""
 
     intercept: float
     cosine: float
-    coverage: float
+    overlap: float
+    coverage: float = 0.0
+    lexical_z: float = 0.0
+    cosine_z: float = 0.0
     threshold: float
     fitted_on: str
 
-    def at(self, cosine: float, covered: float) -> float:
-        """The probability in [0, 1] for a text with these scores."""
-        return 1 / (1 + math.exp(-(self.intercept + self.cosine * cosine + self.coverage * covered)))
+    def at(self, signs: Signs) -> float:
+        """The probability in [0, 1] for a passage with these signs."""
+        weights = (self.cosine, self.overlap, self.coverage, self.lexical_z, self.cosine_z)
+        weighed = sum(weight * value for weight, value in zip(weights, signs.values, strict=True))
+        return 1 / (1 + math.exp(-(self.intercept + weighed)))
 
 
 class Calibration(Shape):
@@ -38,9 +62,10 @@ class Calibration(Shape):
 
 
 @cache
-def calibration() -> Calibration:
-    """The calibration that ships with the developer."""
-    return Calibration.model_validate_json(files("counterpoint.developer").joinpath("calibration.json").read_text())
+def calibration(file: Path | None = None) -> Calibration:
+    """The calibration that ships with the developer, or another. Raises `OSError` or `ValidationError`."""
+    shipped = files("counterpoint.developer").joinpath("calibration.json")
+    return Calibration.model_validate_json(shipped.read_text() if file is None else file.read_text())
 
 
 @dataclass(frozen=True)
@@ -54,7 +79,7 @@ class Hit:
     start: int
     markdown: bool
     relevance: float
-    covered: float
+    signs: Signs
     words: frozenset[str]
 
     @property
@@ -76,12 +101,14 @@ def hits(query: str, items: Sequence[Item], curve: Curve) -> tuple[Hit, ...]:
     return tuple(sorted(graded, key=lambda hit: (-hit.relevance, hit.source, hit.start)))
 
 
-def _shown(item: Item) -> tuple[str, str, str]:
-    return item.body.get("title") or "", item.body.get("context") or "", item.body["text"]
+def _shown(item: Item) -> tuple[str, ...]:
+    beside = item.body.get("around", ())[:1]
+    return item.body.get("title") or "", item.body.get("context") or "", *beside, item.body["text"]
 
 
 def _hit(item: Item, words: frozenset[str], covered: float, curve: Curve) -> Hit:
     body = item.body
+    signs = signs_of(item, covered)
     return Hit(
         item=item,
         source=body["source"],
@@ -89,15 +116,17 @@ def _hit(item: Item, words: frozenset[str], covered: float, curve: Curve) -> Hit
         context=body.get("context") or "",
         start=body["start"],
         markdown=body.get("type") in (None, "markdown"),
-        relevance=curve.at(cosine(item), covered),
-        covered=covered,
+        relevance=curve.at(signs),
+        signs=signs,
         words=words,
     )
 
 
-def cosine(item: Item) -> float:
-    """The cosine of a found item with the query, 0 when the search gave none."""
-    return (item.scores or {}).get("cosine", 0.0)
+def signs_of(item: Item, overlap: float) -> Signs:
+    """What speaks for a found item; 0 for what the search did not say."""
+    scores = item.scores or {}
+    said = {name: scores.get(name, 0.0) for name in ("cosine", "coverage", "lexical_z", "cosine_z")}
+    return Signs(overlap=overlap, **said)
 
 
 def distinct(found: Sequence[Hit], threshold: float) -> tuple[Hit, ...]:
@@ -137,7 +166,7 @@ def grade(found: Sequence[Hit], curve: Curve) -> Grade:
     sufficient = best.relevance >= curve.threshold
     figures = (
         f"{best.relevance:.2f} where {curve.threshold:.2f} is enough "
-        f"(cosine {cosine(best.item):.2f}, words covered {best.covered:.2f})"
+        f"(cosine {best.signs.cosine:.2f}, words covered {best.signs.overlap:.2f})"
     )
     verdict = "the best passage is likely to answer" if sufficient else "no passage is likely enough to answer"
     return Grade(sufficient, best.relevance, f"{verdict}: {figures}")

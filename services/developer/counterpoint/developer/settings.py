@@ -1,5 +1,7 @@
 """What the developer reads from its environment."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from counterpoint.bus import BusSettings
@@ -11,6 +13,7 @@ ANSWER_DEADLINE_S = 20.0
 class DeveloperSettings(BusSettings):
     """The bus, what may be asked for outside through the gateway, and how long the answer to a question may take."""
 
+    calibration_file: Path | None = None
     answer_deadline_s: float = Field(default=ANSWER_DEADLINE_S, gt=0, le=600)
 
     model: str | None = None
