@@ -116,8 +116,16 @@ class Corpus:
 
     def of(self, item: Item) -> str:
         """The `_id` that a passage counts for."""
-        ids = self._ids[item.body["source"]]
-        return ids[0] if len(ids) == 1 else ids[int(item.id.rpartition("-")[2])]
+        return self.owner(item.body["source"], item.id)
+
+    def owner(self, source: str, chunk_id: str) -> str:
+        """The same, of a passage by its source and id."""
+        ids = self._ids[source]
+        return ids[0] if len(ids) == 1 else ids[int(chunk_id.rpartition("-")[2])]
+
+    def text(self, source: str) -> str:
+        """What was handed in under a source."""
+        return next(document.text for document in self.documents if document.source == source)
 
     def _texts(self, group: Group, type: str) -> None:
         for n, text in enumerate(group.texts):
@@ -253,11 +261,8 @@ def main() -> None:
             sys.exit(f"bench retrieval: {unreadable}")
     if given.json:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-        print(
-            json.dumps(
-                {**results[0], "machine": machine} if len(results) == 1 else {"sets": results, "machine": machine}
-            )
-        )
+        whole = results[0] if len(results) == 1 else {"sets": results}
+        print(json.dumps({**whole, "machine": machine}))
     else:
         print("\n".join(shown(result, given.k) for result in results))
 

@@ -85,7 +85,8 @@ class HybridSearch(Filter):
     """The `k` best records by words and by meaning (row C2).
 
     `vector_weight` 1 is meaning alone, 0 words alone; without one each type of text has its own. `also` are other
-    wordings or parts of the question: a record counts by that which it fits best. `neighbours` adds to the chunks found
+    wordings or parts of the question: a record counts by that which it fits best, and has `scores` for `text` where it
+    was found by that. `neighbours` adds to the chunks found
     so many before and after each, without a score.
     """
 

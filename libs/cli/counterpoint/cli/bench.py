@@ -13,13 +13,22 @@ from counterpoint.cli.session import Session
 
 app = typer.Typer()
 
-BENCHES = ("commit", "flow", "line", "memory")
+BENCHES = ("commit", "flow", "line", "memory", "retrieval", "answer")
+OF_SETS = ("retrieval", "answer")
+"""Those that are about the sets of a folder."""
 
 
 @command(app, "bench", Panel.OPERATE, "counterpoint bench commit --json")
 def bench(
     session: Session,
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Of `retrieval` and `answer`: a set, or a folder of sets.")
+    ] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="conversation|docs|code|runbook", help="What the texts are.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", min=1, max=20, help="Of `retrieval`: how many are looked at.")] = 10,
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
 ) -> None:
@@ -33,8 +42,14 @@ def bench(
         raise Misused(f"there is no benchmark {name}; there are {', '.join(BENCHES)}")
     if (full or only) and name != "memory":
         raise Misused("--full and --only are for the benchmark memory")
+    if (name in OF_SETS) != (folder is not None):
+        raise Misused(f"{', '.join(OF_SETS)} want a folder of sets" if folder is None else f"{name} takes no folder")
     program, environment = f"{name}.py", dict(os.environ)
     arguments = ["--json"] if session.json else []
+    if folder is not None:
+        arguments += [str(folder.absolute())]
+        arguments += ["--type", type_] if type_ else []
+        arguments += ["--k", str(k)] if name == "retrieval" else []
     arguments += ["--full"] if full else []
     arguments += [word for section in only or () for word in ("--only", section)]
     if session.url or session.data_dir:

@@ -8,7 +8,8 @@ from counterpoint.developer.relevance import Hit
 from counterpoint.developer.words import content_words, coverage, weights
 from counterpoint.proto.findings import Citation
 
-SPANS = 4
+SPANS = 5
+SOURCES = 3
 STEPS = 12
 CHUNKS = 5
 
@@ -35,32 +36,42 @@ def cite(hit: Hit, passage: Passage) -> Citation:
 
 
 def answer(question: str, found: Sequence[Hit], threshold: float) -> Answer:
-    """The spans that together hold most of the question's words, from the best hits above the threshold.
+    """Spans of the best hits: of each of the first few its best, and then what adds to the question's words.
 
-    A span is taken while it adds words that are not covered yet. Where it is a step, the other steps of its list
-    come with it in their order. The best hit always gives at least one span. Needs at least one hit.
+    A hit after the first has to be half as likely as what is enough. Where a span is a step, the other steps of its
+    list come with it in their order. Needs at least one hit.
     """
-    chosen = [found[0], *(hit for hit in found[1:CHUNKS] if hit.relevance >= threshold)]
+    chosen = [found[0], *(hit for hit in found[1:CHUNKS] if hit.relevance >= threshold / 2)]
     worth = weights(content_words(question), [hit.words for hit in found])
     left = dict(worth)
     total = sum(worth.values())
     taken: list[tuple[Hit, Passage]] = []
-    while len(taken) < SPANS:
-        options = [
-            (_gain(hit, sentence, left, worth), -rank, -sentence.start, hit, sentence)
-            for rank, hit in enumerate(chosen)
-            for passage in passages(hit.text, hit.markdown)
-            for sentence in sentences(passage)
-            if (hit, sentence) not in taken
-        ]
-        if not options:
-            break
-        gain, _, _, hit, sentence = max(options, key=lambda option: option[:3])
-        if taken and gain < 0.1 * total:
-            break
+    options = [
+        (hit, sentence)
+        for hit in chosen
+        for passage in passages(hit.text, hit.markdown)
+        for sentence in sentences(passage)
+    ]
+
+    def best(of: Sequence[tuple[Hit, Passage]]) -> tuple[float, Hit, Passage] | None:
+        scored = [(_gain(hit, each, left, worth), -chosen.index(hit), -each.start, hit, each) for hit, each in of]
+        gain, _, _, hit, sentence = max(scored, key=lambda option: option[:3], default=(0, 0, 0, None, None))
+        return (gain, hit, sentence) if hit is not None and sentence is not None else None
+
+    def take(hit: Hit, sentence: Passage) -> None:
         taken.append((hit, sentence))
         covered = content_words(sentence.text) | content_words(hit.context)
-        left = {word: value for word, value in left.items() if word not in covered}
+        for word in covered & left.keys():
+            del left[word]
+
+    for hit in chosen[:SOURCES]:
+        if (picked := best([option for option in options if option[0] is hit])) is not None:
+            take(*picked[1:])
+    while len(taken) < SPANS and (picked := best([option for option in options if option not in taken])) is not None:
+        if taken and picked[0] < 0.1 * total:
+            break
+        take(*picked[1:])
+    taken.sort(key=lambda span: chosen.index(span[0]))
     return _rendered(_with_steps(taken))
 
 

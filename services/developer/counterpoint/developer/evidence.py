@@ -7,7 +7,7 @@ from counterpoint.developer.attempts import Lesson, Tried, lessons, recall
 from counterpoint.developer.proposals import Instruction
 from counterpoint.developer.providers import Lookup, look_up
 from counterpoint.developer.rag.run import Asked
-from counterpoint.developer.relevance import Calibration, Hit, hits
+from counterpoint.developer.relevance import Calibration, Hit, hits, ranked
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery
@@ -27,7 +27,7 @@ QUERY_CHARS = 2_000
 class Evidence:
     """What was found: chunks, earlier attempts and their lessons, providers, and the override as it is on record.
 
-    `found` and `answers` are the same chunks, ranked as being on the topic and as answering the question;
+    `found` and `answers` are the same chunks, as they are on the topic, and as the search ranks them;
     `searched_for` says in words what was looked for, so that an empty answer can be told from no question.
     """
 
@@ -131,7 +131,7 @@ def weigh(
         query=query,
         digest=digest,
         found=hits(query, chunks, known.topic),
-        answers=hits(sought, chunks, known.answer),
+        answers=ranked(hits(sought, chunks, known.answer)),
         tried=tried,
         known=lessons(tried),
         providers=providers,

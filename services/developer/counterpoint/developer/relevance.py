@@ -101,6 +101,11 @@ def hits(query: str, items: Sequence[Item], curve: Curve) -> tuple[Hit, ...]:
     return tuple(sorted(graded, key=lambda hit: (-hit.relevance, hit.source, hit.start)))
 
 
+def ranked(found: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Hits as the search ranked them, which compares them; their relevance says of each alone how good it is."""
+    return tuple(sorted(found, key=lambda hit: -(hit.item.score or 0.0)))
+
+
 def _shown(item: Item) -> tuple[str, ...]:
     beside = item.body.get("around", ())[:1]
     return item.body.get("title") or "", item.body.get("context") or "", *beside, item.body["text"]
@@ -162,7 +167,7 @@ def grade(found: Sequence[Hit], curve: Curve) -> Grade:
     answer. It, not the confidence of row A2, decides whether a question is answered."""
     if not found:
         return Grade(False, 0.0, "nothing was found")
-    best = found[0]
+    best = max(found, key=lambda hit: hit.relevance)
     sufficient = best.relevance >= curve.threshold
     figures = (
         f"{best.relevance:.2f} where {curve.threshold:.2f} is enough "

@@ -12,6 +12,7 @@ import numpy as np
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
 from counterpoint.memory.retrieval.embed import Whose
+from counterpoint.memory.retrieval.fuse import LANGUAGES
 from counterpoint.memory.retrieval.terms import terms
 from counterpoint.memory.rows import Prepared, WriteRow
 from counterpoint.memory.search import Search, Text
@@ -101,6 +102,8 @@ class Embeddings:
             return Text(row.id, text)
         title = body.get("title", "")
         context = body["context"] if title in ("", body["source"]) else f"{title}\n{body['context']}"
+        if body.get("type") in LANGUAGES:
+            context = f"{context}\n{body['type']}"
         return Text(
             source=body["source"],
             text=text,

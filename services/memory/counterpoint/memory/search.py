@@ -10,7 +10,7 @@ from counterpoint.memory.lists import matching
 from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel, Vectors, Whose
 from counterpoint.memory.retrieval.fuse import Weights, fixed
 from counterpoint.memory.retrieval.model import ModelSettings
-from counterpoint.memory.retrieval.search import EXACT_ROWS, Hit, Scope, prepare, search
+from counterpoint.memory.retrieval.search import CANDIDATES, EXACT_ROWS, Scope, prepare, search
 from counterpoint.memory.retrieval.terms import Terms, weighed
 from counterpoint.memory.valkey import Valkey
 from counterpoint.proto.memory import HybridSearch, MemoryQuery, VectorSearch
@@ -119,7 +119,8 @@ class Search:
     ) -> tuple[list[ScoredHit], str]:
         """The best hits of one search and how they were found; `exact`: every row is looked at, however many.
 
-        Of several texts a record has the best of its scores.
+        Of several texts a record has the best of its scores, and the signs that it has for the first: of what only
+        another one brought nobody says how well it fits that.
         """
         scope = Scope(project, (query.store,), self.model_id, clearance)
         most = _ALL_ROWS if exact else self._exact_rows
@@ -127,19 +128,21 @@ class Search:
         if query.filters:
             sql, values = matching(query.store, query, project)
             of_rows = [row["row"] for row in await connection.fetch(sql, *values)]
-        best: dict[tuple[str, str], Hit] = {}
+        first, *others = texts(query)
+        wide = max(query.k, CANDIDATES) if others else query.k
+        best: dict[tuple[str, str], ScoredHit] = {}
         method = "none"
-        for text in texts(query):
+        for text in (first, *others):
             found = await search(
-                connection, scope, text, embedded[text], query.k, _weights(query), most, self._ef_search, of_rows
+                connection, scope, text, embedded[text], wide, _weights(query), most, self._ef_search, of_rows
             )
             method = method if found.method == "none" else found.method
             for hit in found.hits:
                 known = best.get((hit.project, hit.id))
-                if known is None or known.score < hit.score:
-                    best[hit.project, hit.id] = hit
-        hits = sorted(best.values(), key=lambda hit: (-hit.score, hit.project, hit.id))[: query.k]
-        return [ScoredHit(hit.project, hit.id, hit.score, hit.scores) for hit in hits], method
+                score = hit.score if known is None else max(hit.score, known.score)
+                signs = known.scores if known else hit.scores if text == first else {}
+                best[hit.project, hit.id] = ScoredHit(hit.project, hit.id, score, signs)
+        return sorted(best.values(), key=lambda hit: (-hit.score, hit.project, hit.id))[: query.k], method
 
     def row(self, store: str, record_id: str, version: int, label: int, text: Text, vector: Any) -> VectorRow:
         """The row of one text and its vector."""

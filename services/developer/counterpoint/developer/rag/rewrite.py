@@ -60,6 +60,7 @@ def _widened(question: str, before: Asked, found: Sequence[Hit]) -> Asked | None
                 counts[word] = counts.get(word, 0) + 1
     beside = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count > 1]
     text = " ".join([*keywords, *beside[:EXPANDED]])
-    if not keywords or text == before.text:
+    if not keywords or text in before.also:
         return None
-    return Asked(text=text, also=(point,), why="its words, and those that stand beside them in what was found")
+    # What is found by other words is graded by the question all the same: else they would prove themselves.
+    return Asked(text=point, also=(text,), why="its words, and those that stand beside them in what was found")
