@@ -101,11 +101,15 @@ class Unknown(_Part):
 
 
 class Question(_Part):
-    """A question, with the end of the source that answers it, or one that is honestly not answered."""
+    """A question, with the end of the source that answers it, or one that is honestly not answered.
+
+    `corrected`: as it is put, nothing answers it; put in other words, something does.
+    """
 
     text: str
     cites: str | None = None
     answered: bool = True
+    corrected: bool = False
 
 
 class Incident(_Part):

@@ -69,6 +69,15 @@ class Story:
         )
         unresolved = [one.source_path for one in cited if not self.stage.resolves(one.source_path, one)]
         self.told.check("each citation is what stands there in the source", cited and not unresolved, unresolved)
+        if question.corrected:
+            grades = [one for one in self.stage.line(task) if one.agent == "developer" and one.kind == "assess"]
+            for one in grades:
+                self.told.show(f"  {one.reasoning}\n  → {one.result}")
+            self.told.check(
+                "it was found only after it had been put in other words",
+                len(grades) > 1 and (grades[-1].result or "") == "go on",
+                [one.result for one in grades],
+            )
 
     def _first_time(self) -> Task:
         incident = self.incident

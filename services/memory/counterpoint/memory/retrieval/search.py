@@ -27,6 +27,8 @@ CANDIDATES = 100
 # The best candidates, to which the others are compared where that says something of them.
 BEST = 5
 SAMPLE = 500
+# Fewer rows than these say nothing of how scores are spread: what is missing counts as rows without any of the words.
+FEW = 10
 # Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
 # in the table.
 DIGITS = 9
@@ -257,8 +259,9 @@ class _Spread:
         if not found:
             return _Spread((0, 0), (0, 0), worth)
         first = found[0]
-        mean = float(first["lexical_sum"] or 0) / rows
-        deviation = max(float(first["lexical_squares"] or 0) / rows - mean * mean, 0) ** 0.5
+        many = max(rows, FEW)
+        mean = float(first["lexical_sum"] or 0) / many
+        deviation = max(float(first["lexical_squares"] or 0) / many - mean * mean, 0) ** 0.5
         cosine = (float(first["cosine_mean"] or 0), float(first["cosine_deviation"] or 0))
         return _Spread((mean, deviation), cosine, worth)
 
