@@ -1,10 +1,11 @@
 """`bench retrieval`: what a search finds, on sets where it is known what answers each question.
 
-    python tests/bench/retrieval.py DIR [--type conversation|docs|code|runbook] [--k 10] [--json]
+    python tests/bench/retrieval.py DIR [--type conversation|docs|code|runbook] [--k 10] [--json] [--fit FILE]
 
 DIR is a set in the layout of `sets.py`, or a folder of such sets and of original files. Each group of a set is a
 project of its own on a throw-away stack; its texts go in through memory's ingest, its questions through memory's
-queries. A passage counts for the text it came from.
+queries. A passage counts for the text it came from. `--fit` writes a
+calibration whose grader is fitted to what was found.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.fit import Graded, fit
 from bench.measure import quiet_logs, say, stop_when_told
 from bench.ranking import auroc, ndcg, recall
 from bench.sets import Group, Query, Set, Unreadable, found
@@ -61,7 +63,7 @@ class Result:
     refused: list[str] = field(default_factory=list)
     ingest_s: float = 0.0
     ranked: dict[str, list[tuple[Query, list[str]]]] = field(default_factory=lambda: {leg: [] for leg in LEGS})
-    grades: list[tuple[float, bool]] = field(default_factory=list)
+    graded: list[Graded] = field(default_factory=list)
     took_ms: list[float] = field(default_factory=list)
     asked_s: float = 0.0
 
@@ -77,7 +79,8 @@ class Result:
     def as_json(self, k: int) -> dict[str, Any]:
         """All of it; the fusion at the top."""
         categories = sorted({query.category for query, _ in self.ranked["fusion"] if query.category is not None})
-        area = auroc([grade for grade, _ in self.grades], [truth for _, truth in self.grades])
+        curve = calibration().answer
+        area = auroc([curve.at(each.signs) for each in self.graded], [each.true for each in self.graded])
         took = sorted(self.took_ms)
         return {
             "set": self.name,
@@ -196,7 +199,9 @@ async def _asked(place: Small, project: str, group: Group, corpus: Corpus, resul
         result.ranked[leg].append((query, ranked))
         if leg == "fusion":
             graded = hits(query.text, answer.items[:GRADED], calibration().answer)
-            result.grades += [(hit.relevance, corpus.of(hit.item) in query.relevant) for hit in graded]
+            result.graded += [
+                Graded(result.name, query.id, hit.signs, corpus.of(hit.item) in query.relevant) for hit in graded
+            ]
 
     for leg in LEGS:
         began = time.perf_counter()
@@ -232,14 +237,11 @@ def shown(result: dict[str, Any], k: int) -> str:
     return "\n".join(lines)
 
 
-async def run(folder: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
+async def run(folder: Path, given: argparse.Namespace) -> list[Result]:
     """All sets in a folder, on one throw-away stack."""
     sets = list(found(given.folder, folder / "converted"))
     async with small(folder / "stack") as place:
-        return [
-            (await measured(place, f"set{n}", each, given.type or type_of(each))).as_json(given.k)
-            for n, each in enumerate(sets)
-        ]
+        return [await measured(place, f"set{n}", each, given.type or type_of(each)) for n, each in enumerate(sets)]
 
 
 def main() -> None:
@@ -249,6 +251,7 @@ def main() -> None:
     parser.add_argument("--type", choices=TYPES)
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--fit", type=Path, metavar="FILE")
     given = parser.parse_args()
     if not 1 <= given.k <= 20:
         parser.error("--k is between 1 and 20")
@@ -256,9 +259,16 @@ def main() -> None:
     stop_when_told()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         try:
-            results = bus.run(run(Path(folder), given))
+            measured_ = bus.run(run(Path(folder), given))
         except Unreadable as unreadable:
             sys.exit(f"bench retrieval: {unreadable}")
+    if given.fit is not None:
+        passages = [each for result in measured_ for each in result.graded]
+        sets = ", ".join(f"{result.name} ({len(result.ranked['fusion'])} questions)" for result in measured_)
+        made_of = f"{len(passages)} passages, the {GRADED} best of each question of {sets}"
+        fitted = calibration().model_copy(update={"answer": fit(passages, made_of)})
+        given.fit.write_text(fitted.model_dump_json(indent=2) + "\n")
+    results = [result.as_json(given.k) for result in measured_]
     if given.json:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
         whole = results[0] if len(results) == 1 else {"sets": results}

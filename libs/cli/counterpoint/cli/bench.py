@@ -29,6 +29,9 @@ def bench(
         str | None, typer.Option("--type", metavar="conversation|docs|code|runbook", help="What the texts are.")
     ] = None,
     k: Annotated[int, typer.Option("--k", min=1, max=20, help="Of `retrieval`: how many are looked at.")] = 10,
+    fit: Annotated[
+        Path | None, typer.Option("--fit", metavar="FILE", help="Of `retrieval`: write a calibration fitted to it.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
 ) -> None:
@@ -44,12 +47,15 @@ def bench(
         raise Misused("--full and --only are for the benchmark memory")
     if (name in OF_SETS) != (folder is not None):
         raise Misused(f"{', '.join(OF_SETS)} want a folder of sets" if folder is None else f"{name} takes no folder")
+    if fit and name != "retrieval":
+        raise Misused("--fit is for the benchmark retrieval")
     program, environment = f"{name}.py", dict(os.environ)
     arguments = ["--json"] if session.json else []
     if folder is not None:
         arguments += [str(folder.absolute())]
         arguments += ["--type", type_] if type_ else []
         arguments += ["--k", str(k)] if name == "retrieval" else []
+        arguments += ["--fit", str(fit.absolute())] if fit else []
     arguments += ["--full"] if full else []
     arguments += [word for section in only or () for word in ("--only", section)]
     if session.url or session.data_dir:
