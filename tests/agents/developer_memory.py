@@ -126,6 +126,16 @@ class Shelf:
             case List(store=store, where=where, limit=limit):
                 listed = [item for item in self._of(store) if where.items() <= item.body.items()]
                 return _answer(sorted(listed, key=lambda item: -item.seq)[:limit])
+            case HybridSearch(also=also, k=k) if also:
+                best: dict[str, Item] = {}
+                for text in query.texts:
+                    alone = query.model_copy(update={"text": text, "also": (), "k": 200})
+                    for item in (await self._found(alone)).items:
+                        known = best.get(item.id)
+                        signs = known.scores if known else item.scores if text == query.text else {}
+                        score = max(item.score or 0, known.score or 0) if known else item.score
+                        best[item.id] = item.model_copy(update={"score": score, "scores": signs})
+                return _answer(sorted(best.values(), key=lambda item: -(item.score or 0))[:k])
             case HybridSearch(store=store, text=text, k=k):
                 items = self._of(store)
                 texts = ["\n".join(item.body.get(name) or "" for name in _TEXT[store]) for item in items]

@@ -31,6 +31,8 @@ ONLY = {
     "faststream": {"bus"},
     "nats": {"bus", "local"},
     "litellm": {"manager"},
+    "langgraph": {"developer"},
+    "langsmith": {"developer"},
     "openlineage": {"lineage"},
     "fastmcp": {"router"},
     "mcp": {"router"},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from counterpoint.developer.attempts import Lesson, Tried, lessons, recall
 from counterpoint.developer.proposals import Instruction
 from counterpoint.developer.providers import Lookup, look_up
-from counterpoint.developer.rag.run import Asked
+from counterpoint.developer.rag.run import QUERY_CHARS, Asked
 from counterpoint.developer.relevance import Calibration, Hit, hits, ranked
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
@@ -20,7 +20,6 @@ CHUNKS = 20
 SIMILAR, OWN, SAME_ERROR = 20, 20, 50
 """Attempts: one may be found in each of three ways, and their texts are long."""
 PROVIDERS = 1000
-QUERY_CHARS = 2_000
 
 
 @dataclass(frozen=True)

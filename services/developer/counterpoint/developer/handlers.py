@@ -41,8 +41,8 @@ async def on_delegated(
     known: Calibration | None = None,
     answer_deadline_s: float = ANSWER_DEADLINE_S,
 ) -> Commit:
-    """Look up what is known, weigh it, and answer, propose or stop. A reassessment that still stops leaves only its
-    assessment on the line.
+    """Look up what is known, weigh it, and answer, propose or stop. A reassessment that still stops leaves only what
+    it came to that by on the line, not the stop.
 
     A question that nobody has given an override for is answered in steps, each a commit of its own.
     """
@@ -58,10 +58,11 @@ async def on_delegated(
 async def answered(
     message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, deadline_s: float
 ) -> Commit:
-    """A question, to its end: from the last step that was kept, within `deadline_s` and the deadline of the task."""
+    """A question, to its end: from the last step that was kept, within `deadline_s` from now and the deadline of the
+    task. When the time is over no model is asked any more and no other words are tried."""
     left_s = (message.task.deadline - datetime.now(UTC)).total_seconds() if message.task.deadline else deadline_s
-    await asyncio.to_thread(load)
     desk = Desk(message, memory, gateway, known, until=time.monotonic() + min(deadline_s, left_s))
+    await asyncio.to_thread(load)
     run = await finish(await desk.begin(), desk)
     assessment, result = concluded(message, desk.evidence, run)
     action_id, decision_id = desk.last(run)

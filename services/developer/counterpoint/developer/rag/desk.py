@@ -1,9 +1,8 @@
 """Taking the steps of a run: what each reads, asks for outside, and leaves behind as a commit of its own."""
 
-import hashlib
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -17,11 +16,10 @@ from counterpoint.developer.rag.rewrite import rewritten
 from counterpoint.developer.rag.run import Asked, Draft, Graded, Lead, Node, Route, Run, Seen
 from counterpoint.developer.rag.validate import verdicts
 from counterpoint.developer.relevance import Calibration, grade
-from counterpoint.developer.words import content_words
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind
-from counterpoint.proto.memory import Commit, Get, Item, Write
+from counterpoint.proto.memory import Commit, Write
 from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.recall import Gateway, Memory, act, decide, put, record, send
 
@@ -30,8 +28,8 @@ _KINDS: dict[Node, ActionKind] = {
     "route": "route", "retrieve": "search", "evaluate": "assess", "generate": "generate", "validate": "validate",
 }  # fmt: skip
 _DECISIONS: dict[Node, str] = {"evaluate": "retrieval_grade"}
-_MODEL_SHARE = 0.6
-"""Of the time that is left, what one call of a model may take."""
+_SHARES = {"route": 0.2, "web": 0.3, "generate": 0.6}
+"""Of the time that is left, what one call may take."""
 _ROUTE_TASK = """Where is this question best looked up? Answer with one JSON object {"mode": ..., "reason": ...}.
 mode is "hybrid" (documents and conversations of this team, by words and meaning), "vector" (the same, by meaning alone,
 for questions in unusual words) or "web" (it is about the world outside and changes by the day)."""
@@ -69,12 +67,16 @@ class Desk:
         return self._evidence
 
     async def begin(self) -> Run:
-        """The run of this message where it stands; one whose evidence has changed looks again."""
+        """The run of this message where it stands; one whose evidence has changed looks again.
+
+        What it found is read anew: memory lets nobody cite, in a commit, what this delivery has not read. What it has
+        heard from outside is carried by the checkpoint, which is read as well.
+        """
         item = await self._memory.get("checkpoints", self._checkpoint)
         if item is None:
             return Run(question=self._message.task.description)
         run = record(item, Run)
-        if run.last in (None, "route"):
+        if run.next == "retrieve":
             return run
         return run if await self._look(run) == run.found else course.lost(run)
 
@@ -86,15 +88,29 @@ class Desk:
         return self._memory.id("action", AGENT, kind, step), self._memory.id("decision", AGENT, decision_type, step)
 
     async def take(self, node: Node, run: Run) -> Run:
-        """One step, kept by its place in the run. Raises `Transient`, `Denied` or `Conflict`."""
+        """One step, kept by its place in the run. One that cannot be taken, or that memory does not keep as it is, is
+        a step that failed.
+
+        Raises `Transient`, `Denied` or `Conflict`; and `Permanent` where nothing could be looked up, for that is not
+        the same as nothing found.
+        """
         try:
-            taken = await self._take(node, run)
+            taken = self._ready(await self._take(node, run))
+            await self._keep(node, run, taken)
         except Permanent as error:
+            if node != "route" and self._evidence is None:
+                raise
             why = "; ".join(f"{problem.field} {problem.problem}" for problem in error.problems) or error.code
-            taken = _Taken(course.failed(run, node, why), "failed", why)
-        await self._keep(node, run, taken)
+            taken = self._ready(_Taken(course.failed(run, node, why), "failed", why))
+            await self._keep(node, run, taken)
         telemetry.observe(node, run, taken.run)
         return taken.run
+
+    def _ready(self, taken: _Taken) -> _Taken:
+        """The same, with what was found in the place of a draft that did not stand."""
+        if taken.run.ending != "fallback":
+            return taken
+        return replace(taken, run=taken.run.model_copy(update={"draft": plain(self.evidence.answers)}))
 
     async def _take(self, node: Node, run: Run) -> _Taken:
         match node:
@@ -110,45 +126,42 @@ class Desk:
                 return self._validate(run)
 
     async def _route(self, run: Run) -> _Taken:
-        session_id = self._message.session_id
-        stored = _route_id(run.question)
-        gets = [Get(store="routes", id=stored)]
-        gets += [Get(store="sessions", id=session_id)] if session_id else []
-        known, *session = [found.items for found in await self._memory.query(*gets)]
-        summary = session[0][0].body.get("summary", "") if session and session[0] else ""
-        asked = routing.asked(run.question, routing.earlier(summary, run.question))
-        route, also = routing.route(run.question, self._gateway.searches_web), tuple[Write, ...]()
-        if self._gateway.model is not None and route.mode != "vector":
-            route, also = await self._route_of_model(run, route, known, stored)
+        task, searches_web = self._message.task, self._gateway.searches_web
+        session = await self._memory.get("sessions", self._message.session_id)
+        summary = session.body.get("summary", "") if session else ""
+        asked = routing.asked(run.question, routing.earlier(summary, task.title or task.description))
+        route, also = routing.route(asked.text), tuple[Write, ...]()
+        if self._gateway.model is not None and route.mode != "vector" and not self._late:
+            route, also = await self._route_of_model(run, asked.text, route)
+        route = routing.available(route, searches_web)
         reason = f"{route.reason}; {asked.why}" if asked.why else route.reason
         return _Taken(course.routed(run, route, asked), route.mode, reason, also=also)
 
-    async def _route_of_model(
-        self, run: Run, rules: Route, known: tuple[Item, ...], stored: str
-    ) -> tuple[Route, tuple[Write, ...]]:
+    async def _route_of_model(self, run: Run, asked: str, rules: Route) -> tuple[Route, tuple[Write, ...]]:
         """What the model says, once for questions of the same words; the rules where it says nothing of use."""
-        if known:
-            kept_route = record(known[0], Route)
-            return kept_route.model_copy(update={"reason": f"{kept_route.reason} (as for the same words before)"}), ()
-        messages = [{"role": "system", "content": _ROUTE_TASK}, {"role": "user", "content": run.question}]
+        stored = routing.same_words(asked)
+        known = await self._memory.get("routes", stored)
+        if known is not None:
+            before = record(known, Route)
+            return before.model_copy(update={"reason": f"{before.reason} (as for the same words before)"}), ()
+        messages = [{"role": "system", "content": _ROUTE_TASK}, {"role": "user", "content": asked}]
         try:
             said = await self._gateway.generate(
-                self._memory, messages, key=_key(run, "route"), deadline_s=self._time_s(), max_tokens=100, as_json=True
-            )
+                self._memory, messages, key=_key(run, "route"), deadline_s=self._time_s("route"), max_tokens=100,
+                as_json=True,
+            )  # fmt: skip
             answer = json.loads(said.text)
-            route = Route(mode=answer["mode"], reason=str(answer["reason"])[:500], by=said.usage.model)
+            route = Route(mode=answer["mode"], reason=storable(str(answer["reason"])[:500]), by=said.usage.model)
         except (Permanent, Denied, Transient) as error:
             return rules.model_copy(update={"reason": f"{rules.reason} (the model was not to be had: {error})"}), ()
         except (ValueError, KeyError, TypeError, ValidationError):
             return rules.model_copy(update={"reason": f"{rules.reason} (what the model said could not be used)"}), ()
-        if route.mode == "web" and not self._gateway.searches_web:
-            return rules, ()
         return route, (put("routes", stored, route),)
 
     async def _retrieve(self, run: Run) -> _Taken:
         asked = run.asked or Asked(text=run.question)
         found = await self._look(run)
-        if run.route is not None and run.route.mode == "web" and not run.leads:
+        if run.route is not None and run.route.mode == "web" and not run.leads and not self._late:
             run = await self._leads(run)
         texts = " | ".join((asked.text, *asked.also))
         reason = f"{asked.why}: {texts}" if asked.why else f"looked for: {texts}"
@@ -159,20 +172,20 @@ class Desk:
         """Pages of the web, which nobody vouches for: where one might look, and no evidence."""
         try:
             found = await self._gateway.search_web(
-                self._memory, run.question[:400], key=_key(run, "web"), deadline_s=self._time_s()
+                self._memory, run.meant[:400], key=_key(run, "web"), deadline_s=self._time_s("web")
             )
         except (Permanent, Denied, Transient) as error:
             return run.noting(f"web_unavailable: {error}")
-        leads = tuple(Lead(title=each.title[:200], url=each.url[:500]) for each in found.results)
+        leads = tuple(Lead(title=storable(each.title)[:200], url=storable(each.url)[:500]) for each in found.results)
         return run.model_copy(update={"leads": leads})
 
     def _evaluate(self, run: Run) -> _Taken:
         graded = grade(self.evidence.answers, self._known.answer)
         asked = run.asked or Asked(text=run.question)
-        other = rewritten(run.question, asked, self.evidence.answers, run.rewrites)
+        other = rewritten(run.meant, asked, self.evidence.answers, run.rewrites)
         held = Graded(sufficient=graded.sufficient, probability=round(graded.probability, 4), reason=graded.reason)
-        after = course.evaluated(run, held, other, self._late)
-        if after.next is None and self._late:
+        after = course.evaluated(run, held, other, late := self._late)
+        if after.next is None and late and other is not None and run.rewrites < course.MAX_REWRITES:
             after = after.noting("the time for it was over before other words could be tried")
         said = {"generate": "go on", "retrieve": f"look again: {other.text if other else ''}"}.get(
             after.next or "", "stop"
@@ -191,15 +204,17 @@ class Desk:
         found = self.evidence.answers
         asked = run.asked or Asked(text=run.question)
         if self._gateway.model is not None and not self._late:
-            messages = prompt(run.question, found, run.draft, run.verdicts)
+            messages = prompt(run.meant, found, run.draft, run.verdicts)
             try:
                 said = await self._gateway.generate(
-                    self._memory, messages, key=_key(run, "generate"), deadline_s=self._time_s()
+                    self._memory, messages, key=_key(run, "generate"), deadline_s=self._time_s("generate")
                 )
             except (Permanent, Denied, Transient) as error:
                 self._said = (f"the model was not to be had, so the answer is made of quotes: {error}",)
             else:
-                return written(said.text, found, said.usage.model)
+                if said.text.strip():
+                    return written(storable(said.text), found, said.usage.model)
+                self._said = ("the model wrote nothing, so the answer is made of quotes",)
         if run.draft is not None and run.draft.by == "quotes":
             return kept(run.draft, run.verdicts)
         return quoted(asked.text, found, self._known.answer.threshold)
@@ -208,8 +223,6 @@ class Desk:
         draft = run.draft or Draft()
         judged = verdicts(draft, self.evidence.answers)
         after = course.validated(run, judged, self._late)
-        if after.ending == "fallback":
-            after = after.model_copy(update={"draft": plain(self.evidence.answers)})
         wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(judged, 1) if not verdict.supported]
         supported = len(judged) - len(wrong)
         said = {"answered": "supported", "fallback": "fall back to plain retrieval"}.get(after.ending or "", "again")
@@ -259,8 +272,8 @@ class Desk:
     def _late(self) -> bool:
         return time.monotonic() >= self._until
 
-    def _time_s(self) -> float:
-        return max(0.1, _MODEL_SHARE * (self._until - time.monotonic()))
+    def _time_s(self, call: str) -> float:
+        return max(0.1, _SHARES[call] * (self._until - time.monotonic()))
 
 
 def _step(number: int, node: Node) -> str:
@@ -275,6 +288,6 @@ def _model(draft: Draft) -> str | None:
     return None if draft.by in ("quotes", "plain retrieval") else draft.by
 
 
-def _route_id(question: str) -> str:
-    """The same for questions of the same words, whatever their order."""
-    return hashlib.sha256(" ".join(sorted(content_words(question))).encode()).hexdigest()[:32]
+def storable(text: str) -> str:
+    """What came from outside, without the characters that no record may hold."""
+    return text.encode(errors="replace").decode().replace("\0", "")

@@ -1,14 +1,13 @@
 """Answers: quotes of what was found, or a model's words over numbered passages, each sentence with what it rests on."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from counterpoint.developer.answers import answer, cite, references
 from counterpoint.developer.passages import Passage, passages, sentences
 from counterpoint.developer.rag.run import Draft, Sentence, Verdict
-from counterpoint.developer.rag.validate import exact
+from counterpoint.developer.rag.validate import MARK, exact, words_of
 from counterpoint.developer.relevance import Hit
-from counterpoint.developer.words import content_words
 from counterpoint.proto.findings import Citation
 
 SHOWN = 8
@@ -18,8 +17,17 @@ PLAIN = 3
 NO_ANSWER = "NO ANSWER"
 _ANSWER_CHARS = 8_000
 
-_SENTENCE = re.compile(r"[^\n]*?[.!?](?:\s*\[\d+\])*(?=\s|$)|[^\n]+")
-_MARKS = re.compile(r"\[(\d+)\]")
+_FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
+_HEADING = re.compile(r"#{1,6}\s|[^\d\[]*:\**$")
+_END = re.compile(rf"(?<=[.!?])((?:[ \t]*{MARK.pattern})*)[ \t]+(?!{MARK.pattern})")
+_ABBREVIATED = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|max|min|no|fig|dr|mr|mrs|ms|st)|\b\w)\.$", re.IGNORECASE)
+_MARKS = re.compile(rf"(?:\s*{MARK.pattern})+")
+_NUMBERS = re.compile(r"\d+")
+_BLOCKS = ("- ", "|")
+_BEFORE_SIGN = re.compile(r"\s+(?=[.,;:!?](?:\s|$))")
+_DECLINED = re.compile(rf"\W*{NO_ANSWER}\b", re.IGNORECASE)
+_WORD = re.compile(r"\w")
 
 _TASK = f"""You answer questions from numbered passages, and from nothing else.
 - Each sentence ends with the numbers of the passages it rests on, like [1] or [2][3].
@@ -36,9 +44,9 @@ def quoted(question: str, found: Sequence[Hit], threshold: float) -> Draft:
 
 
 def plain(found: Sequence[Hit]) -> Draft:
-    """The beginnings of the best passages, as they were found."""
-    firsts = ((hit, passages(hit.text, hit.markdown)) for hit in found[:PLAIN])
-    return _of_quotes(tuple(cite(hit, split[0]) for hit, split in firsts if split), "plain retrieval")
+    """The beginnings of the best passages, as they were found; all of one that has no passage to quote."""
+    firsts = ((hit, passages(hit.text, hit.markdown) or (_whole(hit),)) for hit in found[:PLAIN])
+    return _of_quotes(tuple(cite(hit, split[0]) for hit, split in firsts), "plain retrieval")
 
 
 def kept(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
@@ -67,28 +75,65 @@ def prompt(
 
 
 def written(text: str, found: Sequence[Hit], model: str) -> Draft:
-    """A model's words as a draft: each sentence cites, of the passages it names, the part that is most like it."""
-    if NO_ANSWER in text[:200].upper() or not text.strip():
+    """A model's words as a draft: each sentence cites, of the passages it names, the part that is most like it.
+
+    Headings and what leads over to a list say nothing, and are left out. One that names no passage cites nothing.
+    """
+    if _DECLINED.match(text) and not MARK.search(text):
         return Draft(by=model, declined=True)
     shown = found[:SHOWN]
     citations: list[Citation] = []
     drafted = []
-    for match in _SENTENCE.finditer(text[:_ANSWER_CHARS]):
-        said = match[0].strip()
-        plain_words = _MARKS.sub("", said).strip(" .-*")
-        if not plain_words:
-            continue
+    for said, marks in _said(text[:_ANSWER_CHARS]):
         rests = []
-        for number in dict.fromkeys(int(mark) for mark in _MARKS.findall(said)):
+        for number in dict.fromkeys(int(number) for mark in marks for number in _NUMBERS.findall(mark)):
             if 1 <= number <= len(shown):
-                citation = _cited(shown[number - 1], plain_words)
+                citation = _cited(shown[number - 1], said)
                 if citation not in citations:
                     citations.append(citation)
                 rests.append(citations.index(citation))
             else:
                 rests.append(-1)
-        drafted.append(Sentence(text=_MARKS.sub("", said).rstrip(), rests_on=tuple(rests)))
+        drafted.append(Sentence(text=said, rests_on=tuple(dict.fromkeys(rests))))
     return Draft(sentences=tuple(drafted), citations=tuple(citations), by=model)
+
+
+def _said(text: str) -> Iterator[tuple[str, list[str]]]:
+    """What a text says, one thing after the other, and the marks of each: a block of code with those after it, an item,
+    a row of a table, a sentence."""
+    at = 0
+    for fenced in _FENCED.finditer(text):
+        yield from _marked(text[at : fenced.start()])
+        marks = _MARKS.match(text, fenced.end())
+        at = marks.end() if marks else fenced.end()
+        yield fenced[0].strip(), MARK.findall(marks[0]) if marks else []
+    yield from _marked(text[at:])
+
+
+def _marked(text: str) -> Iterator[tuple[str, list[str]]]:
+    for sentence in _sentences(text):
+        yield _BEFORE_SIGN.sub("", MARK.sub("", sentence)).strip(), MARK.findall(sentence)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        line = line.strip()
+        if not _WORD.search(MARK.sub("", line)) or _HEADING.match(line):
+            continue
+        item = _ITEM.match(line)
+        first, rest = ("- ", line[item.end() :]) if item else ("", line)
+        if line.startswith("|"):
+            yield rest
+            continue
+        begun = ""
+        for piece in _END.sub("\\1\n", rest).split("\n"):
+            begun = f"{begun} {piece}" if begun else piece
+            if _ABBREVIATED.search(begun):
+                continue
+            yield first + begun
+            first, begun = "", ""
+        if begun:
+            yield first + begun
 
 
 def rendered(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
@@ -101,9 +146,17 @@ def rendered(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
         )
         for sentence in draft.sentences
     ]  # fmt: skip
-    return ("\n\n" if draft.by in ("quotes", "plain retrieval") else " ").join(lines) + (
-        f"\n\n{references(citations)}" if citations else ""
-    ), citations
+    text = "".join(f"{_gap(draft, before, line)}{line}" for before, line in zip(["", *lines], lines, strict=False))
+    return f"{text}\n\n{references(citations)}" if citations else text, citations
+
+
+def _gap(draft: Draft, before: str, line: str) -> str:
+    """What stands between a line of a draft and the one before it."""
+    if not before:
+        return ""
+    if draft.by in ("quotes", "plain retrieval") or "```" in before + line:
+        return "\n\n"
+    return "\n" if line.startswith(_BLOCKS) or before.startswith(_BLOCKS) else " "
 
 
 def _of_quotes(citations: tuple[Citation, ...], by: str) -> Draft:
@@ -113,9 +166,13 @@ def _of_quotes(citations: tuple[Citation, ...], by: str) -> Draft:
 
 def _cited(hit: Hit, said: str) -> Citation:
     """The sentence of a passage that is most like what was said; all of it where that lacks a number or a name."""
-    words, wanted = content_words(said), exact(said)
+    words, wanted = words_of(said), exact(said)
     options = [sentence for passage in passages(hit.text, hit.markdown) for sentence in sentences(passage)]
-    best = max(options, key=lambda each: (len(words & content_words(each.text)), -len(each.text)), default=None)
+    best = max(options, key=lambda each: (len(words & words_of(each.text)), -len(each.text)), default=None)
     if best is None or wanted & exact(hit.text) - exact(best.text):
-        return cite(hit, Passage("paragraph", 0, len(hit.text), hit.text))
+        return cite(hit, _whole(hit))
     return cite(hit, best)
+
+
+def _whole(hit: Hit) -> Passage:
+    return Passage("paragraph", 0, len(hit.text), hit.text)

@@ -1,5 +1,6 @@
 """The five nodes as a LangGraph state machine. What each does is the desk's; what follows is decided by `run`."""
 
+import os
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypedDict, get_args
@@ -20,6 +21,10 @@ class Desk(Protocol):
     async def take(self, node: Node, run: Run) -> Run: ...
 
 
+_REFUSED = ("LANGCHAIN_TRACING", "LANGCHAIN_HANDLER")
+"""Variables of the environment under which LangChain does not run at all."""
+
+
 @dataclass(frozen=True)
 class _At:
     """Whose steps are taken."""
@@ -35,13 +40,18 @@ async def finish(run: Run, desk: Desk) -> Run:
     """A run to its end, from where it is. Raises what the desk raises."""
     if run.next is None:
         return run
-    # LangGraph counts its own rounds; a run that was begun again after something was lost takes a few more.
-    ended = await _machine().ainvoke({"run": run}, {"recursion_limit": 2 * MOST_STEPS + 1}, context=_At(desk))
+    from langsmith import tracing_context
+
+    # LangChain would tell all that passes through to an address outside, where its environment says so.
+    with tracing_context(enabled=False):
+        ended = await _machine().ainvoke({"run": run}, {"recursion_limit": MOST_STEPS + 1}, context=_At(desk))
     return Run.model_validate(ended["run"])
 
 
 @cache
 def _machine() -> "CompiledStateGraph[_State, _At, _State, _State]":
+    for name in _REFUSED:
+        os.environ.pop(name, None)
     from langgraph.graph import END, START, StateGraph
     from langgraph.runtime import Runtime
 
@@ -55,8 +65,8 @@ def _machine() -> "CompiledStateGraph[_State, _At, _State, _State]":
         return state["run"].next or END
 
     graph = StateGraph(_State, context_schema=_At)
-    for name in NODES:
-        graph.add_node(name, node(name))  # type: ignore[call-overload]
+    for each in NODES:
+        graph.add_node(each, node(each))  # type: ignore[call-overload]
     graph.add_conditional_edges(START, following, [*NODES])
     graph.add_conditional_edges("route", following, ["retrieve", END])
     graph.add_conditional_edges("retrieve", following, ["evaluate", END])

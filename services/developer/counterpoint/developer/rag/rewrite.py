@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from counterpoint.developer.rag.run import Asked
+from counterpoint.developer.rag.run import QUERY_CHARS, Asked
 from counterpoint.developer.relevance import Hit
 from counterpoint.developer.words import content_words, stem_of
 
@@ -11,56 +11,71 @@ PARTS = 3
 EXPANDED = 6
 _BEST = 3
 
-_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_PART = re.compile(r"\s*(?:[,;:?]|\band\b|\bor\b|\bas well as\b|\bthen\b)\s*", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_PART = re.compile(r"[,;:?]?\s(?:and|or|as well as|then)\s|[,;?]\s|:\s", re.IGNORECASE)
 _WORD = re.compile(r"[\w./:-]*\w")
 _INTERROGATIVE = re.compile(
     r"\b(?:who|whom|whose|what|when|where|which|why|how|is|are|does|do|did|can|could|should)\b", re.IGNORECASE
 )
+_ME = r"(?:me|us)\b(?: (?:again|once more))?"
 _COURTESY = re.compile(
-    r"^.*?\b(?:please (?:tell|remind|show) (?:me|us)|(?:tell|remind|show) (?:me|us)|do you (?:happen to )?know"
-    r"|does any(?:body|one) know|i (?:was|am) wondering|i(?: would|'d) like to know|would you know)\b[,:]?\s*",
+    r"^.*?\b(?:please,? (?:help|clarify|check|(?:(?:tell|remind|show|explain to|help) {me}|explain|let {me} know))"
+    r"|(?:tell|remind|show) {me}|let {me} know|do you (?:happen to )?know|does any(?:body|one) (?:here )?know"
+    r"|i(?: am|['’]m| was)? (?:just )?wonder(?:ing)?|i(?: would|['’]d) like to know|i(?: need| want) to know"
+    r"|would you know|any idea)\b[,:]?\s*".replace("{me}", _ME),
     re.IGNORECASE,
 )
+_THANKS = re.compile(r"[,;]?\s*\b(?:please|thanks|thank you|many thanks)\b[^?]*(?=\?|$)", re.IGNORECASE)
 
 
 def rewritten(question: str, before: Asked, found: Sequence[Hit], rewrites: int) -> Asked | None:
     """What to look for next; None where nothing new comes to mind.
 
     First the question alone, without what is said around it, and its parts; then its words, with those that the best
-    of what was found has beside them.
+    of what was found has beside them. Never what was looked for before.
     """
     first = _to_the_point(question) if rewrites == 0 else None
-    return first if first is not None and first.text != before.text else _widened(question, before, found)
+    options = (first, _widened(question, found))
+    return next((each for each in options if each is not None and _new(each, question, before)), None)
+
+
+def _new(other: Asked, question: str, before: Asked) -> bool:
+    texts = {other.text, *other.also}
+    return not texts <= {before.text, *before.also, question[:QUERY_CHARS]}
 
 
 def _to_the_point(question: str) -> Asked | None:
-    said = [sentence.strip() for sentence in _SENTENCE.findall(question) if sentence.strip()]
+    said = [" ".join(sentence.split()) for sentence in _SENTENCE.split(question)]
     asks = [sentence for sentence in said if sentence.endswith("?")] or [
         sentence for sentence in said if _INTERROGATIVE.search(sentence)
     ]
-    point = " ".join(_COURTESY.sub("", sentence) for sentence in asks).strip()
+    point = " ".join(_bare(sentence) for sentence in asks).strip()[:QUERY_CHARS]
     if not content_words(point):
         return None
-    parts = [part for part in _PART.split(point) if len(content_words(part)) >= 2]
-    also = tuple(dict.fromkeys(part for part in parts if part != point))[:PARTS] if len(parts) > 1 else ()
-    if point == question and not also:
-        return None
+    parts = (part.strip(" ?.!") for part in _PART.split(point) if len(content_words(part)) >= 2)
+    also = tuple(part for part in dict.fromkeys(parts) if part != point.strip(" ?.!"))[:PARTS]
     return Asked(text=point, also=also, why="the question alone, and its parts" if also else "the question alone")
 
 
-def _widened(question: str, before: Asked, found: Sequence[Hit]) -> Asked | None:
-    point = (_to_the_point(question) or Asked(text=question)).text
-    wanted = content_words(point)
-    keywords = [word for word in dict.fromkeys(_WORD.findall(point)) if stem_of(word) in wanted]
+def _bare(sentence: str) -> str:
+    """A sentence without courtesy; as it was where nothing would be left."""
+    bare = _THANKS.sub("", _COURTESY.sub("", sentence))
+    return bare if content_words(bare) else sentence
+
+
+def _widened(question: str, found: Sequence[Hit]) -> Asked | None:
+    point = _to_the_point(question) or Asked(text=question[:QUERY_CHARS])
+    wanted = content_words(point.text)
+    keywords = [word for word in dict.fromkeys(_WORD.findall(point.text)) if content_words(word)]
     counts: dict[str, int] = {}
     for hit in found[:_BEST]:
         for word in dict.fromkeys(_WORD.findall(f"{hit.context} {hit.text}".lower())):
             if (stem := stem_of(word)) and stem not in wanted:
                 counts[word] = counts.get(word, 0) + 1
     beside = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count > 1]
-    text = " ".join([*keywords, *beside[:EXPANDED]])
-    if not keywords or text in before.also:
+    text = " ".join([*keywords, *beside[:EXPANDED]])[:QUERY_CHARS]
+    if not keywords:
         return None
+    why = "its words, and those that stand beside them in what was found"
     # What is found by other words is graded by the question all the same: else they would prove themselves.
-    return Asked(text=point, also=(text,), why="its words, and those that stand beside them in what was found")
+    return Asked(text=point.text, also=(text, *point.also), why=why)

@@ -1,15 +1,17 @@
 """Where a question is looked up, by rules, and what it is about when it follows on another (rows C3, C7). Pure."""
 
+import hashlib
 import re
 from collections.abc import Sequence
 
-from counterpoint.developer.rag.run import Asked, Route
+from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Route
 from counterpoint.developer.words import content_words
 
 EARLIER = 3
 """Questions of the session before this one that may say what it is about."""
 _FEW = 6
 
+_WORD = re.compile(r"\w+")
 _OUTSIDE = re.compile(
     r"\b(?:(?:latest|newest) (?:version|release)|released (?:today|yesterday|this week)|news|CVE-\d{4}-\d+"
     r"|on the (?:web|internet)|online)\b",
@@ -20,31 +22,46 @@ _POINTS_BACK = re.compile(
     r"|\b(?:it|its|they|them|their|that|this|those|these|he|she|him|her|there|then|the same|one)\b",
     re.IGNORECASE,
 )
-_ASKED = re.compile(r"^question: ")
+_TURN = re.compile(r"^\w+: ")
+_LINE_CHARS = 200
+"""Of a question, what the summary of a session holds."""
 
 
-def route(question: str, web: bool) -> Route:
-    """By the words of a question. `web`: a search of the web is configured."""
+def route(question: str) -> Route:
+    """By the words of a question."""
     if not content_words(question):
         return Route(mode="vector", reason="no word of it tells texts apart, so it is looked up by meaning alone")
     outside = _OUTSIDE.search(question)
     if outside is None:
         return Route(mode="hybrid", reason="looked up in memory by words and by meaning")
-    if web:
-        return Route(
-            mode="web", reason=f"{outside[0]!r} is about the world outside: memory, and pages of the web as leads"
-        )
-    return Route(
-        mode="hybrid",
-        reason=f"{outside[0]!r} is about the world outside, but web_unavailable: no search is configured; memory alone",
-    )
+    return Route(mode="web", reason=f"{outside[0]!r} is about the world outside: memory, and pages of the web as leads")
+
+
+def available(route: Route, web: bool) -> Route:
+    """The same, as far as there is a search of the web (`web`)."""
+    if route.mode != "web" or web:
+        return route
+    reason = f"{route.reason}; but web_unavailable: no search is configured, so memory alone"
+    return route.model_copy(update={"mode": "hybrid", "reason": reason})
+
+
+def same_words(question: str) -> str:
+    """An id: the same for questions of the same words, whatever their order, case and signs."""
+    words = sorted(set(_WORD.findall(question.casefold())))
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:32]
 
 
 def asked(question: str, earlier: Sequence[str]) -> Asked:
-    """What is looked for first. A question that points back is looked up together with the last one before it."""
+    """What is looked for first. A question that points back is looked up together with the last ones before it, back
+    to one that can be understood alone."""
     if not earlier or not follows(question):
-        return Asked(text=question)
-    return Asked(text=question, also=(f"{earlier[-1]} {question}",), why=f"it follows on: {earlier[-1]}")
+        return Asked(text=question[:QUERY_CHARS])
+    turns: list[str] = []
+    for turn in reversed(earlier[-EARLIER:]):
+        turns.insert(0, turn)
+        if not follows(turn):
+            break
+    return Asked(text=" ".join([*turns, question])[:QUERY_CHARS], also=(question,), why=f"it follows on: {turns[0]}")
 
 
 def follows(question: str) -> bool:
@@ -53,9 +70,8 @@ def follows(question: str) -> bool:
 
 
 def earlier(summary: str, question: str) -> tuple[str, ...]:
-    """The questions of a session before this one, oldest first, as its summary has them."""
-    lines = [_ASKED.sub("", line) for line in summary.splitlines() if _ASKED.match(line)]
-    this = " ".join(question.split())
-    while lines and this.startswith(lines[-1]):
-        lines.pop()
-    return tuple(lines[-EARLIER:])
+    """What was asked in a session before this question, oldest first, as its summary has it. Later turns are not."""
+    turns = [_TURN.sub("", line) for line in summary.splitlines()]
+    this = " ".join(question.split())[:_LINE_CHARS]
+    before = turns[: len(turns) - 1 - turns[::-1].index(this)] if this in turns else turns
+    return tuple(turn for turn in before if turn != this)[-EARLIER:]

@@ -7,6 +7,8 @@ from counterpoint.proto.messages import Shape
 
 MAX_REWRITES = 2
 MAX_REGENERATIONS = 1
+QUERY_CHARS = 2_000
+"""Of a text that is looked for, as much as is looked at."""
 
 Node = Literal["route", "retrieve", "evaluate", "generate", "validate"]
 Mode = Literal["hybrid", "vector", "web"]
@@ -22,7 +24,8 @@ class Route(Shape):
 
 
 class Asked(Shape):
-    """What is looked for: a text, and other wordings or parts of it. `why` is empty for the question as it was put."""
+    """What is looked for: a text, by which what is found is graded, and other wordings or parts of it. `why` is empty
+    for the question as it was put."""
 
     text: str
     also: tuple[str, ...] = ()
@@ -76,9 +79,10 @@ class Verdict(Shape):
 
 class Run(Shape):
     """What is kept of a run after each step. `steps` counts those done, `last` is the last of them; `next` is None when
-    it has ended."""
+    it has ended. `meant` is the question with those that it follows on."""
 
     question: str
+    meant: str = ""
     next: Node | None = "route"
     steps: int = 0
     last: Node | None = None
@@ -101,7 +105,7 @@ class Run(Shape):
 
 def routed(run: Run, route: Route, asked: Asked) -> Run:
     """After `route`."""
-    return _done(run, "retrieve", route=route, asked=asked)
+    return _done(run, "retrieve", route=route, asked=asked, meant=asked.text if asked.why else run.question)
 
 
 def retrieved(run: Run, found: tuple[Seen, ...]) -> Run:
@@ -126,7 +130,8 @@ def generated(run: Run, draft: Draft) -> Run:
 
 
 def validated(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
-    """After `validate`: an answer, a second draft, or what was found as it is."""
+    """After `validate`: an answer, a second draft, or what was found as it is: whoever takes the step puts that in the
+    place of the draft."""
     if verdicts and all(verdict.supported for verdict in verdicts):
         return _done(run, None, verdicts=verdicts, ending="answered")
     if run.regenerations >= MAX_REGENERATIONS or late:
@@ -136,16 +141,18 @@ def validated(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
 
 def lost(run: Run) -> Run:
     """What was found is not there any more as it was: it is looked for again."""
-    return run.model_copy(
-        update={"next": "retrieve", "found": (), "graded": None, "draft": None, "verdicts": (), "ending": None}
-    )
+    asked = (run.asked or Asked(text=run.question)).model_copy(update={"why": "what was found has changed since"})
+    gone = {"found": (), "graded": None, "draft": None, "verdicts": (), "ending": None}
+    return run.model_copy(update={"next": "retrieve", "asked": asked, **gone})
 
 
 def failed(run: Run, node: Node, why: str) -> Run:
-    """A step could not be taken: what was found serves as it is, if there is anything."""
+    """A step could not be taken, or not be kept: the rules say where to look, and what was found serves as it is."""
     noted = run.noting(f"{node} failed: {why}")
     match node:
-        case "route" | "retrieve" | "evaluate":
+        case "route":
+            return routed(noted, Route(mode="hybrid", reason=f"routing failed: {why}"), Asked(text=run.question))
+        case "retrieve" | "evaluate":
             return _done(noted, None, ending="insufficient_evidence")
         case "generate" | "validate":
             return _done(noted, None, ending="fallback")

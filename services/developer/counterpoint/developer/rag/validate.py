@@ -11,10 +11,19 @@ from counterpoint.proto.findings import Citation
 SHARED = 0.5
 """Share of a sentence's content words that what it cites has to hold."""
 
-_MARK = re.compile(r"\[\d+\]")
-_NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,:/-]\d+)*(?![\w])")
+MARK = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]")
+"""How a sentence names what it rests on: [1], [2][3], [4, 5]."""
+_NUMBER = re.compile(r"(?<![\w.−-])(?:[-−](?=\.?\d))?\.?\d+(?:[.,:/-]\d+)*(?:\s?[%‰]|\b)(?!\w)")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _IDENTIFIER = re.compile(r"\b(?:\w+(?:[_./:-]\w+)+|[a-z]+[A-Z]\w*|[A-Z]{2,}\w*\d\w*|\w*\d\w*[A-Za-z]\w*)\b")
-_PLAIN = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
+_PERCENT = re.compile(r"\s?per\s?cent\b", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+|(?:[A-Za-z]\.)+[A-Za-z]|[\W\d]+")
+_DAY = re.compile(
+    r"\b(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?\b"
+    r"|\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+    r"(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\b"
+)
+_FOREIGN = re.compile(r"[^\W\d_]*[^\W\d_a-zA-Z][^\W\d_]*")
 
 
 def verdicts(draft: Draft, found: Sequence[Hit]) -> tuple[Verdict, ...]:
@@ -41,20 +50,31 @@ def _verdict(sentence: Sentence, citations: Sequence[Citation], chunks: Mapping[
     for citation in cited:
         if not resolves(citation, chunks.get((citation.store, citation.id, citation.version))):
             return Verdict(supported=False, problem=f"what it quotes is not at {citation.source_path}:{citation.start}")
-    said = _MARK.sub("", sentence.text)
+    said = MARK.sub("", sentence.text)
     hits = [chunks[citation.store, citation.id, citation.version] for citation in cited]
     held = " ".join([*(citation.quote for citation in cited), *(hit.context for hit in hits)])
     missing = sorted(exact(said) - exact(held))
     if missing:
         return Verdict(supported=False, problem=f"says {', '.join(missing[:5])}, which what it cites does not")
-    words = content_words(said)
-    if words and len(words & content_words(held)) < SHARED * len(words):
+    if any(said.split() == citation.quote.split() for citation in cited):
+        return Verdict(supported=True)
+    words = words_of(said)
+    if not words and not exact(said):
+        return Verdict(supported=False, problem="says nothing that can be compared with what it cites")
+    if words and len(words & words_of(held)) < SHARED * len(words):
         return Verdict(supported=False, problem="has little in common with what it cites")
     return Verdict(supported=True)
 
 
 def exact(text: str) -> set[str]:
-    """Numbers, dates, times and identifiers, in lower case."""
-    found = {each.lower() for each in _NUMBER.findall(text)}
-    found |= {each.lower() for each in _IDENTIFIER.findall(text) if not _PLAIN.fullmatch(each)}
-    return found
+    """Numbers with their sign and percent, dates, times, names of days and months, identifiers: in lower case, without
+    separators of thousands."""
+    plain = _PERCENT.sub("%", _THOUSANDS.sub("", text))
+    found = {"".join(each.lower().replace("−", "-").split()) for each in _NUMBER.findall(plain)}
+    found |= {each.lower() for each in _IDENTIFIER.findall(plain) if not _PLAIN.fullmatch(each)}
+    return found | {(day or month).lower() for day, month in _DAY.findall(text)}
+
+
+def words_of(text: str) -> frozenset[str]:
+    """What is compared of a text: its content words, and those that are written in other letters."""
+    return content_words(text) | frozenset(word.casefold() for word in _FOREIGN.findall(text))
