@@ -157,8 +157,8 @@ class TestRewrite:
         found = (hit("The owner is the ledger team."), hit("Ask the ledger team about the owner.", 1))
         other = rewritten(question, Asked(text=question), found, 0)
         assert other is not None
-        assert other.text == "owns finance_daily ledger owner team"
-        assert other.alone == question, "what was found is measured by the question alone too"
+        assert other.also == ("owns finance_daily ledger owner team",)
+        assert other.text == question, "what is found by other words is graded by the question"
 
     def test_nothing_new_is_nothing(self) -> None:
         assert rewritten("pager policy", Asked(text="pager policy"), (), 0) is None
@@ -183,7 +183,7 @@ class TestRewrite:
                 return
             assert other.text.strip()
             assert all(text.strip() for text in other.also)
-            assert all(len(text) <= QUERY_CHARS for text in (other.text, *other.also, other.alone))
+            assert all(len(text) <= QUERY_CHARS for text in (other.text, *other.also))
             assert len(other.also) <= 4, "what a search takes"
             assert all((other.text, other.also) != (each.text, each.also) for each in known)
             known.append(before := other)
