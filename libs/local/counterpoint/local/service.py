@@ -129,7 +129,8 @@ def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
             port = {"COUNTERPOINT_GATEWAY_PORT": str(wiring.gateway_port)}
             return port | outside | _inherited(wiring, *providers)
         case "developer":
-            return _gateway(wiring) | _outside(name, wiring)
+            own = _inherited(wiring, "COUNTERPOINT_CALIBRATION_FILE", "COUNTERPOINT_ANSWER_DEADLINE_S")
+            return _gateway(wiring) | _outside(name, wiring) | own
         case _:
             assert_never(name)
 
