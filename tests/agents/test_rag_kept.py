@@ -1,6 +1,5 @@
 """The steps of a question at memory's real door: what is kept, cited and carried over a restart of both."""
 
-
 import pytest
 from agents.gateway_world import Door, World, delegated, gateway
 from diode.memory_house import House
