@@ -22,11 +22,15 @@ from counterpoint.proto.memory import LogAfter
 KNOWLEDGE = Path(__file__).parents[2] / "examples" / "knowledge"
 QUESTION = "Who owns finance_daily and where are they reached?"
 SAID = "finance_daily is owned by team-finance, reached at #finance-data [1][2][3][4][5]."
+QUICK = ("nowhere", "before-generate", "after-generate", "after-end")
 NODES = ("route", "retrieve", "evaluate", "generate", "validate")
 PLACES = [f"{when}-{node}" for node in (*NODES, "end") for when in ("before", "after")]
 JOBS = {
     "ownership.md": "# Ownership\n\nfinance_daily is owned by the finance team, which is reached in #finance-data.\n",
-    "schedule.md": "# Schedule\n\nfinance_daily runs on weekdays at 06:30, after orders_ingest has ended.\n",
+    "schedule.md": "# Schedule of finance_daily\n\nfinance_daily starts on weekdays at 06:30.\n",
+    "orders.md": "# orders_ingest\n\nWhen does it run? orders_ingest runs every hour, at ten past.\n",
+    "backups.md": "# Backups\n\nThe backups run at night; when they do not run, call the desk.\n",
+    "reports.md": "# Reports\n\nReports of the warehouse run on Sundays, when nobody works.\n",
     "kitchen.md": "# Kitchen\n\nThe coffee machine is descaled on the first Monday of the month.\n",
     "garden.md": "# Garden\n\nPlants are watered by whoever opens the office.\n",
     "bicycles.md": "# Bicycles\n\nThe pump hangs beside the door of the cellar.\n",
@@ -112,7 +116,9 @@ async def dying() -> AsyncIterator[Dying]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("place", ["nowhere", *PLACES])
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=() if place in QUICK else pytest.mark.slow) for place in ("nowhere", *PLACES)]
+)
 async def test_a_developer_killed_at_a_node_has_one_effect(dying: Dying, place: str) -> None:
     order, before = dying.orders / place, len(dying.outside.seen)
     if place != "nowhere":
@@ -145,7 +151,7 @@ async def test_a_question_that_follows_on_finds_what_alone_it_does_not(
     await told(http, project, JOBS)
     follow = "And when does it run?"
     alone = await ask(http, project, follow)
-    assert (alone["state"], alone["waiting_for"]) == ("input_required", "documents")
+    assert "06:30" not in alone.get("result", "")
     session = f"s-{project}"
     first = await ask(http, project, "Who owns finance_daily?", session_id=session)
     assert "finance team" in first["result"]
