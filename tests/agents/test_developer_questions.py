@@ -5,8 +5,10 @@ from pathlib import Path
 from agents.developer_meaning import Meaning
 from agents.developer_memory import Shelf
 
+from counterpoint.developer.handlers import on_delegated
 from counterpoint.developer.relevance import calibration, grade, hits
 from counterpoint.proto.memory import HybridSearch
+from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANSWERED = (
@@ -82,3 +84,28 @@ async def test_most_questions_that_can_be_answered_are() -> None:
 
 async def test_few_questions_that_cannot_be_answered_are() -> None:
     assert await share_answered(UNANSWERED) <= 0.13
+
+
+async def share_of_runs_answered(questions: tuple[str, ...]) -> float:
+    """As `share_answered`, through all five steps: with other words, and a text to hand out."""
+    meaning, answered = Meaning(), 0
+    for question in questions:
+        shelf = Shelf(meaning)
+        for folder in ("knowledge", "late", "incidents/freeipa/knowledge"):
+            shelf.ingest_folder(EXAMPLES / folder, EXAMPLES)
+        message = TaskDelegated(
+            task_id="task", project="shop", session_id="s", attempt=1, lane="answer",
+            task=SubmitTask(kind="question", description=question),
+        )  # fmt: skip
+        commit = await on_delegated(message, shelf.memory("message", "task"), answer_deadline_s=600)
+        (outcome,) = (sent.data["outcome"] for sent in commit.messages if sent.type == TaskWorked.TYPE)
+        answered += outcome == "answered"
+    return answered / len(questions)
+
+
+async def test_other_words_do_not_make_an_answer_of_what_is_none() -> None:
+    assert await share_of_runs_answered(UNANSWERED) <= 0.13
+
+
+async def test_a_run_answers_what_its_first_look_would() -> None:
+    assert await share_of_runs_answered(ANSWERED) >= 0.85
