@@ -259,6 +259,7 @@ class TestWritten:
         [
             ("finance_daily is owned by the finance team.", "cites nothing"),
             ("It is owned by them. finance_daily runs at 06:30 [2].", "cites nothing"),
+            ("Its limit is 5. finance_daily runs at 06:30 [2].", "cites nothing"),
             ("finance_daily is owned by the finance team [7].", "cites what is not there"),
             ("finance_daily is owned by the finance team [0].", "cites what is not there"),
             ("finance_daily is owned by the finance team [1].", "says finance_daily"),

@@ -21,7 +21,9 @@ _FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"#{1,6}\s|[^\d\[]*:\**$")
 _END = re.compile(rf"(?<=[.!?])((?:[ \t]*{MARK.pattern})*)[ \t]+(?!{MARK.pattern})")
-_ABBREVIATED = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|max|min|no|fig|dr|mr|mrs|ms|st)|\b\w)\.$", re.IGNORECASE)
+_ABBREVIATED = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|max|min|no|fig|dr|mr|mrs|ms|st)|\b[a-z])\.$", re.IGNORECASE
+)
 _MARKS = re.compile(rf"(?:\s*{MARK.pattern})+")
 _NUMBERS = re.compile(r"\d+")
 _BLOCKS = ("- ", "|")
