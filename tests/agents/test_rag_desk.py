@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 
 from counterpoint.developer.handlers import OFFLINE, on_delegated
 from counterpoint.developer.rag.graph import MOST_STEPS
+from counterpoint.developer.rag.route import same_words
 from counterpoint.developer.relevance import Calibration, Curve, calibration
 from counterpoint.developer.words import content_words
 from counterpoint.proto.decisions import DecisionMade
@@ -72,7 +73,9 @@ class Book(Shelf):
                 return CommitReply(status="refused", refusal=_refusal(refused)).model_dump_json().encode()
             for write in commit.writes:
                 seen = self.items.get((write.store, write.id))
-                assert write.expect == (seen.version if seen else 0), f"{write.store}/{write.id} was written by another"
+                if write.expect != (seen.version if seen else 0):
+                    refused = Conflict(write.store, write.id, write.expect, seen.version if seen else 0)
+                    return CommitReply(status="refused", refusal=_refusal(refused)).model_dump_json().encode()
             self.steps[key] = commit
             self.apply(commit)
         return CommitReply(status="done").model_dump_json().encode()
@@ -493,6 +496,16 @@ class TestRoutes:
         await on_delegated(question("finance_daily: who owns?"), memory, gateway, KNOWN)
         assert [key for key, _ in gateway.asked].count("00-route") == 1
         assert "as for the same words before" in shelf.decisions()[-4].reasoning + shelf.decisions()[-5].reasoning
+
+    async def test_another_question_of_the_same_words_may_have_kept_its_route_first(self) -> None:
+        shelf, gateway = book(OWNED), Model(ROUTED, RIGHT)
+        gateway.after = lambda what: shelf.put("routes", same_words(QUESTION), {"mode": "hybrid", "reason": "theirs"})
+        with pytest.raises(Conflict):
+            await delivered(shelf, question(), gateway)
+        gateway.after = lambda what: None
+        await delivered(shelf, question(), gateway)
+        assert shelf.line()[0]["reasoning"].startswith("theirs (as for the same words before)")
+        assert shelf.worked().outcome == "answered"
 
     @pytest.mark.parametrize("said", ["no JSON", "[]", '{"mode": "moon", "reason": "r"}', '{"mode": "web"}', "null"])
     async def test_what_cannot_be_used_leaves_it_to_the_rules(self, said: str) -> None:
