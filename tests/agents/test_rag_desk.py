@@ -244,7 +244,7 @@ async def test_killed_many_times_over_it_still_ends() -> None:
         with pytest.raises(Killed):
             await delivered(shelf, message, gateway)
         runs += 1
-    assert runs <= MOST_STEPS + 1
+        assert runs <= MOST_STEPS + 1
     assert shelf.worked().outcome == "answered"
     assert [key for key, _ in gateway.asked] == ["00-route", "03-generate", "05-generate"]
 
