@@ -101,11 +101,12 @@ async def change(house: House, project: str, seed: int) -> None:
 
 
 async def ingested(house: House, project: str, documents: dict[str, str]) -> None:
-    origin = house.standing(project, principal=PERSON)
-    named = tuple(Document(source=source, text=text) for source, text in documents.items())
-    request = IngestRequest(origin=origin, documents=named)
-    reply = IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
-    assert {each.status for each in reply.documents} <= {"added", "replaced"}, reply
+    """One after the other: those of one request are written in whatever order they are done."""
+    for source, text in documents.items():
+        origin = house.standing(project, principal=PERSON)
+        request = IngestRequest(origin=origin, documents=(Document(source=source, text=text),))
+        reply = IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
+        assert {each.status for each in reply.documents} <= {"added", "replaced"}, reply
 
 
 async def answers(house: House, project: str, content: Content, moments: Sequence[str]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ CANDIDATES = 100
 BEST = 5
 SAMPLE = 500
 # Fewer rows than these say nothing of how scores are spread: what is missing counts as rows without any of the words.
-FEW = 10
+FEW = 40
 # Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
 # in the table.
 DIGITS = 9
