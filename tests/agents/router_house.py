@@ -38,6 +38,7 @@ from counterpoint.proto.memory import (
     QueryReply,
     QueryRequest,
     Rebuild,
+    Reembed,
     Refusal,
     VectorSearch,
     Verify,
@@ -281,7 +282,7 @@ class House:
             case HybridSearch() | VectorSearch():
                 items = [item for item in items if all(item.body.get(k) == v for k, v in query.where.items())]
                 items = _searched(items, query)
-            case Cypher() | Rebuild():
+            case Cypher() | Rebuild() | Reembed():
                 self.asked.append(query)
                 return Found(tier="graph", plan=query.op, took_us=7, report=self.report)
             case Verify() | Prove() | Checkpoints() | Leaves() | Explain():

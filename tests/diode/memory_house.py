@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,11 +33,15 @@ from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.knowledge import Knowledge
 from counterpoint.memory.letters import Letters
+from counterpoint.memory.models import Models, Named
 from counterpoint.memory.past import Past
 from counterpoint.memory.principals import ADMINISTRATOR, Principals
 from counterpoint.memory.provenance import Origins, Reads
 from counterpoint.memory.queries import Queries
+from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.releases import Releases
+from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
+from counterpoint.memory.retrieval.model import ModelSettings
 from counterpoint.memory.retrieval.search import index_of
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
@@ -47,6 +51,7 @@ from counterpoint.memory.telemetry import observe
 from counterpoint.memory.tiers.edge import EdgeEpisodic
 from counterpoint.memory.tiers.graph import Graph
 from counterpoint.memory.tiers.tiers import Tiers
+from counterpoint.memory.tokens import Tokens
 from counterpoint.memory.valkey import Valkey
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
@@ -91,7 +96,11 @@ class House:
         self.sent: dict[str, Sent] = {}
         self.copies = copies
         self._lease = Lease(urls.memory, "a test")
-        self._search = Search(None, None)
+        self.search = Search(None, None)
+        self.tokens = Tokens(policy(), self.keyring)
+        self.make: Callable[[Named], EmbeddingModel] = lambda named: Embedder(
+            ModelSettings().model_cache_dir, model=named.name
+        )
         self.far: Valkey | None = None
         self.tiers = self._tiers()
         self.committer = Committer(
@@ -127,7 +136,9 @@ class House:
         self._origins = Origins(1000)
         self.epochs = Epochs(self.database, policy(), lambda: self._lease.epoch)
         self.sequencer = Sequencer(self.database, AUDIT_KEY, self.copies)
-        vectors = Embeddings(self.database, policy(), self._search)
+        vectors = Embeddings(self.database, policy(), self.search)
+        self.models = Models(self.database, self.search, lambda named: self.make(named), lambda: self._lease.epoch)
+        self.reembedding = Reembedding(self.database, self.models, self.search, vectors, self.committer, self.tiers)
         influence = Influence(self.database)
         auditor = Auditor(self.database, self.sequencer, self.copies)
         self.takebacks = TakeBacks(self.database, policy(), self.committer, vectors, influence)
@@ -136,7 +147,7 @@ class House:
         releases = Releases(self.database, Fingerprints(self.keys))
         blobs = Blobs(self.database, policy(), releases)
         self.queries = Queries(
-            self.database, policy(), self._search, Past(policy(), vectors), influence, self.tiers, auditor
+            self.database, policy(), self.search, Past(policy(), vectors), influence, self.tiers, auditor
         )
         self.door = Door(
             policy(),
@@ -155,7 +166,9 @@ class House:
             self.takebacks,
             self.erasures,
             releases,
-            Answers(policy(), self.epochs, self.far, self._search.model_id),
+            Answers(policy(), self.epochs, self.far, self.search),
+            tokens=self.tokens,
+            reembedding=self.reembedding,
         )
 
     async def remember(self) -> None:
@@ -270,8 +283,9 @@ class House:
         """Give a project an index of its vectors, as if it had grown."""
         async with self.superuser() as connection:
             await connection.execute(
-                f"CREATE INDEX {index_of(project)} ON vectors USING hnsw (embedding vector_cosine_ops)"
-                f" WHERE project = '{project}'"
+                f"CREATE INDEX {index_of(project, self.search.model_id)} ON meanings"
+                f" USING hnsw ((embedding::vector({self.search.active.dimensions})) vector_cosine_ops)"
+                f" WHERE project = '{project}' AND model = '{self.search.model_id}'"
             )
 
     async def routed(self, project: str, task: str) -> str:
@@ -313,6 +327,7 @@ class House:
             self.sent[message.row.id] = message
         self.epochs.applied(steps)
         self.tiers.applied(steps)
+        self.reembedding.applied(steps)
         for step in steps:
             observe(step)
 
@@ -333,8 +348,10 @@ class House:
         self._following = asyncio.create_task(self.tiers.run())
 
     def _tiers(self) -> Tiers:
-        episodic = EdgeEpisodic(self.folder / "episodic", self._search.model_id)
-        return Tiers(episodic, Graph(self.folder / "graph", 2), self.database, policy(), self._search)
+        def episodic(model: EmbeddingModel) -> EdgeEpisodic:
+            return EdgeEpisodic(self.folder / "episodic", model.model_id, model.dimensions)
+
+        return Tiers(episodic, Graph(self.folder / "graph", 2), self.database, policy(), self.search)
 
     def _run(self) -> None:
         self._applying = asyncio.create_task(self.committer.run())

@@ -170,10 +170,12 @@ class TestADocumentThatIsNotFinished:
         await ingested(house, project, document(text("valve")))
         embed = embeddings.Embeddings.of
 
-        async def first_alone(self: embeddings.Embeddings, project: str, texts: list[str], *whose: Any) -> Any:
+        async def first_alone(
+            self: embeddings.Embeddings, project: str, texts: list[str], *whose: Any, **by: Any
+        ) -> Any:
             if "pump 200 " in texts[0]:
                 raise Transient("killed")
-            return await embed(self, project, texts, *whose)
+            return await embed(self, project, texts, *whose, **by)
 
         with monkeypatch.context() as patch:
             patch.setattr(embeddings.Embeddings, "of", first_alone)

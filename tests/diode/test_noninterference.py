@@ -194,7 +194,7 @@ async def test_no_answer_depends_on_what_another_project_holds(
     content, other = Content(seed), f"{project}-b"
     await fill(house, project, content)
     if indexed:
-        monkeypatch.setattr(house._search, "_exact_rows", 0)
+        monkeypatch.setattr(house.search, "_exact_rows", 0)
         await house.index(project)
     await once(house, project, "t-d")
     then = await moments(house, project)

@@ -25,7 +25,7 @@ async def owner(postgres: PostgresUrls) -> "AsyncIterator[asyncpg.Connection[asy
     """A superuser's connection; the tables are empty before and after."""
     connection = await asyncpg.connect(postgres.admin.removesuffix("/postgres") + "/counterpoint")
     yield connection
-    await connection.execute("TRUNCATE vectors, postings, lexicon, corpora, records")
+    await connection.execute("TRUNCATE vectors, meanings, models, postings, lexicon, corpora, records")
     await index_projects(postgres.owner)
     await connection.close()
 

@@ -41,7 +41,7 @@ async def filled(house: House, project: str, model: str) -> None:
         await record.execute(_RECORDS, project, ROWS)
         texts = [str(vector.tolist()) for vector in vectors]
         await record.execute(_VECTORS, project, model, [f"r{n}" for n in range(ROWS)], texts)
-        await record.execute("ANALYZE vectors")
+        await record.execute("ANALYZE vectors, meanings")
 
 
 def queries(house: House, search: Search) -> Queries:

@@ -64,6 +64,7 @@ async def use(memory: Connection, project: str) -> None:
 
 async def indexed(postgres: PostgresUrls, owner: Connection, project: str, rows: int) -> list[str]:
     await owner.execute("INSERT INTO projects (project) VALUES ($1) ON CONFLICT DO NOTHING", project)
+    await owner.execute("INSERT INTO models (active, dimensions) VALUES ($1, 384) ON CONFLICT DO NOTHING", MODEL)
     return await index_projects(postgres.owner, rows)
 
 
@@ -277,11 +278,11 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
         MODEL,
     )
     await indexed(postgres, owner, "orders", rows=9_999)
-    await owner.execute("ANALYZE vectors")
+    await owner.execute("ANALYZE vectors, meanings")
     await use(memory, "orders")
     nearest = """
-    SELECT id FROM vectors WHERE project = 'orders' AND store = 'chunks'
-    ORDER BY embedding <=> $1::real[]::vector LIMIT 10
+    SELECT row FROM meanings WHERE project = 'orders' AND store = 'chunks' AND model = 'MODEL'
+    ORDER BY embedding::vector(384) <=> $1::real[]::vector(384) LIMIT 10
     """
     every = """
     SELECT id FROM (
@@ -296,7 +297,7 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
         expected = await memory.fetch(every, vector.tolist())
         async with memory.transaction():
             await memory.execute("SET LOCAL enable_sort = off")
-            lost += 10 - len(await memory.fetch(nearest, vector.tolist()))
+            lost += 10 - len(await memory.fetch(nearest.replace("MODEL", MODEL), vector.tolist()))
         found = await search(memory, SCOPE, "common", vector, 10, fixed(1))
         assert (found.method, len(found.hits)) == ("exact", 10)
         exact += recall(found.hits, expected) / queries
@@ -331,7 +332,9 @@ async def test_an_index_that_was_not_finished_is_not_used_and_made_again(
     postgres: PostgresUrls, stored: Connection, owner: Connection
 ) -> None:
     await indexed(postgres, owner, "orders", rows=0)
-    await owner.execute(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{index_of('orders')}'::regclass")
+    await owner.execute(
+        f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{index_of('orders', MODEL)}'::regclass"
+    )
     assert (await look(stored, "cats", exact_rows=0)).method == "exact"
     assert await indexed(postgres, owner, "orders", rows=0) == ["orders"]
     assert (await look(stored, "cats", exact_rows=0)).method == "indexed"

@@ -45,6 +45,7 @@ CONTRACT = {
     "blast-radius",
     "cypher",
     "rebuild",
+    "reembed",
 }
 
 

@@ -40,6 +40,7 @@ CONTRACT = {
     "/v1/entities/{entity_id}/neighbours": {"get"},
     "/v1/cypher": {"post"},
     "/v1/rebuild/{tier}": {"get", "post"},
+    "/v1/reembed": {"get", "post"},
     "/v1/erasures": {"get", "post"},
     "/v1/blast-radius": {"get"},
     "/v1/audit/verify": {"get", "post"},

@@ -176,6 +176,20 @@ class Rebuild(Shape):
     start: bool = False
 
 
+class Reembed(Shape):
+    """Which models of embeddings are in use and how far the other one's vectors have come, after `act` was done.
+
+    `begin` makes vectors of `model` beside those that are searched, `switch` searches by them when they are complete,
+    `rollback` goes back to the model before, `drop` forgets the vectors of the one that is not searched by. Large
+    projects have an index of the other model before it is searched by, unless they may be `unindexed`.
+    """
+
+    op: Literal["reembed"] = "reembed"
+    act: Literal["status", "begin", "switch", "rollback", "drop"] = "status"
+    model: str | None = Field(default=None, min_length=1, max_length=210)
+    unindexed: bool = False
+
+
 class Prove(Shape):
     """Proofs that the leaves of a task, or one of them by its id, are in the tree of the newest checkpoint."""
 
@@ -214,7 +228,18 @@ class Explain(Shape):
 AuditQuery = Verify | Prove | Checkpoints | Leaves | Explain
 """What is asked of the audit log; each has its answer in the report."""
 MemoryQuery = Annotated[
-    Get | List | VectorSearch | HybridSearch | Walk | Line | LogAfter | RestsOn | Cypher | Rebuild | AuditQuery,
+    Get
+    | List
+    | VectorSearch
+    | HybridSearch
+    | Walk
+    | Line
+    | LogAfter
+    | RestsOn
+    | Cypher
+    | Rebuild
+    | Reembed
+    | AuditQuery,
     Field(discriminator="op"),
 ]
 

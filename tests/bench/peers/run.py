@@ -90,7 +90,7 @@ async def counterpoint(folder: Path, work: Work) -> dict[str, Any]:
         await place.record.execute(_RECORDS, *columns)
         vectors = [str(work.vectors[text]) for _, text in work.items]
         await place.record.execute(_VECTORS, *columns, vectors, search.model_id)
-        await place.record.execute("VACUUM ANALYZE records, vectors, postings, lexicon")
+        await place.record.execute("VACUUM ANALYZE records, vectors, meanings, postings, lexicon")
         took, recall = [], 0.0
         for (tenant, text), best in zip(work.questions, work.best, strict=True):
             memory = place.router.memory(tenant, None)

@@ -90,7 +90,7 @@ async def fill(place: Small, search_by: Search, items: int) -> None:
         items + 1,
         PROJECTS,
     )
-    await place.record.execute("VACUUM ANALYZE records, vectors, postings, lexicon")
+    await place.record.execute("VACUUM ANALYZE records, vectors, meanings, postings, lexicon")
 
 
 @dataclass

@@ -14,6 +14,7 @@ from counterpoint.cli import (
     operate,
     principals,
     projections,
+    reembed,
     releases,
     scan,
     takeback,
@@ -36,7 +37,7 @@ app = typer.Typer(
 for part in (work, ingest, look, entities, watch):
     app.add_typer(part.app)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=Panel.LOOK)
-for part in (operate, audit, takeback, erase, releases, scan, projections, bench, demo):
+for part in (operate, audit, takeback, erase, releases, scan, projections, reembed, bench, demo):
     app.add_typer(part.app)
 app.add_typer(principals.app, name="principal", rich_help_panel=Panel.OPERATE)
 

@@ -1,8 +1,9 @@
 """Answers that are asked for again: kept as they go out, with what they put in the read set of whoever asks.
 
 The key of an answer holds all that it depends on: the query, the project, whose task is seen, the clearance, and the
-newest commit of each store it was read from. So an entry is never wrong, only useless: after a commit nobody asks for
-it any more. It is kept only when no commit was under way while it was read.
+newest commit of each store it was read from, and the model that is searched by. So an entry is never wrong, only
+useless: after a commit nobody asks for it any more. It is kept only when no commit was under way, and the model was not
+changed, while it was read.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.cache import Cache
 from counterpoint.memory.epochs import Epoch, Epochs
 from counterpoint.memory.provenance import Seen
+from counterpoint.memory.search import Search
 from counterpoint.memory.shown import seen
 from counterpoint.memory.tiers.recall import WITHOUT_TIER
 from counterpoint.memory.valkey import Valkey
@@ -48,16 +50,17 @@ class Looked:
 
     keys: tuple[bytes, ...] = ()
     epoch: Epoch | None = None
+    changes: int = 0
     answers: tuple[Answer, ...] = ()
 
 
 class Answers:
     """The cache of answers. Searches are kept in both levels; a record or a list is read as fast as L2 is asked."""
 
-    def __init__(self, policy: Policy, epochs: Epochs, far: Valkey | None, model_id: str) -> None:
+    def __init__(self, policy: Policy, epochs: Epochs, far: Valkey | None, search: Search) -> None:
         self._policy = policy
         self._epochs = epochs
-        self._model_id = model_id
+        self._search = search
         self._searches: Cache[Answer] = Cache(far, _encode, _decode, _weigh)
         self._records: Cache[Answer] = Cache(None, _encode, _decode, _weigh)
 
@@ -67,19 +70,21 @@ class Answers:
         if len(wanted) < len(queries) or not all(self._kept(query) for query in wanted):
             return Looked()
         epoch = await self._epochs.of(grant.project, [query.store for query in wanted])
+        changes = self._search.changes
         keys = tuple(self._key(grant, epoch, query) for query in wanted)
         answers = []
         for query, key in zip(wanted, keys, strict=True):
             answer = await self._cache(query).get(key)
             if answer is None:
-                return Looked(keys, epoch)
+                return Looked(keys, epoch, changes)
             answers.append(answer)
-        return Looked(keys, epoch, tuple(answers))
+        return Looked(keys, epoch, changes, tuple(answers))
 
     def keep(self, looked: Looked, queries: Sequence[MemoryQuery], found: Sequence[Found]) -> tuple[Answer, ...]:
         """Fresh answers as they go out; kept where they are the answers of the epoch that was looked for."""
         answers = tuple(answer_of(each) for each in found)
-        if looked.epoch is not None and self._epochs.stands(looked.epoch):
+        stands = looked.epoch is not None and self._epochs.stands(looked.epoch)
+        if stands and looked.changes == self._search.changes:
             for key, query, each, answer in zip(looked.keys, queries, found, answers, strict=True):
                 if each.plan != WITHOUT_TIER:
                     self._cache(query).put(key, answer)
@@ -95,8 +100,8 @@ class Answers:
     def _key(self, grant: Grant, epoch: Epoch, query: Get | List | VectorSearch | HybridSearch) -> bytes:
         row = self._policy.stores[query.store]
         parts = (
-            _FORMAT, self._model_id, row.tier, current_version(query.store), epoch.life, epoch.places, epoch.commits,
-            grant.project, grant.clearance, grant.task if grant.audience in row.own_task else "*",
+            _FORMAT, self._search.model_id, row.tier, current_version(query.store), epoch.life, epoch.places,
+            epoch.commits, grant.project, grant.clearance, grant.task if grant.audience in row.own_task else "*",
         )  # fmt: skip
         digest = hashlib.sha256(f"{parts!r}".encode())
         digest.update(query.model_dump_json().encode())

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from prometheus_client import Counter
 
-from counterpoint.memory.retrieval.embed import DIMENSIONS, Vectors
+from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.valkey import Valkey
 
 HITS = Counter("counterpoint_cache_hits", "Answers from the cache", ["level"])
@@ -105,4 +105,4 @@ def _as_bytes(vector: Vectors) -> bytes:
 
 
 def _as_vector(raw: bytes) -> Vectors | None:
-    return np.frombuffer(raw, np.float32) if len(raw) == DIMENSIONS * 4 else None
+    return np.frombuffer(raw, np.float32) if len(raw) % 4 == 0 else None

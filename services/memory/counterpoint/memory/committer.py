@@ -38,7 +38,7 @@ _A_WRITE_S = 0.001
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
-_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 59)) + ")"
+_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 60)) + ")"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
 
 
@@ -73,6 +73,10 @@ def patience_s(steps: Iterable[Prepared]) -> float:
 
 class Deleted(Conflict):
     """What was to be made was there before and was deleted; `found` is the version of its deletion."""
+
+
+class Remodelled(Transient):
+    """The model was changed after the texts of a step were embedded."""
 
 
 class LeaseLost(CounterpointError):
@@ -252,6 +256,8 @@ class Committer:
                 self._fail([waiting], Denied("ended", "a task that has not ended"))
             case "CP011":
                 self._fail([waiting], Permanent("old_writer", (Problem(field=fault.text, problem=fault.detail),)))
+            case "CP013":
+                self._fail([waiting], Remodelled(fault.text, retry_after_s=0.1))
             case "CP012":
                 store, _, record_id = fault.text.partition("/")
                 self._fail([waiting], Deleted(store, record_id, 0, int(fault.detail)))
@@ -323,6 +329,7 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
     writes = [(n, row) for n, step in enumerate(steps, 1) for row in step.writes]
     messages = [(n, row) for n, step in enumerate(steps, 1) for row in step.messages]
     vectors = [row for step in steps for row in step.vectors]
+    meanings = [(n, model, embedding) for n, v in enumerate(vectors, 1) for model, embedding in v.embeddings.items()]
     return (
         [s.commit_id for s in steps],
         [s.consumer for s in steps],
@@ -373,11 +380,12 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
         [v.version for v in vectors],
         [v.source for v in vectors],
         [v.label for v in vectors],
-        [model for s in steps for model in [s.model] * len(s.vectors)],
         [v.words for v in vectors],
         ["\x1f".join(v.exact) for v in vectors],
-        [v.embedding for v in vectors],
         [v.type for v in vectors],
         ["\x1f".join(v.names) for v in vectors],
         [v.chars for v in vectors],
+        [n for n, _, _ in meanings],
+        [model for _, model, _ in meanings],
+        [embedding for _, _, embedding in meanings],
     )

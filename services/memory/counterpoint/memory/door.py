@@ -39,6 +39,7 @@ from counterpoint.memory.provenance import (
     Reads,
 )
 from counterpoint.memory.queries import Queries
+from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.takeback import TakeBacks
@@ -55,6 +56,7 @@ from counterpoint.proto.memory import (
     Origin,
     QueryReply,
     QueryRequest,
+    Reembed,
     Ref,
     Refusal,
     Write,
@@ -101,6 +103,7 @@ class Door:
         answers: Answers,
         revoked: frozenset[str] = frozenset(),
         tokens: Tokens | None = None,
+        reembedding: Reembedding | None = None,
     ) -> None:
         self._policy = policy
         self._keyring = keyring
@@ -121,6 +124,7 @@ class Door:
         self._answers = answers
         self._revoked = revoked
         self._tokens = tokens or Tokens(policy, keyring)
+        self._reembedding = reembedding
         self._versions: OrderedDict[str, int | None] = OrderedDict()
 
     async def query(self, caller: str, raw: bytes) -> bytes:
@@ -224,6 +228,9 @@ class Door:
             if rule is not None:
                 raise Denied(rule, f"the right to read {access.store}")
         self._newest(caller, origin)
+        asked = [query for query in request.queries if isinstance(query, Reembed)]
+        if asked:
+            return await self._reembed(caller, origin, asked[0], len(request.queries))
         began = time.perf_counter()
         looked = await self._answers.look(grant, request.queries)
         answers = looked.answers
@@ -241,6 +248,19 @@ class Door:
         self._reads.note(_key(caller, origin), [item for answer in answers for item in answer.seen])
         return reply
 
+    async def _reembed(self, caller: str, origin: Origin, asked: Reembed, queries: int) -> bytes:
+        """Every project is searched by the same model: who operates them all may change it."""
+        principal = await self._principals.of(origin.principal)
+        if principal is None or not principal.may("operate", origin.project) or "*" not in principal.projects:
+            raise Denied("role", "the role operate in all projects")
+        if self._reembedding is None or queries > 1:
+            raise Permanent("invalid", (Problem(field="queries", problem="this is asked alone"),))
+        began = time.perf_counter()
+        report = await self._reembedding.act(caller, origin, asked)
+        took_us = int((time.perf_counter() - began) * 1e6)
+        found = Found(tier="vector", plan="reembed", took_us=took_us, report=report)
+        return QueryReply(found=(found,)).model_dump_json(exclude_none=True).encode()
+
     async def _gateway_token(self, caller: str, origin: Origin, wanted: GatewayToken) -> str:
         """A token for the gateway, for what this delivery has read until now; one for the web makes it untrusted."""
         held, _ = await self.authorise(caller, origin)
@@ -253,10 +273,10 @@ class Door:
             self._reads.note(_key(caller, origin), [], UNTRUSTED)
         return token
 
-    async def _label(self, caller: str, origin: Origin) -> int:
-        """The label of what may stand in a question; of no matter where none is told to anybody outside."""
+    async def _label(self, caller: str, origin: Origin) -> int | None:
+        """The label of what may stand in a question; None where none is told to anybody outside."""
         if not self._queries.asks_outside:
-            return 0
+            return None
         cause, _ = await self._cause(origin)
         return cause.with_(self._reads.by_any(origin.message_id)).label
 
@@ -321,8 +341,8 @@ class Door:
     async def apply(self, prepared: Prepared) -> CommitReply:
         """Apply what was prepared, with the vectors of what the vector tier keeps."""
         try:
-            prepared, _ = await self._vectors.beside(prepared)
-            return await self._committer.apply(prepared)
+            reply, _ = await self._vectors.applied(self._committer, prepared)
+            return reply
         finally:
             if any(row.store == "principals" for row in prepared.writes):
                 self._principals.forget()

@@ -4,20 +4,33 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import structlog
 
 from counterpoint.guard.policy import Policy
+from counterpoint.memory.committer import Committer, Remodelled
 from counterpoint.memory.database import Database
-from counterpoint.memory.retrieval.embed import Whose
+from counterpoint.memory.retrieval.embed import EmbeddingModel, Whose
 from counterpoint.memory.retrieval.fuse import LANGUAGES
 from counterpoint.memory.retrieval.terms import terms
 from counterpoint.memory.rows import Prepared, WriteRow
 from counterpoint.memory.search import Search, Text
 from counterpoint.memory.tiers.tier import Change
+from counterpoint.proto.errors import CounterpointError, Denied
+from counterpoint.proto.memory import CommitReply
 
+log = structlog.get_logger()
+
+_ATTEMPTS = 50
+_CHANGING_S = 0.05
+_PATIENCE_S = 5.0
+"""How long a commit waits for the other model."""
+_REST_S = 30.0
+"""How long no commit asks it again after it failed."""
 _CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
 _CACHE = """
 INSERT INTO embeddings (project, model, sha256, embedding)
@@ -33,55 +46,100 @@ class Embeddings:
         self._database = database
         self._policy = policy
         self._search = search
+        self._rests_until = 0.0
+
+    async def applied(self, committer: Committer, prepared: Prepared) -> tuple[CommitReply, int]:
+        """Apply a commit with the vectors of its rows, and how many texts had to be embedded for them.
+
+        What was embedded just before the model was changed is embedded again. Raises what embedding and applying raise.
+        """
+        for _ in range(_ATTEMPTS):
+            beside, embedded = await self.beside(prepared)
+            try:
+                return await committer.apply(beside), embedded
+            except Remodelled:
+                # The record has changed already; this process is about to know.
+                await asyncio.sleep(_CHANGING_S)
+        beside, embedded = await self.beside(prepared)
+        return await committer.apply(beside), embedded
 
     async def beside(self, prepared: Prepared) -> tuple[Prepared, int]:
-        """The same commit with the vectors of its rows, and how many texts had to be embedded for them."""
+        """The same commit with the vectors of its rows by all models that are kept, and how many texts had to be
+        embedded for them.
+
+        A commit does not fail for the other model: what that one lacks is filled in later.
+        """
         rows = [row for row in prepared.writes if row.body is not None and self._vectored(row)]
         if not rows:
             return prepared, 0
         bodies = [json.loads(row.body or "{}") for row in rows]
         texts = [self._text(row, body) for row, body in zip(rows, bodies, strict=True)]
         label = max(row.label for row in rows)
-        vectors, embedded = await self.of(prepared.project, [text.text for text in texts], label)
+        model, other = self._search.active.model_id, self._search.other
+        said = [text.text for text in texts]
+        ours = self.of(prepared.project, said, label, model=model)
+        if other is None:
+            vectors, embedded = await ours
+            by_model = [{model: vector} for vector in vectors]
+        else:
+            (vectors, embedded), too = await asyncio.gather(ours, self._too(other, prepared.project, said, label))
+            pairs = zip(vectors, too or [None] * len(vectors), strict=True)
+            by_model = [
+                {model: one} if theirs is None else {model: one, other.model_id: theirs} for one, theirs in pairs
+            ]
 
         def laid_beside() -> Prepared:
             beside = tuple(
-                self._search.row(row.store, row.id, row.expect + 1, row.label, text, vector)
-                for row, text, vector in zip(rows, texts, vectors, strict=True)
+                self._search.row(row.store, row.id, row.expect + 1, row.label, text, known)
+                for row, text, known in zip(rows, texts, by_model, strict=True)
             )
-            return dataclasses.replace(prepared, vectors=beside, model=self._search.model_id)
+            return dataclasses.replace(prepared, vectors=beside)
 
         return await asyncio.to_thread(laid_beside), embedded
 
     async def of(
-        self, project: str, texts: Sequence[str], label: int = 0, job: str | None = None
+        self, project: str, texts: Sequence[str], label: int = 0, job: str | None = None, *, model: str | None = None
     ) -> tuple[list[Any], int]:
         """The vectors of some texts in their order, and how many of them were new.
 
         `label` is the highest of the texts, `job` what a model outside is paid for by; without one there is one of the
-        project for all.
+        project for all. Without `model` it is the active one. Raises `ModelGone` for one that is not kept.
         """
         if not texts:
             return [], 0
+        model = model or self._search.model_id
         digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_CACHED, project, self._search.model_id, list(set(digests)))
+            rows = await connection.fetch(_CACHED, project, model, list(set(digests)))
         known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
         if missing:
             whose = Whose(project, label, job) if job else Whose(project, label)
-            made = await self._search.embed_texts(list(missing.values()), whose)
+            made = await self._search.embed_texts(list(missing.values()), whose, model)
             known |= zip(missing, made, strict=True)
             as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
             async with self._database.writing(project) as connection:
-                await connection.execute(_CACHE, project, self._search.model_id, list(missing), as_text)
+                await connection.execute(_CACHE, project, model, list(missing), as_text)
         return [known[digest] for digest in digests], len(missing)
 
-    async def with_vectors(self, project: str, changes: Sequence[Change]) -> list[Change]:
+    async def _too(self, model: EmbeddingModel, project: str, texts: Sequence[str], label: int) -> list[Any] | None:
+        """The vectors by the other model; None where it does not answer soon."""
+        if time.monotonic() < self._rests_until:
+            return None
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return (await self.of(project, texts, label, model=model.model_id))[0]
+        except (CounterpointError, TimeoutError) as error:
+            if not isinstance(error, Denied):
+                self._rests_until = time.monotonic() + _REST_S
+            log.info("embedding.later", model=model.model_id, project=project, reason=str(error))
+            return None
+
+    async def with_vectors(self, project: str, changes: Sequence[Change], model: str | None = None) -> list[Change]:
         """The changes, each that is not a removal with its vector."""
         texts = [self.text(change.store, change.body) for change in changes if change.body is not None]
         label = max((change.label for change in changes), default=0)
-        found, _ = await self.of(project, texts, label)
+        found, _ = await self.of(project, texts, label, model=model)
         vectors = iter(found)
         return [each if each.body is None else dataclasses.replace(each, vector=next(vectors)) for each in changes]
 

@@ -145,8 +145,7 @@ class Handed:
         digest = hashlib.sha256(content.encode()).hexdigest()
         origin = origin.model_copy(update={"message_id": derived_id(origin.message_id, writes[0].store, digest)})
         prepared = await asyncio.to_thread(self._prepared, origin, integrity, writes, screen)
-        prepared, _ = await self._vectors.beside(prepared)
-        await self._committer.apply(prepared)
+        await self._vectors.applied(self._committer, prepared)
 
     def _prepared(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> Prepared:
         now = datetime.now(UTC)

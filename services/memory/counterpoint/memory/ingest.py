@@ -225,8 +225,7 @@ class Ingest:
         origin = origin.model_copy(update={"message_id": inbound})
         screen = await self._releases.screen(origin.project)
         prepared = await asyncio.to_thread(self._prepared, origin, integrity, writes, screen)
-        prepared, embedded = await self._vectors.beside(prepared)
-        await self._committer.apply(prepared)
+        _, embedded = await self._vectors.applied(self._committer, prepared)
         return embedded
 
     def _prepared(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> Prepared:

@@ -185,9 +185,8 @@ class Knowledge:
                 memories=memories,
                 task_version=None,
             )
-            prepared, _ = await self._vectors.beside(prepared)
             try:
-                await self._committer.apply(prepared)
+                await self._vectors.applied(self._committer, prepared)
             except Deleted as error:
                 raise Transient(f"{error.store}/{error.record_id} was deleted meanwhile") from error
 

@@ -28,15 +28,18 @@ from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.knowledge import Knowledge
 from counterpoint.memory.letters import Letters
+from counterpoint.memory.models import Models, Named
 from counterpoint.memory.past import Past
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import Origins, Reads
 from counterpoint.memory.providers import provider_writes
 from counterpoint.memory.queries import Queries
 from counterpoint.memory.reconcile import Reconciler
+from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.relay import Relay
 from counterpoint.memory.releases import Releases
-from counterpoint.memory.retrieval.embed import DIMENSIONS
+from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
+from counterpoint.memory.retrieval.model import GRAPHS, MODEL_ID, ModelSettings
 from counterpoint.memory.retrieval.remote import RemoteEmbedder
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
@@ -86,6 +89,7 @@ async def serve(settings: MemorySettings) -> None:
         epochs.applied(steps)
         relay.sent(messages)
         tiers.applied(steps)
+        reembedding.applied(steps)
         knowledge.applied(steps)
         sequencer.soon()
         for step in steps:
@@ -105,12 +109,23 @@ async def serve(settings: MemorySettings) -> None:
         secret = bytes.fromhex(settings.signing_keys[0].private.get_secret_value())
         valkey = Valkey(settings.valkey_url.get_secret_value(), secret)
     tokens = Tokens(rules, keyring, settings.provider_clearance)
-    gateway = Gateway(settings.gateway_url, embedding_model=settings.embedding_model)
-    search = Search(settings.model_cache_dir, valkey, embedder=_outside(gateway, tokens, settings))
+    gateways: list[Gateway] = []
+
+    def model(named: Named) -> EmbeddingModel:
+        if named.name in GRAPHS:
+            return Embedder(settings.model_cache_dir or ModelSettings().model_cache_dir, model=named.name)
+        if settings.gateway_url is None:
+            raise Permanent("invalid", (Problem(field="COUNTERPOINT_GATEWAY_URL", problem="is not set"),))
+        gateways.append(Gateway(settings.gateway_url, embedding_model=named.name))
+        return RemoteEmbedder(gateways[-1], tokens, named.dimensions or settings.embedding_dimensions)
+
+    search = Search(settings.model_cache_dir, valkey, embedder=model(Named(settings.embedding_model or MODEL_ID)))
+    models = Models(database, search, model, lambda: lease.epoch)
     tiers = embedded_or_server(settings, database, rules, search)
     principals = Principals(database)
     vectors = Embeddings(database, rules, search)
     influence = Influence(database)
+    reembedding = Reembedding(database, models, search, vectors, committer, tiers)
     takebacks = TakeBacks(database, rules, committer, vectors, influence)
     erasures = Erasures(database, rules, committer, influence, sequencer.once)
     knowledge = Knowledge(database, rules, committer, vectors, erasures.alone)
@@ -143,9 +158,10 @@ async def serve(settings: MemorySettings) -> None:
         takebacks,
         erasures,
         releases,
-        Answers(rules, epochs, valkey, search.model_id),
+        Answers(rules, epochs, valkey, search),
         settings.revoked_capabilities,
         tokens,
+        reembedding,
     )
     reconciler = Reconciler(
         database,
@@ -166,6 +182,7 @@ async def serve(settings: MemorySettings) -> None:
         await record.open()
         lately = datetime.now(UTC) - timedelta(seconds=settings.retention_s)
         await takebacks.remember(lately)
+        await models.begin()
         await reconciler.learn()
         await service.connection.respond(subjects.query("*"), door.query)
         await service.connection.respond(subjects.commit("*"), door.commit)
@@ -187,6 +204,7 @@ async def serve(settings: MemorySettings) -> None:
             group.create_task(Advisories(service.connection, rules, committer).run())
             group.create_task(lease.watch())
             group.create_task(tiers.run())
+            group.create_task(reembedding.run())
 
     service.also(answer, lambda: None if ready.is_set() else "lease")
     try:
@@ -194,25 +212,13 @@ async def serve(settings: MemorySettings) -> None:
     finally:
         await queries.sampler.close()
         await tiers.close()
-        await gateway.close()
+        for gateway in gateways:
+            await gateway.close()
         if valkey is not None:
             await valkey.close()
         await database.close()
         await record.close()
         await lease.release()
-
-
-def _outside(gateway: Gateway, tokens: Tokens, settings: MemorySettings) -> RemoteEmbedder | None:
-    """The embedding model outside, where one is configured. Raises `Permanent` for vectors that the record cannot hold,
-    and for a model without a gateway to it."""
-    if settings.embedding_model is None:
-        return None
-    if gateway.embedding_model is None:
-        raise Permanent("invalid", (Problem(field="COUNTERPOINT_GATEWAY_URL", problem="is not set"),))
-    if settings.embedding_dimensions != DIMENSIONS:
-        problem = f"the record keeps vectors of {DIMENSIONS}"
-        raise Permanent("embedding_dimensions", (Problem(field="COUNTERPOINT_EMBEDDING_DIMENSIONS", problem=problem),))
-    return RemoteEmbedder(gateway, tokens, settings.embedding_dimensions)
 
 
 def run() -> None:

@@ -10,6 +10,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.moments import moment, then
 from counterpoint.memory.retrieval.search import EXACT_ROWS
+from counterpoint.memory.search import Embedded
 from counterpoint.memory.shown import item, projects, ref, visible
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import Filter, Found, Get, HybridSearch, Item, Line, List, VectorSearch
@@ -28,7 +29,7 @@ class Past:
         grant: Grant,
         query: Get | List | Line | VectorSearch | HybridSearch,
         as_of: str,
-        embedded: dict[str, Any],
+        embedded: Embedded,
     ) -> Found:
         """What a store held at a past moment. A search there reads its newest records, by meaning alone."""
         at = await moment(connection, grant.project, as_of)
@@ -54,7 +55,7 @@ class Past:
         stood = [row for row in shown if row["body"] is not None]
         if isinstance(query, VectorSearch | HybridSearch):
             stood = [row for row in stood if _within(query, row)]
-            items = await self._nearest(grant, query, embedded[query.text], stood[:EXACT_ROWS])
+            items = await self._nearest(grant, query, embedded, stood[:EXACT_ROWS])
             partial = len(rows) > EXACT_ROWS
             return Found(items=items, tier="vector", plan="as of, exact", took_us=0, erased=erased, partial=partial)
         items = tuple(item(row) for row in stood)
@@ -68,13 +69,15 @@ class Past:
         )  # fmt: skip
 
     async def _nearest(
-        self, grant: Grant, query: VectorSearch | HybridSearch, wanted: Any, rows: Sequence[Any]
+        self, grant: Grant, query: VectorSearch | HybridSearch, wanted: Embedded, rows: Sequence[Any]
     ) -> tuple[Item, ...]:
         texts = [self._embeddings.text(query.store, row["body"]) for row in rows]
         if not texts:
             return ()
-        vectors, _ = await self._embeddings.of(grant.project, texts)
-        cosines = np.stack(vectors) @ wanted
+        vectors, _ = await self._embeddings.of(
+            grant.project, texts, max(row["label"] for row in rows), model=wanted.model
+        )
+        cosines = np.stack(vectors) @ wanted[query.text]
         best = sorted(range(len(rows)), key=lambda n: (-float(cosines[n]), rows[n]["id"]))[: query.k]
         return tuple(item(rows[n], float(cosines[n]), {"cosine": float(cosines[n])}) for n in best)
 

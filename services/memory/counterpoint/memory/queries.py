@@ -19,7 +19,7 @@ from counterpoint.memory.past import Past
 from counterpoint.memory.retrieval.chunk import beside
 from counterpoint.memory.rows import SYSTEM
 from counterpoint.memory.sampler import Ids, Sampler
-from counterpoint.memory.search import Search
+from counterpoint.memory.search import Embedded, ModelGone, Search
 from counterpoint.memory.shown import item, projects, visible
 from counterpoint.memory.tiers.recall import Recalled
 from counterpoint.memory.tiers.tiers import Tiers
@@ -40,6 +40,7 @@ from counterpoint.proto.memory import (
     MemoryQuery,
     Prove,
     Rebuild,
+    Reembed,
     Ref,
     RestsOn,
     VectorSearch,
@@ -65,6 +66,7 @@ _STORE_OF = {
     "log_after": "decisions",
     "cypher": "projections",
     "rebuild": "projections",
+    "reembed": "projections",
 }
 TURNS = 8
 """Requests answered beside each other; fewer than there are connections, so that others find one."""
@@ -115,12 +117,29 @@ class Queries:
         """Whether what is searched for is embedded by a model outside."""
         return self._search.outside
 
-    async def answer(self, grant: Grant, queries: Sequence[MemoryQuery], label: int = 0) -> tuple[Found, ...]:
-        """One `Found` per query; `label` is that of what the asker has read, and may ask with.
+    async def answer(self, grant: Grant, queries: Sequence[MemoryQuery], label: int | None = None) -> tuple[Found, ...]:
+        """One `Found` per query; `label` is that of what the asker has read, and may ask with; None where
+        it was not looked up, for nobody outside is asked.
 
         Raises `Transient` when its turn comes too late, and what a model outside raises. Nobody's turn waits for that
         one where it can be asked before; and the gateway to it, which asks here as well, has turns of its own.
         """
+        while True:
+            changes = self._search.changes
+            try:
+                found, model = await self._in_turn(grant, queries, label)
+            except ModelGone:
+                if changes == self._search.changes:
+                    raise
+                continue
+            # Where the model is kept no more, its vectors may have gone while they were looked for.
+            if self._search.holds(model):
+                return found
+
+    async def _in_turn(
+        self, grant: Grant, queries: Sequence[MemoryQuery], label: int | None
+    ) -> tuple[tuple[Found, ...], str]:
+        """The answers, and the model that they were searched by."""
         embedded = await self._search.embed(grant.project, queries, label) if self.asks_outside else None
         arrived = time.monotonic()
         long = any(isinstance(query, Verify | Cypher) for query in queries)
@@ -128,13 +147,11 @@ class Queries:
         async with turns:
             if time.monotonic() - arrived > PATIENCE_S:
                 raise Transient("busy", retry_after_s=0.5)
-            return await self._answer(grant, queries, embedded)
+            if embedded is None:
+                embedded = await self._search.embed(grant.project, queries, label)
+            return await self._answer(grant, queries, embedded), embedded.model
 
-    async def _answer(
-        self, grant: Grant, queries: Sequence[MemoryQuery], embedded: dict[str, Any] | None
-    ) -> tuple[Found, ...]:
-        if embedded is None:
-            embedded = await self._search.embed(grant.project, queries)
+    async def _answer(self, grant: Grant, queries: Sequence[MemoryQuery], embedded: Embedded) -> tuple[Found, ...]:
         beside = {n: await self._beside(grant, query, embedded) for n, query in enumerate(queries)}
         if all(isinstance(answer, Found) for answer in beside.values()):
             return tuple(answer for answer in beside.values() if isinstance(answer, Found))
@@ -158,7 +175,7 @@ class Queries:
                 found.append(answer.model_copy(update={"took_us": took_us}))
         return tuple(found)
 
-    async def _beside(self, grant: Grant, query: MemoryQuery, embedded: dict[str, Any]) -> Found | Recalled | None:
+    async def _beside(self, grant: Grant, query: MemoryQuery, embedded: Embedded) -> Found | Recalled | None:
         """What a tier beside the record answers, before a connection is taken for the rest."""
         match query:
             case Cypher() | Rebuild():
@@ -173,7 +190,7 @@ class Queries:
             case VectorSearch() | HybridSearch() if self._policy.stores[query.store].tier == "episodic":
                 if query.under or query.since or query.until:
                     raise Permanent("invalid", (Problem(field="under", problem="is not asked of this store"),))
-                return await self._tiers.recall(grant, query, embedded[query.text])
+                return await self._tiers.recall(grant, query, embedded[query.text], embedded.model)
             case _:
                 return None
 
@@ -195,7 +212,7 @@ class Queries:
         connection: Any,
         grant: Grant,
         query: MemoryQuery,
-        embedded: dict[str, Any],
+        embedded: Embedded,
         got: dict[tuple[str, str], Any],
         beside: Found | Recalled | None,
     ) -> Found:
@@ -229,7 +246,7 @@ class Queries:
                 return Found(items=items, tier="vector", plan=plan, took_us=0)
             case RestsOn():
                 return await self._rests_on(grant, query)
-            case Cypher() | Rebuild() | Verify() | Prove() | Checkpoints() | Leaves() | Explain():
+            case Cypher() | Rebuild() | Reembed() | Verify() | Prove() | Checkpoints() | Leaves() | Explain():
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:
                 assert_never(query)
@@ -276,7 +293,7 @@ class Queries:
         connection: Any,
         grant: Grant,
         query: VectorSearch | HybridSearch,
-        embedded: dict[str, Any],
+        embedded: Embedded,
         *,
         exact: bool = False,
     ) -> tuple[tuple[Item, ...], str]:
@@ -310,9 +327,7 @@ class Queries:
             item(known[place]) for place in wanted if place in known and visible(self._policy, grant, known[place])
         )
 
-    async def _compared(
-        self, grant: Grant, query: VectorSearch | HybridSearch, embedded: dict[str, Any]
-    ) -> tuple[Ids, Ids]:
+    async def _compared(self, grant: Grant, query: VectorSearch | HybridSearch, embedded: Embedded) -> tuple[Ids, Ids]:
         """What a search finds, and what it would find if it looked at every row, in one state of the record."""
         async with self._database.snapshot(grant.project) as connection:
             found, _ = await self._searched(connection, grant, query, embedded)

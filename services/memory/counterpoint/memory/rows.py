@@ -79,7 +79,6 @@ class Prepared:
     reply: CommitReply = field(default_factory=lambda: CommitReply(status="done"))
     provenance: Provenance = field(default_factory=Provenance)
     vectors: tuple[VectorRow, ...] = ()
-    model: str = ""
     traceparent: str | None = None
     cause: str | None = None
 

@@ -1,6 +1,6 @@
 """The vector tier: texts are embedded before a transaction starts, rows searched and written inside it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from counterpoint.memory.retrieval.model import ModelSettings
 from counterpoint.memory.retrieval.search import CANDIDATES, EXACT_ROWS, Scope, prepare, search
 from counterpoint.memory.retrieval.terms import Terms, weighed
 from counterpoint.memory.valkey import Valkey
+from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import HybridSearch, MemoryQuery, VectorSearch
 
 _ALL_ROWS = 2**62
@@ -30,7 +31,7 @@ class ScoredHit:
 
 @dataclass(frozen=True, slots=True)
 class VectorRow:
-    """What the vector tier keeps beside a record; `embedding` as PostgreSQL reads it."""
+    """What the vector tier keeps beside a record; `embeddings` by model, each as PostgreSQL reads it."""
 
     store: str
     id: str
@@ -39,7 +40,7 @@ class VectorRow:
     label: int
     words: str
     exact: tuple[str, ...]
-    embedding: str
+    embeddings: Mapping[str, str]
     type: str
     names: tuple[str, ...]
     chars: int
@@ -68,10 +69,23 @@ class Text:
         return weighed([(self.text, steps + 1), *beside, (self.context, 1)])
 
 
-class Search:
-    """Embeds and searches. The model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`.
+class Embedded(dict[str, Vectors]):
+    """The vectors of texts, all by one `model`."""
 
-    `outside`: texts are embedded by another `embedder` than the one in the house.
+    def __init__(self, model: str, vectors: Mapping[str, Vectors]) -> None:
+        super().__init__(vectors)
+        self.model = model
+
+
+class ModelGone(Transient):
+    """A model was asked for whose vectors are not kept any more."""
+
+
+class Search:
+    """Embeds and searches. A model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`.
+
+    `active` is the model that is searched by, `other` one whose vectors are kept beside; `changes` counts how often
+    they have been others.
     """
 
     def __init__(
@@ -85,34 +99,79 @@ class Search:
     ) -> None:
         self._exact_rows = exact_rows
         self._ef_search = ef_search
-        self.outside = embedder is not None
-        self._embedder: EmbeddingModel = embedder or Embedder(model_cache_dir or ModelSettings().model_cache_dir)
-        self.model_id = self._embedder.model_id
-        self._cache = VectorCache(far, self.model_id)
+        self._far = far
+        self.active: EmbeddingModel = embedder or Embedder(model_cache_dir or ModelSettings().model_cache_dir)
+        self.other: EmbeddingModel | None = None
+        self.changes = 0
+        self._caches: dict[str, VectorCache] = {}
 
-    async def embed_texts(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
-        """One unit vector a text."""
-        return await self._embedder.embed(texts, whose)
+    @property
+    def model_id(self) -> str:
+        """The model that is searched by."""
+        return self.active.model_id
 
-    async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int = 0) -> dict[str, Any]:
-        """The vectors of the texts that are searched for. Raises `Permanent` for a text nothing can be searched by."""
+    @property
+    def outside(self) -> bool:
+        """Whether somebody outside is told what is searched for."""
+        return self.active.outside
+
+    @property
+    def models(self) -> tuple[EmbeddingModel, ...]:
+        """Those whose vectors are kept, the active one first."""
+        return (self.active,) if self.other is None else (self.active, self.other)
+
+    def use(self, active: EmbeddingModel, other: EmbeddingModel | None) -> None:
+        """From now on these."""
+        self.active, self.other = active, other
+        self.changes += 1
+        self._caches.clear()
+
+    def holds(self, model_id: str) -> bool:
+        """Whether the vectors of a model are kept."""
+        return any(model.model_id == model_id for model in self.models)
+
+    def model(self, model_id: str) -> EmbeddingModel:
+        """A model whose vectors are kept. Raises `ModelGone`."""
+        for model in self.models:
+            if model.model_id == model_id:
+                return model
+        raise ModelGone(f"{model_id} is not in use", retry_after_s=0.1)
+
+    async def embed_texts(
+        self, texts: Sequence[str], whose: Whose | None = None, model_id: str | None = None
+    ) -> Vectors:
+        """One unit vector a text, by the active model or another one that is kept. Raises `ModelGone`."""
+        return await self.model(model_id or self.model_id).embed(texts, whose)
+
+    async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int | None = None) -> Embedded:
+        """The vectors of the texts that are searched for, by the active model.
+
+        Raises `Permanent` for a text nothing can be searched by, and `ModelGone` where a model outside would be told a
+        text whose `label` nobody has looked up.
+        """
         wanted = {text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)}
         for text in wanted:
             prepare(text)
-        known = {text: await self._cache.get(project, text) for text in wanted}
-        missing = [text for text, vector in known.items() if vector is None]
+        model = self.active
+        cache = self._caches.setdefault(model.model_id, VectorCache(self._far, model.model_id))
+        found = {text: await cache.get(project, text) for text in wanted}
+        known = {text: vector for text, vector in found.items() if vector is not None}
+        missing = [text for text in wanted if text not in known]
         if missing:
-            for text, vector in zip(missing, await self._embedder.embed(missing, Whose(project, label)), strict=True):
+            if label is None and model.outside:
+                raise ModelGone("a model outside is the active one now", retry_after_s=0.1)
+            made = await model.embed(missing, Whose(project, label or 0))
+            for text, vector in zip(missing, made, strict=True):
                 known[text] = vector
-                self._cache.put(project, text, vector)
-        return known
+                cache.put(project, text, vector)
+        return Embedded(model.model_id, known)
 
     async def run(
         self,
         connection: Any,
         project: str,
         query: VectorSearch | HybridSearch,
-        embedded: dict[str, Any],
+        embedded: Embedded,
         clearance: int,
         *,
         exact: bool = False,
@@ -122,7 +181,7 @@ class Search:
         Of several texts a record has the best of its scores, and the signs that it has for the first: of what only
         another one brought nobody says how well it fits that.
         """
-        scope = Scope(project, (query.store,), self.model_id, clearance)
+        scope = Scope(project, (query.store,), embedded.model, clearance)
         most = _ALL_ROWS if exact else self._exact_rows
         of_rows = None
         if query.filters:
@@ -144,12 +203,14 @@ class Search:
                 best[hit.project, hit.id] = ScoredHit(hit.project, hit.id, score, signs)
         return sorted(best.values(), key=lambda hit: (-hit.score, hit.project, hit.id))[: query.k], method
 
-    def row(self, store: str, record_id: str, version: int, label: int, text: Text, vector: Any) -> VectorRow:
-        """The row of one text and its vector."""
+    def row(
+        self, store: str, record_id: str, version: int, label: int, text: Text, vectors: Mapping[str, Any]
+    ) -> VectorRow:
+        """The row of one text and its vectors by model."""
         lexical = text.lexical
         return VectorRow(
-            store, record_id, version, text.source, label, lexical.words, lexical.exact, str(vector.tolist()),
-            text.type, text.names, len(text.text),
+            store, record_id, version, text.source, label, lexical.words, lexical.exact,
+            {model: str(vector.tolist()) for model, vector in vectors.items()}, text.type, text.names, len(text.text),
         )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class MemorySettings(BusSettings):
     read_set_items: int = 200_000
     recall_share: float = Field(default=0.01, ge=0, le=1)
     embedding_model: str | None = None
-    embedding_dimensions: int = Field(default=384, ge=1)
+    embedding_dimensions: int = Field(default=384, ge=1, le=16_000)
     gateway_url: str | None = None
     provider_clearance: Literal["public", "internal", "confidential", "secret"] = "internal"
 

@@ -365,8 +365,7 @@ class TakeBacks:
             task_version=None,
             restored=restored,
         )
-        prepared, _ = await self._vectors.beside(prepared)
-        reply = await self._committer.apply(prepared)
+        reply, _ = await self._vectors.applied(self._committer, prepared)
         log.warning("takeback.done", project=origin.project, kind=wish.kind, out=len(outs), restored=len(restored))
         return reply
 

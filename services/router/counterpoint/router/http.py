@@ -24,6 +24,7 @@ from counterpoint.router import (
     principals,
     projections,
     quarantines,
+    reembed,
     releases,
     search,
     streams,
@@ -64,6 +65,7 @@ class Front(FastAPI):
             principals,
             audit,
             projections,
+            reembed,
         ):
             self.include_router(part.router)
         self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)

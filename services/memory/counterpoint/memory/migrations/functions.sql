@@ -15,8 +15,9 @@ CREATE FUNCTION commit_steps(
     m_commit int[], m_id uuid[], m_type text[], m_subject text[], m_task text[], m_versioned boolean[],
     m_audience text[], m_body text[], m_label smallint[], m_integrity smallint[], m_due timestamptz[], m_timer text[],
     m_structured boolean[],
-    v_store text[], v_id text[], v_version int[], v_source text[], v_label smallint[], v_model text[], v_words text[],
-    v_exact text[], v_embedding text[], v_type text[], v_names text[], v_chars int[]
+    v_store text[], v_id text[], v_version int[], v_source text[], v_label smallint[], v_words text[],
+    v_exact text[], v_type text[], v_names text[], v_chars int[],
+    e_row int[], e_model text[], e_embedding text[]
 ) RETURNS TABLE (message_id uuid, message_seq bigint, message_version int) LANGUAGE plpgsql AS $$
 DECLARE
     steps int := cardinality(c_id);
@@ -25,6 +26,8 @@ DECLARE
     base bigint;
     done int;
     fault record;
+    models_now record;
+    rows_now bigint[];
 BEGIN
     PERFORM set_config('counterpoint.project', p_project, true);
     PERFORM 1 FROM lease WHERE shard = '0' AND epoch = p_epoch FOR SHARE;
@@ -137,16 +140,34 @@ BEGIN
     END IF;
 
     IF cardinality(v_id) > 0 THEN
-        INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding, type, names, chars)
-        SELECT p_project, v.store, v.id, v.version, v.source, v.label, v.model,
-               to_tsvector('english', v.words) || array_to_tsvector(string_to_array(v.exact, chr(31))), v.embedding::vector,
-               v.type, string_to_array(v.names, chr(31)), v.chars
-        FROM unnest(v_store, v_id, v_version, v_source, v_label, v_model, v_words, v_exact, v_embedding, v_type, v_names, v_chars)
-            AS v(store, id, version, source, label, model, words, exact, embedding, type, names, chars)
-        ON CONFLICT (project, store, id) DO UPDATE
-        SET version = excluded.version, source = excluded.source, label = excluded.label, model = excluded.model,
-            lexemes = excluded.lexemes, embedding = excluded.embedding, type = excluded.type, names = excluded.names,
-            chars = excluded.chars;
+        -- Whoever changes the model waits for this, and what was embedded before the change is embedded again.
+        SELECT m.active, m.other INTO models_now FROM models m FOR SHARE;
+        IF models_now.active IS NOT NULL
+                AND cardinality(array_positions(e_model, models_now.active)) <> cardinality(v_id) THEN
+            RAISE EXCEPTION 'embedded by another model than %', models_now.active USING ERRCODE = 'CP013';
+        END IF;
+        WITH placed AS (
+            INSERT INTO vectors (project, store, id, version, source, label, lexemes, type, names, chars)
+            SELECT p_project, v.store, v.id, v.version, v.source, v.label,
+                   to_tsvector('english', v.words) || array_to_tsvector(string_to_array(v.exact, chr(31))),
+                   v.type, string_to_array(v.names, chr(31)), v.chars
+            FROM unnest(v_store, v_id, v_version, v_source, v_label, v_words, v_exact, v_type, v_names, v_chars)
+                AS v(store, id, version, source, label, words, exact, type, names, chars)
+            ON CONFLICT (project, store, id) DO UPDATE
+            SET version = excluded.version, source = excluded.source, label = excluded.label, model = NULL,
+                lexemes = excluded.lexemes, embedding = NULL, type = excluded.type, names = excluded.names,
+                chars = excluded.chars
+            RETURNING row, store, id)
+        SELECT array_agg(placed.row ORDER BY v.n) INTO rows_now
+        FROM unnest(v_store, v_id) WITH ORDINALITY AS v(store, id, n) JOIN placed USING (store, id);
+        -- What a model made of an older version is none of this one's.
+        DELETE FROM meanings m USING unnest(rows_now) AS written(row)
+        CROSS JOIN LATERAL (SELECT ctid FROM meanings WHERE row = written.row OFFSET 0) AS found
+        WHERE m.ctid = found.ctid;
+        INSERT INTO meanings (row, model, project, store, version, label, embedding)
+        SELECT rows_now[e.at], e.model, p_project, v_store[e.at], v_version[e.at], v_label[e.at], e.embedding::vector
+        FROM unnest(e_row, e_model, e_embedding) AS e(at, model, embedding)
+        WHERE models_now.active IS NULL OR e.model IN (models_now.active, models_now.other);
     END IF;
     IF array_position(w_body, NULL) IS NOT NULL THEN
         DELETE FROM vectors v USING unnest(w_store, w_id, w_body) AS w(store, id, body)

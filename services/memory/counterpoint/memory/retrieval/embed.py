@@ -1,4 +1,4 @@
-"""Texts to vectors (row A10): what a model of embeddings is, and our own: all-MiniLM-L6-v2, int8, by onnxruntime."""
+"""Texts to vectors (row A10): what a model of embeddings is, and ours: all-MiniLM-L6-v2 by onnxruntime."""
 
 import asyncio
 import os
@@ -48,6 +48,10 @@ class EmbeddingModel(Protocol):
     def dimensions(self) -> int:
         """How long they are."""
 
+    @property
+    def outside(self) -> bool:
+        """Whether somebody outside is told the texts."""
+
     async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
         """The vectors of `texts`, (n, dimensions), in their order; the loop stays free.
 
@@ -62,10 +66,11 @@ class Embedder:
     Only the first 256 tokens of a text count.
     """
 
-    model_id = MODEL_ID
     dimensions = DIMENSIONS
+    outside = False
 
-    def __init__(self, cache_dir: Path, threads: int | None = None) -> None:
+    def __init__(self, cache_dir: Path, threads: int | None = None, model: str = MODEL_ID) -> None:
+        self.model_id = model
         self._cache_dir = cache_dir
         self._threads = threads or os.cpu_count() or 1
         self._loading = Lock()
@@ -114,5 +119,7 @@ class Embedder:
         options = SessionOptions()
         options.intra_op_num_threads = 1
         options.enable_mem_pattern = False
-        session = InferenceSession(load_model(self._cache_dir), options, providers=["CPUExecutionProvider"])
+        session = InferenceSession(
+            load_model(self._cache_dir, self.model_id), options, providers=["CPUExecutionProvider"]
+        )
         return tokenizer, session

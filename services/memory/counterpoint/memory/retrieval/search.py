@@ -24,6 +24,8 @@ MAX_TERMS = 48
 EXACT_ROWS = 20_000
 # More than are asked for, so that a row good in both legs but first in neither is among them.
 CANDIDATES = 100
+# An index holds vectors up to this length as they are, and up to twice that in half precision.
+INDEXED_DIMENSIONS, HALVED_DIMENSIONS = 2000, 4000
 # The best candidates, to which the others are compared where that says something of them.
 BEST = 5
 SAMPLE = 500
@@ -37,35 +39,35 @@ _EXACT = files(__package__).joinpath("search.sql").read_text()
 _BEFORE, _SCOPE, _LEG = _EXACT.partition("scope AS MATERIALIZED")
 _, _SAID, _AFTER = _LEG.partition("said AS MATERIALIZED")
 _WALK = """(
-    SELECT row, embedding <=> (SELECT embedding FROM question) AS distance
-    FROM vectors WHERE project = {project} AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
+    SELECT row, embedding::{kind} <=> (SELECT embedding::{kind} FROM question) AS distance
+    FROM meanings WHERE project = {project} AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
     ORDER BY distance LIMIT $12)"""
-# Each project by an index of its own, which holds no other's rows.
+# Each project by an index of its own, which holds no other's rows, and of one model, whose vectors are of one length.
 _INDEXED = f"""{_BEFORE}nearest AS MATERIALIZED (
     SELECT row FROM (
-        {_WALK.format(project="$1")}
+        {_WALK.format(project="$1", kind="{kind}")}
         UNION ALL
-        {_WALK.format(project="'shared' AND $1 <> 'shared'")}) AS of_both
+        {_WALK.format(project="'shared' AND $1 <> 'shared'", kind="{kind}")}) AS of_both
     ORDER BY distance LIMIT $12
 ),
 -- How cosines are spread is estimated from some rows of the project.
 spread AS MATERIALIZED (
     SELECT 1 - avg(distance) AS mean, stddev_pop(distance) AS deviation FROM (
         SELECT embedding <=> (SELECT embedding FROM question) AS distance
-        FROM vectors WHERE project = $1 AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
+        FROM meanings WHERE project = $1 AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
         LIMIT {SAMPLE}) AS sampled
 ),
 {_SAID}{_AFTER}"""
 _ALIKE = """
-SELECT v.row, avg(1 - (v.embedding <=> best.embedding)) AS alike
-FROM vectors v CROSS JOIN vectors best
-WHERE v.row = ANY ($1::bigint[]) AND v.project IN ($3, 'shared')
-    AND best.row = ANY ($2::bigint[]) AND best.project IN ($3, 'shared')
-GROUP BY v.row
+SELECT m.row, coalesce(avg(1 - (m.embedding <=> best.embedding)), 0) AS alike
+FROM meanings m CROSS JOIN meanings best
+WHERE m.row = ANY ($1::bigint[]) AND m.project IN ($3, 'shared') AND m.model = $4
+    AND best.row = ANY ($2::bigint[]) AND best.project IN ($3, 'shared') AND best.model = $4
+GROUP BY m.row
 """
 _OF_ROWS = "AND row IN (SELECT unnest($15::bigint[]))"
 _FILTERED = (
-    _EXACT.replace("AND model = $3 AND label <= $4\n),", f"AND model = $3 AND label <= $4 {_OF_ROWS}\n),")
+    _EXACT.replace("AND embedding IS NOT NULL\n),", f"AND embedding IS NOT NULL {_OF_ROWS}\n),")
     .replace("AND term = guide AND label <= $4", f"AND term = guide AND label <= $4 {_OF_ROWS}")
     .replace("AND term = given.term AND label <= $4", f"AND term = given.term AND label <= $4 {_OF_ROWS}")
 )
@@ -142,9 +144,16 @@ class Searched:
     terms: tuple[str, ...]
 
 
-def index_of(project: str) -> str:
-    """The name of the index of a project's vectors, where it has one."""
-    return f"vectors_of_{hashlib.sha256(project.encode()).hexdigest()[:32]}"
+def index_of(project: str, model: str) -> str:
+    """The name of the index of a project's vectors of a model, where it has one."""
+    return f"meanings_of_{hashlib.sha256(f'{project} {model}'.encode()).hexdigest()[:32]}"
+
+
+def indexed_as(dimensions: int) -> str | None:
+    """The type that vectors of this length are indexed as; None for those that are too long for any."""
+    if dimensions > HALVED_DIMENSIONS:
+        return None
+    return f"vector({dimensions})" if dimensions <= INDEXED_DIMENSIONS else f"halfvec({dimensions})"
 
 
 def prepare(text: str) -> Terms:
@@ -171,7 +180,7 @@ async def search(
     ef_search: int | None = None,
     of_rows: Sequence[int] | None = None,
 ) -> Searched:
-    """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (384,) float32.
+    """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,) float32.
 
     Without `weights` the types of the candidates decide them. The connection's `counterpoint.project` is set by the
     caller. A scope of more than `exact_rows` rows is searched by its project's index where it has one, with that
@@ -185,7 +194,13 @@ async def search(
     # Half of the places at most for exact forms: a long stack trace must not leave its words out.
     exact = list(prepared.exact[: MAX_TERMS // 2])
     analysed = await connection.fetchrow(
-        _ANALYSE, *stores, prepared.words, exact, list(prepared.phrases), MAX_TERMS, index_of(scope.project)
+        _ANALYSE,
+        *stores,
+        prepared.words,
+        exact,
+        list(prepared.phrases),
+        MAX_TERMS,
+        index_of(scope.project, scope.model),
     )
     assert analysed is not None
     spoken = [words.split(" ") for words in analysed["phrase_words"]]
@@ -209,8 +224,9 @@ async def search(
         found = await connection.fetch(_FILTERED, *parameters, list(of_rows))
     else:
         found = []
-        if rows > exact_rows and analysed["walkable"]:
-            found = await _indexed(connection, ef_search or min(candidates, 1000), parameters)
+        kind = indexed_as(len(vector))
+        if rows > exact_rows and analysed["walkable"] and kind is not None:
+            found = await _indexed(connection, kind, ef_search or min(candidates, 1000), parameters)
         if found and found[0]["nearest"] >= min(candidates, rows):
             method = "indexed"
         else:
@@ -220,7 +236,7 @@ async def search(
     weights = weights or adaptive(row["type"] for row in found)
     if weights.feedback and found:
         best = [row for row, _ in fuse(signs, weights)[:BEST]]
-        alike = await connection.fetch(_ALIKE, list(signs), best, scope.project)
+        alike = await connection.fetch(_ALIKE, list(signs), best, scope.project, scope.model)
         for row in alike:
             signs[row["row"]] = replace(signs[row["row"]], alike=round(float(row["alike"]), DIGITS))
     spread = _Spread.of(found, rows, sum(worth.values()))
@@ -301,7 +317,9 @@ def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]
     return [query for query, _ in phrases], [min(words, key=lambda word: holders[word]) for _, words in phrases]
 
 
-async def _indexed(connection: "Connection", ef_search: int, parameters: Sequence[object]) -> "list[asyncpg.Record]":
+async def _indexed(
+    connection: "Connection", kind: str, ef_search: int, parameters: Sequence[object]
+) -> "list[asyncpg.Record]":
     """The index walks on until it has enough rows of the scope; by default it stops at the nearest of all projects."""
     async with connection.transaction():
         await connection.execute(
@@ -309,4 +327,4 @@ async def _indexed(connection: "Connection", ef_search: int, parameters: Sequenc
             " set_config('plan_cache_mode', 'force_custom_plan', true)",
             str(ef_search),
         )
-        return await connection.fetch(_INDEXED, *parameters)
+        return await connection.fetch(_INDEXED.replace("{kind}", kind), *parameters)

@@ -7,8 +7,8 @@ WITH question AS MATERIALIZED (
 -- Materialized, every row in scope is read and no row is lost.
 scope AS MATERIALIZED (
     SELECT row, embedding <=> (SELECT embedding FROM question) AS distance
-    FROM vectors
-    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
+    FROM meanings
+    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND model = $3 AND label <= $4 AND embedding IS NOT NULL
 ),
 nearest AS MATERIALIZED (
     SELECT row FROM scope ORDER BY distance LIMIT $12
@@ -67,13 +67,18 @@ SELECT
     (SELECT sum(lexical) FROM found) AS lexical_sum, (SELECT sum(lexical * lexical) FROM found) AS lexical_squares
 FROM candidates AS candidate
 CROSS JOIN LATERAL (
-    SELECT
-        project, store, id, version, source, label, type, names, chars,
-        1 - (embedding <=> (SELECT embedding FROM question)) AS cosine
+    SELECT project, store, id, version, source, label, type, names, chars
     FROM vectors
-    WHERE vectors.row = candidate.row AND project IN ($1, 'shared') AND model = $3 AND label <= $4
+    WHERE vectors.row = candidate.row AND project IN ($1, 'shared') AND label <= $4
     OFFSET 0
 ) AS shown
+CROSS JOIN LATERAL (
+    -- What the model was not asked about is found by its words alone.
+    SELECT coalesce(1 - (embedding <=> (SELECT embedding FROM question)), 0) AS cosine
+    FROM meanings
+    WHERE meanings.row = candidate.row AND model = $3 AND project IN ($1, 'shared')
+    OFFSET 0
+) AS meant
 CROSS JOIN LATERAL (
     SELECT
         coalesce(sum(idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8)))), 0) AS lexical,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterpoint.memory.retrieval.embed import DIMENSIONS
-from counterpoint.memory.tiers.episodic import Episodic, Point, Points
+from counterpoint.memory.tiers.episodic import Episodic, Point, Points, name_of
 from counterpoint.memory.tiers.shelf import Shelf
 from counterpoint.memory.tiers.tier import Place
 from counterpoint.proto.errors import Away
@@ -33,10 +33,12 @@ _INDEXED = {"store": "Keyword", "facets": "Keyword", "removed": "Keyword", "labe
 class EdgeEpisodic(Episodic):
     """The engine is not made for two processes: memory is one replica with it."""
 
-    def __init__(self, root: Path, model: str, *, keep: int = OPEN) -> None:
-        super().__init__(model)
+    def __init__(self, root: Path, model: str, dimensions: int = DIMENSIONS, *, keep: int = OPEN) -> None:
+        super().__init__(model, dimensions)
         # The folder of a model: vectors of two are never in one shard.
-        self._shelf: Shelf[_Shard] = Shelf(root / model, _Shard, _Shard.close, keep=keep)
+        self._shelf: Shelf[_Shard] = Shelf(
+            root / name_of(model), lambda path: _Shard(path, dimensions), _Shard.close, keep=keep
+        )
 
     @asynccontextmanager
     async def opened(self, project: str, draft: bool) -> AsyncIterator[Points]:
@@ -60,7 +62,7 @@ class EdgeEpisodic(Episodic):
 class _Shard:
     """A shard and the file that says where it is. The engine has no error of its own: whatever it raises is `Away`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimensions: int) -> None:
         import qdrant_edge as engine
 
         self._engine = engine
@@ -73,7 +75,7 @@ class _Shard:
             self._shard = engine.EdgeShard.load(str(shard))
         else:
             _empty(shard)
-            self._shard = _created(shard)
+            self._shard = _created(shard, dimensions)
 
     def close(self) -> None:
         with self._lock:
@@ -145,12 +147,12 @@ class _Shard:
             raise Away(f"the episodic engine does not answer: {error}"[:300]) from error
 
 
-def _created(path: Path) -> "EdgeShard":
+def _created(path: Path, dimensions: int) -> "EdgeShard":
     """No log of its own: what was not flushed is read from the record again."""
     import qdrant_edge as engine
 
     config = engine.EdgeConfig(
-        vectors=engine.EdgeVectorParams(DIMENSIONS, engine.Distance.Cosine), wal_enabled=False, max_search_threads=1
+        vectors=engine.EdgeVectorParams(dimensions, engine.Distance.Cosine), wal_enabled=False, max_search_threads=1
     )
     shard = engine.EdgeShard.create(str(path), config)
     for field, kind in _INDEXED.items():

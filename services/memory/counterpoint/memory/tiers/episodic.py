@@ -4,7 +4,9 @@ Each project has a collection of its own, of one model: nothing of another proje
 what is counted. A removed record stays as a point that no search finds, so that an older version cannot come back.
 """
 
+import hashlib
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +25,7 @@ DIGITS = 6
 TIES = 16
 """More than are asked for, so that which of equals is shown does not depend on the order they came in."""
 
+_NAME, _OTHER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"), re.compile(r"[^A-Za-z0-9_-]")
 _NAMESPACE = UUID("5f0f3c0e-9d0b-5c3e-8a53-0d1c3f6f7a11")
 
 
@@ -60,10 +63,10 @@ class Episodic(SearchingTier):
     """Episodic memory on an engine that gives each project its points."""
 
     name = "episodic"
-    dimensions = DIMENSIONS
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, dimensions: int = DIMENSIONS) -> None:
         self.model = model
+        self.dimensions = dimensions
 
     @abstractmethod
     def opened(self, project: str, draft: bool) -> AbstractAsyncContextManager[Points]:
@@ -84,7 +87,7 @@ class Episodic(SearchingTier):
             held = {(p["store"], p["id"]): p["version"] for p in await points.payloads(ids)} if ids else {}
             fresh = newest(changes, held)
             if fresh:
-                await points.upsert([point(change) for change in fresh])
+                await points.upsert([point(change, self.dimensions) for change in fresh])
             await points.settle(place)
 
     async def search(self, scope: Scope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[Hit]:
@@ -99,12 +102,19 @@ class Episodic(SearchingTier):
         return sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]
 
 
+def name_of(model: str) -> str:
+    """What a model is called where a name may not hold everything: in folders and collections."""
+    if _NAME.fullmatch(model):
+        return model
+    return f"{_OTHER.sub('-', model)[:60]}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+
+
 def point_id(store: str, record_id: str) -> str:
     """The point of a record."""
     return str(uuid5(_NAMESPACE, f"{store}/{record_id}"))
 
 
-def point(change: Change) -> Point:
+def point(change: Change, dimensions: int = DIMENSIONS) -> Point:
     """A record as a point; a removed one has a direction, as every point must, and is never looked at."""
     payload: dict[str, Any] = {
         "store": change.store,
@@ -114,7 +124,7 @@ def point(change: Change) -> Point:
         "removed": "no" if change.body is not None else "yes",
         "facets": facets(change),
     }
-    vector = [1.0] + [0.0] * (DIMENSIONS - 1) if change.vector is None else change.vector.tolist()
+    vector = [1.0] + [0.0] * (dimensions - 1) if change.vector is None else change.vector.tolist()
     return Point(point_id(change.store, change.id), vector, payload)
 
 

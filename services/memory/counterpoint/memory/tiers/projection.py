@@ -14,7 +14,7 @@ import structlog
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.rows import Prepared
-from counterpoint.memory.tiers.tier import Change, Place, Tier
+from counterpoint.memory.tiers.tier import Change, Place, SearchingTier, Tier
 from counterpoint.proto.errors import Away, CounterpointError, Permanent, Problem
 from counterpoint.proto.upcast import upcast
 
@@ -62,6 +62,7 @@ class Projection:
         self.stores = tuple(stores)
         self._database = database
         self._embeddings = embeddings
+        self._model = tier.model if isinstance(tier, SearchingTier) else None
         self._wanted: dict[str, int] = {}
         self._reached: dict[str, int] = {}
         self._failed: dict[str, int] = {}
@@ -247,7 +248,9 @@ class Projection:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_CHANGES, project, list(self.stores), after)
         changes = [change_of(project, row) for row in rows]
-        return changes if self._embeddings is None else await self._embeddings.with_vectors(project, changes)
+        return (
+            changes if self._embeddings is None else await self._embeddings.with_vectors(project, changes, self._model)
+        )
 
 
 def change_of(project: str, row: Any) -> Change:

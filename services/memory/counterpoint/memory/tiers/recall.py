@@ -60,7 +60,7 @@ class Recall:
                 asked = (scope.project, list(scope.stores), scope.clearance, after, _PAGE)
                 rows = await connection.fetch(_ROWS, *asked)
             changes = [change for row in rows if matches(change := change_of(scope.project, row), where)]
-            for change in await self._embeddings.with_vectors(scope.project, changes):
+            for change in await self._embeddings.with_vectors(scope.project, changes, self._tier.model):
                 score = round(float(np.dot(change.vector, vector)), DIGITS) if change.vector is not None else 0.0
                 hits.append(Hit(change.store, change.id, change.version, score))
             hits = sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterpoint.memory.retrieval.embed import DIMENSIONS
-from counterpoint.memory.tiers.episodic import Episodic, Point, Points, point_id
+from counterpoint.memory.tiers.episodic import Episodic, Point, Points, name_of, point_id
 from counterpoint.memory.tiers.tier import Place
 from counterpoint.proto.errors import Away
 
@@ -24,8 +24,8 @@ _TIMEOUT_S = 10
 class ServerEpisodic(Episodic):
     """The alias of a project and model is its live collection, `_a` or `_b`; the other one is its draft."""
 
-    def __init__(self, url: str, model: str, api_key: str | None = None) -> None:
-        super().__init__(model)
+    def __init__(self, url: str, model: str, api_key: str | None = None, dimensions: int = DIMENSIONS) -> None:
+        super().__init__(model, dimensions)
         self._url = url
         self._api_key = api_key
         self._connected: AsyncQdrantClient | None = None
@@ -33,7 +33,7 @@ class ServerEpisodic(Episodic):
     @asynccontextmanager
     async def opened(self, project: str, draft: bool) -> AsyncIterator[Points]:
         """The project's collection, made where there is none."""
-        yield _Collection(self._client(), await self._collection(project, draft))
+        yield _Collection(self._client(), await self._collection(project, draft), self.dimensions)
 
     async def drop(self, project: str, *, draft: bool = False) -> None:
         """Delete the collection."""
@@ -76,7 +76,7 @@ class ServerEpisodic(Episodic):
         return self._connected
 
     def _alias(self, project: str) -> str:
-        return f"counterpoint_{project}_{self.model}"
+        return f"counterpoint_{project}_{name_of(self.model)}"
 
     def _other(self, project: str, live: str | None) -> str:
         first = self._alias(project) + "_a"
@@ -100,7 +100,7 @@ class ServerEpisodic(Episodic):
     async def _create(self, name: str) -> None:
         from qdrant_client import models
 
-        size = models.VectorParams(size=DIMENSIONS, distance=models.Distance.COSINE)
+        size = models.VectorParams(size=self.dimensions, distance=models.Distance.COSINE)
         try:
             await _do(self._client().create_collection(name, vectors_config=size, timeout=_TIMEOUT_S))
         except Away:
@@ -116,9 +116,10 @@ class ServerEpisodic(Episodic):
 class _Collection:
     """One collection. Its place is a point of its own, which no search finds."""
 
-    def __init__(self, client: "AsyncQdrantClient", name: str) -> None:
+    def __init__(self, client: "AsyncQdrantClient", name: str, dimensions: int) -> None:
         self._client = client
         self._name = name
+        self._dimensions = dimensions
 
     async def payloads(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         found = await _do(self._client.retrieve(self._name, list(ids), with_payload=True))
@@ -150,7 +151,7 @@ class _Collection:
 
     async def settle(self, place: Place) -> None:
         payload = {"removed": "yes", "life": place.life, "seq": place.seq}
-        await self.upsert([Point(_PLACE, [1.0] + [0.0] * (DIMENSIONS - 1), payload)])
+        await self.upsert([Point(_PLACE, [1.0] + [0.0] * (self._dimensions - 1), payload)])
 
 
 async def _do(asked: Awaitable[T]) -> T:

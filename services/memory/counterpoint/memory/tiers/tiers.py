@@ -4,7 +4,8 @@ import asyncio
 import dataclasses
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
@@ -12,7 +13,7 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
-from counterpoint.memory.retrieval.embed import Vectors
+from counterpoint.memory.retrieval.embed import EmbeddingModel, Vectors
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.settings import MemorySettings
@@ -30,37 +31,95 @@ GRAPH_LABEL = "confidential"
 """Nothing above it is in the graph, and who may not read as high does not ask it."""
 
 
-class Tiers:
-    """Episodic memory and the graph of the line, each with what follows the record for it."""
+@dataclass(slots=True)
+class _OfModel:
+    """The episodic memory of one model."""
 
-    def __init__(self, episodic: Episodic, graph: Graph, database: Database, policy: Policy, search: Search) -> None:
-        embeddings = Embeddings(database, policy, search)
-        self.episodic = Projection(episodic, policy.kept_in("episodic"), database, embeddings)
+    projection: Projection
+    recall: Recall
+    following: "asyncio.Task[None] | None" = None
+
+
+class Tiers:
+    """Episodic memory, one of each model whose vectors are kept, and the graph of the line, each with what follows the
+    record for it."""
+
+    def __init__(
+        self,
+        episodic: Callable[[EmbeddingModel], Episodic],
+        graph: Graph,
+        database: Database,
+        policy: Policy,
+        search: Search,
+    ) -> None:
+        self._make = episodic
+        self._database = database
+        self._stores = policy.kept_in("episodic")
+        self._search = search
+        self._embeddings = Embeddings(database, policy, search)
+        self._episodic: dict[str, _OfModel] = {}
+        self._group: asyncio.TaskGroup | None = None
         self.graph = Projection(graph, policy.kept_in("graph"), database)
         self._graph = graph
-        self._recall = Recall(episodic, self.episodic, database, embeddings)
+
+    @property
+    def episodic(self) -> Projection:
+        """That of the active model."""
+        return self._of(self._search.active).projection
+
+    async def keep(self) -> None:
+        """Have the episodic memory of each model whose vectors are kept, and forget that of every other."""
+        for model in self._search.models:
+            self._of(model)
+        for model_id in [each for each in self._episodic if not self._search.holds(each)]:
+            gone = self._episodic.pop(model_id)
+            if gone.following is not None:
+                gone.following.cancel()
+                await asyncio.wait((gone.following,))
+            async with self._database.connection() as connection:
+                projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
+            for project in projects:
+                await gone.projection.tier.drop(project)
+            await gone.projection.close()
+
+    def _of(self, model: EmbeddingModel) -> "_OfModel":
+        known = self._episodic.get(model.model_id)
+        if known is None:
+            tier = self._make(model)
+            projection = Projection(tier, self._stores, self._database, self._embeddings)
+            recall = Recall(tier, projection, self._database, self._embeddings)
+            known = self._episodic[model.model_id] = _OfModel(projection, recall)
+            if self._group is not None:
+                known.following = self._group.create_task(projection.run())
+        return known
 
     def applied(self, steps: Iterable[Prepared]) -> None:
         """Steps were committed."""
         steps = tuple(steps)
-        self.episodic.applied(steps)
+        for each in self._episodic.values():
+            each.projection.applied(steps)
         self.graph.applied(steps)
 
     async def run(self) -> None:
         """Follow the record, for ever."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.episodic.run())
+            self._of(self._search.active)
+            for each in self._episodic.values():
+                each.following = group.create_task(each.projection.run())
+            self._group = group
             group.create_task(self.graph.run())
 
     async def close(self) -> None:
         """Let go of the engines."""
-        await self.episodic.close()
+        self._group = None
+        for each in self._episodic.values():
+            await each.projection.close()
         await self.graph.close()
 
-    async def recall(self, grant: Grant, query: VectorSearch | HybridSearch, vector: Vectors) -> Recalled:
-        """What episodic memory has for a query."""
+    async def recall(self, grant: Grant, query: VectorSearch | HybridSearch, vector: Vectors, model: str) -> Recalled:
+        """What episodic memory has for a query, whose vector is by this model. Raises `ModelGone`."""
         scope = Scope(grant.project, (query.store,), grant.clearance)
-        return await self._recall.search(scope, vector, query.where, query.k)
+        return await self._of(self._search.model(model)).recall.search(scope, vector, query.where, query.k)
 
     async def answer(self, grant: Grant, query: Cypher | Rebuild) -> Found:
         """The rows of a query over the line, or how a rebuild is coming on."""
@@ -92,11 +151,12 @@ class Tiers:
 
 def embedded_or_server(settings: MemorySettings, database: Database, policy: Policy, search: Search) -> Tiers:
     """The tiers on the engines that the settings name."""
+    key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
+
+    def episodic(model: EmbeddingModel) -> Episodic:
+        if settings.qdrant_url is not None:
+            return ServerEpisodic(settings.qdrant_url.get_secret_value(), model.model_id, key, model.dimensions)
+        return EdgeEpisodic(folder / "episodic", model.model_id, model.dimensions)
+
     folder = settings.data_dir or Path(tempfile.mkdtemp(prefix="counterpoint-"))
-    episodic: Episodic
-    if settings.qdrant_url is not None:
-        key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
-        episodic = ServerEpisodic(settings.qdrant_url.get_secret_value(), search.model_id, key)
-    else:
-        episodic = EdgeEpisodic(folder / "episodic", search.model_id)
     return Tiers(episodic, Graph(folder / "graph", policy.level(GRAPH_LABEL)), database, policy, search)
