@@ -243,7 +243,7 @@ class House:
 
     def _found(self, grant: Grant, query: Any) -> Found:
         named = {"line": "actions", "log_after": "actions"} | dict.fromkeys(AUDITED, "actions")
-        named |= {"cypher": "projections", "rebuild": "projections"}
+        named |= {"cypher": "projections", "rebuild": "projections", "reembed": "projections"}
         store = named.get(query.op) or query.store
         rule = diode.read(policy(), grant, store)
         if rule is not None:

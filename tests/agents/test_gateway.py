@@ -35,7 +35,7 @@ from counterpoint.proto.memory import Commit, Write
 from counterpoint.recall import Gateway, Memory
 
 QUESTION = [{"role": "user", "content": "Why did it fail?"}]
-OUTSIDE = Outside(models=(PRICED, UNPRICED), embedding_model=EMBEDDING)
+OUTSIDE = Outside(models=(PRICED, UNPRICED), embedding_models=(EMBEDDING,))
 
 
 @pytest.fixture

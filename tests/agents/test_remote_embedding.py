@@ -25,8 +25,8 @@ DIMENSIONS = 96
 async def client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """Memory's client of a gateway."""
     outside.dimensions = DIMENSIONS
-    async with gateway(door, Outside(embedding_model=EMBEDDING)) as (url, _):
-        made = Gateway(url, embedding_model=EMBEDDING)
+    async with gateway(door, Outside(embedding_models=(EMBEDDING,))) as (url, _):
+        made = Gateway(url, embedding_models=(EMBEDDING,))
         yield made
         await made.close()
 

@@ -32,7 +32,7 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 
 _OUTSIDE: Mapping[ServiceName, tuple[str, ...]] = {
     "memory": ("EMBEDDING_MODEL", "EMBEDDING_DIMENSIONS", "PROVIDER_CLEARANCE"),
-    "manager": ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "SEARCH_URL"),
+    "manager": ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL"),
     "developer": ("MODEL", "MODEL_DEVELOPER", "SEARCH_URL"),
 }
 """What each service knows of the world outside, so that it need not ask whether there is any."""

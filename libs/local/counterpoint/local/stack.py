@@ -43,6 +43,7 @@ Progress = Callable[[str, float], None]
 
 HTTP_PORT = 8484
 INDEX_TIMEOUT_S = 6 * 3600
+INDEX_EVERY_S = 600.0
 
 
 def policy_authorization(passwords: dict[str, str]) -> str:
@@ -252,10 +253,12 @@ class Stack:
 
     async def _index(self) -> None:
         """Make the indexes that projects have come to need, while the stack runs: without them it is only slower."""
-        try:
-            await run("index", self._job("index"), INDEX_TIMEOUT_S)
-        except Transient as error:
-            log.warning("index.failed", reason=str(error))
+        while True:
+            try:
+                await run("index", self._job("index"), INDEX_TIMEOUT_S)
+            except Transient as error:
+                log.warning("index.failed", reason=str(error))
+            await asyncio.sleep(INDEX_EVERY_S)
 
     async def _back(self, name: str) -> None:
         """NATS may come back without its store: make the streams and consumers again where they are gone."""

@@ -88,7 +88,7 @@ class Gateway:
 
     async def load(self) -> None:
         """What takes long the first time."""
-        if self._outside.models or self._outside.embedding_model:
+        if self._outside.models or self._outside.embedding_models:
             await self._provider.load()
 
     async def close(self) -> None:
@@ -106,12 +106,12 @@ class Gateway:
 
     def embedding(self, model: str | None) -> str:
         """The model to embed with. Raises likewise."""
-        known = self._outside.embedding_model
-        if known is None:
+        known = self._outside.embedding_models
+        if not known:
             raise Permanent("no_model", (Problem(field="COUNTERPOINT_EMBEDDING_MODEL", problem="is not set"),))
-        if model not in (None, known):
-            raise Denied("model", known)
-        return known
+        if model is not None and model not in known:
+            raise Denied("model", f"one of {', '.join(known)}")
+        return model or known[0]
 
     def most_written(self, wanted: int | None) -> int:
         """How many tokens a call may have written."""

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outside:
-    """The models that may write (the first is the one meant where none is named), the one that embeds, and a SearXNG.
+    """The models that may write, those that may embed (the first is the one meant where none is named), and a SearXNG.
 
     At most `calls` are under way at a time, each for `call_s` with `tries` tries; `max_tokens` is the most that one may
     have a model write.
     """
 
     models: tuple[str, ...] = ()
-    embedding_model: str | None = None
+    embedding_models: tuple[str, ...] = ()
     search_url: str | None = None
     calls: int = 8
     call_s: float = 120.0
@@ -20,4 +20,4 @@ class Outside:
     max_tokens: int = 8192
 
     def __bool__(self) -> bool:
-        return bool(self.models or self.embedding_model or self.search_url)
+        return bool(self.models or self.embedding_models or self.search_url)

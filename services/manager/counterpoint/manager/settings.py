@@ -1,6 +1,9 @@
 """What the manager reads from its environment."""
 
-from pydantic import Field
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+from pydantic_settings import NoDecode
 
 from counterpoint.bus import BusSettings
 from counterpoint.manager.bounds import Bounds
@@ -10,8 +13,9 @@ from counterpoint.manager.outside import Outside
 class ManagerSettings(BusSettings):
     """The bus, how long and how often before somebody else decides, and what the gateway may call.
 
-    `gateway_calls` may be under way at a time, each for `gateway_call_s` at most, with so many tries. A call may have a
-    model write `gateway_max_tokens` at most.
+    `embedding_models` are others that may embed beside `embedding_model`, separated by commas: a change from one to
+    another calls both. `gateway_calls` may be under way at a time, each for `gateway_call_s` at most, with so many
+    tries. A call may have a model write `gateway_max_tokens` at most.
     """
 
     outcome_wait_s: float = Field(default=Bounds.outcome_wait_s, gt=0)
@@ -23,6 +27,7 @@ class ManagerSettings(BusSettings):
     model_manager: str | None = None
     model_developer: str | None = None
     embedding_model: str | None = None
+    embedding_models: Annotated[tuple[str, ...], NoDecode] = ()
     search_url: str | None = None
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8486
@@ -31,12 +36,18 @@ class ManagerSettings(BusSettings):
     gateway_tries: int = Field(default=3, ge=1)
     gateway_max_tokens: int = Field(default=8192, ge=1)
 
+    @field_validator("embedding_models", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        return [name for each in value.split(",") if (name := each.strip())] if isinstance(value, str) else value
+
     def outside(self) -> Outside:
         """What may be called."""
+        embedding = (self.embedding_model, *self.embedding_models)
         models = (self.model, self.model_manager, self.model_developer)
         return Outside(
             models=tuple(dict.fromkeys(model for model in models if model)),
-            embedding_model=self.embedding_model,
+            embedding_models=tuple(dict.fromkeys(each for each in embedding if each)),
             search_url=self.search_url,
             calls=self.gateway_calls,
             call_s=self.gateway_call_s,

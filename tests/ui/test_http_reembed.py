@@ -1,0 +1,99 @@
+"""Changing the model over HTTP and on the command line."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from ui.cli_server import playing
+from ui.http_front import Running, listening, running
+from ui.test_cli_commands import run
+
+from counterpoint.proto.memory import Reembed
+from counterpoint.router.http import Front
+
+NOW = {
+    "active": "old", "dimensions": 384, "state": "filling", "other": "new", "other_dimensions": 384, "vectors": 3,
+    "of": 9, "refused": 0, "refused_records": [], "unindexed": [], "problem": None, "per_s": 20.0,
+}  # fmt: skip
+READY = NOW | {"state": "ready", "vectors": 8, "refused": 1, "unindexed": ["orders"], "refused_records": [
+    {"project": "orders", "store": "chunks", "id": "c-1", "reason": "label"}]}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[Front, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+    async with running(*listener) as found:
+        yield found
+
+
+async def test_what_is_asked_is_handed_on(front: Running) -> None:
+    front.house.report = NOW
+    assert (await front.me.get("/v1/reembed")).json() == NOW
+    body = {"act": "switch", "model": "new", "unindexed": True, "soon": 1}
+    assert (await front.me.post("/v1/reembed", json=body)).json() == NOW | {"ignored": ["soon"]}
+    assert front.house.asked == [Reembed(), Reembed(act="switch", model="new", unindexed=True)]
+    for wrong in ({}, {"act": "status"}, {"act": "begin", "model": ""}, {"act": "begin", "model": "m" * 300}):
+        response = await front.me.post("/v1/reembed", json=wrong)
+        assert (response.status_code, bool(response.json()["errors"])) == (422, True)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_it_is_for_who_operates(front: Running, method: str) -> None:
+    async with front.as_principal("lead", "read", "override", "audit", "approve", "admin") as lead:
+        response = await lead.request(method, "/v1/reembed", json={"act": "drop"})
+    assert (response.status_code, response.json()["code"]) == (403, "role")
+    assert front.house.asked == []
+
+
+# The command
+
+
+def test_it_is_begun_followed_and_switched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterpoint.cli.reembed._LOOK_S", 0)
+    switched = NOW | {"active": "new", "other": "old", "state": "kept", "vectors": 9}
+    with playing() as api:
+        api.on("POST /v1/reembed", (200, NOW), (200, switched))
+        api.on("GET /v1/reembed", (200, NOW | {"vectors": 5, "problem": "it is away"}), (200, READY))
+        done = run("reembed", "new", "--switch", "--unindexed", *api.options())
+        assert (done.exit_code, "searched by new" in done.stdout, "--rollback" in done.stdout) == (0, True, True)
+        assert "3 of 9 vectors\n5 of 9 vectors; waiting: it is away\n" in done.stderr
+        assert [each.body for each in api.asked if each.body] == [
+            {"act": "begin", "model": "new"}, {"act": "switch", "model": "new", "unindexed": True},
+        ]  # fmt: skip
+
+
+def test_how_far_it_is_is_shown() -> None:
+    with playing() as api:
+        api.on("GET /v1/reembed", (200, READY))
+        shown = run("reembed", *api.options())
+        wanted = ("searched by old", "new is ready: 8 of 9", "orders chunks/c-1: label", "no index yet: orders")
+        assert [each for each in wanted if each not in shown.stdout] == []
+        assert json.loads(run("reembed", "--json", *api.options()).stdout) == READY
+        api.on("GET /v1/reembed", (200, NOW | {"state": "none"}))
+        assert run("reembed", *api.options()).stdout == "searched by old: 3 of 9 vectors\n"
+
+
+@pytest.mark.parametrize("act", ["rollback", "drop"])
+def test_one_command_goes_back_or_forgets(act: str) -> None:
+    with playing() as api:
+        api.on("POST /v1/reembed", (200, NOW | {"state": "none"}))
+        assert run("reembed", f"--{act}", *api.options()).exit_code == 0
+        assert api.asked[0].body == {"act": act}
+        assert run("reembed", "--rollback", "--drop", *api.options()).exit_code == 2
+
+
+def test_who_stops_waiting_is_told_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(seconds: float) -> Any:
+        raise KeyboardInterrupt
+
+    with playing() as api:
+        api.on("POST /v1/reembed", (200, NOW))
+        monkeypatch.setattr("counterpoint.cli.reembed.time.sleep", stopped)
+        ended = run("reembed", "new", *api.options())
+        assert (ended.exit_code, "memory goes on with it" in ended.stderr) == (1, True)
