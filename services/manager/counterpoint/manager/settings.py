@@ -27,7 +27,7 @@ class ManagerSettings(BusSettings):
     model_manager: str | None = None
     model_developer: str | None = None
     embedding_model: str | None = None
-    embedding_models: Annotated[tuple[str, ...], NoDecode] = ()
+    embedding_models: Annotated[frozenset[str], NoDecode] = frozenset()
     search_url: str | None = None
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8486
@@ -43,7 +43,7 @@ class ManagerSettings(BusSettings):
 
     def outside(self) -> Outside:
         """What may be called."""
-        embedding = (self.embedding_model, *self.embedding_models)
+        embedding = (self.embedding_model, *sorted(self.embedding_models))
         models = (self.model, self.model_manager, self.model_developer)
         return Outside(
             models=tuple(dict.fromkeys(model for model in models if model)),
