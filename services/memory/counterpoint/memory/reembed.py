@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import asyncpg
 import structlog
 
 from counterpoint.memory.canonical import canonical
@@ -131,7 +132,7 @@ class Reembedding:
                 await self._tidy()
                 await self._fill()
                 self._problem, failed = None, 0
-            except CounterpointError as error:
+            except (CounterpointError, asyncpg.PostgresError) as error:
                 self._problem = str(error)
                 wait_s = _RETRY_S[min(failed, len(_RETRY_S) - 1)]
                 log.warning("reembedding.waiting", reason=str(error), wait_s=wait_s)
