@@ -14,6 +14,7 @@ from diode.memory_house import House
 
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.committer import Committer
+from counterpoint.memory.index import index_projects
 from counterpoint.memory.migrate import migrate
 from counterpoint.memory.models import Named
 from counterpoint.memory.retrieval.embed import EmbeddingModel, Vectors, Whose
@@ -403,3 +404,29 @@ async def test_a_house_without_a_vector_takes_the_model_of_its_settings_and_anot
         report = await done(house)
         assert (report["active"], report["other"], report["state"]) == (WIDE, SECOND, "kept")
         assert len(await found(house, project)) == 5
+
+
+@pytest.mark.parametrize("model", [SECOND, WIDE])
+async def test_a_large_project_has_an_index_of_the_other_model_before_the_switch(
+    house: House, urls: Any, project: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterpoint.memory.reembed.EXACT_ROWS", 10)
+    house.search._exact_rows = 10
+    await ingest(house, project, documents(60))
+    await done(house, "begin", model)
+    assert (await complete(house))["unindexed"] == [project]
+    refusal = (await asked(house, "switch")).refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.problems[0].field) == ("conflict", "unindexed")
+    assert await index_projects(urls.owner, 10) == [project]
+    assert (await done(house))["unindexed"] == []
+    for act in ("switch", "rollback", "switch"):
+        await done(house, act)
+        query = VectorSearch(store="chunks", text=f"{QUESTION} {act}", k=10)
+        answer = await house.found("router", house.standing(project), query)
+        assert (answer.plan, len(answer.items)) == ("indexed", 10)
+    await done(house, "drop")
+    assert await index_projects(urls.owner, 10) == []
+    async with house.superuser() as connection:
+        left = await connection.fetchval("SELECT count(*) FROM pg_class WHERE starts_with(relname, 'meanings_of_')")
+    assert left == 1
