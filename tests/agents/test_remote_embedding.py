@@ -26,7 +26,7 @@ async def client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """Memory's client of a gateway."""
     outside.dimensions = DIMENSIONS
     async with gateway(door, Outside(embedding_models=(EMBEDDING,))) as (url, _):
-        made = Gateway(url, embedding_models=(EMBEDDING,))
+        made = Gateway(url, embedding_model=EMBEDDING)
         yield made
         await made.close()
 
