@@ -86,8 +86,8 @@ class Dying:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def dying() -> AsyncIterator[Dying]:
-    """One house for all the places."""
+async def dying(stack: Stack) -> AsyncIterator[Dying]:
+    """One house for all the places; the one without a model is there before the environment names one."""
     with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
         async with world() as outside:
             outside.text = SAID

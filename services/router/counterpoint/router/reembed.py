@@ -70,6 +70,7 @@ async def change(request: Request, asked: Asking) -> Response:
     """
     body = await read_json(request)
     asked = asked.within(body)
+    asked.needs("operate")
     given = value_of(ChangeModel, body)
     report = await _report(asked, Reembed(**given.model_dump()))
     return JSONResponse(report | {"ignored": ignored(ChangeModel, body)})
