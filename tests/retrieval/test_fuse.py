@@ -1,6 +1,5 @@
 """Fusion is bounded, monotone and stable (row C2)."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -41,14 +40,14 @@ def test_more_of_any_sign_never_lowers_a_place(
     key = data.draw(st.sampled_from(sorted(given_)))
     more = {key: True} if sign == "named" else {key: getattr(given_[key], sign) + 1}
     before = [each for each, _ in fuse(given_, weighed)]
-    after = [each for each, _ in fuse({**given_, key: replace(given_[key], **{sign: more[key]})}, weighed)]
+    after = [each for each, _ in fuse({**given_, key: given_[key]._replace(**{sign: more[key]})}, weighed)]
     above = set(before[: before.index(key)])
     assert not set(after[: after.index(key)]) - above
 
 
 @given(candidates)
 def test_weight_nought_and_one_are_the_orders_of_the_legs_alone(given_: dict[str, Signs]) -> None:
-    given_ = {key: replace(each, alike=0) for key, each in given_.items()}
+    given_ = {key: each._replace(alike=0) for key, each in given_.items()}
     by_words = sorted(given_, key=lambda key: (-given_[key].lexical, key))
     by_meaning = sorted(given_, key=lambda key: (-given_[key].dense, key))
     assert [key for key, _ in fuse(given_, fixed(0))] == by_words

@@ -148,7 +148,7 @@ class _Spy:
     """A connection whose statements of many rows are explained."""
 
     def __init__(self, connection: Connection, fetch: Any) -> None:
-        self.fetchrow = connection.fetchrow
+        self.fetchrow, self.execute = connection.fetchrow, connection.execute
         self.fetch = fetch
 
 

@@ -36,6 +36,7 @@ A, B, C = ("orders", "a"), ("orders", "b"), ("orders", "c")
 
 async def filled(house: House, project: str, model: str) -> None:
     vectors = np.random.default_rng(5).normal(size=(ROWS, DIMENSIONS)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     async with house.superuser() as record:
         await record.execute("SELECT set_config('counterpoint.project', $1, false)", project)
         await record.execute(_RECORDS, project, ROWS)

@@ -272,7 +272,7 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
         SELECT
             'orders', CASE WHEN n % 50 = 0 THEN 'chunks' ELSE 'attempts' END, n::text, 1, 'source', 0, $1,
             to_tsvector('english', 'word' || n % 97 || ' common'),
-            (SELECT array_agg(random() - 0.5) FROM generate_series(1, 384) WHERE n > 0)::vector
+            (SELECT l2_normalize(array_agg(random() - 0.5)::vector) FROM generate_series(1, 384) WHERE n > 0)
         FROM generate_series(1, 10000) AS n
         """,
         MODEL,

@@ -19,7 +19,7 @@ from counterpoint.router.http import Front
 from counterpoint.router.hub import Hub
 from counterpoint.router.settings import RouterSettings
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 @dataclass

@@ -9,6 +9,7 @@ from counterpoint.memory.cache import VectorCache
 from counterpoint.memory.lists import matching
 from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel, Vectors, Whose
 from counterpoint.memory.retrieval.fuse import Weights, fixed
+from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import ModelSettings
 from counterpoint.memory.retrieval.search import CANDIDATES, EXACT_ROWS, Scope, prepare, search
 from counterpoint.memory.retrieval.terms import Terms, weighed
@@ -104,6 +105,7 @@ class Search:
         self.other: EmbeddingModel | None = None
         self.changes = 0
         self._caches: dict[str, VectorCache] = {}
+        self._held = Held()
 
     @property
     def model_id(self) -> str:
@@ -125,6 +127,7 @@ class Search:
         self.active, self.other = active, other
         self.changes += 1
         self._caches.clear()
+        self._held.clear()
 
     def holds(self, model_id: str) -> bool:
         """Whether the vectors of a model are kept."""
@@ -193,7 +196,16 @@ class Search:
         method = "none"
         for text in (first, *others):
             found = await search(
-                connection, scope, text, embedded[text], wide, _weights(query), most, self._ef_search, of_rows
+                connection,
+                scope,
+                text,
+                embedded[text],
+                wide,
+                _weights(query),
+                most,
+                self._ef_search,
+                of_rows,
+                self._held,
             )
             method = method if found.method == "none" else found.method
             for hit in found.hits:

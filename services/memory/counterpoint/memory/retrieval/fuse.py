@@ -1,9 +1,9 @@
 """Fusion of what each candidate has for it into one score (row C2)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
-from statistics import fmean
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 Key = TypeVar("Key", bound=tuple[Any, ...] | str)
 
@@ -11,8 +11,7 @@ FULL_CHARS = 100
 """A text of this length is half full: shorter ones rarely hold an answer, whatever they match."""
 
 
-@dataclass(frozen=True)
-class Signs:
+class Signs(NamedTuple):
     """What a candidate has for it: its score in both legs, whether it is by somebody whom the question names, and its
     length in characters; and, where the best candidates were compared with it, its mean cosine to them."""
 
@@ -35,8 +34,7 @@ class Weights:
     feedback: float = 0.0
 
 
-@dataclass(frozen=True)
-class Fused:
+class Fused(NamedTuple):
     """A candidate's score in [0, 1], and what each sign added to it."""
 
     score: float
@@ -67,11 +65,17 @@ def fixed(vector_weight: float) -> Weights:
 def adaptive(types: Iterable[str]) -> Weights:
     """The mean of what fits each candidate's type, with the least of their feedback, which harms where it does not fit;
     a type that is not known counts both legs alike."""
-    each = [BY_TYPE.get(type, UNKNOWN) for type in types]
+    each = Counter(BY_TYPE.get(type, UNKNOWN) for type in types)
     if not each:
         return UNKNOWN
-    means = Weights(*(fmean(values) for values in zip(*map(astuple, each), strict=True)))
-    return replace(means, feedback=min(weights.feedback for weights in each))
+    many = each.total()
+    return Weights(
+        sum(weights.words * n for weights, n in each.items()) / many,
+        sum(weights.meaning * n for weights, n in each.items()) / many,
+        sum(weights.named * n for weights, n in each.items()) / many,
+        sum(weights.fullness * n for weights, n in each.items()) / many,
+        min(weights.feedback for weights in each),
+    )
 
 
 def fuse(candidates: Mapping[Key, Signs], weights: Weights) -> list[tuple[Key, Fused]]:

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from counterpoint.memory.retrieval.bm25 import bringing, idf
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Fused, Signs, Weights, adaptive, fixed, fuse
+from counterpoint.memory.retrieval.held import Held, Place, State
 from counterpoint.memory.retrieval.terms import Terms, terms
 from counterpoint.proto.errors import Permanent, Problem
 
@@ -29,14 +30,17 @@ INDEXED_DIMENSIONS, HALVED_DIMENSIONS = 2000, 4000
 # The best candidates, to which the others are compared where that says something of them.
 BEST = 5
 SAMPLE = 500
+_CANDIDATES_AT = 11
 # Fewer rows than these say nothing of how scores are spread: what is missing counts as rows without any of the words.
 FEW = 40
 # Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
 # in the table.
 DIGITS = 9
+# Of deviations, for means added up in another order.
+_Z_DIGITS = 3
 
 _EXACT = files(__package__).joinpath("search.sql").read_text()
-_BEFORE, _SCOPE, _LEG = _EXACT.partition("scope AS MATERIALIZED")
+_BEFORE, _SCOPE, _LEG = _EXACT.partition("-- Materialized, every row")
 _, _SAID, _AFTER = _LEG.partition("said AS MATERIALIZED")
 _WALK = """(
     SELECT row, embedding::{kind} <=> (SELECT embedding::{kind} FROM question) AS distance
@@ -52,26 +56,42 @@ _INDEXED = f"""{_BEFORE}nearest AS MATERIALIZED (
 ),
 -- How cosines are spread is estimated from some rows of the project.
 spread AS MATERIALIZED (
-    SELECT 1 - avg(distance) AS mean, stddev_pop(distance) AS deviation FROM (
-        SELECT embedding <=> (SELECT embedding FROM question) AS distance
+    SELECT -avg(distance) AS mean, stddev_pop(distance) AS deviation FROM (
+        SELECT embedding <#> (SELECT embedding FROM question) AS distance
         FROM meanings WHERE project = $1 AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
         LIMIT {SAMPLE}) AS sampled
 ),
 {_SAID}{_AFTER}"""
+_HELD = f"""{_BEFORE}nearest AS MATERIALIZED (
+    SELECT unnest($15::bigint[]) AS row
+),
+spread AS MATERIALIZED (
+    SELECT $16::float8 AS mean, $17::float8 AS deviation
+),
+{_SAID}{_AFTER}"""
 _ALIKE = """
-SELECT m.row, coalesce(avg(1 - (m.embedding <=> best.embedding)), 0) AS alike
+SELECT m.row, coalesce(avg(-(m.embedding <#> best.embedding)), 0) AS alike
 FROM meanings m CROSS JOIN meanings best
 WHERE m.row = ANY ($1::bigint[]) AND m.project IN ($3, 'shared') AND m.model = $4
     AND best.row = ANY ($2::bigint[]) AND best.project IN ($3, 'shared') AND best.model = $4
 GROUP BY m.row
 """
-_OF_ROWS = "AND row IN (SELECT unnest($15::bigint[]))"
-_FILTERED = (
-    _EXACT.replace("AND embedding IS NOT NULL\n),", f"AND embedding IS NOT NULL {_OF_ROWS}\n),")
-    .replace("AND term = guide AND label <= $4", f"AND term = guide AND label <= $4 {_OF_ROWS}")
-    .replace("AND term = given.term AND label <= $4", f"AND term = given.term AND label <= $4 {_OF_ROWS}")
-)
-assert _FILTERED.count(_OF_ROWS) == 3
+
+
+def _of_rows(statement: str, parameter: int) -> str:
+    """The statement for which only the rows exist whose numbers are a parameter."""
+    condition = f"AND row IN (SELECT unnest(${parameter}::bigint[]))"
+    for place in (
+        "AND embedding IS NOT NULL",
+        "AND term = guide AND label <= $4",
+        "AND term = given.term AND label <= $4",
+    ):
+        statement = statement.replace(place, f"{place} {condition}")
+    return statement
+
+
+_FILTERED, _HELD_FILTERED = _of_rows(_EXACT, 15), _of_rows(_HELD, 18)
+_PLANNED = "SELECT set_config('plan_cache_mode', $1, true)"
 _ANALYSE = """
 WITH words AS MATERIALIZED (
     SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
@@ -96,7 +116,11 @@ SELECT
     ARRAY(SELECT term FROM held ORDER BY term) AS terms,
     ARRAY(SELECT holders FROM held ORDER BY term) AS holders,
     coalesce(sum(rows), 0)::bigint AS rows,
-    coalesce(sum(length), 0)::bigint AS length
+    coalesce(sum(length), 0)::bigint AS length,
+    ARRAY(
+        SELECT ARRAY[project, store, string_agg(changed::text, ' ' ORDER BY label), sum(rows)::text] FROM corpora
+        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) GROUP BY project, store ORDER BY project, store
+    ) AS states
 FROM corpora
 WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3
 """
@@ -124,9 +148,6 @@ class Hit:
     project: str
     store: str
     id: str
-    version: int
-    source: str
-    label: int
     score: float
     scores: dict[str, float]
 
@@ -179,14 +200,15 @@ async def search(
     exact_rows: int = EXACT_ROWS,
     ef_search: int | None = None,
     of_rows: Sequence[int] | None = None,
+    held: Held | None = None,
 ) -> Searched:
     """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,) float32.
 
     Without `weights` the types of the candidates decide them. The connection's `counterpoint.project` is set by the
     caller. A scope of more than `exact_rows` rows is searched by its project's index where it has one, with that
     `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come back as there are rows
-    in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all of them are read.
-    Raises `Permanent` as `prepare` does.
+    in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all of them are read. What
+    `held` has is not read again. Raises `Permanent` as `prepare` does.
     """
     prepared = prepare(text)
     candidates = max(CANDIDATES, 4 * k)
@@ -220,17 +242,14 @@ async def search(
         candidates, rows, max(analysed["length"], 1) / rows,
     )  # fmt: skip
     method: Literal["exact", "indexed"] = "exact"
-    if of_rows is not None:
-        found = await connection.fetch(_FILTERED, *parameters, list(of_rows))
+    found: Sequence[asyncpg.Record] = ()
+    kind = indexed_as(len(vector))
+    if of_rows is None and rows > exact_rows and analysed["walkable"] and kind is not None:
+        found = await _indexed(connection, kind, ef_search or min(candidates, 1000), parameters)
+    if found and found[0]["nearest"] >= min(candidates, rows):
+        method = "indexed"
     else:
-        found = []
-        kind = indexed_as(len(vector))
-        if rows > exact_rows and analysed["walkable"] and kind is not None:
-            found = await _indexed(connection, kind, ef_search or min(candidates, 1000), parameters)
-        if found and found[0]["nearest"] >= min(candidates, rows):
-            method = "indexed"
-        else:
-            found = await connection.fetch(_EXACT, *parameters)
+        found = await _exact(connection, scope, _states(analysed["states"]), vector, parameters, of_rows, held)
     names = frozenset(prepared.words.split())
     signs = {row["row"]: _signs(row, names) for row in found}
     weights = weights or adaptive(row["type"] for row in found)
@@ -238,7 +257,7 @@ async def search(
         best = [row for row, _ in fuse(signs, weights)[:BEST]]
         alike = await connection.fetch(_ALIKE, list(signs), best, scope.project, scope.model)
         for row in alike:
-            signs[row["row"]] = replace(signs[row["row"]], alike=round(float(row["alike"]), DIGITS))
+            signs[row["row"]] = signs[row["row"]]._replace(alike=round(float(row["alike"]), DIGITS))
     spread = _Spread.of(found, rows, sum(worth.values()))
     by_row = {row["row"]: row for row in found}
     hits = tuple(spread.hit(by_row[row], fused) for row, fused in _ordered(signs, by_row, weights)[:k])
@@ -295,9 +314,8 @@ class _Spread:
             "by_name": fused.named,
             "by_fullness": fused.fullness,
         }
-        rounded = {name: round(value, 6) for name, value in scores.items()}
-        place = (row["project"], row["store"], row["id"], row["version"], row["source"], row["label"])
-        return Hit(*place, fused.score, rounded)
+        rounded = {name: round(value, _Z_DIGITS if name.endswith("_z") else 6) for name, value in scores.items()}
+        return Hit(row["project"], row["store"], row["id"], fused.score, rounded)
 
 
 def _z(value: float, mean: float, deviation: float) -> float:
@@ -315,6 +333,34 @@ def _weighed(worth: dict[str, float]) -> tuple[list[str], list[float], list[str]
 def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> tuple[list[str], list[str]]:
     """Phrases, and of each the word that the fewest rows hold: among those rows it is looked for."""
     return [query for query, _ in phrases], [min(words, key=lambda word: holders[word]) for _, words in phrases]
+
+
+def _states(states: Sequence[Sequence[str]]) -> dict[Place, State]:
+    return {(project, store): State(changed, int(rows)) for project, store, changed, rows in states}
+
+
+async def _exact(
+    connection: "Connection",
+    scope: Scope,
+    states: Mapping[Place, State],
+    vector: Vectors,
+    parameters: Sequence[Any],
+    of_rows: Sequence[int] | None,
+    held: Held | None,
+) -> "Sequence[asyncpg.Record]":
+    """All rows are compared: in RAM where they are held, else by the database."""
+    nearest = None
+    if held is not None:
+        most = parameters[_CANDIDATES_AT]
+        nearest = await held.nearest(connection, states, scope.model, scope.max_label, vector, most, of_rows)
+    filtered = () if of_rows is None else (list(of_rows),)
+    if nearest is None:
+        await connection.execute(_PLANNED, "force_custom_plan")
+        return await connection.fetch(_FILTERED if filtered else _EXACT, *parameters, *filtered)
+    # Where no table is scanned nothing depends on the values, and to plan for them takes a quarter of the time.
+    await connection.execute(_PLANNED, "force_generic_plan")
+    known = (nearest.rows, nearest.mean, nearest.deviation)
+    return await connection.fetch(_HELD_FILTERED if filtered else _HELD, *parameters, *known, *filtered)
 
 
 async def _indexed(

@@ -4,9 +4,10 @@
 WITH question AS MATERIALIZED (
     SELECT $5::real[]::vector AS embedding
 ),
--- Materialized, every row in scope is read and no row is lost.
+-- Materialized, every row in scope is read and no row is lost. All vectors are of length 1, so that their inner product,
+-- here negative, is their cosine.
 scope AS MATERIALIZED (
-    SELECT row, embedding <=> (SELECT embedding FROM question) AS distance
+    SELECT row, embedding <#> (SELECT embedding FROM question) AS distance
     FROM meanings
     WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND model = $3 AND label <= $4 AND embedding IS NOT NULL
 ),
@@ -14,7 +15,7 @@ nearest AS MATERIALIZED (
     SELECT row FROM scope ORDER BY distance LIMIT $12
 ),
 spread AS MATERIALIZED (
-    SELECT 1 - avg(distance) AS mean, stddev_pop(distance) AS deviation FROM scope
+    SELECT -avg(distance) AS mean, stddev_pop(distance) AS deviation FROM scope
 ),
 said AS MATERIALIZED (
     SELECT n, row, length
@@ -57,36 +58,41 @@ candidates AS MATERIALIZED (
     SELECT row, lexical, covered FROM found WHERE near
     UNION
     (SELECT row, lexical, covered FROM found WHERE lexical > 0 ORDER BY lexical DESC, row LIMIT $12)
+),
+-- With what the other terms add: all candidates of a term at once, in the order of the index.
+scored AS MATERIALIZED (
+    SELECT row, sum(lexical) AS lexical, sum(covered) AS covered
+    FROM (
+        SELECT row, lexical, covered FROM candidates
+        UNION ALL
+        SELECT row, idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8))), idf
+        FROM unnest($8::text[], $9::float8[]) AS given (other, idf)
+        CROSS JOIN LATERAL (
+            SELECT row, tf, length FROM postings
+            WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = other AND label <= $4
+                AND row = ANY (ARRAY(SELECT row FROM candidates))
+            OFFSET 0
+        ) AS found
+    ) AS of_all_terms
+    GROUP BY row
 )
 -- A row at a time by its key: the planner would rather read the whole table for a hash join.
 SELECT
-    candidate.row, project, store, id, version, source, label, type, names, chars, cosine,
-    candidate.lexical + others.lexical AS lexical, candidate.covered + others.covered AS covered,
+    candidate.row, project, store, id, type, names, chars, cosine, candidate.lexical, candidate.covered,
     (SELECT count(*) FROM nearest) AS nearest,
     (SELECT mean FROM spread) AS cosine_mean, (SELECT deviation FROM spread) AS cosine_deviation,
     (SELECT sum(lexical) FROM found) AS lexical_sum, (SELECT sum(lexical * lexical) FROM found) AS lexical_squares
-FROM candidates AS candidate
+FROM scored AS candidate
 CROSS JOIN LATERAL (
-    SELECT project, store, id, version, source, label, type, names, chars
+    SELECT project, store, id, type, names, chars
     FROM vectors
     WHERE vectors.row = candidate.row AND project IN ($1, 'shared') AND label <= $4
     OFFSET 0
 ) AS shown
 CROSS JOIN LATERAL (
     -- What the model was not asked about is found by its words alone.
-    SELECT coalesce(1 - (embedding <=> (SELECT embedding FROM question)), 0) AS cosine
+    SELECT coalesce(-(embedding <#> (SELECT embedding FROM question)), 0) AS cosine
     FROM meanings
     WHERE meanings.row = candidate.row AND model = $3 AND project IN ($1, 'shared')
     OFFSET 0
 ) AS meant
-CROSS JOIN LATERAL (
-    SELECT
-        coalesce(sum(idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8)))), 0) AS lexical,
-        coalesce(sum(idf), 0) AS covered
-    FROM unnest($8::text[], $9::float8[]) AS given (other, idf)
-    CROSS JOIN LATERAL (
-        SELECT tf, length FROM postings
-        WHERE project = shown.project AND store = shown.store AND term = other AND postings.row = candidate.row
-        LIMIT 1
-    ) AS found
-) AS others

@@ -1,0 +1,212 @@
+"""Vectors held in RAM: the same rows are found as without, whatever was changed in between (rows B8, C2)."""
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import numpy as np
+import pytest
+from retrieval.test_search import MODEL, Connection, store, unit, use
+
+from counterpoint.memory.retrieval.embed import Vectors
+from counterpoint.memory.retrieval.fuse import Weights, fixed
+from counterpoint.memory.retrieval.held import Held
+from counterpoint.memory.retrieval.search import Scope, Searched, search
+
+if TYPE_CHECKING:
+    from counterpoint.local.postgres import PostgresUrls
+
+WORDS = ("resolver", "firewall", "orders", "cats", "provider", "disk", "token", "lease")
+READ = "vector_send"
+
+
+class Watched:
+    """A connection that counts how often vectors are read for RAM, and how often all rows are compared."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.read = self.compared = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def fetchrow(self, statement: str, *values: Any) -> Any:
+        self.read += READ in statement
+        return await self._connection.fetchrow(statement, *values)
+
+    async def fetch(self, statement: str, *values: Any) -> Any:
+        self.compared += "scope AS MATERIALIZED" in statement
+        return await self._connection.fetch(statement, *values)
+
+
+def scope(label: int = 2, project: str = "orders") -> Scope:
+    return Scope(project, ("chunks",), MODEL, label)
+
+
+async def looked(
+    memory: Any,
+    held: Held | None,
+    vector: Vectors,
+    label: int = 2,
+    weights: Weights | None = None,
+    of_rows: Sequence[int] | None = None,
+    project: str = "orders",
+) -> Searched:
+    text = "the resolver and the orders of cats"
+    return await search(memory, scope(label, project), text, vector, 20, weights, of_rows=of_rows, held=held)
+
+
+def shown(found: Searched) -> list[Any]:
+    return [(hit.project, hit.id, pytest.approx(hit.score, abs=1e-9), hit.scores) for hit in found.hits]
+
+
+async def filled(owner: Connection, draw: random.Random, rows: int, project: str = "orders") -> None:
+    for n in range(rows):
+        text = " ".join(draw.choices(WORDS, k=6))
+        await store(owner, {f"{project}-{n}": text}, project=project, label=draw.randrange(3))
+        await owner.execute(
+            "UPDATE meanings SET embedding = $1::real[]::vector"
+            " WHERE row = (SELECT row FROM vectors WHERE project = $2 AND id = $3)",
+            unit(draw.randrange(10_000)).tolist(),
+            project,
+            f"{project}-{n}",
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_is_held_is_what_the_database_says_after_every_change(
+    owner: Connection, memory: Connection, seed: int
+) -> None:
+    draw = random.Random(seed)
+    await filled(owner, draw, 120)
+    await filled(owner, draw, 30, project="shared")
+    await use(memory, "orders")
+    held = Held(searches=1)
+    watched = Watched(memory)
+    for turn in range(25):
+        await changed(owner, draw, turn)
+        rows = [row["row"] for row in await owner.fetch("SELECT row FROM vectors ORDER BY row")]
+        of_rows = draw.choice((None, draw.sample(rows, len(rows) // 3)))
+        weights = draw.choice((None, fixed(1), fixed(0.5)))
+        vector, label = unit(draw.randrange(10_000)), draw.randrange(3)
+        for _ in range(2):
+            found = await looked(watched, held, vector, label, weights, of_rows)
+            assert shown(found) == shown(await looked(memory, None, vector, label, weights, of_rows))
+    assert watched.compared == 0, "all rows were compared by the database after all"
+    assert watched.read > 10
+
+
+async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
+    """One of the ways in which what a search finds can change."""
+    project = draw.choice(("orders", "orders", "shared"))
+    match draw.randrange(5):
+        case 0:
+            await store(owner, {f"new-{turn}": "resolver orders"}, project=project, label=draw.randrange(3))
+        case 1:
+            await owner.execute(
+                "DELETE FROM vectors WHERE row = (SELECT row FROM vectors WHERE project = $1 ORDER BY id LIMIT 1)",
+                project,
+            )
+        case 2:
+            await owner.execute(
+                "UPDATE vectors SET lexemes = to_tsvector('english', 'cats'), label = $3,"
+                " embedding = $2::real[]::vector"
+                " WHERE row = (SELECT row FROM vectors WHERE project = $1 ORDER BY id DESC LIMIT 1)",
+                project,
+                unit(turn).tolist(),
+                draw.randrange(3),
+            )
+        case 3:
+            # What was not known of a row by the model that is searched by is filled in.
+            row = await owner.fetchval("DELETE FROM meanings WHERE row = (SELECT min(row) FROM meanings) RETURNING row")
+            await owner.execute("UPDATE vectors SET chars = chars + 1 WHERE row = $1", row)
+            await owner.execute(
+                "INSERT INTO meanings (row, model, project, store, version, label, embedding)"
+                " SELECT row, $2, project, store, version, label, $3::real[]::vector FROM vectors WHERE row = $1"
+                " ON CONFLICT DO NOTHING",
+                row,
+                MODEL,
+                unit(turn).tolist(),
+            )
+        case 4:
+            # A neighbour's writing is no change of ours.
+            await store(owner, {f"theirs-{turn}": "resolver orders cats"}, project="billing")
+
+
+async def test_a_store_that_is_changed_between_searches_is_not_read_for_ram(
+    owner: Connection, memory: Connection
+) -> None:
+    await filled(owner, random.Random(7), 20)
+    await use(memory, "orders")
+    held, watched = Held(searches=3), Watched(memory)
+    for n in range(6):
+        await store(owner, {f"again-{n}": "cats"})
+        for _ in range(2):
+            await looked(watched, held, unit(n))
+    assert (watched.read, watched.compared) == (0, 12)
+    for _ in range(3):
+        await looked(watched, held, unit(1))
+    assert (watched.read, watched.compared) == (1, 12)
+
+
+async def test_a_neighbours_vectors_are_never_read(owner: Connection, memory: Connection) -> None:
+    draw = random.Random(3)
+    await filled(owner, draw, 10)
+    await filled(owner, draw, 10, project="billing")
+    held = Held(searches=1)
+    for project in ("orders", "billing", "orders"):
+        await use(memory, project)
+        found = await looked(memory, held, unit(5), project=project)
+        assert {hit.project for hit in found.hits} == {project}
+    # Who asks for another project's by name gets nothing, for row-level security is beneath.
+    await use(memory, "orders")
+    assert not (await looked(memory, Held(searches=1), unit(5), project="billing")).hits
+
+
+async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection) -> None:
+    projects = ("orders", "billing", "stock")
+    for project in projects:
+        await filled(owner, random.Random(1), 10, project=project)
+    size = 10 * (384 * 4 + 8 + 2)
+    held = Held(limit_bytes=2 * size, searches=1)
+    watched = Watched(memory)
+    for project in (*projects, "stock", "billing", "orders"):
+        await use(memory, project)
+        await looked(watched, held, unit(1), project=project)
+    assert watched.read == 4, "the first went for the third, and the third stayed"
+    small = Held(limit_bytes=size // 2, searches=1)
+    await looked(watched, small, unit(1))
+    assert watched.read == 4, "what can never be held is not read for it"
+
+
+async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:
+    await filled(owner, random.Random(1), 12)
+    await owner.execute("UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE row % 2 = 0")
+    await use(memory, "orders")
+    vector = unit(4)
+    assert shown(await looked(memory, Held(searches=1), vector)) == shown(await looked(memory, None, vector))
+    await owner.execute("UPDATE meanings SET embedding = NULL, refused = 'refused'")
+    assert shown(await looked(memory, Held(searches=1), vector)) == shown(await looked(memory, None, vector))
+
+
+async def test_a_change_while_vectors_are_read_is_not_mixed_in(
+    postgres: "PostgresUrls", owner: Connection, memory: Connection
+) -> None:
+    """What is read for RAM in another state than the search sees is not taken for it."""
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    other = await asyncpg.connect(postgres.admin.removesuffix("/postgres") + "/counterpoint")
+
+    class Meanwhile(Watched):
+        async def fetchrow(self, statement: str, *values: Any) -> Any:
+            if READ in statement:
+                await store(other, {"meanwhile": "resolver"})
+            return await super().fetchrow(statement, *values)
+
+    watched = Meanwhile(memory)
+    held = Held(searches=1)
+    found = await looked(watched, held, unit(1))
+    assert (watched.read, watched.compared) == (1, 1)
+    assert np.isfinite([hit.score for hit in found.hits]).all()
+    await other.close()
