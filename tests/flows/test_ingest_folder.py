@@ -77,7 +77,7 @@ async def test_a_folder_is_ingested_as_far_as_it_can_be_and_followed(
     assert found["items"][0]["source"] == "docs/chat.json"
     kept = (await http.get("/v1/documents", params={"project": project})).json()["items"]
     assert {one["type"] for one in kept} == {
-        "typescript", "text", "conversation", "markdown", "notebook", "pdf", "html", "restructuredtext",
+        "typescript", "python", "conversation", "markdown", "notebook", "pdf", "html", "restructuredtext",
     }  # fmt: skip
     assert {one["root"] for one in kept} == {f"file://{socket.gethostname()}{docs.resolve().as_posix()}"}
 

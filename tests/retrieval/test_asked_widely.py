@@ -101,6 +101,6 @@ async def test_the_turn_of_who_is_named_is_before_the_turn_that_names_her(house:
     assert (first.body["speaker"], second.body["speaker"]) == ("Caroline", "Mel")
     scores = first.scores or {}
     assert scores["by_name"] > 0 == (second.scores or {})["by_name"]
-    assert sum(scores[part] for part in ("by_words", "by_meaning", "by_name", "by_fullness")) == pytest.approx(
-        first.score, abs=1e-5
-    )
+    assert sum(
+        scores[part] for part in ("by_words", "by_meaning", "by_name", "by_fullness", "by_exact_form")
+    ) == pytest.approx(first.score, abs=1e-5)

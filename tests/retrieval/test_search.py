@@ -106,6 +106,31 @@ async def test_identifiers_codes_quotes_and_words_are_found_by_the_lexical_leg(
     assert ids(await look(stored, query))[0] == first
 
 
+@pytest.mark.parametrize("type", ["python", "markdown", "conversation", ""])
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("what calls clean_orders and with which arguments", "task"),
+        ("how is the ORA-12170 of a database handled in a service", "task"),
+        ("which service opens the port 10.0.0.53:389", "firewall"),
+        ("where is HttpHook used for calls and tasks", "provider"),
+        ('why does the service say "Name or service not known"', "dns"),
+    ],
+)
+async def test_what_names_one_thing_is_found_first_though_all_else_speaks_for_others(
+    owner: Connection, stored: Connection, query: str, first: str, type: str
+) -> None:
+    """Code is nearly all judged by meaning; a name in it is looked for by who knows it, and wants that place."""
+    await store(owner, {f"far-{n}": f"a service of {n} calls, tasks and databases with arguments" for n in range(40)})
+    await owner.execute("UPDATE vectors SET type = $1", type)
+    vector = -unit(list(TEXTS).index(first))
+    found = await search(stored, SCOPE, query, vector, 5)
+    assert found.hits[0].id == first
+    assert found.hits[0].scores["by_exact_form"] > 0.3
+    unnamed = await search(stored, SCOPE, "what calls it, and with which arguments?", vector, 5)
+    assert unnamed.hits[0].id != first
+
+
 async def test_one_word_of_many_is_enough_to_be_found(stored: Connection) -> None:
     found = await look(stored, "why does the quarterly zeppelin inspection need a resolver?")
     assert found.hits[0].id == "dns"

@@ -27,6 +27,20 @@ def test_identifiers_codes_paths_and_addresses_keep_their_form(text: str, exact:
     assert exact in terms(text).exact
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("task clean_orders failed", ("clean_orders",)),
+        ("ORA-12170: timeout", ("ora-12170",)),
+        ("HttpHook or writeBoolean", ("httphook", "writeboolean")),
+        ("a well-known post-mortem, and/or e.g. the 2nd at 8am", ()),
+        ("port 389 of 10.0.0.53:389", ("10.0.0.53:389", "10.0.0.53")),
+    ],
+)
+def test_of_exact_forms_those_are_names_that_prose_does_not_have(text: str, names: tuple[str, ...]) -> None:
+    assert terms(text).names == names
+
+
 def test_plain_words_are_not_exact_forms() -> None:
     assert terms("Check the firewall first, then 12 hosts.").exact == ()
 

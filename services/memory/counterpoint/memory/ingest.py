@@ -92,7 +92,7 @@ class Ingest:
         blobs: Blobs,
         releases: Releases,
         *,
-        parallel: int = 2,
+        parallel: int = 8,
     ) -> None:
         self._database = database
         self._policy = policy

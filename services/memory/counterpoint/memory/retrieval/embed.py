@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 DIMENSIONS = 384
 MAX_TOKENS = 256
-# More than the cores, so that the one text of a query does not wait behind a whole ingest: the system shares the cores.
-WORKERS = 8
+# More than a whole ingest takes at once, so that the one text of a query does not wait behind it: the system shares the
+# cores.
+WORKERS = 24
 
 Vectors = npt.NDArray[np.float32]
 

@@ -13,25 +13,29 @@ FULL_CHARS = 100
 
 class Signs(NamedTuple):
     """What a candidate has for it: its score in both legs, whether it is by somebody whom the question names, and its
-    length in characters; and, where the best candidates were compared with it, its mean cosine to them."""
+    length in characters; where the best candidates were compared with it, its mean cosine to them; and what the names,
+    codes and quotes of the question that it holds are worth, where 1 is what a term is worth that one row holds."""
 
     lexical: float
     dense: float
     named: bool = False
     chars: int = 0
     alike: float = 0.0
+    exact: float = 0.0
 
 
 @dataclass(frozen=True)
 class Weights:
     """What each sign counts, all but `feedback` adding up to 1. `feedback`: what likeness to the best candidates counts
-    beside the dense score of one's own, before that is brought to [0, 1]."""
+    beside the dense score of one's own, before that is brought to [0, 1]. `exact`: the share of the whole that names,
+    codes and quotes count where a row holds one that no other does; they count less the more rows hold them."""
 
     words: float
     meaning: float
     named: float = 0.0
     fullness: float = 0.0
     feedback: float = 0.0
+    exact: float = 0.5
 
 
 class Fused(NamedTuple):
@@ -42,11 +46,12 @@ class Fused(NamedTuple):
     meaning: float
     named: float
     fullness: float
+    exact: float
 
 
 UNKNOWN = Weights(0.5, 0.5)
 _PROSE = Weights(0.4, 0.6, feedback=1.0)
-_CODE = Weights(0.1, 0.9)
+_CODE = Weights(0.05, 0.95)
 # Chosen on the development sets named in docs/retrieval.md: conversation by a listwise logistic fit (one conversation
 # left out at a time), prose and code from a grid of five.
 LANGUAGES = ("python", "javascript", "typescript")
@@ -59,7 +64,7 @@ BY_TYPE = {
 
 def fixed(vector_weight: float) -> Weights:
     """The legs alone: 0 is the order of the lexical one, 1 that of the dense one."""
-    return Weights(1 - vector_weight, vector_weight)
+    return Weights(1 - vector_weight, vector_weight, exact=0)
 
 
 def adaptive(types: Iterable[str]) -> Weights:
@@ -86,13 +91,17 @@ def fuse(candidates: Mapping[Key, Signs], weights: Weights) -> list[tuple[Key, F
     """
     words = _min_max({key: signs.lexical for key, signs in candidates.items()})
     meaning = _min_max({key: signs.dense + weights.feedback * signs.alike for key, signs in candidates.items()})
+    holds = max((signs.exact for signs in candidates.values()), default=0.0)
+    exact = weights.exact * min(1.0, holds)
+    rest = 1 - exact
     fused = {}
     for key, signs in candidates.items():
         parts = (
-            weights.words * words[key],
-            weights.meaning * meaning[key],
-            weights.named * signs.named,
-            weights.fullness * signs.chars / (signs.chars + FULL_CHARS),
+            rest * weights.words * words[key],
+            rest * weights.meaning * meaning[key],
+            rest * weights.named * signs.named,
+            rest * weights.fullness * signs.chars / (signs.chars + FULL_CHARS),
+            exact * signs.exact / holds if holds else 0.0,
         )
         fused[key] = Fused(sum(parts), *parts)
     return sorted(fused.items(), key=lambda item: (-item[1].score, item[0]))

@@ -63,10 +63,10 @@ spread AS MATERIALIZED (
 ),
 {_SAID}{_AFTER}"""
 _HELD = f"""{_BEFORE}nearest AS MATERIALIZED (
-    SELECT unnest($15::bigint[]) AS row
+    SELECT unnest($16::bigint[]) AS row
 ),
 spread AS MATERIALIZED (
-    SELECT $16::float8 AS mean, $17::float8 AS deviation
+    SELECT $17::float8 AS mean, $18::float8 AS deviation
 ),
 {_SAID}{_AFTER}"""
 _ALIKE = """
@@ -90,7 +90,7 @@ def _of_rows(statement: str, parameter: int) -> str:
     return statement
 
 
-_FILTERED, _HELD_FILTERED = _of_rows(_EXACT, 15), _of_rows(_HELD, 18)
+_FILTERED, _HELD_FILTERED = _of_rows(_EXACT, 16), _of_rows(_HELD, 19)
 _PLANNED = "SELECT set_config('plan_cache_mode', $1, true)"
 _ANALYSE = """
 WITH words AS MATERIALIZED (
@@ -142,7 +142,8 @@ class Hit:
 
     `scores` say why: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z` how
     many deviations these are above the mean of all rows in scope, `coverage` the share of what the query's words are
-    worth together that it holds; `by_words`, `by_meaning`, `by_name` and `by_fullness` add up to `score`.
+    worth together that it holds; `by_words`, `by_meaning`, `by_name`, `by_fullness` and
+    `by_exact_form` add up to `score`.
     """
 
     project: str
@@ -239,7 +240,7 @@ async def search(
         scope.project, list(scope.stores), scope.model, scope.max_label, vector.tolist(),
         *_weighed({term: value for term, value in worth.items() if term in holders}),
         *_guided([(query, words) for query, words in phrases if all(word in holders for word in words)], holders),
-        candidates, rows, max(analysed["length"], 1) / rows,
+        candidates, rows, max(analysed["length"], 1) / rows, list(prepared.names),
     )  # fmt: skip
     method: Literal["exact", "indexed"] = "exact"
     found: Sequence[asyncpg.Record] = ()
@@ -251,7 +252,8 @@ async def search(
     else:
         found = await _exact(connection, scope, _states(analysed["states"]), vector, parameters, of_rows, held)
     names = frozenset(prepared.words.split())
-    signs = {row["row"]: _signs(row, names) for row in found}
+    rarest = idf(rows, 1)
+    signs = {row["row"]: _signs(row, names, rarest) for row in found}
     weights = weights or adaptive(row["type"] for row in found)
     if weights.feedback and found:
         best = [row for row, _ in fuse(signs, weights)[:BEST]]
@@ -264,12 +266,13 @@ async def search(
     return Searched(hits, method, asked)
 
 
-def _signs(row: "asyncpg.Record", names: Set[str]) -> Signs:
+def _signs(row: "asyncpg.Record", names: Set[str], rarest: float) -> Signs:
     return Signs(
         lexical=round(float(row["lexical"]), DIGITS),
         dense=round(float(row["cosine"]), DIGITS),
         named=not names.isdisjoint(row["names"]),
         chars=row["chars"],
+        exact=round(float(row["named"]) / rarest, DIGITS),
     )
 
 
@@ -313,6 +316,7 @@ class _Spread:
             "by_meaning": fused.meaning,
             "by_name": fused.named,
             "by_fullness": fused.fullness,
+            "by_exact_form": fused.exact,
         }
         rounded = {name: round(value, _Z_DIGITS if name.endswith("_z") else 6) for name, value in scores.items()}
         return Hit(row["project"], row["store"], row["id"], fused.score, rounded)

@@ -1,6 +1,6 @@
 -- $1 project, $2 stores, $3 model, $4 highest label, $5 query vector, $6 terms that bring candidates and $7 their idf,
 -- $8 other terms and $9 their idf, $10 phrases (tsquery) and $11 the rarest term of each, $12 candidates a leg,
--- $13 rows there are and $14 their mean length.
+-- $13 rows there are and $14 their mean length, $15 terms that name one thing.
 WITH question AS MATERIALIZED (
     SELECT $5::real[]::vector AS embedding
 ),
@@ -32,7 +32,7 @@ said AS MATERIALIZED (
 ),
 -- BM25 with k1 = 1.2 and b = 0.75; a row is as long as the number of its different lexemes.
 matched AS (
-    SELECT row, length, tf::float8 AS tf, idf
+    SELECT row, length, tf::float8 AS tf, idf, term = ANY ($15::text[]) AS naming
     FROM unnest($6::text[], $7::float8[]) AS given (term, idf)
     CROSS JOIN LATERAL (
         SELECT row, length, tf FROM postings
@@ -40,32 +40,34 @@ matched AS (
         OFFSET 0
     ) AS found
     UNION ALL
-    SELECT row, length, 1, ln(1 + ($13::float8 - count(*) OVER phrase + 0.5) / (count(*) OVER phrase + 0.5))
+    SELECT row, length, 1, ln(1 + ($13::float8 - count(*) OVER phrase + 0.5) / (count(*) OVER phrase + 0.5)), true
     FROM said WINDOW phrase AS (PARTITION BY n)
 ),
 found AS MATERIALIZED (
-    SELECT row, sum(lexical) AS lexical, sum(idf) AS covered, bool_or(near) AS near
+    SELECT row, sum(lexical) AS lexical, sum(idf) AS covered, coalesce(sum(idf) FILTER (WHERE naming), 0) AS named,
+        bool_or(near) AS near
     FROM (
         SELECT row, idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8))) AS lexical,
-            idf, false AS near
+            idf, naming, false AS near
         FROM matched
         UNION ALL
-        SELECT row, 0, 0, true FROM nearest
+        SELECT row, 0, 0, false, true FROM nearest
     ) AS of_both_legs
     GROUP BY row
 ),
 candidates AS MATERIALIZED (
-    SELECT row, lexical, covered FROM found WHERE near
+    SELECT row, lexical, covered, named FROM found WHERE near
     UNION
-    (SELECT row, lexical, covered FROM found WHERE lexical > 0 ORDER BY lexical DESC, row LIMIT $12)
+    (SELECT row, lexical, covered, named FROM found WHERE lexical > 0 ORDER BY lexical DESC, row LIMIT $12)
 ),
 -- With what the other terms add: all candidates of a term at once, in the order of the index.
 scored AS MATERIALIZED (
-    SELECT row, sum(lexical) AS lexical, sum(covered) AS covered
+    SELECT row, sum(lexical) AS lexical, sum(covered) AS covered, sum(named) AS named
     FROM (
-        SELECT row, lexical, covered FROM candidates
+        SELECT row, lexical, covered, named FROM candidates
         UNION ALL
-        SELECT row, idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8))), idf
+        SELECT row, idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8))), idf,
+            CASE WHEN other = ANY ($15::text[]) THEN idf ELSE 0 END
         FROM unnest($8::text[], $9::float8[]) AS given (other, idf)
         CROSS JOIN LATERAL (
             SELECT row, tf, length FROM postings
@@ -79,6 +81,7 @@ scored AS MATERIALIZED (
 -- A row at a time by its key: the planner would rather read the whole table for a hash join.
 SELECT
     candidate.row, project, store, id, type, names, chars, cosine, candidate.lexical, candidate.covered,
+    candidate.named,
     (SELECT count(*) FROM nearest) AS nearest,
     (SELECT mean FROM spread) AS cosine_mean, (SELECT deviation FROM spread) AS cosine_deviation,
     (SELECT sum(lexical) FROM found) AS lexical_sum, (SELECT sum(lexical * lexical) FROM found) AS lexical_squares

@@ -21,17 +21,20 @@ _JOINED = re.compile(r"\w+(?:[-./:@+#=&?%~]+\w+)*")
 _ADDRESS_PART = re.compile(r"[:@+#=&?%]+")
 _PATH_PART = re.compile(r"[/:@+#=&?%]+")
 _CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])\w+|\w*[^\W_]_+[^\W_]\w*|.*\w[-./:@+#=&?%~]+\w.*")
+# What names one thing among all: joined or marked as prose never is, and long enough not to be an ordinal or `e.g.`
+_NAME = re.compile(r"(?=.{4})(?:.*_.*|(?=.*\d)(?=.*[^\W\d]).{5,}|.*\w[.:@#=]\w.*)")
 _QUOTED = re.compile(r"""(?<!\w)(?:"([^"\n]{1,300})"|'([^'\n]{1,300})'|`([^`\n]{1,300})`|“([^”\n]{1,300})”)(?!\w)""")
 
 
 @dataclass(frozen=True)
 class Terms:
-    """`words`: the text for `to_tsvector('english', ...)`; `exact`: lexemes as written, in lower case; `phrases`: the
-    quoted strings of more than one word, each prepared as `words` are."""
+    """`words`: the text for `to_tsvector('english', ...)`; `exact`: lexemes as written, in lower case, of which `names`
+    name one thing; `phrases`: the quoted strings of more than one word, each prepared as `words` are."""
 
     words: str
     exact: tuple[str, ...]
     phrases: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
 
 def terms(text: str) -> Terms:
@@ -39,10 +42,13 @@ def terms(text: str) -> Terms:
     plain = unicodedata.normalize("NFKC", text).replace("\x00", " ").replace("\\", "/")
     plain = plain.encode(errors="replace").decode()
     quoted = (_words("".join(groups)) for groups in _QUOTED.findall(plain))
+    humped = [word.lower() for word in _WORD.findall(plain) if _HUMP.search(word) and len(word) <= MAX_WORD_CHARS]
+    joined = [form for token in _JOINED.findall(plain) for form in _forms(token.lower())]
     return Terms(
         words=_words(plain),
-        exact=tuple(dict.fromkeys(form for token in _JOINED.findall(plain) for form in _forms(token.lower()))),
+        exact=tuple(dict.fromkeys([*joined, *humped])),
         phrases=tuple(dict.fromkeys(phrase for phrase in quoted if " " in phrase)),
+        names=tuple(dict.fromkeys([*filter(_NAME.fullmatch, joined), *humped])),
     )
 
 

@@ -45,13 +45,14 @@ _NAMES = {"python": "Python", "javascript": "JavaScript", "typescript": "TypeScr
 def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS, title: str = "") -> Chunked:
     """Cut a document into chunks of at most `max_chars` characters; `title` is what a page is a page of.
 
-    Python that does not parse, and a program that is too long, are cut as plain text, and `problem` says so.
+    Python that does not parse, and a program that is too long, are cut as plain text, and `problem` says so: programs
+    they are for all that, and are searched as such.
     """
     try:
         sections = _sections(source, type, max_chars, title)
     except ValueError as error:
         text = chunk(source, "text", max_chars)
-        return Chunked("text", text.chunks, f"not read as {_NAMES.get(type, type)} but as plain text: {error}")
+        return Chunked(type, text.chunks, f"not read as {_NAMES.get(type, type)} but as plain text: {error}")
     return Chunked(type, tuple(chunks_of(source, sections, max_chars)))
 
 
