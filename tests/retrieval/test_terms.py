@@ -33,7 +33,7 @@ def test_identifiers_codes_paths_and_addresses_keep_their_form(text: str, exact:
         ("task clean_orders failed", ("clean_orders",)),
         ("ORA-12170: timeout", ("ora-12170",)),
         ("HttpHook or writeBoolean", ("httphook", "writeboolean")),
-        ("a well-known post-mortem, and/or e.g. the 2nd at 8am", ()),
+        ("a well-known post-mortem, and/or e.g. the 2nd at 8am of python3 and utf-8", ()),
         ("port 389 of 10.0.0.53:389", ("10.0.0.53:389", "10.0.0.53")),
     ],
 )

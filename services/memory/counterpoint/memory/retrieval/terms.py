@@ -21,8 +21,8 @@ _JOINED = re.compile(r"\w+(?:[-./:@+#=&?%~]+\w+)*")
 _ADDRESS_PART = re.compile(r"[:@+#=&?%]+")
 _PATH_PART = re.compile(r"[/:@+#=&?%]+")
 _CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])\w+|\w*[^\W_]_+[^\W_]\w*|.*\w[-./:@+#=&?%~]+\w.*")
-# What names one thing among all: joined or marked as prose never is, and long enough not to be an ordinal or `e.g.`
-_NAME = re.compile(r"(?=.{4})(?:.*_.*|(?=.*\d)(?=.*[^\W\d]).{5,}|.*\w[.:@#=]\w.*)")
+# What names one thing among all: marked as prose never is, and neither an ordinal nor `e.g.` nor `python3`.
+_NAME = re.compile(r"(?=.{4})(?:.*_.*|(?=.*[^\W\d])(?:.*\d){3}.*|.*\w[.:@#=]\w.*)")
 _QUOTED = re.compile(r"""(?<!\w)(?:"([^"\n]{1,300})"|'([^'\n]{1,300})'|`([^`\n]{1,300})`|“([^”\n]{1,300})”)(?!\w)""")
 
 
