@@ -303,6 +303,12 @@ class TestBytes:
         ]
         assert problems[4].startswith("not read as Python but as plain text: line 1")
 
+    @pytest.mark.parametrize("said", [r'x = "\u0000"', r'x = "\\u0000"', r"\\\u0000\u0000"])
+    async def test_that_name_a_nul_hold_none(self, house: House, project: str, said: str) -> None:
+        (became,) = await ingested(house, project, Document(source="a.txt", text=said))
+        assert became.status == "added", became
+        assert (await kept(house, project))[1] == said
+
     async def test_of_a_conversation_are_chunks_by_turn(self, house: House, project: str) -> None:
         turns = [{"speaker": "Ann", "text": "Where is it?", "at": "8 May"}, {"speaker": "Bob", "text": "In the hall."}]
         await ingested(house, project, Document(source="talk.json", text=json.dumps(turns)))

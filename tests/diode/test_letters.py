@@ -43,7 +43,17 @@ async def buried(house: House, project: str, data: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "data", [b'{"description":"\\ud800"}', b'{"a":NaN}', b'{"a":' * 3000 + b"1" + b"}" * 3000, b"\xff", b"[1e999]"]
+    "data",
+    [
+        b'{"description":"\\ud800"}',
+        b'{"a":NaN}',
+        b'{"a":' * 3000 + b"1" + b"}" * 3000,
+        b"\xff",
+        b"[1e999]",
+        b'{"a":"x\\u0000"}',
+        b"x\0",
+        b'"\\\\u0000"',
+    ],
 )
 async def test_whatever_a_message_holds_it_is_buried(house: House, project: str, data: bytes) -> None:
     assert (await buried(house, project, data))["body"]

@@ -1,9 +1,13 @@
 """The one text of a JSON value, which is what is hashed."""
 
 import json
+import re
 from typing import Any
 
 from counterpoint.proto.errors import Permanent, Problem
+
+NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+"""A NUL in JSON, and not the escape of one that a text holds, as programs do."""
 
 
 def canonical(value: Any) -> str:

@@ -9,8 +9,9 @@ from counterpoint.bus.codec import STRUCTURED
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.patterns import REDACTED
 from counterpoint.guard.policy import Policy
+from counterpoint.memory.canonical import NUL, canonical
 from counterpoint.memory.database import Database
-from counterpoint.memory.rows import MessageRow, WriteRow, canonical
+from counterpoint.memory.rows import MessageRow, WriteRow
 from counterpoint.memory.screen import Screen
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Permanent, Problem
@@ -97,16 +98,19 @@ def dead_row(
     What is under quarantine stays: a person may release it and have the message handled again.
     """
     label = policy.store_level("dead_letters")
-    body = canonical(
-        {
-            **letter.model_dump(mode="json", exclude={"body"}),
-            "body": _harmless(policy, screen, letter.body, label).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
-            "consumer": grant.audience,
-            "message_id": origin.message_id,
-            "task_id": origin.task_id,
-            "state": "dead",
-        }
-    ).replace("\\u0000", "\N{REPLACEMENT CHARACTER}")
+    body = NUL.sub(
+        "\\1\N{REPLACEMENT CHARACTER}",
+        canonical(
+            {
+                **letter.model_dump(mode="json", exclude={"body"}),
+                "body": _harmless(policy, screen, letter.body, label),
+                "consumer": grant.audience,
+                "message_id": origin.message_id,
+                "task_id": origin.task_id,
+                "state": "dead",
+            }
+        ),
+    )
     return WriteRow(
         "dead_letters", derived_id(commit_id, "dead"), 0, body, origin.task_id, grant.audience, label, 0,
         hashlib.sha256(body.encode()).digest(),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from counterpoint.memory.canonical import canonical
+from counterpoint.memory.canonical import NUL, canonical
 from counterpoint.memory.provenance import Provenance
 from counterpoint.memory.search import VectorRow
 from counterpoint.proto.errors import Permanent, Problem
@@ -91,6 +91,6 @@ def storable(text: str, where: str) -> str:
         raise Permanent("invalid", (Problem(field=where, problem="holds half a character"),)) from error
     if size > BODY_LIMIT_BYTES:
         raise Permanent("too_large", (Problem(field=where, problem=f"{size} bytes, more than {BODY_LIMIT_BYTES}"),))
-    if "\\u0000" in text:
+    if "\\u0000" in text and NUL.search(text):
         raise Permanent("invalid", (Problem(field=where, problem="holds a NUL character"),))
     return text
