@@ -1,4 +1,4 @@
-"""What is handed in becomes text, or the reason why it does not is said; a PDF is read by a process of its own."""
+"""What is handed in becomes text, or the reason why it does not is said; PDF and HTML by a process of its own."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from retrieval.papers import assembled, paper
 
-from counterpoint.memory.reading import pdf as pdf_module
+from counterpoint.memory.reading import apart as apart_module
 from counterpoint.memory.reading import read
 from counterpoint.memory.reading.html import HTML_LIMIT_CHARS
 from counterpoint.memory.reading.notebook import OUTPUT_CHARS
@@ -75,7 +75,7 @@ class TestPdf:
         assert read("a.pdf", paper(["Still here."])).text == "Still here."
 
     def test_that_takes_too_long_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pdf_module, "PDF_LIMIT_S", 0.001)
+        monkeypatch.setattr(apart_module, "LIMIT_S", 0.001)
         assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that takes longer than 0.001 s to read"
 
     def test_whose_reader_crashes_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ class TestPdf:
         def crashing(command: list[str], **options: Any) -> Any:
             return run([command[0], "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"], **options)
 
-        monkeypatch.setattr(pdf_module.subprocess, "run", crashing)
+        monkeypatch.setattr(apart_module.subprocess, "run", crashing)
         assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that ends its reader (SIGSEGV)"
 
     def test_its_reader_sees_nothing_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ class TestPdf:
             return run(command, **options)
 
         monkeypatch.setenv("COUNTERPOINT_POSTGRES_URL", "secret")
-        monkeypatch.setattr(pdf_module.subprocess, "run", looking)
+        monkeypatch.setattr(apart_module.subprocess, "run", looking)
         read("a.pdf", paper(["x"]))
         assert "COUNTERPOINT" not in seen[0]
 
@@ -143,6 +143,13 @@ class TestHtml:
 
     def test_asked_for_as_text_stays_as_it_is(self) -> None:
         assert read("a.html", "<p>x</p>", "text").text == "<p>x</p>"
+
+    @pytest.mark.parametrize("hostile", ["<a " * 10_000, "<p>" + " " * 40_000 + "x"])
+    def test_that_would_hold_up_everybody_costs_one_document(
+        self, hostile: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(apart_module, "LIMIT_S", 0.5)
+        assert refused("a.html", hostile) == ("text", "is HTML that takes longer than 0.5 s to read")
 
     def test_too_deep_or_too_long_is_refused(self) -> None:
         assert refused("a.html", "<div>" * 20_000 + "x") == ("text", "is HTML that is nested too deeply")

@@ -1,4 +1,5 @@
-"""The process that reads one PDF from its standard input and writes its pages as JSON, within fixed limits."""
+"""The process that reads one PDF, or one page of HTML, from its standard input and writes it as JSON, within fixed
+limits. It is run as a file, so that it starts with nothing of ours: `python -I child.py pdf|html`."""
 
 import json
 import resource
@@ -9,6 +10,11 @@ MEMORY_LIMIT_BYTES = 512 * 1024 * 1024
 CPU_LIMIT_S = 45
 TEXT_LIMIT_CHARS = 8 * 1024 * 1024
 
+_LEFT_OUT = (
+    "script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "form", "aside", "footer",
+    "[role=navigation]", "[hidden]",
+)  # fmt: skip
+
 
 def bounded() -> None:
     """Give up what a reader does not need: memory and time beyond the limits, and writing files."""
@@ -18,7 +24,7 @@ def bounded() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def pages_of(content: bytes) -> dict[str, Any]:
+def pdf(content: bytes) -> dict[str, Any]:
     """`{"pages": [...], "title": ...}`, or `{"refused": why}`."""
     import pypdfium2
     from pypdfium2.raw import FPDF_ERR_PASSWORD
@@ -42,6 +48,30 @@ def pages_of(content: bytes) -> dict[str, Any]:
     return {"pages": pages, "title": " ".join(document.get_metadata_value("Title").replace("\0", "").split())}
 
 
+def html(content: bytes) -> dict[str, Any]:
+    """`{"text": markdown, "title": ...}`, or `{"refused": why}`."""
+    from bs4 import BeautifulSoup
+    from markdownify import MarkdownConverter
+
+    try:
+        soup = BeautifulSoup(content.decode(), "html.parser")
+        title = " ".join(soup.title.get_text().split()) if soup.title else ""
+        for tag in soup.select(", ".join((*_LEFT_OUT, "head"))):
+            tag.decompose()
+        for image in soup.find_all("img"):
+            image.replace_with(str(image.get("alt") or ""))
+        for link in soup.find_all("a"):
+            if not str(link.get("href") or "").startswith(("http://", "https://")):
+                link.unwrap()
+        converter = MarkdownConverter(
+            heading_style="ATX", escape_asterisks=False, escape_underscores=False, escape_misc=False
+        )
+        text = str(converter.convert_soup(soup))
+    except RecursionError:
+        return {"refused": "is HTML that is nested too deeply"}
+    return {"text": "\n".join(line.rstrip() for line in text.split("\n")).strip() + "\n", "title": title}
+
+
 def _plain(text: str) -> str:
     """A page without what is no text: the marks of a word that is parted at a line's end, and foreign form feeds."""
     for mark in ("\ufffe", "\x02"):
@@ -52,4 +82,4 @@ def _plain(text: str) -> str:
 if __name__ == "__main__":
     given = sys.stdin.buffer.read()
     bounded()
-    sys.stdout.write(json.dumps(pages_of(given)))
+    sys.stdout.write(json.dumps({"pdf": pdf, "html": html}[sys.argv[1]](given)))
