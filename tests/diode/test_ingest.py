@@ -309,6 +309,19 @@ class TestBytes:
         assert became.status == "added", became
         assert (await kept(house, project))[1] == said
 
+    async def test_that_nobody_foresaw_cost_no_other_document(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = ingest.read
+
+        def surprised(source: str, *given: Any) -> Any:
+            return read(source, *given) if source != "b.md" else {}["nobody thought of this"]
+
+        monkeypatch.setattr(ingest, "read", surprised)
+        became = await ingested(house, project, *(Document(source=f"{name}.md", text="Text.") for name in "abc"))
+        assert [one.status for one in became] == ["added", "refused", "added"]
+        assert became[1].problem == "text cannot be read: unexpected KeyError"
+
     async def test_of_a_conversation_are_chunks_by_turn(self, house: House, project: str) -> None:
         turns = [{"speaker": "Ann", "text": "Where is it?", "at": "8 May"}, {"speaker": "Bob", "text": "In the hall."}]
         await ingested(house, project, Document(source="talk.json", text=json.dumps(turns)))

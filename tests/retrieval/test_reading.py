@@ -186,6 +186,10 @@ class TestNotebook:
     def test_that_is_none_is_refused(self, given: str) -> None:
         assert refused("lab.ipynb", given)[1].startswith("is no notebook: ")
 
+    def test_with_what_is_no_cell_and_half_a_character_is_what_is_left_of_it(self) -> None:
+        cell = {"cell_type": "markdown", "source": "a \ud83d b"}
+        assert read("lab.ipynb", json.dumps({"worksheets": [{"cells": 5}, {"cells": [7, cell]}]})).text == "a ? b\n"
+
 
 class TestConversation:
     @pytest.mark.parametrize(
@@ -238,6 +242,16 @@ class TestConversation:
     )
     def test_other_json_is_text(self, given: str) -> None:
         assert read("a.json", given).type == "text"
+
+    def test_nested_too_deeply_is_text(self) -> None:
+        given = '[{"speaker": "Ann", "text": ' + "[" * 960 + "1" + "]" * 960 + "}]"
+        assert read("a.json", given).type == "text"
+
+    @pytest.mark.parametrize("at", ["1" + "0" * 400, "1e400", "-1", "true"])
+    def test_at_a_time_that_is_none_is_at_what_was_written(self, at: str) -> None:
+        found = read("a.json", f'[{{"speaker": "Ann", "text": "half \\ud83d", "at": {at}}}]')
+        assert found.type == "conversation"
+        assert found.text.endswith("] Ann: half ?")
 
     def test_that_is_a_transcript_already_stays_as_it_is(self) -> None:
         text = transcript([Turn("Ann", "a\nb: c", "8 May"), Turn("Bob", "d")])

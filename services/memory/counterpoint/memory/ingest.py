@@ -8,10 +8,11 @@ written already does not differ any more, and the rest follows.
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -32,10 +33,12 @@ from counterpoint.memory.retrieval.chunk import Chunked, chunk, chunk_id
 from counterpoint.memory.rows import Prepared, canonical
 from counterpoint.memory.screen import Screen, first_places
 from counterpoint.proto import ids
-from counterpoint.proto.errors import Conflict, Permanent, Problem
+from counterpoint.proto.errors import Conflict, CounterpointError, Permanent, Problem
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.ingest import TITLE_CHARS, ContentType, Document, Ingested, Job, JobProgress
 from counterpoint.proto.memory import Commit, Origin, Write
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -191,8 +194,8 @@ class Ingest:
             given = await self._blobs.content(origin.project, blob)
         screen = await self._releases.screen(origin.project)
         try:
-            found = await asyncio.to_thread(_read, document, given)
-            pieces = await asyncio.to_thread(_cut, self._policy, screen, found, document_id, origin)
+            found = await asyncio.to_thread(_foreseen, partial(_read, document, given))
+            pieces = await asyncio.to_thread(_foreseen, partial(_cut, self._policy, screen, found, document_id, origin))
         except Permanent:
             if blob is not None:
                 await self._blobs.drop(origin.project, blob.sha256)
@@ -263,6 +266,19 @@ def progressed(known: dict[str, Any] | None, job: Job, became: Sequence[Ingested
         embedded=before.embedded + sum(one.embedded for one in fresh),
     )
     return after.model_dump(mode="json")
+
+
+def _foreseen(work: Callable[[], T]) -> T:
+    """What comes of one document alone. What nobody foresaw would come of it again: it is that document's fault, and
+    no reason to hand in the others once more."""
+    try:
+        return work()
+    except CounterpointError:
+        raise
+    except Exception as error:
+        log.error("document.unforeseen", exc_info=error)
+        problem = Problem(field="text", problem=f"cannot be read: unexpected {type(error).__name__}")
+        raise Permanent("unreadable", (problem,)) from error
 
 
 @dataclass(frozen=True, slots=True)

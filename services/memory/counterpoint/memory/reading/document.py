@@ -41,7 +41,7 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Read
     if isinstance(given, bytes):
         if type == "pdf" or (type is None and is_pdf(given)):
             found = pdf(given)
-            return Read(found.text, "pdf", found.title, found.problem)
+            return Read(_whole(found.text), "pdf", found.title and _whole(found.title), found.problem)
         given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
     kind = type or _kind(name, given)
     match kind:
@@ -49,13 +49,13 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Read
             page = _or_refused(html, given)
             return Read(page.text, "html", page.title)
         case "notebook":
-            return Read(_or_refused(notebook, given), "notebook")
+            return Read(_whole(_or_refused(notebook, given)), "notebook")
         case "conversation":
             try:
                 turns = turns_of(given)
             except ValueError as error:
                 return Read(given, "text", problem=f"not read as a conversation but as plain text: {error}")
-            return Read(given if turns is None else transcript(turns), "conversation")
+            return Read(given if turns is None else _whole(transcript(turns)), "conversation")
         case _:
             return Read(given, kind)
 
@@ -68,6 +68,11 @@ def _kind(name: str, text: str) -> ContentType:
         except ValueError:
             return "text"
     return detect(name, text)
+
+
+def _whole(text: str) -> str:
+    """Without halves of characters, which the escapes of JSON may stand for."""
+    return text.encode(errors="replace").decode()
 
 
 def _or_refused(reader: Callable[[str], T], text: str) -> T:

@@ -33,7 +33,8 @@ def _cells(known: Any) -> list[Any] | None:
         case {"cells": list(cells)}:
             return cells
         case {"worksheets": [*sheets]}:
-            return [cell for sheet in sheets if isinstance(sheet, dict) for cell in sheet.get("cells") or ()]
+            listed = (sheet.get("cells") for sheet in sheets if isinstance(sheet, dict))
+            return [cell for cells in listed if isinstance(cells, list) for cell in cells]
         case _:
             return None
 

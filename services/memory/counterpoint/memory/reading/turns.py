@@ -44,10 +44,9 @@ def turns_of_json(text: str) -> list[Turn]:
     Raises `ValueError` with the line where it is no JSON.
     """
     try:
-        entries = list(_entries(_loaded(text)))
+        turns = [_turn(entry) for entry in _entries(_loaded(text))]
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    turns = [_turn(entry) for entry in entries]
     return [] if None in turns else [turn for turn in turns if turn is not None and turn.text.strip()]
 
 
@@ -115,7 +114,7 @@ def _text(value: Any) -> str:
 def _time(value: str | float) -> str:
     """A time as it was written; seconds since 1970, or milliseconds, as a time in UTC."""
     if isinstance(value, int | float):
-        value = repr(value / 1000 if value > 1e11 else value)
+        value = repr(value / 1000 if 1e11 < value < 1e15 else value)
     if not _EPOCH.fullmatch(value):
         return value
     return datetime.fromtimestamp(int(float(value)), UTC).isoformat().replace("+00:00", "Z")
