@@ -8,29 +8,25 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import structlog
 
 from counterpoint.guard.policy import Policy
-from counterpoint.memory import diode
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
-from counterpoint.memory.ingest import STEP_WRITES
-from counterpoint.memory.prepare import prepare
-from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.ingest import STEP_WRITES, own_step
 from counterpoint.memory.releases import Releases
-from counterpoint.memory.rows import Prepared, canonical
+from counterpoint.memory.rows import canonical
 from counterpoint.memory.screen import Screen
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import Conflict, Permanent
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.ingest import Recorded
-from counterpoint.proto.memory import Commit, Origin, Write
+from counterpoint.proto.memory import Origin, Write
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.signature import signature
 
@@ -144,22 +140,8 @@ class Handed:
         content = "\n".join(f"{write.id} {write.expect} {canonical(write.body or {})}" for write in writes)
         digest = hashlib.sha256(content.encode()).hexdigest()
         origin = origin.model_copy(update={"message_id": derived_id(origin.message_id, writes[0].store, digest)})
-        prepared = await asyncio.to_thread(self._prepared, origin, integrity, writes, screen)
+        prepared = await asyncio.to_thread(own_step, self._policy, origin, integrity, writes, screen)
         await self._vectors.applied(self._committer, prepared)
-
-    def _prepared(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> Prepared:
-        now = datetime.now(UTC)
-        return prepare(
-            self._policy,
-            diode.own(self._policy, origin.project, origin.message_id, now),
-            origin,
-            Commit(step="ingest", writes=tuple(writes)),
-            now=now,
-            caused_by=Provenance(integrity=integrity),
-            memories=Memories(),
-            task_version=None,
-            screen=screen,
-        )
 
 
 def incident_id(incident: PastIncident) -> str:

@@ -227,23 +227,25 @@ class Ingest:
         inbound = derived_id(origin.message_id, "ingest", pieces.body["sha256"], first.id, first.expect)
         origin = origin.model_copy(update={"message_id": inbound})
         screen = await self._releases.screen(origin.project)
-        prepared = await asyncio.to_thread(self._prepared, origin, integrity, writes, screen)
+        prepared = await asyncio.to_thread(own_step, self._policy, origin, integrity, writes, screen)
         _, embedded = await self._vectors.applied(self._committer, prepared)
         return embedded
 
-    def _prepared(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> Prepared:
-        now = datetime.now(UTC)
-        return prepare(
-            self._policy,
-            diode.own(self._policy, origin.project, origin.message_id, now),
-            origin,
-            Commit(step="ingest", writes=tuple(writes)),
-            now=now,
-            caused_by=Provenance(integrity=integrity),
-            memories=Memories(),
-            task_version=None,
-            screen=screen,
-        )
+
+def own_step(policy: Policy, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> Prepared:
+    """Writes of memory's own for somebody who may ingest, ready to be applied. Raises what `prepare` raises."""
+    now = datetime.now(UTC)
+    return prepare(
+        policy,
+        diode.own(policy, origin.project, origin.message_id, now),
+        origin,
+        Commit(step="ingest", writes=tuple(writes)),
+        now=now,
+        caused_by=Provenance(integrity=integrity),
+        memories=Memories(),
+        task_version=None,
+        screen=screen,
+    )
 
 
 def _or_raised(ended: Ingested | BaseException) -> Ingested:
