@@ -13,6 +13,7 @@ import pytest
 from diode.memory_house import House
 from retrieval.papers import paper
 
+from counterpoint.guard.policy import policy
 from counterpoint.memory import embeddings, ingest
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
@@ -219,6 +220,32 @@ class TestTheSameSource:
         became = await ingested(house, project, *(document(text(word, 1)) for word in ("seal", "valve", "seal")))
         assert [each.status for each in became] == ["added", "replaced", "replaced"]
         assert (await kept(house, project))[1] == text("seal", 1)
+
+
+class TestTheSameTexts:
+    async def test_that_two_embed_at_once_in_another_order_are_kept_by_both(self, house: House, project: str) -> None:
+        vectors, model = embeddings.Embeddings(house.database, policy(), house.search), house.search.model_id
+        low, between, high = sorted(("seal", "valve", "motor"), key=lambda each: hashlib.sha256(each.encode()).digest())
+
+        async def waiting(connection: Any, tasks: int) -> None:
+            blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'embeddings'"
+            async with asyncio.timeout(10):
+                while await connection.fetchval(blocked) < tasks:
+                    pass
+
+        async with house.superuser() as third, house.superuser() as looking:
+            held = third.transaction()
+            await held.start()
+            await third.execute(
+                "INSERT INTO embeddings (project, model, sha256, embedding) VALUES ($1, $2, $3, $4::text::vector)",
+                project, model, hashlib.sha256(between.encode()).digest(), str([0.0] * 383 + [1.0]),
+            )  # fmt: skip
+            first = asyncio.create_task(vectors.of(project, [high, between, low]))
+            await waiting(looking, 1)
+            second = asyncio.create_task(vectors.of(project, [low, high]))
+            await waiting(looking, 2)
+            await held.commit()
+        assert [made for _, made in await asyncio.gather(first, second)] == [3, 2]
 
 
 class TestBytes:

@@ -32,9 +32,11 @@ _PATIENCE_S = 5.0
 _REST_S = 30.0
 """How long no commit asks it again after it failed."""
 _CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
+# In one order: two who keep the same texts at once would else wait for each other.
 _CACHE = """
 INSERT INTO embeddings (project, model, sha256, embedding)
 SELECT $1, $2, sha256, embedding::vector FROM unnest($3::bytea[], $4::text[]) AS new(sha256, embedding)
+ORDER BY sha256
 ON CONFLICT DO NOTHING
 """
 
