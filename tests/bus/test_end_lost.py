@@ -194,7 +194,14 @@ async def relaying(house: SmallHouse) -> AsyncIterator[tuple[Relay, Reconciler]]
         yield (
             relay,
             Reconciler(
-                record, connection, relay, Influence(record), nothing_ages, every_s=60, retention_s=settings.retention_s
+                record,
+                connection,
+                relay,
+                Influence(record),
+                nothing_ages,
+                nothing_ages,
+                every_s=60,
+                retention_s=settings.retention_s,
             ),
         )
     finally:

@@ -16,7 +16,14 @@ async def forgotten(house: House, project: str, upto: int) -> None:
             "UPDATE messages SET at = now() - interval '8 days' WHERE project = $1 AND seq <= $2", project, upto
         )
     only_its_database = Reconciler(  # type: ignore[arg-type]
-        house.database, None, None, Influence(house.database), nothing_ages, every_s=60, retention_s=RETENTION_S
+        house.database,
+        None,
+        None,
+        Influence(house.database),
+        nothing_ages,
+        nothing_ages,
+        every_s=60,
+        retention_s=RETENTION_S,
     )
     await only_its_database.forget()
 

@@ -36,7 +36,14 @@ class Relayed:
 def reconciler(house: House, bus: Any) -> Reconciler:
     relayed: Any = Relayed()
     return Reconciler(
-        house.database, bus, relayed, Influence(house.database), nothing_ages, every_s=60, retention_s=7 * 86_400.0
+        house.database,
+        bus,
+        relayed,
+        Influence(house.database),
+        nothing_ages,
+        nothing_ages,
+        every_s=60,
+        retention_s=7 * 86_400.0,
     )
 
 

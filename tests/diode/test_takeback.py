@@ -6,9 +6,12 @@ import pytest
 from diode.memories import GOOD, POISON, ingest, learn, there, wish
 from diode.memory_house import PERSON, WORKED, House, decision, task_body
 
+from counterpoint.memory import takeback
 from counterpoint.memory.door import REPLY_LIMIT_BYTES
+from counterpoint.memory.rows import Prepared
+from counterpoint.proto.errors import Away
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Get, Line, List, Outgoing, RestsOn, VectorSearch, Write
+from counterpoint.proto.memory import CommitReply, Get, Line, List, Outgoing, RestsOn, VectorSearch, Write
 from counterpoint.proto.wishes import MemoryRadius
 
 
@@ -341,3 +344,51 @@ class TestARollback:
             "memory",
         )
         assert after.body["sha256"] != before.body["sha256"]
+
+
+class TestThatNobodyHeardOf:
+    """The commit of a wish whose answer is lost may have been applied, or not."""
+
+    @staticmethod
+    async def lost(
+        house: House, project: str, document: str, monkeypatch: pytest.MonkeyPatch, *, applied: bool
+    ) -> None:
+        apply = house.committer.apply
+
+        async def away(step: Prepared) -> CommitReply:
+            if any(row.store == "quarantines" for row in step.writes):
+                if applied:
+                    await apply(step)
+                raise Away("the database is away")
+            return await apply(step)
+
+        body = {"kind": "quarantine", "reason": "it is wrong", "store": "documents", "id": document}
+        with monkeypatch.context() as patch:
+            patch.setattr(house.committer, "apply", away)
+            write = Write(store="quarantines", id=new_id(), body=body)
+            reply = await house.commit("router", house.standing(project, principal=PERSON), writes=(write,))
+        assert reply.refusal is not None
+        assert reply.refusal.kind == "transient"
+
+    @pytest.mark.parametrize("applied", [True, False])
+    async def test_nothing_rests_on_it_until_that_is_known(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, applied: bool
+    ) -> None:
+        document = await ingest(house, project, POISON)
+        origin = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
+        await self.lost(house, project, document, monkeypatch, applied=applied)
+
+        async def rests() -> str:
+            return (await house.commit("developer", origin, reads=1, step=new_id(), last=False)).status
+
+        assert await rests() == "refused"
+        await house.takebacks.settle()
+        assert await rests() == "refused"
+        monkeypatch.setattr(takeback, "_UNHEARD_S", 0.0)
+        await house.takebacks.settle()
+        assert await rests() == ("refused" if applied else "done")
+        assert await there(house, project, ("documents", document)) == [not applied]
+        if not applied:
+            await wish(house, project, "quarantine", store="documents", id=document)
+            assert await rests() == "refused"

@@ -169,6 +169,7 @@ async def serve(settings: MemorySettings) -> None:
         relay,
         influence,
         erasures.age,
+        takebacks.settle,
         every_s=settings.reconcile_every_s,
         retention_s=settings.retention_s,
     )

@@ -57,6 +57,7 @@ class Reconciler:
         relay: Relay,
         influence: Influence,
         age: Callable[[], Awaitable[None]],
+        settle: Callable[[], Awaitable[None]],
         *,
         every_s: float,
         retention_s: float,
@@ -66,6 +67,7 @@ class Reconciler:
         self._relay = relay
         self._influence = influence
         self._age = age
+        self._settle = settle
         self._every_s = every_s
         self._retention = timedelta(seconds=retention_s)
         self._forgot_at = datetime.min.replace(tzinfo=UTC)
@@ -84,6 +86,7 @@ class Reconciler:
             pause_s = self._every_s
             try:
                 await self.once()
+                await self._settle()
                 await self.link()
                 await self.forget()
             except Transient as away:

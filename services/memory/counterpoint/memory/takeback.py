@@ -6,6 +6,7 @@ a message carried into a later commit is taken out with it.
 """
 
 import asyncio
+import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from counterpoint.memory.influence import Influence, Version
 from counterpoint.memory.prepare import prepare, problems_of
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import Prepared
-from counterpoint.proto.errors import Conflict, Permanent, Problem
+from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, Write
 from counterpoint.proto.subjects import SHARED_PROJECT
@@ -40,6 +41,8 @@ STORE = "quarantines"
 _ATTEMPTS = 5
 _LIMIT = 200_000
 _TASKS_NAMED = 500
+_UNHEARD_S = 90.0
+"""What was not applied until then never will be: longer than a statement may take, and than a commit waits for one."""
 
 _WISHES = """
 SELECT id, version, body, seq FROM records
@@ -81,6 +84,7 @@ class TakeBacks:
         self._changes = Changes(database, policy)
         self._wrong: dict[str, dict[str, frozenset[Version]]] = {}
         self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._unsure: dict[tuple[str, str], float] = {}
 
     async def remember(self, since: datetime) -> None:
         """Know again what was taken back after a moment; to be called before anything is answered."""
@@ -94,10 +98,29 @@ class TakeBacks:
         commits are applied."""
         for project in await self._projects():
             for wish in await self._wishes(project, since):
-                try:
-                    await self._finish(project, wish)
-                except (Permanent, Conflict) as error:
-                    log.error("takeback.unfinished", project=project, quarantine_id=wish.id, reason=str(error))
+                await self._finish_or_say(project, wish)
+
+    async def settle(self) -> None:
+        """Find out what became of the wishes of which nobody has heard; to be called now and then.
+
+        Raises `Transient`.
+        """
+        for (project, wish_id), since in list(self._unsure.items()):
+            async with self._alone[project]:
+                wish = await self._wish(project, wish_id)
+                if wish is None and time.monotonic() - since < _UNHEARD_S:
+                    continue
+                if wish is None or not wish.stands:
+                    self._known(project).pop(wish_id, None)
+                if wish is not None:
+                    await self._finish_or_say(project, wish)
+                self._unsure.pop((project, wish_id), None)
+
+    async def _finish_or_say(self, project: str, wish: _Wish) -> None:
+        try:
+            await self._finish(project, wish)
+        except (Permanent, Conflict) as error:
+            log.error("takeback.unfinished", project=project, quarantine_id=wish.id, reason=str(error))
 
     async def _finish(self, project: str, wish: _Wish) -> None:
         if wish.stands:
@@ -196,13 +219,21 @@ class TakeBacks:
         roots = await self._roots(project, wish, shared=shared, before=before)
         wrong, tasks = await self._reach(project, wish, roots, shared=shared)
         # From here on nobody's commit may rest on it: what is read until it is out would be read wrongly.
+        before_it = self._known(project).get(wish_id)
         self._known(project)[wish_id] = wrong
         try:
             changes = await self._changes.of(project, wrong, restores=wish.kind == "rollback")
             reply = await self._commit(origin, wish_id, wish, changes, tasks, (), shared=shared)
-        except BaseException:
-            del self._known(project)[wish_id]
+        except (Conflict, Denied, Permanent):
+            self._known(project).pop(wish_id)
+            if before_it is not None:
+                self._known(project)[wish_id] = before_it
             raise
+        except BaseException:
+            # It may have been applied, or be so yet: until that is known, nobody rests on it.
+            self._unsure[project, wish_id] = time.monotonic()
+            raise
+        self._unsure.pop((project, wish_id), None)
         await self._stragglers(origin, wish_id, wish, roots, shared=shared)
         return reply
 
