@@ -133,12 +133,12 @@ def orders_of(data_dir: Path) -> Path:
     return data_dir / "orders"
 
 
-def stack_of(data_dir: Path, progress: Progress) -> Stack:
+def stack_of(data_dir: Path, progress: Progress, *, inspect: bool = False) -> Stack:
     """A stack whose services take orders."""
     orders = orders_of(data_dir)
     orders.mkdir(parents=True, exist_ok=True)
     services = {name: (sys.executable, __file__, "service", name, str(orders)) for name in SERVICES}
-    return Stack(data_dir, http_port=0, progress=progress, commands={**COMMANDS, **services})
+    return Stack(data_dir, http_port=0, progress=progress, commands={**COMMANDS, **services}, inspect=inspect)
 
 
 def _main() -> None:

@@ -146,6 +146,7 @@ class House:
         self.knowledge = Knowledge(self.database, policy(), self.committer, vectors, self.erasures.alone)
         releases = Releases(self.database, Fingerprints(self.keys))
         blobs = Blobs(self.database, policy(), releases)
+        self.ingest = Ingest(self.database, policy(), vectors, self.committer, blobs, releases)
         self.queries = Queries(
             self.database, policy(), self.search, Past(policy(), vectors), influence, self.tiers, auditor
         )
@@ -159,7 +160,7 @@ class House:
             Reads(1000),
             self._origins,
             vectors,
-            Ingest(self.database, policy(), vectors, self.committer, blobs, releases),
+            self.ingest,
             Handed(self.database, policy(), vectors, self.committer, releases),
             blobs,
             Letters(self.database, policy()),

@@ -17,6 +17,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.memory import embeddings, ingest
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
+from counterpoint.proto.ids import document_id
 from counterpoint.proto.ingest import (
     Document,
     Ingested,
@@ -164,6 +165,43 @@ class TestADocumentThatIsNotFinished:
         assert written == text("seal")
         assert versions == {1 if old is None else 2}
         assert (await house.verify(project))["ok"]
+
+    @pytest.mark.parametrize("old", [None, "valve"])
+    async def test_is_forgotten_by_the_next_process_where_it_was_new(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, old: str | None
+    ) -> None:
+        await ingested(house, project, Document(source="other.md", text="Stays."))
+        if old is not None:
+            await ingested(house, project, document(text(old)))
+        apply, steps = house.committer.apply, 0
+
+        async def killed(step: Prepared) -> CommitReply:
+            nonlocal steps
+            steps += 1
+            if steps == 2:
+                raise Transient("killed")
+            return await apply(step)
+
+        origin = house.standing(project, principal="administrator")
+        with monkeypatch.context() as patch:
+            patch.setattr(house.committer, "apply", killed)
+            assert (await reply(house, origin, document(text("seal")))).refusal is not None
+        before = await kept(house, project)
+        house.restart()
+        await house.ingest.tidy()
+        after = await kept(house, project)
+        assert "The seal of pump 199 " in before[1]
+        assert after[1] == ("Stays." if old is None else before[1])
+        (became,) = await ingested(house, project, document(text("seal")))
+        assert (became.status, became.chunks) == ("added" if old is None else "replaced", 450)
+        assert became.embedded == 50
+
+    async def test_that_cannot_be_kept_leaves_the_one_before_it_as_it_was(self, house: House, project: str) -> None:
+        await ingested(house, project, document(text("valve")))
+        before = await kept(house, project)
+        (became,) = await ingested(house, project, Document(source=SOURCE, text=text("seal"), metadata={"a": "\0"}))
+        assert (became.status, became.problem) == ("refused", f"documents/{document_id(SOURCE)} holds a NUL character")
+        assert await kept(house, project) == before
 
     async def test_the_one_before_it_can_be_put_back(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch

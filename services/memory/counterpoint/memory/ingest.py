@@ -1,8 +1,9 @@
 """Ingest: a document becomes chunks with vectors; what did not change is not embedded or written.
 
 A document is written in steps, so that nobody waits for the whole of it, and its own record in the last one: until then
-it is not what `documents` says it is. When it is asked for again after a step that failed, or after a restart, what is
-written already does not differ any more, and the rest follows.
+it is not what `documents` says it is. When it is asked for again after a step that failed, what is written already does
+not differ any more, and the rest follows. What an end of the process has left of one that was new is known by nothing
+but its chunks: the next process forgets them.
 """
 
 import asyncio
@@ -26,15 +27,15 @@ from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.prepare import prepare
-from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.provenance import VOUCHED, Memories, Provenance
 from counterpoint.memory.reading import read
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.retrieval.chunk import Chunked, chunk, chunk_id
-from counterpoint.memory.rows import Prepared, canonical
+from counterpoint.memory.rows import Prepared, canonical, storable
 from counterpoint.memory.screen import Screen, first_places
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, CounterpointError, Permanent, Problem
-from counterpoint.proto.ids import derived_id
+from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.ingest import TITLE_CHARS, ContentType, Document, Ingested, Job, JobProgress
 from counterpoint.proto.memory import Commit, Origin, Write
 
@@ -55,6 +56,15 @@ WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-99
 """
 
 
+_PROJECTS = "SELECT project FROM projects"
+_LEFT = """
+SELECT r.body ->> 'source' AS source FROM (
+    SELECT regexp_replace(id, '-[0-9]+$', '') AS document_id, min(id) AS id FROM records
+    WHERE project = $1 AND store = 'chunks' AND body IS NOT NULL GROUP BY 1) AS piece
+JOIN records r ON r.project = $1 AND r.store = 'chunks' AND r.id = piece.id
+WHERE NOT EXISTS (
+    SELECT FROM records WHERE project = $1 AND store = 'documents' AND id = document_id AND body IS NOT NULL)
+"""
 _JOB = "SELECT version, body FROM records WHERE project = $1 AND store = 'ingests' AND id = $2"
 
 
@@ -121,10 +131,28 @@ class Ingest:
             await self._progressed(origin, integrity, job, became)
         return became
 
+    async def tidy(self) -> None:
+        """Delete the chunks of documents that have no record, which an end of the process has left; to be called when
+        commits are applied. Raises `Transient`."""
+        async with self._database.connection() as connection:
+            projects = [row["project"] for row in await connection.fetch(_PROJECTS)]
+        for project in projects:
+            async with self._database.reading(project) as connection:
+                sources = [row["source"] for row in await connection.fetch(_LEFT, project)]
+            for source in sources:
+                await self._forget(Origin(message_id=new_id(), project=project), source)
+
+    async def _forget(self, origin: Origin, source: str) -> None:
+        document_id = ids.document_id(source)
+        async with self._alone(origin.project, source):
+            known = await self._known(origin.project, document_id)
+            if known.get(("documents", document_id), _Known()).body is None:
+                await self._delete(origin, VOUCHED, _differences(known, {}))
+                log.info("document.forgotten", document_id=document_id)
+
     async def _document(self, origin: Origin, integrity: int, document: Document) -> Ingested:
-        alone = self._under_way.setdefault((origin.project, document.source), asyncio.Lock())
         try:
-            async with alone, self._turn:
+            async with self._alone(origin.project, document.source), self._turn:
                 for _ in range(_RETRIES):
                     try:
                         return await self._replace(origin, integrity, document)
@@ -167,18 +195,22 @@ class Ingest:
         result = Ingested(source=document.source, document_id=document_id, status="unchanged")
         if before.body is None or before.body.get("root") != document.root:
             return result
-        pieces = _Pieces({"sha256": "gone"}, {}, None)
-        writes = _differences(known, {})
-        writes.append(Write(store="documents", id=document_id, body=None, expect=before.version))
-        for start in range(0, len(writes), STEP_WRITES):
-            await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
+        record = Write(store="documents", id=document_id, body=None, expect=before.version)
+        await self._delete(origin, integrity, [*_differences(known, {}), record])
         log.info("document.deleted", document_id=document_id)
         return result.model_copy(update={"status": "deleted"})
 
+    async def _delete(self, origin: Origin, integrity: int, writes: Sequence[Write]) -> None:
+        pieces = _Pieces({"sha256": "gone"}, {}, None)
+        for start in range(0, len(writes), STEP_WRITES):
+            await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
+
+    def _alone(self, project: str, what: str) -> asyncio.Lock:
+        return self._under_way.setdefault((project, what), asyncio.Lock())
+
     async def _progressed(self, origin: Origin, integrity: int, job: Job, became: Sequence[Ingested]) -> None:
         """Write down how far a job has come; documents that were handed in again count once."""
-        alone = self._under_way.setdefault((origin.project, f"job {job.job_id}"), asyncio.Lock())
-        async with alone:
+        async with self._alone(origin.project, f"job {job.job_id}"):
             async with self._database.reading(origin.project) as connection:
                 row = await connection.fetchrow(_JOB, origin.project, job.job_id)
             body = progressed(row["body"] if row else None, job, became)
@@ -339,7 +371,9 @@ def _cut(policy: Policy, screen: Screen, found: _Found, document_id: str, origin
     for n in range(len(chunked.chunks)):
         body = _chunk_body(document, document_id, chunked, n)
         chunks[chunk_id(document_id, n)] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
-    return _Pieces(_body(document, document_id, chunked, origin), chunks, problem, redacted=redacted)
+    body = _body(document, document_id, chunked, origin)
+    storable(canonical(body), f"documents/{document_id}")
+    return _Pieces(body, chunks, problem, redacted=redacted)
 
 
 def _in_lines(said: dict[str, Any], screen: Screen, judged: Judged) -> tuple[Problem, ...]:

@@ -131,6 +131,7 @@ async def serve(settings: MemorySettings) -> None:
     knowledge = Knowledge(database, rules, committer, vectors, erasures.alone)
     releases = Releases(database, Fingerprints(settings.signing_keys))
     blobs = Blobs(database, rules, releases)
+    ingest = Ingest(database, rules, vectors, committer, blobs, releases)
     queries = Queries(
         database,
         rules,
@@ -151,7 +152,7 @@ async def serve(settings: MemorySettings) -> None:
         Reads(settings.read_set_items),
         origins,
         vectors,
-        Ingest(database, rules, vectors, committer, blobs, releases),
+        ingest,
         Handed(database, rules, vectors, committer, releases),
         blobs,
         Letters(database, rules),
@@ -197,6 +198,7 @@ async def serve(settings: MemorySettings) -> None:
             await plant(database, rules, committer, subjects.SHARED_PROJECT, provider_writes())
             await erasures.finish()
             await takebacks.finish(lately)
+            await ingest.tidy()
             ready.set()
             group.create_task(relay.run())
             group.create_task(sequencer.run())
