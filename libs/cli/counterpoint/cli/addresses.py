@@ -1,10 +1,12 @@
 """Addresses of pages, and lists of them."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from counterpoint.cli.errors import Misused
+
+_CREDENTIALS = re.compile(r"^([^:/?#]+://)[^/?#]*@")
 
 
 def is_page(name: str) -> bool:
@@ -14,10 +16,7 @@ def is_page(name: str) -> bool:
 
 def plain(address: str) -> str:
     """The address without the name and password in it."""
-    if "://" not in address:
-        return address
-    parts = urlsplit(address)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return _CREDENTIALS.sub(r"\1", address)
 
 
 def addresses(path: Path) -> Sequence[str]:

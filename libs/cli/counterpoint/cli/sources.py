@@ -134,12 +134,9 @@ def _cloned(address: str, wanted: Wanted) -> Iterator[Readable | Skipped]:
 
 
 def _page(address: str, wanted: Wanted) -> Iterator[Readable | Skipped]:
-    import httpx
+    from counterpoint.cli.pages import fetch
 
-    from counterpoint.cli.pages import FETCH_LIMIT_S, fetch
-
-    with httpx.Client(timeout=FETCH_LIMIT_S, headers={"User-Agent": "counterpoint"}) as client:
-        item = fetch(client, address)
+    item = fetch(address)
     yield replace(item, source=wanted.name) if wanted.name else item
 
 
