@@ -214,6 +214,37 @@ def test_a_repository_elsewhere_is_copied_for_a_while(echo: Echo, tmp_path: Path
     assert echo.run(f"file://{tmp_path}/nothing.git", code=1) == []
 
 
+def test_of_a_repository_its_own_files_are_taken_below_a_hook_of_another_and_nothing_of_it_is_run(
+    echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository(tmp_path / "orders")
+    repository(tmp_path / "other")
+    subprocess.run(["git", "-C", str(tmp_path / "other"), "rm", "-q", "--cached", "docs/a.md"], check=True)
+    watcher = tmp_path / "watcher"
+    watcher.write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
+    watcher.chmod(0o755)
+    subprocess.run(["git", "-C", str(tmp_path / "orders"), "config", "core.fsmonitor", str(watcher)], check=True)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other" / ".git" / "index"))
+    sent = echo.run(str(tmp_path / "orders"), sources=2, code=1)
+    assert [one["source"] for one in sent] == ["orders/.hidden.md", "orders/docs/a.md"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_that_is_no_utf_8_is_reported_and_the_others_go_on(echo: Echo, tmp_path: Path) -> None:
+    docs = os.fsencode(tmp_path / "docs")
+    for name in (b"", b"caf\xe9", b".caf\xe9"):
+        os.mkdir(docs + b"/" + name)
+    for name in (b"a.md", b"caf\xe9.md", b"caf\xe9/b.md", b".\xe9.md"):
+        with open(docs + b"/" + name, "w") as file:
+            file.write("# A")
+    assert [one["source"] for one in echo.run(str(tmp_path / "docs"), code=1)] == ["docs/a.md"]
+    found = list(walk([tmp_path / "docs"], tmp_path))
+    skipped = {one.path.name: one.reason for one in found if isinstance(one, Skipped)}
+    assert set(skipped.values()) == {"its name is not UTF-8"}
+    assert {name.encode().decode() for name in skipped} == {"caf�", "caf�.md", ".caf�", ".�.md"}
+
+
 def test_standard_input_is_a_document_with_a_name(echo: Echo) -> None:
     (sent,) = echo.run("-", "--name", "notes.md", input="# Notes")
     assert sent == {"source": "notes.md", "text": "# Notes"}

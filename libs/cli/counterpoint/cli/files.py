@@ -103,6 +103,10 @@ def batches(documents: Iterable[Readable], most_bytes: int, most: int = 50) -> I
 
 def below(path: Path, source: str, how: Walk, seen: set[tuple[int, int]]) -> Iterator[Readable | Skipped]:
     """The documents at and below a path, which is called `source`."""
+    if not _sayable(source):
+        shown = Path(os.fsencode(path).decode(errors="replace"))
+        yield Skipped(shown, "its name is not UTF-8", failed=True, source=source)
+        return
     try:
         stat = path.stat()
         target = path.resolve(strict=True)
@@ -132,6 +136,14 @@ def below(path: Path, source: str, how: Walk, seen: set[tuple[int, int]]) -> Ite
         yield Skipped(path, "neither a file nor a folder", source=source)
 
 
+def _sayable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _listed(path: Path, source: str, how: Walk, seen: set[tuple[int, int]]) -> Iterator[Readable | Skipped]:
     try:
         names = sorted(os.listdir(path), key=lambda name: ((path / name).is_symlink(), name))
@@ -139,7 +151,7 @@ def _listed(path: Path, source: str, how: Walk, seen: set[tuple[int, int]]) -> I
         yield Skipped(path, error.strerror or "cannot be read", failed=True, source=source)
         return
     for name in names:
-        if name.startswith("."):
+        if name.startswith(".") and _sayable(name):
             yield Skipped(path / name, "hidden", source=_under(source, name))
         elif name in _NOT_WALKED:
             yield Skipped(path / name, "made by a tool", source=_under(source, name))

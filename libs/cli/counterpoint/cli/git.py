@@ -15,6 +15,16 @@ CLONE_LIMIT_S = 600
 _ELSEWHERE = re.compile(r"(?:git|ssh|git\+ssh)://.+|(?:https?|file)://.+\.git/?|[\w.-]+@[\w.-]+:.+")
 
 
+_NAMING = frozenset(
+    f"GIT_{name}"
+    for name in (
+        "DIR", "WORK_TREE", "INDEX_FILE", "COMMON_DIR", "OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "NAMESPACE",
+        "PREFIX", "CEILING_DIRECTORIES", "CONFIG_PARAMETERS", "CONFIG_COUNT",
+    )
+)  # fmt: skip
+"""Variables that name another repository than the one that is looked at, as they do below a hook of git's."""
+
+
 class NoRepository(CommandError):
     """A repository cannot be read."""
 
@@ -38,7 +48,8 @@ def name_of(address: str) -> str:
 
 def tracked(top: Path) -> list[str]:
     """The paths of the files that are tracked, from the top. Raises `NoRepository`."""
-    said = _git("-C", str(top), "ls-files", "-z", "--cached")
+    # A repository may name a program that watches its files; nothing of what is ingested is run.
+    said = _git("-C", str(top), "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached")
     return sorted(dict.fromkeys(name for name in said.decode(errors="surrogateescape").split("\0") if name))
 
 
@@ -53,8 +64,8 @@ def cloned(address: str) -> Iterator[Path]:
 
 
 def _git(*words: str) -> bytes:
-
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
+    own = {name: value for name, value in os.environ.items() if name not in _NAMING}
+    environment = {**own, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
     try:
         ended = subprocess.run(
             ["git", *words], capture_output=True, timeout=CLONE_LIMIT_S, env=environment, check=False

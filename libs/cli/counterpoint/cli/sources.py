@@ -95,7 +95,7 @@ def _of(name: str, wanted: Wanted, seen: set[tuple[int, int]]) -> tuple[str | No
     if not path.is_dir():
         how = Walk(path.resolve(), None, wanted.exclude, wanted.binary)
         return None, below(path, source, how, seen)
-    root = f"file://{socket.gethostname()}{quote(path.resolve().as_posix())}"
+    root = f"file://{socket.gethostname()}{quote(path.resolve().as_posix(), errors='surrogateescape')}"
     how = Walk(path.resolve(), root, wanted.exclude, wanted.binary)
     if top == path.resolve():
         return root, _tracked(path, source, how, seen)
