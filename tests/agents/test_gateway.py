@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,7 +24,7 @@ from agents.gateway_world import (
 )
 from diode.memory_house import House
 from prometheus_client import REGISTRY
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from counterpoint.guard.capabilities import Keyring, SigningKey, claimed, mint
 from counterpoint.manager.gateway import Gateway as Calls
@@ -261,6 +262,19 @@ class TestProviders:
         with pytest.raises(Permanent, match="unknown_outcome"):
             await asking.embed(memory, ["a"], key="v", deadline_s=20)
 
+    async def test_what_nobody_foresaw_is_settled_as_an_unknown_outcome(
+        self, asking: Gateway, memory: Memory, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def surprised(*asked: Any) -> Any:
+            raise KeyError("nobody thought of this")
+
+        monkeypatch.setattr(Provider, "call", surprised)
+        with pytest.raises(Permanent, match="unknown_outcome"):
+            await generated(asking, memory, "k")
+        assert (await call(house, memory, "k"))["error"] == "unexpected KeyError"
+        total = await spend(house, project)
+        assert (total["unknown"], total["reserved_tokens"]) == (1, 0)
+
 
 class TestBudgets:
     async def test_parallel_calls_never_exceed_it(
@@ -425,10 +439,34 @@ class TestWeb:
     async def test_a_search_that_says_something_else_is_refused(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:
-        outside.answers = [JSONResponse("no")]
-        with pytest.raises(Permanent, match="refused"):
-            await asking.search_web(memory, "disk full", key="s", deadline_s=20)
-        assert (await call(house, memory, "s"))["state"] == "released"
+        outside.answers = [JSONResponse("no"), Response("[" * 100_000)]
+        for key in ("s", "deep"):
+            with pytest.raises(Permanent, match="refused"):
+                await asking.search_web(memory, "disk full", key=key, deadline_s=20)
+            assert (await call(house, memory, key))["state"] == "released"
+
+    async def test_a_search_whose_answer_does_not_end_is_left(self, memory: Memory, door: Door) -> None:
+        written, most = 0, 256 * 2**20
+
+        async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal written
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            with suppress(ConnectionError):
+                while written < most:
+                    writer.write(b" " * 65536)
+                    written += 65536
+                    await writer.drain()
+            writer.close()
+
+        async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with gateway(door, replace(OUTSIDE, search_url=url)) as (listening, _):
+                asking = client(listening, searches_web=True)
+                with pytest.raises(Permanent, match="refused"):
+                    await asking.search_web(memory, "disk full", key="s", deadline_s=20)
+                await asking.close()
+        assert written < most
 
 
 class TestTokens:

@@ -168,6 +168,12 @@ class Gateway:
         except Unanswered as unanswered:
             await self._settle(asked, call_id, "unknown", reserved.estimate, error=str(unanswered))
             raise _unknown_outcome(str(unanswered)) from unanswered
+        except Exception as unforeseen:
+            # It may have been done, and must not stay set aside for ever.
+            log.error("call.unforeseen", call=call_id, exc_info=unforeseen)
+            why = f"unexpected {type(unforeseen).__name__}"
+            await self._settle(asked, call_id, "unknown", reserved.estimate, error=why)
+            raise _unknown_outcome(why) from unforeseen
         await self._settle(asked, call_id, "settled", outcome.taken, response=_kept(outcome))
         return outcome
 

@@ -1,6 +1,7 @@
 """Searches of the web, by a SearXNG or whatever answers like one."""
 
 import asyncio
+import json
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,7 +23,7 @@ class WebSearch:
         base = url.rstrip("/")
         self._url = base if base.endswith("/search") else f"{base}/search"
         self._host = urlsplit(url).hostname or url
-        self._client = httpx.AsyncClient(timeout=None, follow_redirects=False)
+        self._client = httpx.AsyncClient(timeout=None, follow_redirects=False, headers={"Accept-Encoding": "gzip"})
 
     async def close(self) -> None:
         """Close the connections."""
@@ -33,25 +34,37 @@ class WebSearch:
         left_s = deadline - asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(left_s):
-                answer = await self._client.get(self._url, params={"q": call.query, "format": "json"})
+                answer, content = await self._asked(call.query)
         except TimeoutError as late:
             raise Unanswered("the search did not answer in time") from late
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Transient("the search is not reachable") from error
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise Unanswered(f"the search went away: {type(error).__name__}") from error
         if answer.status_code == httpx.codes.TOO_MANY_REQUESTS or answer.is_server_error:
             raise Transient(f"the search answered {answer.status_code}")
-        if answer.status_code != httpx.codes.OK or len(answer.content) > _ANSWER_BYTES:
-            raise _refused(f"the search answered {answer.status_code}, {len(answer.content)} bytes")
+        if answer.status_code != httpx.codes.OK:
+            raise _refused(f"the search answered {answer.status_code}")
+        if len(content) > _ANSWER_BYTES:
+            raise _refused(f"the search answered more than {_ANSWER_BYTES} bytes")
         try:
-            found = answer.json()["results"]
+            found = json.loads(content)["results"]
             results = [_result(each) for each in found if isinstance(each, dict)]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise _refused("the search answered with something else than results in JSON") from error
         pages = [page for page in results if page["url"].startswith(("http://", "https://"))]
         said = {"results": pages[: call.count], "engine": self._host}
         return Outcome(said, call.model, Taken(dollars(0)))
+
+    async def _asked(self, query: str) -> tuple[httpx.Response, bytes]:
+        """The answer, and of its content no more than a little beyond the limit."""
+        content = bytearray()
+        async with self._client.stream("GET", self._url, params={"q": query, "format": "json"}) as answer:
+            async for part in answer.aiter_bytes():
+                content += part
+                if len(content) > _ANSWER_BYTES:
+                    break
+        return answer, bytes(content)
 
 
 def _result(found: dict[str, object]) -> dict[str, str]:
