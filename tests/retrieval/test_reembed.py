@@ -19,7 +19,7 @@ from counterpoint.memory.migrate import migrate
 from counterpoint.memory.models import Named
 from counterpoint.memory.retrieval.embed import EmbeddingModel, Vectors, Whose
 from counterpoint.memory.rows import Prepared
-from counterpoint.proto.errors import Denied, Permanent, Transient
+from counterpoint.proto.errors import Away, Denied, Permanent, Transient
 from counterpoint.proto.ingest import Document, IngestReply, IngestRequest
 from counterpoint.proto.memory import CommitReply, HybridSearch, QueryReply, Reembed, VectorSearch, Write
 from counterpoint.proto.wishes import Erase
@@ -272,6 +272,34 @@ async def test_what_was_embedded_before_the_change_is_embedded_again(
     assert changed
     assert await meanings(house, project) == {FIRST: 15, SECOND: 15}
     assert len(await found(house, project)) == 15
+
+
+async def test_a_change_whose_answer_is_lost_is_found_out_by_itself(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ingest(house, project, documents(1))
+    changing = house.models._changing
+
+    @asynccontextmanager
+    async def unheard() -> AsyncIterator[Any]:
+        async with changing() as connection:
+            yield connection
+        raise Away("the database is away")
+
+    async def until(field: str, value: str) -> None:
+        async with asyncio.timeout(10):
+            while (await done(house)).get(field) != value:  # noqa: ASYNC110 - another task finds it out
+                await asyncio.sleep(0.01)
+
+    for act, model, field, value in (("begin", SECOND, "state", "ready"), ("switch", None, "active", SECOND)):
+        with monkeypatch.context() as patch:
+            patch.setattr(house.models, "_changing", unheard)
+            refusal = (await asked(house, act, model)).refusal
+        assert refusal is not None
+        assert refusal.kind == "transient"
+        await until(field, value)
+    await ingest(house, project, documents(1, 1))
+    assert await meanings(house, project) == {FIRST: 10, SECOND: 10}
 
 
 async def test_what_is_deleted_or_erased_or_written_again_has_no_vector_of_either(house: House, project: str) -> None:

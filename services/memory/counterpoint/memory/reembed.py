@@ -143,18 +143,26 @@ class Reembedding:
         """Do what is asked, and how far it has come. Raises `Permanent` `invalid`, `conflict` or `not_found`."""
         if asked.act == "status":
             return await self.status()
-        async with self._alone:
-            match asked.act:
-                case "begin":
-                    await self._begin(caller, origin, asked)
-                case "switch" | "rollback":
-                    await self._turn(caller, origin, asked)
-                case "drop":
-                    other = self._other(asked)
-                    await self._noted(caller, origin, asked, other.model_id)
-                    await self._models.forget()
-        self._wake.set()
+        try:
+            async with self._alone:
+                if self._models.in_doubt:
+                    await self._models.learn()
+                await self._act(caller, origin, asked)
+        finally:
+            # Also where the answer to a change is lost: whether the record has it is found out then.
+            self._wake.set()
         return await self.status()
+
+    async def _act(self, caller: str, origin: Origin, asked: Reembed) -> None:
+        match asked.act:
+            case "begin":
+                await self._begin(caller, origin, asked)
+            case "switch" | "rollback":
+                await self._turn(caller, origin, asked)
+            case "drop":
+                other = self._other(asked)
+                await self._noted(caller, origin, asked, other.model_id)
+                await self._models.forget()
 
     async def status(self) -> dict[str, Any]:
         """Which models are in use, and how far the other one's vectors have come."""
