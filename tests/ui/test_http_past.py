@@ -56,6 +56,7 @@ async def test_rows_of_the_index_are_handed_over(front: Running) -> None:
         ("attempts", {"incidents": [INCIDENT | {"when": "yesterday"}]}, "incidents[0].when"),
         ("attempts", {"incidents": [INCIDENT | {"error_message": None}]}, "incidents[0]"),
         ("attempts", {"incidents": [INCIDENT | {"tried": "a\x00b"}]}, "incidents[0].tried"),
+        ("attempts", {"incidents": [INCIDENT | {"error_message": " \n"}]}, "incidents[0]"),
         ("providers", {"providers": [PROVIDER | {"hooks": ["no class"]}]}, "providers[0].hooks[0]"),
         ("providers", {"providers": [PROVIDER | {"package": "No Package"}]}, "providers[0].package"),
     ],

@@ -34,6 +34,6 @@ class PastIncident(Shape):
 
     @model_validator(mode="after")
     def _says_what_broke(self) -> "PastIncident":
-        if self.error_message is None and self.description is None:
+        if not f"{self.error_message or ''}{self.description or ''}".strip():
             raise ValueError("error_message or description must say what broke")
         return self
