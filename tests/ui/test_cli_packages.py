@@ -115,6 +115,27 @@ def test_a_package_that_cannot_be_read_says_why(tmp_path: Path, sources: dict[st
         row(only(wheel(tmp_path, sources=sources)))
 
 
+@pytest.mark.parametrize("entries", [["text"], [None], 5, [{"python-modules": 5}]])
+def test_a_package_that_says_something_else_than_others_is_named(tmp_path: Path, entries: object) -> None:
+    info = f"def get_provider_info():\n    return {INFO | {'operators': entries}!r}\n"
+    with pytest.raises(Unreadable, match="not in the usual form"):
+        row(only(wheel(tmp_path, sources=SOURCES | {"acme/info.py": info})))
+
+
+@pytest.mark.parametrize("said", ["{[]: 1}", "-" * 5000 + "1"])
+def test_what_is_no_literal_after_all_is_named(tmp_path: Path, said: str) -> None:
+    info = f"def get_provider_info():\n    return {said}\n"
+    with pytest.raises(Unreadable):
+        row(only(wheel(tmp_path, sources=SOURCES | {"acme/info.py": info})))
+
+
+def test_a_wheel_that_is_damaged_is_named(tmp_path: Path) -> None:
+    place = wheel(tmp_path)
+    place.write_bytes(place.read_bytes().replace(b"import nowhere", b"import NOWHERE"))
+    with pytest.raises(Unreadable, match="cannot be unpacked: Bad CRC"):
+        row(only(place))
+
+
 def test_what_is_no_package_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / "apache_airflow_providers_broken-1.0-py3-none-any.whl").write_bytes(b"no wheel")
     wheel(tmp_path, "1.2.0")

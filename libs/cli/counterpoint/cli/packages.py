@@ -72,7 +72,7 @@ class Package:
         returned = [node.value for made in defined for node in made.body if isinstance(node, ast.Return) and node.value]
         try:
             info = ast.literal_eval(returned[-1])
-        except (IndexError, ValueError) as error:
+        except (IndexError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
             raise Unreadable(f"{self.name}: {module} does not say it as a literal") from error
         if not isinstance(info, dict):
             raise Unreadable(f"{self.name}: {module} returns no dictionary")
@@ -103,12 +103,13 @@ class Package:
             if source is not None:
                 try:
                     return ast.parse(source)
-                except (SyntaxError, ValueError, RecursionError) as error:
+                except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                     raise Unreadable(f"{self.name}: {candidate} cannot be parsed: {error}") from error
         raise Unreadable(f"{self.name}: {module} is not in the package")
 
     def _in_wheel(self, path: str) -> bytes | None:
-        from zipfile import ZipFile
+        import zlib
+        from zipfile import BadZipFile, ZipFile
 
         with ZipFile(self.place) as wheel:
             try:
@@ -117,7 +118,10 @@ class Package:
                 return None
             if inside.file_size > SOURCE_LIMIT_BYTES:
                 raise Unreadable(f"{self.name}: {path} is larger than {SOURCE_LIMIT_BYTES} bytes")
-            return wheel.read(inside)
+            try:
+                return wheel.read(inside)
+            except (BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+                raise Unreadable(f"{self.name}: {path} cannot be unpacked: {error}") from error
 
 
 def installed(names: Iterable[str]) -> Iterator[Package | Unreadable]:
@@ -197,5 +201,7 @@ def _in_folder(file: Path) -> bytes | None:
         if file.stat().st_size > SOURCE_LIMIT_BYTES:
             raise Unreadable(f"{file} is larger than {SOURCE_LIMIT_BYTES} bytes")
         return file.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise Unreadable(f"{file}: {error.strerror}") from error

@@ -46,6 +46,13 @@ _IN_BRACKETS = re.compile(r"^(.*?)\s*\(([^()]+)\)\s*$")
 
 def row(package: Package) -> Provider:
     """A package as a row of the index. Raises `Unreadable`."""
+    try:
+        return _row(package)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise Unreadable(f"{package.name}: what it says of itself is not in the usual form: {error!r}") from error
+
+
+def _row(package: Package) -> Provider:
     info = package.info
     name = str(info.get("name") or package.name)
     aliases, terms = names(package.name, info)
