@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 
+from counterpoint.cli import files
 from counterpoint.cli.files import FILE_LIMIT_BYTES, Readable, Skipped, batches, document, walk
-from counterpoint.cli.ingest import TYPES
+from counterpoint.cli.ingest import TYPES, Run
 from counterpoint.cli.main import app
 from counterpoint.proto.ingest import ContentType
 
@@ -259,6 +260,30 @@ def test_pages_are_fetched_and_each_that_cannot_be_is_named(echo: Echo, api: Pla
     assert sent == {"source": f"{api.url}/page", "text": '{"text": "Hello"}'}
     listed.write_text("ftp://example.com/x\n")
     assert echo.run("--urls", str(listed), code=2) == []
+
+
+def test_files_are_read_as_they_are_handed_over(api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(120):
+        (tmp_path / f"{n:03d}.md").write_text(f"# {n}")
+    (tmp_path / "120.bin").write_bytes(b"\0")
+    api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
+    opened, said = list[str](), list[tuple[int, int, int, int]]()
+    read = files.read
+
+    def counted(path: Path, *how: Any) -> Readable | Skipped:
+        opened.append(path.name)
+        return read(path, *how)
+
+    def posted(run: Run, api: Any, batch: Any, total: int) -> Any:
+        said.append((len(opened), len(batch), len(run.results), total))
+        return [{"source": one.source, "status": "added", "chunks": 1} for one in batch]
+
+    monkeypatch.setattr(files, "read", counted)
+    monkeypatch.setattr(Run, "_post", posted)
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path), "--json", *api.options()])
+    assert shown.exit_code == 1, shown.output
+    assert said == [(101, 50, 0, 121), (121, 50, 50, 121), (121, 20, 100, 120)]
+    assert len(json.loads(shown.stdout)["documents"]) == 120
 
 
 def test_two_documents_of_one_name_in_one_run_are_not_one(echo: Echo, tmp_path: Path) -> None:

@@ -66,12 +66,16 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Walk:
-    """How a folder is gone through: no link may lead out of `top`; `binary`: memory is to read all of it."""
+    """How a folder is gone through: no link may lead out of `top`; `binary`: memory is to read all of it.
+
+    Where it is not `opened`, nothing is read: all files are documents, without a text.
+    """
 
     top: Path
     root: str | None = None
     exclude: tuple[str, ...] = ()
     binary: bool = False
+    opened: bool = True
 
 
 def walk(paths: Iterable[Path], root: Path) -> Iterator[Readable | Skipped]:
@@ -131,7 +135,7 @@ def below(path: Path, source: str, how: Walk, seen: set[tuple[int, int]]) -> Ite
     if path.is_dir():
         yield from _listed(path, source, how, seen)
     elif path.is_file():
-        yield read(path, source, how)
+        yield read(path, source, how) if how.opened else Readable(path, source)
     else:
         yield Skipped(path, "neither a file nor a folder", source=source)
 

@@ -3,10 +3,11 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from uuid import uuid4
 
 import typer
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from counterpoint.cli.api import Api
+
+T = TypeVar("T")
 
 app = typer.Typer()
 
@@ -122,17 +125,16 @@ def ingest(
     if name is not None and len(wanted) > 1:
         raise Misused("--name is for one PATH, URL or -")
     found = gathered(Wanted(wanted, name, type_, tuple(exclude or ())))
-    for one in found.skipped:
-        session.note(f"{'cannot read' if one.failed else 'skipped'} {one.path}: {one.reason}")
+    about = found.about()
     run = Run(session.err, session.project, type_)
     with session.connect() as api:
         try:
-            run.send(api, found.documents)
+            run.send(api, found.documents(partial(_note, session)), about)
             gone, unknown = _follow(session, api, found, run)
         except KeyboardInterrupt:
             from counterpoint.cli.card import counted
 
-            done = f"{len(run.results)} of {counted(len(found.documents), 'document')}"
+            done = f"{len(run.results)} of {counted(about, 'document')}"
             session.note(f"interrupted after {done}; the same command goes on where it was")
             gone, unknown, run.interrupted = 0, [], True
     for result in run.results:
@@ -148,6 +150,10 @@ def ingest(
     session.show(report, lambda: _summary(run.results, found.skipped, gone))
     failed = any(result["status"] in _NOT_FOUND for result in run.results) or any(one.failed for one in found.skipped)
     return Exit.FAILED if failed or run.interrupted else Exit.DONE
+
+
+def _note(session: Session, left_out: Skipped) -> None:
+    session.note(f"{'cannot read' if left_out.failed else 'skipped'} {left_out.path}: {left_out.reason}")
 
 
 def _files(names: Sequence[str]) -> list[Path]:
@@ -174,7 +180,7 @@ def _follow(session: Session, api: "Api", found: Gathered, run: "Run") -> tuple[
             continue
         sources = [one["source"] for one in known if not found.is_there(one["source"])]
         gone += len(sources)
-        run.send(api, [Readable(Path(source), source, root=root, gone=True) for source in sources])
+        run.send(api, [Readable(Path(source), source, root=root, gone=True) for source in sources], len(sources))
     return gone, unknown
 
 
@@ -189,20 +195,21 @@ class Run:
     results: list[dict[str, Any]] = field(default_factory=list)
     interrupted: bool = False
 
-    def send(self, api: "Api", documents: Sequence[Readable]) -> None:
+    def send(self, api: "Api", documents: Iterable[Readable], about: int) -> None:
         """Hand documents over in batches, with a progress bar where `console` is a terminal.
 
-        A batch that is refused is sent one by one.
+        A batch that is refused is sent one by one. `about` how many there are is said until the last batch.
         """
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("ingesting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        total = len(self.results) + len(documents)
+        before = len(self.results)
         shown = Progress(*columns, console=self.console, disable=not self.console.is_terminal, transient=True)
         with shown as progress:
-            bar = progress.add_task("ingesting", total=len(documents))
-            for batch in batches(documents, BATCH_BYTES):
-                self._send(api, batch, total)
+            bar = progress.add_task("ingesting", total=about)
+            for batch, more in _followed(batches(documents, BATCH_BYTES)):
+                done = len(self.results) + len(batch)
+                self._send(api, batch, max(before + about, done + 1) if more else done)
                 progress.advance(bar, len(batch))
 
     def _send(self, api: "Api", batch: Sequence[Readable], total: int) -> None:
@@ -237,6 +244,15 @@ class Run:
         return found
 
 
+def _followed(groups: Iterator[T]) -> Iterator[tuple[T, bool]]:
+    """Each, and whether there is one after it."""
+    last = next(groups, None)
+    while last is not None:
+        following = next(groups, None)
+        yield last, following is not None
+        last = following
+
+
 def _problem(refused: Refused) -> str:
     """Why one document was refused, and what helps."""
     faults = [f"{each.get('field')} {each.get('problem')}" for each in refused.body.get("errors", ())]
@@ -249,7 +265,7 @@ def send_with_progress(
 ) -> list[dict[str, Any]]:
     """Hand documents over; what became of each."""
     run = Run(console, project)
-    run.send(api, documents)
+    run.send(api, documents, len(documents))
     return run.results
 
 

@@ -7,10 +7,9 @@ from there. `--name` gives another one.
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,12 +23,13 @@ STDIN = "-"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a command names: paths, addresses and `-`; and how they are to be taken."""
+    """What a command names: paths, addresses and `-`; and how they are to be taken. `opened`: files are read."""
 
     names: tuple[str, ...]
     name: str | None = None
     type: str | None = None
     exclude: tuple[str, ...] = ()
+    opened: bool = True
 
     @property
     def binary(self) -> bool:
@@ -39,46 +39,57 @@ class Wanted:
 
 @dataclass
 class Gathered:
-    """What was found; `roots` are the folders and repositories that were gone through."""
+    """What is wanted, found one by one: no more of it is held than is looked at.
 
-    documents: list[Readable] = field(default_factory=list)
+    `roots` are the folders and repositories that were gone through, `sources` the names of the documents so far.
+    """
+
+    wanted: Wanted
     skipped: list[Skipped] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
+    sources: set[str] = field(default_factory=set)
+
+    def documents(self, left_out: Callable[[Skipped], None]) -> Iterator[Readable]:
+        """Each document, read when its turn comes; `left_out` is told what is none. To be gone through once."""
+        seen: set[tuple[int, int]] = set()
+        for name in self.wanted.names:
+            root, items = _of(name, self.wanted, seen)
+            for item in items:
+                if isinstance(item, Readable) and item.source not in self.sources:
+                    self.sources.add(item.source)
+                    yield item
+                    continue
+                if isinstance(item, Readable):
+                    reason = f"another document of this run is called {item.source} too; give --name"
+                    item = Skipped(item.path, reason, failed=True, source=item.source)
+                self.skipped.append(item)
+                left_out(item)
+            if root is not None:
+                self.roots.append(root)
+
+    def about(self) -> int:
+        """How many documents there are, as far as that is known before they are read."""
+        here = Wanted(self.wanted.names, self.wanted.name, self.wanted.type, self.wanted.exclude, opened=False)
+        seen: set[tuple[int, int]] = set()
+        local = [name for name in here.names if name != STDIN and not git.is_elsewhere(name) and not is_page(name)]
+        found = (item for name in local for item in _of(name, here, seen)[1])
+        return len(here.names) - len(local) + sum(isinstance(item, Readable) for item in found)
 
     def is_there(self, source: str) -> bool:
         """Whether a document of this name is there, also where it could not be read, or what it is in was left out."""
-        return source in self._sources or any(
+        return source in self.sources or any(
             source == one.source or source.startswith(f"{one.source}/") for one in self.skipped
         )
 
-    @cached_property
-    def _sources(self) -> set[str]:
-        return {one.source for one in self.documents}
-
 
 def gathered(wanted: Wanted) -> Gathered:
-    """All that is wanted, read. Raises `Misused` for a path that is not there."""
+    """All that is wanted. Raises `Misused` for a path that is not there."""
     for name in wanted.names:
         if name != STDIN and not is_page(name) and not git.is_elsewhere(name) and not Path(name).exists():
             raise Misused(f"{name} does not exist")
     if STDIN in wanted.names and wanted.name is None:
         raise Misused("standard input needs a --name")
-    found, taken = Gathered(), set[str]()
-    seen: set[tuple[int, int]] = set()
-    for name in wanted.names:
-        root, items = _of(name, wanted, seen)
-        for item in items:
-            if isinstance(item, Skipped):
-                found.skipped.append(item)
-            elif item.source in taken:
-                reason = f"another document of this run is called {item.source} too; give --name"
-                found.skipped.append(Skipped(item.path, reason, failed=True, source=item.source))
-            else:
-                taken.add(item.source)
-                found.documents.append(item)
-        if root is not None:
-            found.roots.append(root)
-    return found
+    return Gathered(wanted)
 
 
 def _of(name: str, wanted: Wanted, seen: set[tuple[int, int]]) -> tuple[str | None, Iterator[Readable | Skipped]]:
@@ -93,10 +104,10 @@ def _of(name: str, wanted: Wanted, seen: set[tuple[int, int]]) -> tuple[str | No
     top = git.top_of(path)
     source = wanted.name or _source(path.resolve(), top)
     if not path.is_dir():
-        how = Walk(path.resolve(), None, wanted.exclude, wanted.binary)
+        how = Walk(path.resolve(), None, wanted.exclude, wanted.binary, wanted.opened)
         return None, below(path, source, how, seen)
     root = f"file://{socket.gethostname()}{quote(path.resolve().as_posix(), errors='surrogateescape')}"
-    how = Walk(path.resolve(), root, wanted.exclude, wanted.binary)
+    how = Walk(path.resolve(), root, wanted.exclude, wanted.binary, wanted.opened)
     if top == path.resolve():
         return root, _tracked(path, source, how, seen)
     return root, below(path, source, how, seen)
@@ -128,7 +139,7 @@ def _cloned(address: str, wanted: Wanted) -> Iterator[Readable | Skipped]:
         except git.NoRepository as error:
             yield Skipped(Path(plain(address)), str(error), failed=True, source=name)
             return
-        how = Walk(copy.resolve(), plain(address), wanted.exclude, wanted.binary)
+        how = Walk(copy.resolve(), plain(address), wanted.exclude, wanted.binary, wanted.opened)
         for item in _tracked(copy, name, how, set()):
             yield replace(item, path=Path(item.source))
 
