@@ -1,6 +1,9 @@
 """JavaScript and TypeScript are cut by what they define; the comments above belong to it."""
 
+import importlib
 import textwrap
+import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -8,6 +11,8 @@ from hypothesis import strategies as st
 
 from counterpoint.memory.retrieval.chunk import Chunked, chunk
 from counterpoint.memory.retrieval.chunk.script import SCRIPT_LIMIT_CHARS
+
+script_module = importlib.import_module("counterpoint.memory.retrieval.chunk.script")
 
 LONG = "  // " + "why " * 120 + "\n"
 
@@ -117,3 +122,31 @@ def test_a_program_that_is_too_long_is_cut_as_text_and_says_so() -> None:
     chunked = chunk("x();\n" * (SCRIPT_LIMIT_CHARS // 5 + 1), "javascript")
     assert chunked.type == "javascript"
     assert chunked.problem == "not read as JavaScript but as plain text: longer than 524288 characters"
+
+
+def test_what_takes_for_ever_to_parse_is_cut_as_text_and_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_module, "PARSE_LIMIT", 3_000)
+    source, over, waited = "[1:2] a: " * 4_000, threading.Event(), [0.0]
+
+    def waiting() -> None:
+        last = time.monotonic()
+        while not over.wait(0.001):
+            last, before = time.monotonic(), last
+            waited.append(last - before)
+
+    other = threading.Thread(target=waiting)
+    other.start()
+    chunked = chunk(source, "javascript")
+    over.set()
+    other.join()
+    assert (chunked.type, chunked.problem) == (
+        "text",
+        "not read as JavaScript but as plain text: takes too long to parse",
+    )
+    assert_exact(source, chunked, 1000)
+    assert max(waited) < 1
+
+
+def test_a_program_of_the_greatest_length_is_parsed() -> None:
+    source = ("{a:1}\n" * SCRIPT_LIMIT_CHARS)[:SCRIPT_LIMIT_CHARS]
+    assert chunk(source, "javascript").problem is None

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 SCRIPT_LIMIT_CHARS = 512 * 1024
+PARSE_LIMIT = 80_000
+"""How often a parse may ask whether it is to go on: the densest program of that length asks half as often.
+
+It is no time, so that a source is always cut in the same way."""
+_SLICE_BYTES = 64 * 1024
 
 _BODIES = frozenset({"statement_block", "class_body", "interface_body", "object_type", "enum_body"})
 _MEMBERS = frozenset({"class_body", "statement_block"})
@@ -49,20 +54,39 @@ def script(source: str, dialect: Literal["javascript", "typescript"], max_chars:
 
 
 def _tree(content: bytes, dialect: Literal["javascript", "typescript"]) -> "Node":
-    """The syntax tree: of TypeScript with JSX where it is not plain TypeScript."""
-    from tree_sitter import Language, Parser
-
+    """The syntax tree: of TypeScript with JSX where it is not plain TypeScript. Raises `ValueError`."""
     if dialect == "javascript":
         import tree_sitter_javascript
 
-        return Parser(Language(tree_sitter_javascript.language())).parse(content).root_node
+        return _parsed(content, tree_sitter_javascript.language())
     import tree_sitter_typescript
 
-    plain = Parser(Language(tree_sitter_typescript.language_typescript())).parse(content).root_node
+    plain = _parsed(content, tree_sitter_typescript.language_typescript())
     if not plain.has_error:
         return plain
-    with_jsx = Parser(Language(tree_sitter_typescript.language_tsx())).parse(content).root_node
+    with_jsx = _parsed(content, tree_sitter_typescript.language_tsx())
     return plain if with_jsx.has_error else with_jsx
+
+
+def _parsed(content: bytes, language: object) -> "Node":
+    """The root of the tree. Some texts that are no program take the square of the time, during which no other thread
+    would run: it looks up now and then, and gives up. Raises `ValueError`."""
+    from tree_sitter import Language, Parser
+
+    asked = 0
+
+    def given_up(offset: int, error: bool) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > PARSE_LIMIT
+
+    try:
+        tree = Parser(Language(language)).parse(
+            lambda offset, _: content[offset : offset + _SLICE_BYTES], progress_callback=given_up
+        )
+    except ValueError as error:
+        raise ValueError("takes too long to parse") from error
+    return tree.root_node
 
 
 def _characters(content: bytes) -> Sequence[int]:
