@@ -310,3 +310,8 @@ def test_pages_are_cut_at_form_feeds_and_know_their_title_and_number() -> None:
     chunks = chunk("First.\f\fThird." + " More." * 300, "pdf", title="Pump  manual").chunks
     assert [piece.context for piece in chunks] == ["Pump manual > page 1", *["Pump manual > page 3"] * 2]
     assert chunk("First.", "pdf").chunks[0].context == "page 1"
+
+
+def test_comments_that_lead_to_no_page_are_text_at_once() -> None:
+    assert detect("notes", "<!-- a --> " * 300 + "<html>") == "html"
+    assert detect("notes", "<!---->" * 300 + "text") == "text"

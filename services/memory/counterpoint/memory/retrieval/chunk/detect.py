@@ -7,7 +7,7 @@ from counterpoint.memory.retrieval.chunk.python import parsed
 from counterpoint.proto.ingest import ContentType
 
 _MARKDOWN_LINE = re.compile(r"^(?:#{1,6} \S|```|~~~|\[.+\]: \S|\|.*\|[ \t]*$)", re.MULTILINE)
-_HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_HTML = re.compile(r"\s*(?:<!--(?:(?!-->).)*-->\s*)*<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _PYTHON_LINE = re.compile(r"^(?:(?:async )?def \w+\(|class \w+[(:]|import \w|from [\w.]+ import |@\w)", re.MULTILINE)
 _HEAD_CHARS = 4096
 _SUFFIXES: dict[str, ContentType] = {
