@@ -6,7 +6,7 @@ from markdown_it import MarkdownIt
 
 from counterpoint.memory.retrieval.chunk.pieces import Section, line_starts, short
 
-_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?=[\w-]+[ \t]*:)(?:.*\r?\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
+_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?=[\w-]+[ \t]*:)(?:[^\n]*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 
 
 def markdown(source: str) -> list[Section]:
