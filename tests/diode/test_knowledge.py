@@ -7,7 +7,7 @@ from diode.memories import ingest
 from diode.memory_house import PERSON, House, task_body
 
 from counterpoint.memory.knowledge import Knowledge, entity_id
-from counterpoint.memory.mentions import Mention, mentions
+from counterpoint.memory.mentions import MAX_CHARS, Mention, mentions
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import HybridSearch, List, Walk, Write
@@ -34,6 +34,19 @@ When it fails with ConnectionError or airflow.exceptions.AirflowException, look 
 )
 def test_things_are_found_by_rules(text: str, kind: Any, name: str) -> None:
     assert Mention(kind, name, 1) in mentions(text)
+
+
+@pytest.mark.parametrize("hostile", ["a.", "a/"])
+def test_a_long_text_is_looked_through_in_time_that_grows_with_it(hostile: str) -> None:
+    assert Mention("error", "PumpError", 1) in mentions(hostile * (MAX_CHARS // len(hostile) - 10) + " PumpError")
+
+
+def test_nothing_is_lost_or_found_twice_where_a_long_text_is_parted() -> None:
+    line = "Look at /etc/resolv.conf and ldap.internal, it says PumpError.\n"
+    found = mentions(line * 1_000 + "x" * 40_000 + " " + line.strip() * 2)
+    assert {(each.kind, each.name, each.count) for each in found} == {
+        ("file", "/etc/resolv.conf", 1_002), ("service", "ldap.internal", 1_002), ("error", "PumpError", 1_002),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["", "it was 3.5 times as much", "e.g. this and that", "1.2.3", "and/or", "Mr. Smith"])

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -15,6 +16,7 @@ MAX_CHARS = 1_000_000
 MAX_MENTIONS = 200
 """The most frequent ones of a text are kept."""
 _NAME_CHARS = 200
+_PART_CHARS = 16_384
 
 _FILE = re.compile(
     r"(?<![\w/.:-])(?:~?/|\./|[\w-]+/)[\w./-]*[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}\b"
@@ -27,7 +29,7 @@ _HOST = re.compile(
 _DAG = re.compile(
     r"(?:\bdag_id\b[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bDAG:?\s+[`\"']?|\bdags/)([A-Za-z][\w.-]{2,80}[A-Za-z0-9])", re.ASCII
 )
-_ERROR = re.compile(r"\b(?:[a-z_]\w*\.)*([A-Z][A-Za-z0-9]{2,60}(?:Error|Exception|Timeout|Fault|Interrupt|Warning))\b")
+_ERROR = re.compile(r"\b([A-Z][A-Za-z0-9]{2,60}(?:Error|Exception|Timeout|Fault|Interrupt|Warning))\b")
 _CODE = re.compile(r"\b(?:ORA-\d{5}|SQLSTATE \w{5}|E[A-Z]{4,14}|HTTP [45]\d\d)\b")
 
 
@@ -42,24 +44,38 @@ class Mention:
 
 def mentions(text: str) -> tuple[Mention, ...]:
     """All that a text mentions, the most frequent first, equal ones by name."""
-    text = text[:MAX_CHARS]
     found: Counter[tuple[Kind, str]] = Counter()
-    for match in _FILE.finditer(text):
-        found["file", match[0].removeprefix("./")] += 1
-    for match in _HOST.finditer(text):
-        found["service", match[0]] += 1
-    for match in _DAG.finditer(text):
-        found["dag", match[1].removesuffix(".py")] += 1
-    for pattern, group in ((_ERROR, 1), (_CODE, 0)):
-        for match in pattern.finditer(text):
-            found["error", match[group]] += 1
-    systems, names = _systems()
-    for match in systems.finditer(text):
-        found["system", names[match[0].lower()]] += 1
+    for part in _parts(text[:MAX_CHARS]):
+        found.update(_mentioned(part))
     ordered = sorted(found.items(), key=lambda each: (-each[1], each[0]))
     return tuple(Mention(kind, name, count) for (kind, name), count in ordered if len(name) <= _NAME_CHARS)[
         :MAX_MENTIONS
     ]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text line by line, many of them together: while a pattern is looked for no other thread runs."""
+    start = 0
+    while start < len(text):
+        most = start + _PART_CHARS
+        end = len(text) if most >= len(text) else text.rfind("\n", start, most) + 1 or text.rfind(" ", start, most) + 1
+        yield text[start : end or most]
+        start = end or most
+
+
+def _mentioned(text: str) -> Iterator[tuple[Kind, str]]:
+    for match in _FILE.finditer(text):
+        yield "file", match[0].removeprefix("./")
+    for match in _HOST.finditer(text):
+        yield "service", match[0]
+    for match in _DAG.finditer(text):
+        yield "dag", match[1].removesuffix(".py")
+    for pattern, group in ((_ERROR, 1), (_CODE, 0)):
+        for match in pattern.finditer(text):
+            yield "error", match[group]
+    systems, names = _systems()
+    for match in systems.finditer(text):
+        yield "system", names[match[0].lower()]
 
 
 @lru_cache(maxsize=1)
