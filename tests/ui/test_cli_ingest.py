@@ -286,6 +286,13 @@ def test_files_are_read_as_they_are_handed_over(api: Played, tmp_path: Path, mon
     assert len(json.loads(shown.stdout)["documents"]) == 120
 
 
+def test_a_text_takes_no_more_room_than_its_file(echo: Echo, api: Played, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("ж" * 10_000, encoding="utf-8")
+    (sent,) = echo.run(str(tmp_path / "a.md"))
+    assert sent["text"] == "ж" * 10_000
+    assert int(api.asked[-1].headers["content-length"]) < 21_000
+
+
 def test_two_documents_of_one_name_in_one_run_are_not_one(echo: Echo, tmp_path: Path) -> None:
     for folder in ("x/docs", "y/docs"):
         (tmp_path / folder).mkdir(parents=True)

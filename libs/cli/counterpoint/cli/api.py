@@ -65,7 +65,7 @@ class Api:
 
         Raises Refused or NotReachable.
         """
-        content = body if isinstance(body, str) else json.dumps(_given(body))
+        content = body if isinstance(body, str) else _json_of(_given(body))
         headers = {"Content-Type": "application/json"} | dict(headers or {})
         return self._json("POST", path, content=content, headers=headers, params=_given(params))
 
@@ -155,6 +155,14 @@ class Api:
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _json_of(value: Any) -> bytes:
+    """As short as it can be: an escape takes three times the room of a letter that is no ASCII."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
 
 
 def _check(response: httpx.Response) -> None:
