@@ -104,3 +104,23 @@ async def test_the_turn_of_who_is_named_is_before_the_turn_that_names_her(house:
     assert sum(
         scores[part] for part in ("by_words", "by_meaning", "by_name", "by_fullness", "by_exact_form")
     ) == pytest.approx(first.score, abs=1e-5)
+
+
+async def test_a_filter_is_that_of_the_document_itself_not_of_one_of_the_same_name_elsewhere(
+    house: House, project: str
+) -> None:
+    before = datetime.now(UTC)
+    shared = Document(source="runbooks/dns.md", text=RUNBOOK, metadata={"team": "shared"})
+    request = IngestRequest(origin=house.standing("shared", principal=PERSON), documents=(shared,))
+    reply = IngestReply.model_validate_json(await house.door.ingest("router", request.model_dump_json().encode()))
+    assert [each.status for each in reply.documents] == ["added"]
+    filters: tuple[tuple[dict[str, Any], set[str]], ...] = (
+        ({}, {project, "shared"}),
+        ({"where": {"metadata": {"team": "platform"}}}, {project}),
+        ({"where": {"metadata": {"team": "shared"}}}, {"shared"}),
+        ({"since": before}, {"shared"}),
+        ({"until": before}, {project}),
+    )
+    for filter, wanted in filters:
+        found = await look(house, project, "restart the resolver", under="runbooks/", **filter)
+        assert {each.project for each in found} == wanted

@@ -116,10 +116,10 @@ def matching(store: str, filter: Filter, project: str) -> tuple[str, list[Any]]:
             clauses.append(f"{condition} ${len(values)}")
     if metadata is not None:
         values.append({"metadata": metadata})
-        described = f"SELECT id FROM records WHERE {own} AND store = 'documents' AND body @> ${len(values)}"
-        clauses.append(f"body ->> 'document_id' IN ({described})")
-    records = f"SELECT id FROM records WHERE {own} AND {' AND '.join(clauses)} AND body IS NOT NULL"
-    rows = f"SELECT row FROM vectors WHERE {own} AND store = $1 AND id IN ({records})"
+        described = f"SELECT project, id FROM records WHERE {own} AND store = 'documents' AND body @> ${len(values)}"
+        clauses.append(f"(project, body ->> 'document_id') IN ({described})")
+    records = f"SELECT project, id FROM records WHERE {own} AND {' AND '.join(clauses)} AND body IS NOT NULL"
+    rows = f"SELECT row FROM vectors WHERE {own} AND store = $1 AND (project, id) IN ({records})"
     if filter.under is not None:
         values.append(filter.under)
         rows += f" AND starts_with(source, ${len(values)})"
