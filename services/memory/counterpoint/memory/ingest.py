@@ -47,6 +47,8 @@ DOCUMENT_LIMIT_CHARS = 8 * 1024 * 1024
 STEP_WRITES = 200
 """How many records are written at once: as many as the announcement of a commit names."""
 _RETRIES = 3
+_LEFT_S = 600.0
+"""How long what was left may be looked for: nobody waits for it."""
 
 _KNOWN = """
 SELECT store, id, version, body, sha256 FROM records WHERE project = $1 AND store = 'documents' AND id = $2
@@ -132,15 +134,18 @@ class Ingest:
         return became
 
     async def tidy(self) -> None:
-        """Delete the chunks of documents that have no record, which an end of the process has left; to be called when
-        commits are applied. Raises `Transient`."""
-        async with self._database.connection() as connection:
-            projects = [row["project"] for row in await connection.fetch(_PROJECTS)]
-        for project in projects:
-            async with self._database.reading(project) as connection:
-                sources = [row["source"] for row in await connection.fetch(_LEFT, project)]
-            for source in sources:
-                await self._forget(Origin(message_id=new_id(), project=project), source)
+        """Delete the chunks of documents that have no record, which an end of the process has left, beside what else
+        is ingested; to be called when commits are applied. What cannot be done now the next process does."""
+        try:
+            async with self._database.connection() as connection:
+                projects = [row["project"] for row in await connection.fetch(_PROJECTS)]
+            for project in projects:
+                async with self._database.reading(project) as connection:
+                    sources = [row["source"] for row in await connection.fetch(_LEFT, project, timeout=_LEFT_S)]
+                for source in sources:
+                    await self._forget(Origin(message_id=new_id(), project=project), source)
+        except CounterpointError as error:
+            log.warning("documents.untidied", reason=str(error))
 
     async def _forget(self, origin: Origin, source: str) -> None:
         document_id = ids.document_id(source)

@@ -198,7 +198,6 @@ async def serve(settings: MemorySettings) -> None:
             await plant(database, rules, committer, subjects.SHARED_PROJECT, provider_writes())
             await erasures.finish()
             await takebacks.finish(lately)
-            await ingest.tidy()
             ready.set()
             group.create_task(relay.run())
             group.create_task(sequencer.run())
@@ -208,6 +207,7 @@ async def serve(settings: MemorySettings) -> None:
             group.create_task(lease.watch())
             group.create_task(tiers.run())
             group.create_task(reembedding.run())
+            group.create_task(ingest.tidy())
 
     service.also(answer, lambda: None if ready.is_set() else "lease")
     try:
