@@ -215,6 +215,17 @@ def test_a_repository_elsewhere_is_copied_for_a_while(echo: Echo, tmp_path: Path
     assert echo.run(f"file://{tmp_path}/nothing.git", code=1) == []
 
 
+def test_a_tracked_file_that_was_removed_is_gone(echo: Echo, api: Played, tmp_path: Path) -> None:
+    repository(tmp_path / "orders")
+    (tmp_path / "orders" / "out.md").unlink()
+    (tmp_path / "orders" / "docs" / "a.md").unlink()
+    items = [{"source": source} for source in ("orders/.hidden.md", "orders/docs/a.md")]
+    api.on("GET /v1/documents", (200, {"items": items, "next_cursor": None}))
+    first, second = echo.run(str(tmp_path / "orders"))
+    assert (first["source"], "gone" in first) == ("orders/.hidden.md", False)
+    assert (second["source"], second["gone"]) == ("orders/docs/a.md", True)
+
+
 def test_of_a_repository_its_own_files_are_taken_below_a_hook_of_another_and_nothing_of_it_is_run(
     echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ repository and the path from its top; elsewhere the name of the folder that is n
 from there. `--name` gives another one.
 """
 
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -127,7 +128,7 @@ def _tracked(top: Path, source: str, how: Walk, seen: set[tuple[int, int]]) -> I
         return
     names.sort(key=lambda name: ((top / name).is_symlink(), name))
     for name in names:
-        if not (top / name).is_dir():
+        if os.path.lexists(top / name) and not (top / name).is_dir():
             yield from below(top / name, f"{source}/{name}", how, seen)
 
 
