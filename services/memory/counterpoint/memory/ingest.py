@@ -7,10 +7,8 @@ but its chunks: the next process forgets them.
 """
 
 import asyncio
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -18,25 +16,23 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from counterpoint.guard.detector import FieldFinding
-from counterpoint.guard.judge import Judged, cleaned
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
+from counterpoint.memory.pieces import Found, Known, Pieces, cut, differences, same
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import VOUCHED, Memories, Provenance
 from counterpoint.memory.reading import read
 from counterpoint.memory.releases import Releases
-from counterpoint.memory.retrieval.chunk import Chunked, chunk, chunk_id
-from counterpoint.memory.rows import Prepared, canonical, storable
-from counterpoint.memory.screen import Screen, first_places
+from counterpoint.memory.rows import Prepared
+from counterpoint.memory.screen import Screen
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, CounterpointError, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.ingest import TITLE_CHARS, ContentType, Document, Ingested, Job, JobProgress
+from counterpoint.proto.ingest import TITLE_CHARS, Document, Ingested, Job, JobProgress
 from counterpoint.proto.memory import Commit, Origin, Write
 
 T = TypeVar("T")
@@ -68,28 +64,6 @@ WHERE NOT EXISTS (
     SELECT FROM records WHERE project = $1 AND store = 'documents' AND id = document_id AND body IS NOT NULL)
 """
 _JOB = "SELECT version, body FROM records WHERE project = $1 AND store = 'ingests' AND id = $2"
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A record's version, 0 when there is none; the body of a document, and the hash of the body of a chunk: None when
-    it was deleted."""
-
-    version: int = 0
-    body: dict[str, Any] | None = None
-    sha256: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Pieces:
-    """What a document is to become: its record and those of its chunks by id. `problem` is the chunker's, or why the
-    document is under quarantine: then it has no chunks. `redacted`: it does not hold all that it was handed in with."""
-
-    body: dict[str, Any]
-    chunks: dict[str, dict[str, Any]]
-    problem: str | None
-    quarantined: bool = False
-    redacted: bool = False
 
 
 class Ingest:
@@ -151,8 +125,8 @@ class Ingest:
         document_id = ids.document_id(source)
         async with self._alone(origin.project, source):
             known = await self._known(origin.project, document_id)
-            if known.get(("documents", document_id), _Known()).body is None:
-                await self._delete(origin, VOUCHED, _differences(known, {}))
+            if known.get(("documents", document_id), Known()).body is None:
+                await self._delete(origin, VOUCHED, differences(known, {}))
                 log.info("document.forgotten", document_id=document_id)
 
     async def _document(self, origin: Origin, integrity: int, document: Document) -> Ingested:
@@ -174,8 +148,8 @@ class Ingest:
             return await self._gone(origin, integrity, document, document_id)
         pieces = await self._pieces(origin, document, document_id)
         known = await self._known(origin.project, document_id)
-        writes = await asyncio.to_thread(_differences, known, pieces.chunks)
-        before = known.get(("documents", document_id), _Known())
+        writes = await asyncio.to_thread(differences, known, pieces.chunks)
+        before = known.get(("documents", document_id), Known())
         result = Ingested(
             source=document.source,
             document_id=document_id,
@@ -183,9 +157,9 @@ class Ingest:
             chunks=len(pieces.chunks),
             problem=pieces.problem,
         )
-        if before.body is not None and not writes and _same(before.body, pieces.body):
-            same = {} if pieces.quarantined else {"status": "unchanged", "problem": None}
-            return result.model_copy(update=same)
+        if before.body is not None and not writes and same(before.body, pieces.body):
+            stands = {} if pieces.quarantined else {"status": "unchanged", "problem": None}
+            return result.model_copy(update=stands)
         writes.append(Write(store="documents", id=document_id, body=pieces.body, expect=before.version))
         embedded = 0
         for start in range(0, len(writes), STEP_WRITES):
@@ -196,17 +170,17 @@ class Ingest:
     async def _gone(self, origin: Origin, integrity: int, document: Document, document_id: str) -> Ingested:
         """Delete a document and its chunks, unless it was found elsewhere since. Its record goes last."""
         known = await self._known(origin.project, document_id)
-        before = known.get(("documents", document_id), _Known())
+        before = known.get(("documents", document_id), Known())
         result = Ingested(source=document.source, document_id=document_id, status="unchanged")
         if before.body is None or before.body.get("root") != document.root:
             return result
         record = Write(store="documents", id=document_id, body=None, expect=before.version)
-        await self._delete(origin, integrity, [*_differences(known, {}), record])
+        await self._delete(origin, integrity, [*differences(known, {}), record])
         log.info("document.deleted", document_id=document_id)
         return result.model_copy(update={"status": "deleted"})
 
     async def _delete(self, origin: Origin, integrity: int, writes: Sequence[Write]) -> None:
-        pieces = _Pieces({"sha256": "gone"}, {}, None)
+        pieces = Pieces({"sha256": "gone"}, {}, None)
         for start in range(0, len(writes), STEP_WRITES):
             await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
 
@@ -222,9 +196,9 @@ class Ingest:
             if row is not None and row["body"] == body:
                 return
             write = Write(store="ingests", id=job.job_id, body=body, expect=row["version"] if row else 0)
-            await self._step(origin, integrity, _Pieces({"sha256": "progress"}, {}, None), [write])
+            await self._step(origin, integrity, Pieces({"sha256": "progress"}, {}, None), [write])
 
-    async def _pieces(self, origin: Origin, document: Document, document_id: str) -> _Pieces:
+    async def _pieces(self, origin: Origin, document: Document, document_id: str) -> Pieces:
         """What a document is to become. A blob of which it may not hold all is gone. Raises `Permanent`."""
         blob, given = document.blob, document.content
         if blob is not None:
@@ -232,7 +206,7 @@ class Ingest:
         screen = await self._releases.screen(origin.project)
         try:
             found = await asyncio.to_thread(_foreseen, partial(_read, document, given))
-            pieces = await asyncio.to_thread(_foreseen, partial(_cut, self._policy, screen, found, document_id, origin))
+            pieces = await asyncio.to_thread(_foreseen, partial(cut, self._policy, screen, found, document_id, origin))
         except Permanent:
             if blob is not None:
                 await self._blobs.drop(origin.project, blob.sha256)
@@ -249,12 +223,12 @@ class Ingest:
             await self._blobs.drop(origin.project, blob.sha256)
         return pieces
 
-    async def _known(self, project: str, document_id: str) -> dict[tuple[str, str], _Known]:
+    async def _known(self, project: str, document_id: str) -> dict[tuple[str, str], Known]:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_KNOWN, project, document_id)
-        return {(row["store"], row["id"]): _Known(row["version"], row["body"], row["sha256"]) for row in rows}
+        return {(row["store"], row["id"]): Known(row["version"], row["body"], row["sha256"]) for row in rows}
 
-    async def _step(self, origin: Origin, integrity: int, pieces: _Pieces, writes: Sequence[Write]) -> int:
+    async def _step(self, origin: Origin, integrity: int, pieces: Pieces, writes: Sequence[Write]) -> int:
         """Apply some of a document's writes; how many texts were embedded for them.
 
         The step is known by its content and by the version that it changes: what is asked again is applied once, and
@@ -320,16 +294,7 @@ def _foreseen(work: Callable[[], T]) -> T:
         raise Permanent("unreadable", (problem,)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A document with the text that was read, the type it has, and what of it was not read."""
-
-    document: Document
-    type: ContentType
-    problem: str | None
-
-
-def _read(document: Document, given: bytes | None) -> _Found:
+def _read(document: Document, given: bytes | None) -> Found:
     """Raises `Permanent` for a document that cannot be read."""
     found = read(document.source, document.text if given is None else given, document.type)
     if "\x00" in found.text:
@@ -341,105 +306,4 @@ def _read(document: Document, given: bytes | None) -> _Found:
         raise Permanent("empty", (Problem(field="text", problem="is empty"),))
     own = {"text": found.text, "title": document.title or (found.title or "")[:TITLE_CHARS] or None}
     document = document.model_copy(update={**own, "content": None, "blob": None})
-    return _Found(document, found.type, found.problem)
-
-
-def _cut(policy: Policy, screen: Screen, found: _Found, document_id: str, origin: Origin) -> _Pieces:
-    """Raises `Permanent` for a document that is not taken. What is redacted is gone before it is cut, so that the same
-    text always becomes the same chunks."""
-    document = found.document
-    said = {"text": document.text, "title": document.title, "metadata": document.metadata}
-    label = policy.store_level("documents")
-    screen.refuse_name(policy, "source", document.source, label)
-    if document.root is not None:
-        screen.refuse_name(policy, "root", document.root, label)
-    judged = screen.judge(policy, said, said, label)
-    if judged.verdict == "block":
-        raise Permanent("sensitive", _in_lines(said, screen, judged))
-    if judged.verdict == "quarantine":
-        problems = _in_lines(said, screen, judged)
-        held = document.model_copy(
-            update=cleaned(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
-        )
-        kept = _body(held, document_id, Chunked(found.type, ()), origin)
-        return _Pieces(
-            {**kept, "quarantined": True, "kinds": list(judged.kinds)},
-            {},
-            "under quarantine: " + "; ".join(f"{p.field} {p.problem}" for p in problems),
-            quarantined=True,
-        )
-    redacted = judged.verdict == "redact"
-    document = document.model_copy(update=judged.body)
-    chunked = chunk(document.text, found.type, title=document.title or "")
-    problem = "; ".join(filter(None, (found.problem, chunked.problem))) or None
-    chunks = {}
-    for n in range(len(chunked.chunks)):
-        body = _chunk_body(document, document_id, chunked, n)
-        chunks[chunk_id(document_id, n)] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
-    body = _body(document, document_id, chunked, origin)
-    storable(canonical(body), f"documents/{document_id}")
-    return _Pieces(body, chunks, problem, redacted=redacted)
-
-
-def _in_lines(said: dict[str, Any], screen: Screen, judged: Judged) -> tuple[Problem, ...]:
-    """What a document is refused for, with the line of its text."""
-    return tuple(
-        problem.model_copy(update={"problem": f"{problem.problem} in line {_line(said['text'], found)}"})
-        if found.path == ("text",)
-        else problem
-        for problem, found in zip(screen.problems(said, judged), first_places(said, judged), strict=True)
-    )
-
-
-def _line(text: str, found: FieldFinding) -> int:
-    return text.count("\n", 0, found.finding.start) + 1
-
-
-def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin) -> dict[str, Any]:
-    return {
-        "document_id": document_id,
-        "source": document.source,
-        "title": document.title or document.source,
-        "type": chunked.type,
-        "sha256": hashlib.sha256(document.text.encode(errors="replace")).hexdigest(),
-        "chars": len(document.text),
-        "chunks": len(chunked.chunks),
-        "ingested_by": origin.principal or "memory",
-        "metadata": document.metadata,
-        **({"root": document.root} if document.root is not None else {}),
-    }
-
-
-def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) -> dict[str, Any]:
-    piece = chunked.chunks[n]
-    turn = {"speaker": piece.speaker, "around": list(piece.around)} if piece.speaker else {}
-    return {
-        "document_id": document_id,
-        "source": document.source,
-        "title": document.title or document.source,
-        "type": chunked.type,
-        "text": piece.text,
-        "context": piece.context,
-        "start": piece.start,
-        "end": piece.end,
-        **turn,
-    }
-
-
-def _same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return all(
-        known.get(name) == wanted.get(name) for name in ("sha256", "title", "type", "metadata", "quarantined", "root")
-    )
-
-
-def _differences(known: dict[tuple[str, str], _Known], wanted: dict[str, dict[str, Any]]) -> list[Write]:
-    """New versions of the chunks that changed, and deletions of those that are gone."""
-    writes = []
-    for wanted_id, body in wanted.items():
-        before = known.get(("chunks", wanted_id), _Known())
-        if before.sha256 != hashlib.sha256(canonical(body).encode()).digest():
-            writes.append(Write(store="chunks", id=wanted_id, body=body, expect=before.version))
-    for (store, known_id), before in known.items():
-        if store == "chunks" and known_id not in wanted and before.sha256 is not None:
-            writes.append(Write(store="chunks", id=known_id, body=None, expect=before.version))
-    return writes
+    return Found(document, found.type, found.problem)
