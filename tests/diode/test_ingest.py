@@ -14,7 +14,7 @@ from diode.memory_house import House
 from retrieval.papers import paper
 
 from counterpoint.guard.policy import policy
-from counterpoint.memory import embeddings, ingest
+from counterpoint.memory import embeddings, ingest, pieces
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import document_id
@@ -103,7 +103,7 @@ class TestALargeDocument:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, part: str
     ) -> None:
         loop, begun, others_went_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
-        whole: Any = {"row": embeddings.Search, "judge": ingest.Screen}.get(part, ingest)
+        whole: Any = {"row": embeddings.Search, "judge": pieces.Screen, "chunk": pieces}.get(part, ingest)
         real: Callable[..., Any] = getattr(whole, part)
         waited: list[bool] = []
 
