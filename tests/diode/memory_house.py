@@ -327,6 +327,7 @@ class House:
             self._origins.remember(message.row.id, message.provenance)
             self.sent[message.row.id] = message
         self.epochs.applied(steps)
+        self.search.applied(steps)
         self.tiers.applied(steps)
         self.reembedding.applied(steps)
         for step in steps:

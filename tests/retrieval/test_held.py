@@ -2,20 +2,23 @@
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import asyncpg
 import numpy as np
 import pytest
+from diode.memory_house import PERSON, House
 from retrieval.test_search import MODEL, Connection, store, unit, use
 
+from counterpoint.local.postgres import PostgresUrls, run_postgres
+from counterpoint.memory.migrate import migrate
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Weights, fixed
-from counterpoint.memory.retrieval.held import Held
+from counterpoint.memory.retrieval.held import SEARCHES, Held
 from counterpoint.memory.retrieval.search import Scope, Searched, search
-
-if TYPE_CHECKING:
-    from counterpoint.local.postgres import PostgresUrls
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import VectorSearch, Write
 
 WORDS = ("resolver", "firewall", "orders", "cats", "provider", "disk", "token", "lease")
 READ = "vector_send"
@@ -180,6 +183,30 @@ async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection
     assert watched.read == 4, "what can never be held is not read for it"
 
 
+async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Path) -> None:
+    async with run_postgres(tmp_path) as postgres:
+        await migrate(postgres.urls.owner)
+        house = House(postgres.urls)
+        await house.open()
+        try:
+            project = f"p-{new_id()}"
+            origin = house.handed(await house.delegated(project, new_id()))
+            body = {"attempt_id": "a", "tried": "restart", "error_message": "x", "outcome": "worked"}
+            await house.done("developer", origin, writes=(Write(store="attempts", id="a", body=body),))
+            for n in range(SEARCHES):
+                query = VectorSearch(store="attempts", text=f"restart {n}")
+                assert (await house.found("router", house.standing(project, principal=PERSON), query)).items
+            held = house.search._held._held
+            assert [place for place, _ in held] == [(project, "attempts")]
+            other = house.handed(await house.delegated(project, new_id()))
+            await house.done(
+                "developer", other, writes=(Write(store="attempts", id="b", body=body | {"attempt_id": "b"}),)
+            )
+            assert not held
+        finally:
+            await house.close()
+
+
 async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:
     await filled(owner, random.Random(1), 12)
     await owner.execute("UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE row % 2 = 0")
@@ -191,7 +218,7 @@ async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection,
 
 
 async def test_a_change_while_vectors_are_read_is_not_mixed_in(
-    postgres: "PostgresUrls", owner: Connection, memory: Connection
+    postgres: PostgresUrls, owner: Connection, memory: Connection
 ) -> None:
     """What is read for RAM in another state than the search sees is not taken for it."""
     await filled(owner, random.Random(1), 12)

@@ -87,6 +87,7 @@ async def serve(settings: MemorySettings) -> None:
         for message in messages:
             door.sent_version(message.row.id, message.task_version)
         epochs.applied(steps)
+        search.applied(steps)
         relay.sent(messages)
         tiers.applied(steps)
         reembedding.applied(steps)

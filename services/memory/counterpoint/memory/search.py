@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from counterpoint.memory.cache import VectorCache
 from counterpoint.memory.lists import matching
@@ -16,6 +16,9 @@ from counterpoint.memory.retrieval.terms import Terms, weighed
 from counterpoint.memory.valkey import Valkey
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import HybridSearch, MemoryQuery, VectorSearch
+
+if TYPE_CHECKING:
+    from counterpoint.memory.rows import Prepared
 
 _ALL_ROWS = 2**62
 
@@ -128,6 +131,10 @@ class Search:
         self.changes += 1
         self._caches.clear()
         self._held.clear()
+
+    def applied(self, steps: "Iterable[Prepared]") -> None:
+        """Steps were applied."""
+        self._held.drop({(step.project, row.store) for step in steps for row in step.writes})
 
     def holds(self, model_id: str) -> bool:
         """Whether the vectors of a model are kept."""

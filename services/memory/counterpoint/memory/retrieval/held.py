@@ -1,7 +1,7 @@
 """Vectors in RAM: those of stores that are searched often between two changes are read once, not by every search."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,15 +30,18 @@ _Key = tuple[Place, str]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Which transactions last changed a place, and how many rows it has."""
+    """Which transactions last changed a place (`CHANGED`), and how many rows it has."""
 
     changed: str
     rows: int
 
 
+CHANGED = "string_agg(changed::text, ' ' ORDER BY label) || ' ' || pg_postmaster_start_time()"
+"""Of the rows of a place in `corpora`. In a database that was restored the same transaction may be another."""
+
 # One statement, so that the state is that of the vectors. All arrays are in the order in which the rows are read.
-_READ = """
-SELECT (SELECT string_agg(changed::text, ' ' ORDER BY label) FROM corpora WHERE project = $1 AND store = $2) AS changed,
+_READ = f"""
+SELECT (SELECT {CHANGED} FROM corpora WHERE project = $1 AND store = $2) AS changed,
     string_agg(int8send(row), '') AS rows, string_agg(int2send(label), '') AS labels,
     string_agg(substr(vector_send(embedding), 5), '') AS vectors
 FROM meanings WHERE project = $1 AND store = $2 AND model = $3 AND embedding IS NOT NULL
@@ -82,6 +85,11 @@ class Held:
         """Hold nothing."""
         self._held.clear()
         self._asked.clear()
+
+    def drop(self, places: Collection[Place]) -> None:
+        """Hold nothing of places that were changed: what was erased is not to stay here until somebody searches."""
+        for key in [key for key in self._held if key[0] in places]:
+            del self._held[key]
 
     async def nearest(
         self,

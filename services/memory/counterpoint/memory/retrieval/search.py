@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from counterpoint.memory.retrieval.bm25 import bringing, idf
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Fused, Signs, Weights, adaptive, fixed, fuse
-from counterpoint.memory.retrieval.held import Held, Place, State
+from counterpoint.memory.retrieval.held import CHANGED, Held, Place, State
 from counterpoint.memory.retrieval.terms import Terms, terms
 from counterpoint.proto.errors import Permanent, Problem
 
@@ -92,7 +92,7 @@ def _of_rows(statement: str, parameter: int) -> str:
 
 _FILTERED, _HELD_FILTERED = _of_rows(_EXACT, 16), _of_rows(_HELD, 19)
 _PLANNED = "SELECT set_config('plan_cache_mode', $1, true)"
-_ANALYSE = """
+_ANALYSE = f"""
 WITH words AS MATERIALIZED (
     SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
     ORDER BY times DESC, place LIMIT $7
@@ -118,7 +118,7 @@ SELECT
     coalesce(sum(rows), 0)::bigint AS rows,
     coalesce(sum(length), 0)::bigint AS length,
     ARRAY(
-        SELECT ARRAY[project, store, string_agg(changed::text, ' ' ORDER BY label), sum(rows)::text] FROM corpora
+        SELECT ARRAY[project, store, {CHANGED}, sum(rows)::text] FROM corpora
         WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) GROUP BY project, store ORDER BY project, store
     ) AS states
 FROM corpora
