@@ -41,7 +41,8 @@ def first_within(node: ast.stmt) -> ast.stmt:
 
 def too_long(source: str) -> list[tuple[int, int]]:
     """The lines of what cannot be cut and is longer than a chunk: statements, and heads with what is first in them."""
-    lines = source.splitlines(keepends=True)
+    # A form feed ends no line of Python.
+    lines = [f"{line}\n" for line in source.split("\n")]
     spans = (
         (node.lineno, first_within(node).end_lineno or 0)
         for node in ast.walk(ast.parse(source))

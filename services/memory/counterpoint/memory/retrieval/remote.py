@@ -60,8 +60,11 @@ class RemoteEmbedder:
         try:
             async with asyncio.TaskGroup() as group:
                 made = [group.create_task(self._batch(batch, whose)) for batch in _batches(unique)]
-        except* CounterpointError as failures:
-            raise _first(failures) from failures
+        except ExceptionGroup as failures:
+            foreseen, others = failures.split(CounterpointError)
+            if foreseen is None or others is not None:
+                raise
+            raise _first(foreseen) from failures
         rows = dict(zip(unique, np.concatenate([task.result() for task in made]), strict=True))
         return np.stack([rows[text] for text in said])
 
