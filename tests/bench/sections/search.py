@@ -13,6 +13,7 @@ from bench.measure import Measure, Report, p50, p99, say
 from bench.sections.size import Size
 from bench.small import Small, small
 
+from counterpoint.memory.retrieval.fuse import fixed
 from counterpoint.memory.retrieval.search import Scope, search
 from counterpoint.memory.search import Search
 from counterpoint.proto.memory import VectorSearch
@@ -135,7 +136,7 @@ class _Asking:
             scope = Scope(project, ("attempts",), self._search.model_id, 2)
             began = time.perf_counter()
             (vector,) = await self._search.embed_texts([text])
-            found = await search(record, scope, text, vector, K, 1.0)
+            found = await search(record, scope, text, vector, K, fixed(1))
             await record.fetch(_BODIES, project, [hit.id for hit in found.hits])
             took.append((time.perf_counter() - began) * 1000)
         return took
