@@ -332,6 +332,20 @@ def test_what_is_gone_from_a_folder_is_deleted_but_not_what_could_not_be_looked_
     ]
 
 
+def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: Played, tmp_path: Path) -> None:
+    """A disk that is not mounted is an empty folder."""
+    (tmp_path / "docs").mkdir()
+    api.on(
+        "GET /v1/documents", (200, {"items": [{"source": "docs/a.md"}, {"source": "docs/b.md"}], "next_cursor": None})
+    )
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()])
+    assert shown.exit_code == 1
+    assert "nothing is there: what was found before stays, 2 of them; is it mounted?" in " ".join(shown.stderr.split())
+    assert {asked.method for asked in api.asked} == {"GET"}
+    api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
+    assert CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()]).exit_code == 0
+
+
 def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(echo: Echo, api: Played, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
     api.on("GET /v1/documents", (403, {"title": "Forbidden", "status": 403}))

@@ -168,15 +168,22 @@ def _files(names: Sequence[str]) -> list[Path]:
 def _follow(session: Session, api: "Api", found: Gathered, run: "Run") -> tuple[int, list[str]]:
     """Delete what an earlier ingest of the same folders found there and is gone.
 
-    How many, and of which folders that is not known.
+    How many, and of which folders that is not known. From a folder with nothing in it nothing is gone: more likely than
+    not it is not mounted.
     """
     gone, unknown = 0, []
-    for root in found.roots:
+    for root in (*found.roots, *found.empty):
         try:
             known = api.pages("/v1/documents", sys.maxsize, root=root, project=session.project)["items"]
         except Refused as refused:
             session.note(f"what is gone from {root} is not known: {refused.problem()['title']}")
             unknown.append(root)
+            continue
+        if root in found.empty:
+            if known:
+                reason = f"nothing is there: what was found before stays, {len(known)} of them; is it mounted?"
+                found.skipped.append(Skipped(Path(root), reason, failed=True))
+                _note(session, found.skipped[-1])
             continue
         sources = [one["source"] for one in known if not found.is_there(one["source"])]
         gone += len(sources)

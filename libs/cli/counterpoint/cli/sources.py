@@ -42,12 +42,14 @@ class Wanted:
 class Gathered:
     """What is wanted, found one by one: no more of it is held than is looked at.
 
-    `roots` are the folders and repositories that were gone through, `sources` the names of the documents so far.
+    `roots` are the folders and repositories that were gone through, `empty` those in which there was nothing at all,
+    `sources` the names of the documents so far.
     """
 
     wanted: Wanted
     skipped: list[Skipped] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
     sources: set[str] = field(default_factory=set)
 
     def documents(self, left_out: Callable[[Skipped], None]) -> Iterator[Readable]:
@@ -55,7 +57,9 @@ class Gathered:
         seen: set[tuple[int, int]] = set()
         for name in self.wanted.names:
             root, items = _of(name, self.wanted, seen)
+            anything = False
             for item in items:
+                anything = True
                 if isinstance(item, Readable) and item.source not in self.sources:
                     self.sources.add(item.source)
                     yield item
@@ -66,7 +70,7 @@ class Gathered:
                 self.skipped.append(item)
                 left_out(item)
             if root is not None:
-                self.roots.append(root)
+                (self.roots if anything else self.empty).append(root)
 
     def about(self) -> int:
         """How many documents there are, as far as that is known before they are read."""
