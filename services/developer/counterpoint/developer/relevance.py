@@ -14,9 +14,9 @@ from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import Shape
 
 COMPARED = 15.0
-"""What the score of a search counts beside the logit of a probability: the first three passages hold the evidence of .707
-of LoCoMo's questions so, of .660 by probability alone, of .707 by the search alone; of Cranfield's .747, .751 and .724,
-of CoSQA's .614, .510 and .620."""
+"""What the score of a search counts beside the logit of a probability. So the first three passages hold the evidence of
+.707 of LoCoMo's questions, of .660 by probability alone, of .707 by the search alone; of Cranfield's .747, .751, .724;
+of CoSQA's .614, .510, .620."""
 TRUSTED = 2
 """Integrity of an item that a person, an administrator or a system put in."""
 

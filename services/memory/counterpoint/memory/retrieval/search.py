@@ -91,7 +91,7 @@ def _of_rows(statement: str, parameter: int) -> str:
 
 
 _FILTERED, _HELD_FILTERED = _of_rows(_EXACT, 16), _of_rows(_HELD, 19)
-_PLANNED = "SELECT set_config('plan_cache_mode', $1, true)"
+_PLANNED = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
 _ANALYSE = f"""
 WITH words AS MATERIALIZED (
     SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
@@ -109,6 +109,8 @@ held AS MATERIALIZED (
     GROUP BY term
 )
 SELECT
+    -- For what follows in this transaction: where no table is scanned, a plan for the values only takes longer to make.
+    set_config('plan_cache_mode', 'force_generic_plan', true) AS planned_once,
     EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($8) AND indisvalid) AS walkable,
     ARRAY(SELECT lexeme FROM words ORDER BY times DESC, place) AS words,
     ARRAY(SELECT query FROM phrases) AS phrases,
@@ -359,10 +361,8 @@ async def _exact(
         nearest = await held.nearest(connection, states, scope.model, scope.max_label, vector, most, of_rows)
     filtered = () if of_rows is None else (list(of_rows),)
     if nearest is None:
-        await connection.execute(_PLANNED, "force_custom_plan")
+        await connection.execute(_PLANNED)
         return await connection.fetch(_FILTERED if filtered else _EXACT, *parameters, *filtered)
-    # Where no table is scanned nothing depends on the values, and to plan for them takes a quarter of the time.
-    await connection.execute(_PLANNED, "force_generic_plan")
     known = (nearest.rows, nearest.mean, nearest.deviation)
     return await connection.fetch(_HELD_FILTERED if filtered else _HELD, *parameters, *known, *filtered)
 
