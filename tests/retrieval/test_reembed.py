@@ -151,6 +151,12 @@ async def meanings(house: House, project: str) -> dict[str, int]:
     return {row["model"]: row["n"] for row in rows}
 
 
+async def forgotten(house: House, project: str, model: str) -> None:
+    async with asyncio.timeout(30):
+        while model in await meanings(house, project):  # noqa: ASYNC110 - another task forgets
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("model", [SECOND, WIDE])
 async def test_a_model_is_changed_and_changed_back_and_answers_are_those_of_a_fresh_ingest(
     house: House, project: str, models: dict[str, EmbeddingModel], model: str
@@ -179,9 +185,7 @@ async def test_a_model_is_changed_and_changed_back_and_answers_are_those_of_a_fr
     assert await by_meaning(house, again) == await by_meaning(house, project)
     assert (await done(house, "switch"))["active"] == model
     assert (await done(house, "drop"))["state"] == "none"
-    async with asyncio.timeout(10):
-        while FIRST in await meanings(house, project):  # noqa: ASYNC110 - another task forgets
-            await asyncio.sleep(0.01)
+    await forgotten(house, project, FIRST)
     assert await by_meaning(house, again) == await by_meaning(house, project)
     assert (await house.verify("default"))["ok"]
 
@@ -384,6 +388,7 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
     await done(house, "begin", SECOND)
     await complete(house)
     await done(house, "drop")
+    await forgotten(house, project, SECOND)
 
     async def holding(texts: Sequence[str]) -> None:
         if texts != ["ready?"]:
