@@ -14,9 +14,10 @@ from diode.memory_house import House
 
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.committer import Committer
+from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.index import index_projects
 from counterpoint.memory.migrate import migrate
-from counterpoint.memory.models import Named
+from counterpoint.memory.models import Beside, Named
 from counterpoint.memory.retrieval.embed import EmbeddingModel, Vectors, Whose
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Away, Denied, Permanent, Transient
@@ -276,6 +277,60 @@ async def test_what_was_embedded_before_the_change_is_embedded_again(
     assert changed
     assert await meanings(house, project) == {FIRST: 15, SECOND: 15}
     assert len(await found(house, project)) == 15
+
+
+async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_that_fails(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ingest(house, project, documents(2))
+    await done(house, "begin", SECOND)
+    await complete(house)
+    of, gone = Embeddings.of, False
+
+    async def late(self: Embeddings, *args: Any, model: str | None = None, **more: Any) -> Any:
+        nonlocal gone
+        if model == SECOND and not gone:
+            gone = True
+            await done(house, "drop")
+            await done(house, "begin", WIDE)
+            await complete(house)
+        return await of(self, *args, model=model, **more)
+
+    monkeypatch.setattr(Embeddings, "of", late)
+    await ingest(house, project, documents(1, 2))
+    monkeypatch.undo()
+    assert gone
+    await complete(house)
+    monkeypatch.setattr(house.reembedding, "applied", lambda steps: None)
+    await ingest(house, project, documents(1, 3))
+    assert (await meanings(house, project))[WIDE] == 20
+
+
+async def test_commits_while_the_model_is_changed_do_not_hold_it_up_after_it_has_failed(
+    house: House, project: str, models: dict[str, EmbeddingModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, turn, n = models[SECOND], house.models.turn, 100
+    assert isinstance(second, Hashed)
+    await ingest(house, project, documents(2))
+    await done(house, "begin", SECOND)
+    await complete(house)
+
+    async def failing(texts: Sequence[str]) -> None:
+        second.before = None
+        raise Transient("the provider is away")
+
+    second.before = failing
+    await ingest(house, project, documents(1, 2))
+    await complete(house)
+
+    async def busy(leaves: Beside) -> bool:
+        nonlocal n
+        await ingest(house, project, documents(1, n))
+        n += 1
+        return await turn(leaves)
+
+    monkeypatch.setattr(house.models, "turn", busy)
+    assert (await done(house, "switch"))["active"] == SECOND
 
 
 async def test_a_change_whose_answer_is_lost_is_found_out_by_itself(

@@ -18,7 +18,7 @@ from counterpoint.memory.retrieval.embed import EmbeddingModel, Whose
 from counterpoint.memory.retrieval.fuse import LANGUAGES
 from counterpoint.memory.retrieval.terms import terms
 from counterpoint.memory.rows import Prepared, WriteRow
-from counterpoint.memory.search import Search, Text
+from counterpoint.memory.search import ModelGone, Search, Text
 from counterpoint.memory.tiers.tier import Change
 from counterpoint.proto.errors import CounterpointError, Denied
 from counterpoint.proto.memory import CommitReply
@@ -48,7 +48,7 @@ class Embeddings:
         self._database = database
         self._policy = policy
         self._search = search
-        self._rests_until = 0.0
+        self._rests: dict[str, float] = {}
 
     async def applied(self, committer: Committer, prepared: Prepared) -> tuple[CommitReply, int]:
         """Apply a commit with the vectors of its rows, and how many texts had to be embedded for them.
@@ -126,16 +126,20 @@ class Embeddings:
 
     async def _too(self, model: EmbeddingModel, project: str, texts: Sequence[str], label: int) -> list[Any] | None:
         """The vectors by the other model; None where it does not answer soon."""
-        if time.monotonic() < self._rests_until:
+        if time.monotonic() < self._rests.get(model.model_id, 0.0):
             return None
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return (await self.of(project, texts, label, model=model.model_id))[0]
         except (CounterpointError, TimeoutError) as error:
-            if not isinstance(error, Denied):
-                self._rests_until = time.monotonic() + _REST_S
+            if not isinstance(error, Denied | ModelGone):
+                self._rests[model.model_id] = time.monotonic() + _REST_S
             log.info("embedding.later", model=model.model_id, project=project, reason=str(error))
             return None
+
+    def ask_again(self, model: str) -> None:
+        """From now on commits ask a model that rests."""
+        self._rests.pop(model, None)
 
     async def with_vectors(self, project: str, changes: Sequence[Change], model: str | None = None) -> list[Change]:
         """The changes, each that is not a removal with its vector."""

@@ -239,6 +239,7 @@ class Reembedding:
             problem = f"{', '.join(waiting)}: no index of {other.model_id} yet, which the index job makes"
             raise Permanent("conflict", (Problem(field="unindexed", problem=problem),))
         await self._noted(caller, origin, asked, other.model_id)
+        self._embeddings.ask_again(other.model_id)
         for _ in range(_TURNS):
             if await self._models.turn("next" if back else "before"):
                 return
