@@ -42,7 +42,7 @@ from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
 from counterpoint.memory.retrieval.model import ModelSettings
-from counterpoint.memory.retrieval.search import index_of
+from counterpoint.memory.retrieval.scan import index_of
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant

@@ -1,4 +1,4 @@
-"""Vectors held in RAM: the same rows are found as without, whatever was changed in between (rows B8, C2)."""
+"""Stores held in RAM: the same rows are found as without, whatever was changed in between (rows B8, C2)."""
 
 import random
 from collections.abc import Sequence
@@ -13,19 +13,29 @@ from retrieval.test_search import MODEL, Connection, store, unit, use
 
 from counterpoint.local.postgres import PostgresUrls, run_postgres
 from counterpoint.memory.migrate import migrate
+from counterpoint.memory.retrieval.candidates import Scope
+from counterpoint.memory.retrieval.corpus import bytes_of
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Weights, fixed
 from counterpoint.memory.retrieval.held import SEARCHES, Held
-from counterpoint.memory.retrieval.search import Scope, Searched, search
+from counterpoint.memory.retrieval.search import Searched, search
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import VectorSearch, Write
 
-WORDS = ("resolver", "firewall", "orders", "cats", "provider", "disk", "token", "lease")
+WORDS = ("resolver", "firewall", "orders", "cats", "provider", "disk", "token", "lease", "clean_orders", "ORA-12170")
+TEXT = "the resolver and the orders of cats"
+TEXTS = (
+    TEXT,
+    'who said "orders cats" or "firewall disk", and clean_orders?',
+    "ann on ORA-12170 and the lease",
+    "nothing known",
+)
+TYPES = ("python", "markdown", "conversation", "")
 READ = "vector_send"
 
 
 class Watched:
-    """A connection that counts how often vectors are read for RAM, and how often all rows are compared."""
+    """A connection that counts how often a store is read for RAM, and how often all rows are compared."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -55,19 +65,39 @@ async def looked(
     weights: Weights | None = None,
     of_rows: Sequence[int] | None = None,
     project: str = "orders",
+    text: str = TEXT,
 ) -> Searched:
-    text = "the resolver and the orders of cats"
     return await search(memory, scope(label, project), text, vector, 20, weights, of_rows=of_rows, held=held)
 
 
 def shown(found: Searched) -> list[Any]:
-    return [(hit.project, hit.id, pytest.approx(hit.score, abs=1e-9), hit.scores) for hit in found.hits]
+    """Scores add up vectors in other orders in RAM and in the database."""
+    return [
+        (
+            hit.project,
+            hit.id,
+            pytest.approx(hit.score, abs=1e-5),
+            {
+                name: pytest.approx(value, abs=2e-3 if name.endswith("_z") else 1e-5)
+                for name, value in hit.scores.items()
+            },
+        )
+        for hit in found.hits
+    ]
 
 
 async def filled(owner: Connection, draw: random.Random, rows: int, project: str = "orders") -> None:
     for n in range(rows):
         text = " ".join(draw.choices(WORDS, k=6))
         await store(owner, {f"{project}-{n}": text}, project=project, label=draw.randrange(3))
+        await owner.execute(
+            "UPDATE vectors SET type = $3, names = $4, chars = $5 WHERE project = $1 AND id = $2",
+            project,
+            f"{project}-{n}",
+            draw.choice(TYPES),
+            draw.choice((["ann"], ["bob", "orders"], [])),
+            draw.randrange(400),
+        )
         await owner.execute(
             "UPDATE meanings SET embedding = $1::real[]::vector"
             " WHERE row = (SELECT row FROM vectors WHERE project = $2 AND id = $3)",
@@ -92,10 +122,11 @@ async def test_what_is_held_is_what_the_database_says_after_every_change(
         rows = [row["row"] for row in await owner.fetch("SELECT row FROM vectors ORDER BY row")]
         of_rows = draw.choice((None, draw.sample(rows, len(rows) // 3)))
         weights = draw.choice((None, fixed(1), fixed(0.5)))
-        vector, label = unit(draw.randrange(10_000)), draw.randrange(3)
+        vector, label, text = unit(draw.randrange(10_000)), draw.randrange(3), draw.choice(TEXTS)
         for _ in range(2):
-            found = await looked(watched, held, vector, label, weights, of_rows)
-            assert shown(found) == shown(await looked(memory, None, vector, label, weights, of_rows))
+            found = await looked(watched, held, vector, label, weights, of_rows, text=text)
+            assert found.hits or text == TEXTS[-1]
+            assert shown(found) == shown(await looked(memory, None, vector, label, weights, of_rows, text=text))
     assert watched.compared == 0, "all rows were compared by the database after all"
     assert watched.read > 10
 
@@ -103,7 +134,7 @@ async def test_what_is_held_is_what_the_database_says_after_every_change(
 async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
     """One of the ways in which what a search finds can change."""
     project = draw.choice(("orders", "orders", "shared"))
-    match draw.randrange(5):
+    match draw.randrange(6):
         case 0:
             await store(owner, {f"new-{turn}": "resolver orders"}, project=project, label=draw.randrange(3))
         case 1:
@@ -114,11 +145,12 @@ async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
         case 2:
             await owner.execute(
                 "UPDATE vectors SET lexemes = to_tsvector('english', 'cats'), label = $3,"
-                " embedding = $2::real[]::vector"
+                " model = $4, embedding = $2::real[]::vector"
                 " WHERE row = (SELECT row FROM vectors WHERE project = $1 ORDER BY id DESC LIMIT 1)",
                 project,
                 unit(turn).tolist(),
                 draw.randrange(3),
+                MODEL,
             )
         case 3:
             # What was not known of a row by the model that is searched by is filled in.
@@ -133,6 +165,15 @@ async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
                 unit(turn).tolist(),
             )
         case 4:
+            # The model was not asked about it yet.
+            await owner.execute(
+                "INSERT INTO vectors (project, store, id, version, source, label, lexemes, chars)"
+                " VALUES ($1, 'chunks', $2, 1, 'source', $3, to_tsvector('english', 'orders cats'), 40)",
+                project,
+                f"unasked-{turn}",
+                draw.randrange(3),
+            )
+        case 5:
             # A neighbour's writing is no change of ours.
             await store(owner, {f"theirs-{turn}": "resolver orders cats"}, project="billing")
 
@@ -171,14 +212,17 @@ async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection
     projects = ("orders", "billing", "stock")
     for project in projects:
         await filled(owner, random.Random(1), 10, project=project)
-    size = 10 * (384 * 4 + 8 + 2)
+    await use(memory, "orders")
+    alone = Held(searches=1)
+    await looked(memory, alone, unit(1))
+    (size,) = [corpus.bytes for corpus in alone._held.values()]
     held = Held(limit_bytes=2 * size, searches=1)
     watched = Watched(memory)
     for project in (*projects, "stock", "billing", "orders"):
         await use(memory, project)
         await looked(watched, held, unit(1), project=project)
     assert watched.read == 4, "the first went for the third, and the third stayed"
-    small = Held(limit_bytes=size // 2, searches=1)
+    small = Held(limit_bytes=bytes_of(10, 0, 384) - 1, searches=1)
     await looked(watched, small, unit(1))
     assert watched.read == 4, "what can never be held is not read for it"
 
@@ -205,6 +249,26 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
             assert not held
         finally:
             await house.close()
+
+
+async def test_what_is_erased_while_it_is_read_is_not_held_after(owner: Connection, memory: Connection) -> None:
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    held = Held(searches=1)
+
+    class Erased(Watched):
+        async def fetchrow(self, statement: str, *values: Any) -> Any:
+            row = await super().fetchrow(statement, *values)
+            if READ in statement:
+                held.drop({("orders", "chunks")})
+            return row
+
+    assert (await looked(Erased(memory), held, unit(1))).hits
+    assert not held._held
+    await looked(memory, held, unit(1))
+    assert len(held._held) == 1
+    held.clear()
+    assert not held._held
 
 
 async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:

@@ -16,9 +16,10 @@ from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.migrate import migrate
 from counterpoint.memory.retrieval import search as searching
 from counterpoint.memory.retrieval.bm25 import NEGLIGIBLE, bringing, idf
+from counterpoint.memory.retrieval.candidates import Scope
 from counterpoint.memory.retrieval.embed import DIMENSIONS
 from counterpoint.memory.retrieval.fuse import fixed
-from counterpoint.memory.retrieval.search import Scope, search
+from counterpoint.memory.retrieval.search import search
 from counterpoint.memory.retrieval.terms import terms
 
 if TYPE_CHECKING:

@@ -11,9 +11,11 @@ import pytest
 
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.index import index_projects
+from counterpoint.memory.retrieval.candidates import Scope
 from counterpoint.memory.retrieval.embed import DIMENSIONS, Embedder, Vectors
 from counterpoint.memory.retrieval.fuse import fixed
-from counterpoint.memory.retrieval.search import MAX_QUERY_CHARS, Hit, Scope, Searched, index_of, prepare, search
+from counterpoint.memory.retrieval.scan import index_of
+from counterpoint.memory.retrieval.search import MAX_QUERY_CHARS, Hit, Searched, prepare, search
 from counterpoint.memory.retrieval.terms import terms
 from counterpoint.proto.errors import Permanent
 

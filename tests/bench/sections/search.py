@@ -13,8 +13,9 @@ from bench.measure import Measure, Report, p50, p99, say
 from bench.sections.size import Size
 from bench.small import Small, small
 
+from counterpoint.memory.retrieval.candidates import Scope
 from counterpoint.memory.retrieval.fuse import fixed
-from counterpoint.memory.retrieval.search import Scope, search
+from counterpoint.memory.retrieval.search import search
 from counterpoint.memory.search import Search
 from counterpoint.proto.memory import VectorSearch
 

@@ -12,7 +12,8 @@ import asyncpg
 import structlog
 
 from counterpoint.bus.logs import configure
-from counterpoint.memory.retrieval.search import EXACT_ROWS, index_of, indexed_as
+from counterpoint.memory.retrieval.scan import index_of, indexed_as
+from counterpoint.memory.retrieval.search import EXACT_ROWS
 
 log = structlog.get_logger()
 

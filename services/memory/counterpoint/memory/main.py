@@ -1,6 +1,7 @@
 """The memory service: the one door to everything that is kept, and the only one that publishes."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -200,6 +201,8 @@ async def serve(settings: MemorySettings) -> None:
             await erasures.finish()
             await takebacks.finish(lately)
             ready.set()
+            # What is there by now stays: no collection is to look through it again.
+            gc.freeze()
             group.create_task(relay.run())
             group.create_task(sequencer.run())
             group.create_task(reconciler.run())

@@ -22,7 +22,8 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.models import Models
 from counterpoint.memory.retrieval.embed import EmbeddingModel, Whose
-from counterpoint.memory.retrieval.search import EXACT_ROWS, index_of, indexed_as
+from counterpoint.memory.retrieval.scan import index_of, indexed_as
+from counterpoint.memory.retrieval.search import EXACT_ROWS
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.tiers.tiers import Tiers

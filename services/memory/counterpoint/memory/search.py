@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from counterpoint.memory.cache import VectorCache
 from counterpoint.memory.lists import matching
+from counterpoint.memory.retrieval.candidates import Scope
 from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel, Vectors, Whose
 from counterpoint.memory.retrieval.fuse import Weights, fixed
 from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import ModelSettings
-from counterpoint.memory.retrieval.search import CANDIDATES, EXACT_ROWS, Scope, prepare, search
+from counterpoint.memory.retrieval.search import CANDIDATES, EXACT_ROWS, prepare, search
 from counterpoint.memory.retrieval.terms import Terms, weighed
 from counterpoint.memory.valkey import Valkey
 from counterpoint.proto.errors import Transient

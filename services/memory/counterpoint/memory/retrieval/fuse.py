@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-Key = TypeVar("Key", bound=tuple[Any, ...] | str)
+Key = TypeVar("Key", bound=tuple[Any, ...] | str | int)
 
 FULL_CHARS = 100
 """A text of this length is half full: shorter ones rarely hold an answer, whatever they match."""

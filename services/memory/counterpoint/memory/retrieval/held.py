@@ -1,14 +1,15 @@
-"""Vectors in RAM: those of stores that are searched often between two changes are read once, not by every search."""
+"""Stores in RAM: what is searched often between two changes is read once, not by every search."""
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from counterpoint.memory.retrieval.embed import Vectors
+from counterpoint.memory.retrieval.corpus import Corpus, Place, bytes_of
 
 if TYPE_CHECKING:
     import asyncpg
@@ -18,133 +19,101 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 128 << 20
 """All that is held. What has not been searched by for longest goes first."""
 SEARCHES = 4
-"""So many searches of an unchanged store cost about what reading its vectors for RAM does."""
+"""How often an unchanged store is searched before it is read for RAM."""
 
 _ASKED = 10_000
 """So many places are remembered to have been searched."""
 
-Place = tuple[str, str]
-"""Project and store."""
 _Key = tuple[Place, str]
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Which transactions last changed a place (`CHANGED`), and how many rows it has."""
+    """Which transactions last changed a place (`CHANGED`), and how many rows and postings it has."""
 
     changed: str
     rows: int
+    postings: int
 
 
 CHANGED = "string_agg(changed::text, ' ' ORDER BY label) || ' ' || pg_postmaster_start_time()"
 """Of the rows of a place in `corpora`. In a database that was restored the same transaction may be another."""
 
-# One statement, so that the state is that of the vectors. All arrays are in the order in which the rows are read.
+# One statement, so that the state is that of all the rest. Arrays of one table are in the order in which it is read.
 _READ = f"""
-SELECT (SELECT {CHANGED} FROM corpora WHERE project = $1 AND store = $2) AS changed,
-    string_agg(int8send(row), '') AS rows, string_agg(int2send(label), '') AS labels,
-    string_agg(substr(vector_send(embedding), 5), '') AS vectors
-FROM meanings WHERE project = $1 AND store = $2 AND model = $3 AND embedding IS NOT NULL
+SELECT (SELECT {CHANGED} FROM corpora WHERE project = $1 AND store = $2) AS changed, of_rows.*, of_terms.*
+FROM (
+    SELECT string_agg(int8send(row), '') AS rows, string_agg(int2send(label), '') AS labels,
+        string_agg(int4send(length(lexemes)), '') AS lengths, string_agg(int4send(chars), '') AS chars,
+        array_agg(id) AS ids, array_agg(type) AS types, array_agg(array_to_string(names, chr(31))) AS names,
+        string_agg(boolsend(model IS NOT NULL), '') AS known, string_agg(boolsend(embedding IS NOT NULL), '') AS meant,
+        string_agg(substr(vector_send(embedding), 5), '') AS vectors
+    FROM (
+        SELECT v.row, v.label, lexemes, chars, id, type, names, m.model, m.embedding
+        FROM vectors v LEFT JOIN meanings m ON m.row = v.row AND m.model = $3 AND m.project = $1
+        WHERE v.project = $1 AND v.store = $2 ORDER BY v.row) AS placed) AS of_rows,
+    (
+    SELECT array_agg(term) AS terms, array_agg(many) AS many, string_agg(rows, '') AS holders,
+        string_agg(times, '') AS times
+    FROM (
+        SELECT term, count(*)::int AS many, string_agg(int8send(row), '') AS rows, string_agg(int2send(tf), '') AS times
+        FROM postings WHERE project = $1 AND store = $2 GROUP BY term) AS gathered) AS of_terms
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The rows that are nearest, and how the cosines of all rows in scope are spread: mean and deviation."""
-
-    rows: list[int]
-    mean: float | None
-    deviation: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Matrix:
-    """The vectors of a place by a model, (n, dimensions) float32, as they were when it was last changed."""
-
-    changed: str
-    rows: npt.NDArray[np.int64]
-    labels: npt.NDArray[np.int16]
-    vectors: Vectors
-
-    @property
-    def bytes(self) -> int:
-        return self.rows.nbytes + self.labels.nbytes + self.vectors.nbytes
-
-
 class Held:
-    """Vectors by project, store and model. What it finds is what the database would find in the same state."""
+    """Corpora by project, store and model. What is found in them is what the database would find in the same state."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES, searches: int = SEARCHES) -> None:
         self._limit_bytes = limit_bytes
         self._searches = searches
-        self._held: OrderedDict[_Key, _Matrix] = OrderedDict()
+        self._held: OrderedDict[_Key, Corpus] = OrderedDict()
         self._asked: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
-        self._reading: set[_Key] = set()
+        self._reading: dict[_Key, object] = {}
 
     def clear(self) -> None:
         """Hold nothing."""
         self._held.clear()
         self._asked.clear()
+        self._reading.clear()
 
     def drop(self, places: Collection[Place]) -> None:
         """Hold nothing of places that were changed: what was erased is not to stay here until somebody searches."""
-        for key in [key for key in self._held if key[0] in places]:
-            del self._held[key]
+        for known in (self._held, self._reading):
+            for key in [key for key in known if key[0] in places]:
+                del known[key]
 
-    async def nearest(
-        self,
-        connection: "Connection",
-        states: Mapping[Place, State],
-        model: str,
-        max_label: int,
-        vector: Vectors,
-        most: int,
-        of_rows: Sequence[int] | None = None,
-    ) -> Nearest | None:
-        """The `most` rows nearest to `vector`, (dimensions,), of labels up to `max_label`; None where not all is held.
+    async def corpora(
+        self, connection: "Connection", states: Mapping[Place, State], model: str, dimensions: int
+    ) -> list[Corpus] | None:
+        """Those of some places in these states, as the search sees them; None where not all are held."""
+        found = [await self._corpus(connection, (place, model), state, dimensions) for place, state in states.items()]
+        corpora = [corpus for corpus in found if corpus is not None]
+        return corpora if len(corpora) == len(found) else None
 
-        `states` are those of the places that are searched, as the search sees them. With `of_rows` no others exist.
-        """
-        found = [await self._matrix(connection, (place, model), state, len(vector)) for place, state in states.items()]
-        matrices = [matrix for matrix in found if matrix is not None]
-        if len(matrices) < len(found):
-            return None
-        rows, cosines = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
-        for matrix in matrices:
-            seen = matrix.labels <= max_label
-            if of_rows is not None:
-                seen &= np.isin(matrix.rows, np.asarray(of_rows, np.int64))
-            rows.append(matrix.rows[seen])
-            # Not by BLAS, whose threads would wait busily on cores that others need.
-            cosines.append(np.einsum("ij,j->i", matrix.vectors, vector)[seen])
-        return _nearest(np.concatenate(rows), np.concatenate(cosines), most)
-
-    async def _matrix(self, connection: "Connection", key: _Key, state: State, dimensions: int) -> _Matrix | None:
-        """A place's vectors in a state; read where it has been searched often enough since it is as it is."""
+    async def _corpus(self, connection: "Connection", key: _Key, state: State, dimensions: int) -> Corpus | None:
+        """A place in a state; read where it has been searched often enough since it is as it is."""
         held = self._held.get(key)
         if held is not None and held.changed == state.changed:
             self._held.move_to_end(key)
             return held
         self._held.pop(key, None)
-        large = state.rows * dimensions * 4 > self._limit_bytes
+        large = bytes_of(state.rows, state.postings, dimensions) > self._limit_bytes
         if large or not self._often(key, state) or key in self._reading:
             return None
-        self._reading.add(key)
+        self._reading[key] = reading = object()
         try:
             row = await connection.fetchrow(_READ, *key[0], key[1])
+            corpus = await asyncio.to_thread(_corpus, key[0], row, dimensions)
         finally:
-            self._reading.discard(key)
-        assert row is not None
-        matrix = _Matrix(
-            row["changed"] or "",
-            np.frombuffer(row["rows"] or b"", ">i8").astype(np.int64),
-            np.frombuffer(row["labels"] or b"", ">i2").astype(np.int16),
-            np.frombuffer(row["vectors"] or b"", ">f4").astype(np.float32).reshape(-1, dimensions),
-        )
-        if matrix.changed != state.changed:
+            dropped = self._reading.get(key) is not reading
+            if not dropped:
+                del self._reading[key]
+        if corpus.changed != state.changed:
             return None
-        self._keep(key, matrix)
-        return matrix
+        if not dropped:
+            self._keep(key, corpus)
+        return corpus
 
     def _often(self, key: _Key, state: State) -> bool:
         changed, times = self._asked.pop(key, (state.changed, 0))
@@ -154,15 +123,36 @@ class Held:
             self._asked.popitem(last=False)
         return times >= self._searches
 
-    def _keep(self, key: _Key, matrix: _Matrix) -> None:
-        self._held[key] = matrix
+    def _keep(self, key: _Key, corpus: Corpus) -> None:
+        self._held[key] = corpus
         while sum(each.bytes for each in self._held.values()) > self._limit_bytes:
             self._held.popitem(last=False)
 
 
-def _nearest(rows: npt.NDArray[np.int64], cosines: Vectors, most: int) -> Nearest:
-    """The best of all, and how all are spread. Pure."""
-    if not len(rows):
-        return Nearest([], None, None)
-    best = np.argpartition(-cosines, most)[:most] if len(rows) > most else np.arange(len(rows))
-    return Nearest(rows[best].tolist(), float(cosines.mean(dtype=np.float64)), float(cosines.std(dtype=np.float64)))
+def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
+    """What `_READ` says of a place."""
+
+    def array(name: str, kind: str, native: Any) -> Any:
+        return np.frombuffer(row[name] or b"", kind).astype(native)
+
+    rows, meant = array("rows", ">i8", np.int64), array("meant", "?", np.bool_)
+    vectors = np.zeros((len(rows), dimensions), np.float32)
+    vectors[meant] = array("vectors", ">f4", np.float32).reshape(-1, dimensions)
+    starts = list(accumulate(row["many"] or (), initial=0))
+    return Corpus(
+        place=place,
+        changed=row["changed"] or "",
+        rows=rows,
+        labels=array("labels", ">i2", np.int16),
+        lengths=array("lengths", ">i4", np.int32),
+        chars=array("chars", ">i4", np.int32),
+        ids=row["ids"] or (),
+        types=row["types"] or (),
+        names=[tuple(filter(None, names.split(chr(31)))) for names in row["names"] or ()],
+        known=array("known", "?", np.bool_),
+        meant=meant,
+        vectors=vectors,
+        terms=dict(zip(row["terms"] or (), pairwise(starts), strict=True)),
+        holders=np.searchsorted(rows, array("holders", ">i8", np.int64)).astype(np.int32),
+        times=array("times", ">i2", np.int16),
+    )

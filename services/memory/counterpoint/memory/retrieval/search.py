@@ -1,15 +1,16 @@
 """Hybrid search: BM25 and cosine over the same candidates, fused by score (rows B8, C2)."""
 
-import hashlib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from counterpoint.memory.retrieval.bm25 import bringing, idf
+from counterpoint.memory.retrieval.candidates import Candidate, Candidates, Scope, Wanted
+from counterpoint.memory.retrieval.corpus import Place
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Fused, Signs, Weights, adaptive, fixed, fuse
-from counterpoint.memory.retrieval.held import CHANGED, Held, Place, State
+from counterpoint.memory.retrieval.held import CHANGED, Held, State
+from counterpoint.memory.retrieval.scan import alike, compared, index_of, indexed_as, walked
 from counterpoint.memory.retrieval.terms import Terms, terms
 from counterpoint.proto.errors import Permanent, Problem
 
@@ -25,12 +26,8 @@ MAX_TERMS = 48
 EXACT_ROWS = 20_000
 # More than are asked for, so that a row good in both legs but first in neither is among them.
 CANDIDATES = 100
-# An index holds vectors up to this length as they are, and up to twice that in half precision.
-INDEXED_DIMENSIONS, HALVED_DIMENSIONS = 2000, 4000
 # The best candidates, to which the others are compared where that says something of them.
 BEST = 5
-SAMPLE = 500
-_CANDIDATES_AT = 11
 # Fewer rows than these say nothing of how scores are spread: what is missing counts as rows without any of the words.
 FEW = 40
 # Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
@@ -39,59 +36,6 @@ DIGITS = 9
 # Of deviations, for means added up in another order.
 _Z_DIGITS = 3
 
-_EXACT = files(__package__).joinpath("search.sql").read_text()
-_BEFORE, _SCOPE, _LEG = _EXACT.partition("-- Materialized, every row")
-_, _SAID, _AFTER = _LEG.partition("said AS MATERIALIZED")
-_WALK = """(
-    SELECT row, embedding::{kind} <=> (SELECT embedding::{kind} FROM question) AS distance
-    FROM meanings WHERE project = {project} AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
-    ORDER BY distance LIMIT $12)"""
-# Each project by an index of its own, which holds no other's rows, and of one model, whose vectors are of one length.
-_INDEXED = f"""{_BEFORE}nearest AS MATERIALIZED (
-    SELECT row FROM (
-        {_WALK.format(project="$1", kind="{kind}")}
-        UNION ALL
-        {_WALK.format(project="'shared' AND $1 <> 'shared'", kind="{kind}")}) AS of_both
-    ORDER BY distance LIMIT $12
-),
--- How cosines are spread is estimated from some rows of the project.
-spread AS MATERIALIZED (
-    SELECT -avg(distance) AS mean, stddev_pop(distance) AS deviation FROM (
-        SELECT embedding <#> (SELECT embedding FROM question) AS distance
-        FROM meanings WHERE project = $1 AND store = ANY ($2::text[]) AND model = $3 AND label <= $4
-        LIMIT {SAMPLE}) AS sampled
-),
-{_SAID}{_AFTER}"""
-_HELD = f"""{_BEFORE}nearest AS MATERIALIZED (
-    SELECT unnest($16::bigint[]) AS row
-),
-spread AS MATERIALIZED (
-    SELECT $17::float8 AS mean, $18::float8 AS deviation
-),
-{_SAID}{_AFTER}"""
-_ALIKE = """
-SELECT m.row, coalesce(avg(-(m.embedding <#> best.embedding)), 0) AS alike
-FROM meanings m CROSS JOIN meanings best
-WHERE m.row = ANY ($1::bigint[]) AND m.project IN ($3, 'shared') AND m.model = $4
-    AND best.row = ANY ($2::bigint[]) AND best.project IN ($3, 'shared') AND best.model = $4
-GROUP BY m.row
-"""
-
-
-def _of_rows(statement: str, parameter: int) -> str:
-    """The statement for which only the rows exist whose numbers are a parameter."""
-    condition = f"AND row IN (SELECT unnest(${parameter}::bigint[]))"
-    for place in (
-        "AND embedding IS NOT NULL",
-        "AND term = guide AND label <= $4",
-        "AND term = given.term AND label <= $4",
-    ):
-        statement = statement.replace(place, f"{place} {condition}")
-    return statement
-
-
-_FILTERED, _HELD_FILTERED = _of_rows(_EXACT, 16), _of_rows(_HELD, 19)
-_PLANNED = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
 _ANALYSE = f"""
 WITH words AS MATERIALIZED (
     SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
@@ -120,22 +64,12 @@ SELECT
     coalesce(sum(rows), 0)::bigint AS rows,
     coalesce(sum(length), 0)::bigint AS length,
     ARRAY(
-        SELECT ARRAY[project, store, {CHANGED}, sum(rows)::text] FROM corpora
+        SELECT ARRAY[project, store, {CHANGED}, sum(rows)::text, sum(length)::text] FROM corpora
         WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) GROUP BY project, store ORDER BY project, store
     ) AS states
 FROM corpora
 WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3
 """
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a search may see: a project and the shared one, some stores, vectors of one model, labels up to one."""
-
-    project: str
-    stores: tuple[str, ...]
-    model: str
-    max_label: int
 
 
 @dataclass(frozen=True)
@@ -166,18 +100,6 @@ class Searched:
     hits: tuple[Hit, ...]
     method: Literal["exact", "indexed", "none"]
     terms: tuple[str, ...]
-
-
-def index_of(project: str, model: str) -> str:
-    """The name of the index of a project's vectors of a model, where it has one."""
-    return f"meanings_of_{hashlib.sha256(f'{project} {model}'.encode()).hexdigest()[:32]}"
-
-
-def indexed_as(dimensions: int) -> str | None:
-    """The type that vectors of this length are indexed as; None for those that are too long for any."""
-    if dimensions > HALVED_DIMENSIONS:
-        return None
-    return f"vector({dimensions})" if dimensions <= INDEXED_DIMENSIONS else f"halfvec({dimensions})"
 
 
 def prepare(text: str) -> Terms:
@@ -214,7 +136,6 @@ async def search(
     `held` has is not read again. Raises `Permanent` as `prepare` does.
     """
     prepared = prepare(text)
-    candidates = max(CANDIDATES, 4 * k)
     stores = (scope.project, list(scope.stores), scope.max_label)
     # Half of the places at most for exact forms: a long stack trace must not leave its words out.
     exact = list(prepared.exact[: MAX_TERMS // 2])
@@ -230,59 +151,61 @@ async def search(
     assert analysed is not None
     spoken = [words.split(" ") for words in analysed["phrase_words"]]
     phrases = list(zip(analysed["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
-    wanted = list(dict.fromkeys([*exact, *analysed["words"]]))[: MAX_TERMS - len(phrases)]
-    asked = (*(query for query, _ in phrases), *wanted)
+    words = list(dict.fromkeys([*exact, *analysed["words"]]))[: MAX_TERMS - len(phrases)]
+    asked = (*(query for query, _ in phrases), *words)
     rows = analysed["rows"]
     meaning_alone = weights == fixed(1)
     if not rows or not (asked or meaning_alone):
         return Searched((), "none", asked)
     holders = dict(zip(analysed["terms"], analysed["holders"], strict=True))
-    worth = {term: idf(rows, holders.get(term, 0)) for term in wanted}
-    parameters = (
-        scope.project, list(scope.stores), scope.model, scope.max_label, vector.tolist(),
-        *_weighed({term: value for term, value in worth.items() if term in holders}),
-        *_guided([(query, words) for query, words in phrases if all(word in holders for word in words)], holders),
-        candidates, rows, max(analysed["length"], 1) / rows, list(prepared.names),
-    )  # fmt: skip
+    worth = {term: idf(rows, holders.get(term, 0)) for term in words}
+    wanted = Wanted(
+        vector=vector,
+        phrases=_guided(
+            [(query, words) for query, words in phrases if all(word in holders for word in words)], holders
+        ),
+        names=prepared.names,
+        most=max(CANDIDATES, 4 * k),
+        rows=rows,
+        mean_length=max(analysed["length"], 1) / rows,
+        **_weighed({term: value for term, value in worth.items() if term in holders}),
+    )
     method: Literal["exact", "indexed"] = "exact"
-    found: Sequence[asyncpg.Record] = ()
+    found = Candidates()
     kind = indexed_as(len(vector))
     if of_rows is None and rows > exact_rows and analysed["walkable"] and kind is not None:
-        found = await _indexed(connection, kind, ef_search or min(candidates, 1000), parameters)
-    if found and found[0]["nearest"] >= min(candidates, rows):
+        found = await walked(connection, scope, wanted, kind, ef_search or min(wanted.most, 1000))
+    if found.nearest >= min(wanted.most, rows):
         method = "indexed"
     else:
-        found = await _exact(connection, scope, _states(analysed["states"]), vector, parameters, of_rows, held)
+        found = await compared(connection, scope, _states(analysed["states"]), wanted, of_rows, held)
     names = frozenset(prepared.words.split())
     rarest = idf(rows, 1)
-    signs = {row["row"]: _signs(row, names, rarest) for row in found}
-    weights = weights or adaptive(row["type"] for row in found)
-    if weights.feedback and found:
+    signs = {each.row: _signs(each, names, rarest) for each in found.each}
+    weights = weights or adaptive(each.type for each in found.each)
+    if weights.feedback and signs:
         best = [row for row, _ in fuse(signs, weights)[:BEST]]
-        alike = await connection.fetch(_ALIKE, list(signs), best, scope.project, scope.model)
-        for row in alike:
-            signs[row["row"]] = signs[row["row"]]._replace(alike=round(float(row["alike"]), DIGITS))
+        for row, likeness in (await alike(connection, scope, found, best)).items():
+            signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
     spread = _Spread.of(found, rows, sum(worth.values()))
-    by_row = {row["row"]: row for row in found}
+    by_row = {each.row: each for each in found.each}
     hits = tuple(spread.hit(by_row[row], fused) for row, fused in _ordered(signs, by_row, weights)[:k])
     return Searched(hits, method, asked)
 
 
-def _signs(row: "asyncpg.Record", names: Set[str], rarest: float) -> Signs:
+def _signs(candidate: Candidate, names: Set[str], rarest: float) -> Signs:
     return Signs(
-        lexical=round(float(row["lexical"]), DIGITS),
-        dense=round(float(row["cosine"]), DIGITS),
-        named=not names.isdisjoint(row["names"]),
-        chars=row["chars"],
-        exact=round(float(row["named"]) / rarest, DIGITS),
+        lexical=round(candidate.lexical, DIGITS),
+        dense=round(candidate.cosine, DIGITS),
+        named=not names.isdisjoint(candidate.names),
+        chars=candidate.chars,
+        exact=round(candidate.named / rarest, DIGITS),
     )
 
 
-def _ordered(
-    signs: Mapping[int, Signs], by_row: "Mapping[int, asyncpg.Record]", weights: Weights
-) -> list[tuple[int, Fused]]:
+def _ordered(signs: Mapping[int, Signs], by_row: Mapping[int, Candidate], weights: Weights) -> list[tuple[int, Fused]]:
     """Fused and best first; equal ones by where and what they are, not by when they were written."""
-    keys = {row: (of["project"], of["store"], of["id"], row) for row, of in by_row.items()}
+    keys = {row: (of.project, of.store, of.id, row) for row, of in by_row.items()}
     return [(key[3], fused) for key, fused in fuse({keys[row]: each for row, each in signs.items()}, weights)]
 
 
@@ -295,25 +218,21 @@ class _Spread:
     worth: float
 
     @staticmethod
-    def of(found: "Sequence[asyncpg.Record]", rows: int, worth: float) -> "_Spread":
-        if not found:
-            return _Spread((0, 0), (0, 0), worth)
-        first = found[0]
+    def of(found: Candidates, rows: int, worth: float) -> "_Spread":
         many = max(rows, FEW)
-        mean = float(first["lexical_sum"] or 0) / many
-        deviation = max(float(first["lexical_squares"] or 0) / many - mean * mean, 0) ** 0.5
-        cosine = (float(first["cosine_mean"] or 0), float(first["cosine_deviation"] or 0))
-        return _Spread((mean, deviation), cosine, worth)
+        mean = found.lexical_sum / many
+        deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
+        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth)
 
-    def hit(self, row: "asyncpg.Record", fused: Fused) -> Hit:
-        lexical, cosine = float(row["lexical"]), float(row["cosine"])
+    def hit(self, candidate: Candidate, fused: Fused) -> Hit:
+        lexical, cosine = candidate.lexical, candidate.cosine
         scores = {
             "lexical": lexical,
             "dense": cosine,
             "cosine": cosine,
             "lexical_z": _z(lexical, *self.lexical),
             "cosine_z": _z(cosine, *self.cosine),
-            "coverage": float(row["covered"]) / self.worth if self.worth else 0.0,
+            "coverage": candidate.covered / self.worth if self.worth else 0.0,
             "by_words": fused.words,
             "by_meaning": fused.meaning,
             "by_name": fused.named,
@@ -321,60 +240,32 @@ class _Spread:
             "by_exact_form": fused.exact,
         }
         rounded = {name: round(value, _Z_DIGITS if name.endswith("_z") else 6) for name, value in scores.items()}
-        return Hit(row["project"], row["store"], row["id"], fused.score, rounded)
+        return Hit(candidate.project, candidate.store, candidate.id, fused.score, rounded)
 
 
 def _z(value: float, mean: float, deviation: float) -> float:
     return (value - mean) / deviation if deviation else 0.0
 
 
-def _weighed(worth: dict[str, float]) -> tuple[list[str], list[float], list[str], list[float]]:
-    """Terms that bring candidates with their worth, and the others with theirs."""
+def _weighed(worth: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Terms that `bring` candidates with their worth, and the `other` ones with theirs."""
     brings = bringing(worth)
-    bring = {term: value for term, value in worth.items() if term in brings}
-    other = {term: value for term, value in worth.items() if term not in brings}
-    return list(bring), list(bring.values()), list(other), list(other.values())
+    return {
+        "bring": {term: value for term, value in worth.items() if term in brings},
+        "other": {term: value for term, value in worth.items() if term not in brings},
+    }
 
 
-def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> tuple[list[str], list[str]]:
-    """Phrases, and of each the word that the fewest rows hold: among those rows it is looked for."""
-    return [query for query, _ in phrases], [min(words, key=lambda word: holders[word]) for _, words in phrases]
+def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Phrases whose words all are held, and of each that which the fewest rows hold: among those it is looked for."""
+    return [
+        (query, min(words, key=lambda word: holders[word]))
+        for query, words in phrases
+        if all(word in holders for word in words)
+    ]
 
 
 def _states(states: Sequence[Sequence[str]]) -> dict[Place, State]:
-    return {(project, store): State(changed, int(rows)) for project, store, changed, rows in states}
-
-
-async def _exact(
-    connection: "Connection",
-    scope: Scope,
-    states: Mapping[Place, State],
-    vector: Vectors,
-    parameters: Sequence[Any],
-    of_rows: Sequence[int] | None,
-    held: Held | None,
-) -> "Sequence[asyncpg.Record]":
-    """All rows are compared: in RAM where they are held, else by the database."""
-    nearest = None
-    if held is not None:
-        most = parameters[_CANDIDATES_AT]
-        nearest = await held.nearest(connection, states, scope.model, scope.max_label, vector, most, of_rows)
-    filtered = () if of_rows is None else (list(of_rows),)
-    if nearest is None:
-        await connection.execute(_PLANNED)
-        return await connection.fetch(_FILTERED if filtered else _EXACT, *parameters, *filtered)
-    known = (nearest.rows, nearest.mean, nearest.deviation)
-    return await connection.fetch(_HELD_FILTERED if filtered else _HELD, *parameters, *known, *filtered)
-
-
-async def _indexed(
-    connection: "Connection", kind: str, ef_search: int, parameters: Sequence[object]
-) -> "list[asyncpg.Record]":
-    """The index walks on until it has enough rows of the scope; by default it stops at the nearest of all projects."""
-    async with connection.transaction():
-        await connection.execute(
-            "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', $1, true),"
-            " set_config('plan_cache_mode', 'force_custom_plan', true)",
-            str(ef_search),
-        )
-        return await connection.fetch(_INDEXED.replace("{kind}", kind), *parameters)
+    return {
+        (project, store): State(changed, int(rows), int(length)) for project, store, changed, rows, length in states
+    }

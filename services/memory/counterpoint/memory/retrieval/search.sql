@@ -1,15 +1,15 @@
--- $1 project, $2 stores, $3 model, $4 highest label, $5 query vector, $6 terms that bring candidates and $7 their idf,
--- $8 other terms and $9 their idf, $10 phrases (tsquery) and $11 the rarest term of each, $12 candidates a leg,
--- $13 rows there are and $14 their mean length, $15 terms that name one thing.
+-- $1 project, $2 stores, $3 highest label, $4 phrases (tsquery) and $5 the rarest term of each, $6 model, $7 query vector,
+-- $8 terms that bring candidates and $9 their idf, $10 other terms and $11 their idf, $12 candidates a leg, $13 rows there
+-- are and $14 their mean length, $15 terms that name one thing.
 WITH question AS MATERIALIZED (
-    SELECT $5::real[]::vector AS embedding
+    SELECT $7::real[]::vector AS embedding
 ),
 -- Materialized, every row in scope is read and no row is lost. All vectors are of length 1, so that their inner product,
 -- here negative, is their cosine.
 scope AS MATERIALIZED (
     SELECT row, embedding <#> (SELECT embedding FROM question) AS distance
     FROM meanings
-    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND model = $3 AND label <= $4 AND embedding IS NOT NULL
+    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND model = $6 AND label <= $3 AND embedding IS NOT NULL
 ),
 nearest AS MATERIALIZED (
     SELECT row FROM scope ORDER BY distance LIMIT $12
@@ -19,10 +19,10 @@ spread AS MATERIALIZED (
 ),
 said AS MATERIALIZED (
     SELECT n, row, length
-    FROM unnest($10::text[], $11::text[]) WITH ORDINALITY AS given (phrase, guide, n)
+    FROM unnest($4::text[], $5::text[]) WITH ORDINALITY AS given (phrase, guide, n)
     CROSS JOIN LATERAL (
         SELECT row, length FROM postings
-        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = guide AND label <= $4
+        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = guide AND label <= $3
         OFFSET 0
     ) AS with_guide
     CROSS JOIN LATERAL (
@@ -33,10 +33,10 @@ said AS MATERIALIZED (
 -- BM25 with k1 = 1.2 and b = 0.75; a row is as long as the number of its different lexemes.
 matched AS (
     SELECT row, length, tf::float8 AS tf, idf, term = ANY ($15::text[]) AS naming
-    FROM unnest($6::text[], $7::float8[]) AS given (term, idf)
+    FROM unnest($8::text[], $9::float8[]) AS given (term, idf)
     CROSS JOIN LATERAL (
         SELECT row, length, tf FROM postings
-        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = given.term AND label <= $4
+        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = given.term AND label <= $3
         OFFSET 0
     ) AS found
     UNION ALL
@@ -68,10 +68,10 @@ scored AS MATERIALIZED (
         UNION ALL
         SELECT row, idf * tf * 2.2::float8 / (tf + (0.3::float8 + length * (0.9::float8 / $14::float8))), idf,
             CASE WHEN other = ANY ($15::text[]) THEN idf ELSE 0 END
-        FROM unnest($8::text[], $9::float8[]) AS given (other, idf)
+        FROM unnest($10::text[], $11::float8[]) AS given (other, idf)
         CROSS JOIN LATERAL (
             SELECT row, tf, length FROM postings
-            WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = other AND label <= $4
+            WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND term = other AND label <= $3
                 AND row = ANY (ARRAY(SELECT row FROM candidates))
             OFFSET 0
         ) AS found
@@ -83,19 +83,19 @@ SELECT
     candidate.row, project, store, id, type, names, chars, cosine, candidate.lexical, candidate.covered,
     candidate.named,
     (SELECT count(*) FROM nearest) AS nearest,
-    (SELECT mean FROM spread) AS cosine_mean, (SELECT deviation FROM spread) AS cosine_deviation,
-    (SELECT sum(lexical) FROM found) AS lexical_sum, (SELECT sum(lexical * lexical) FROM found) AS lexical_squares
+    (SELECT sum(lexical) FROM found) AS lexical_sum, (SELECT sum(lexical * lexical) FROM found) AS lexical_squares,
+    (SELECT mean FROM spread) AS cosine_mean, (SELECT deviation FROM spread) AS cosine_deviation
 FROM scored AS candidate
 CROSS JOIN LATERAL (
     SELECT project, store, id, type, names, chars
     FROM vectors
-    WHERE vectors.row = candidate.row AND project IN ($1, 'shared') AND label <= $4
+    WHERE vectors.row = candidate.row AND project IN ($1, 'shared') AND label <= $3
     OFFSET 0
 ) AS shown
 CROSS JOIN LATERAL (
-    -- What the model was not asked about is found by its words alone.
+    -- What the model would not have is found by its words alone.
     SELECT coalesce(-(embedding <#> (SELECT embedding FROM question)), 0) AS cosine
     FROM meanings
-    WHERE meanings.row = candidate.row AND model = $3 AND project IN ($1, 'shared')
+    WHERE meanings.row = candidate.row AND model = $6 AND project IN ($1, 'shared')
     OFFSET 0
 ) AS meant
