@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -416,6 +417,30 @@ class TestTime:
         await delivered(shelf, question(chatty, deadline=utc_now() - timedelta(seconds=1)))
         assert [action["kind"] for action in shelf.line()] == ["route", "search", "assess", "escalate"]
         assert "the time for it was over before other words could be tried" in shelf.worked().findings.caveats
+
+    @pytest.mark.parametrize(("took_s", "left_s"), [(8.0, 12.0), (25.0, None)])
+    async def test_a_delivery_has_the_time_that_those_before_it_have_left(
+        self, monkeypatch: pytest.MonkeyPatch, took_s: float, left_s: float | None
+    ) -> None:
+        now = 1000.0
+        monkeypatch.setattr("counterpoint.developer.rag.desk.time", SimpleNamespace(monotonic=lambda: now))
+        shelf, gateway = book(OWNED), Model(ROUTED, RIGHT)
+
+        def asked(what: str) -> None:
+            nonlocal now
+            now += took_s
+
+        def killed(what: str) -> None:
+            if what == "commit":
+                raise Killed
+
+        gateway.after, shelf.after = asked, killed
+        with pytest.raises(Killed):
+            await delivered(shelf, question(), gateway, deadline_s=20.0)
+        shelf.after, now = lambda what: None, now + 3600
+        await delivered(shelf, question(), gateway, deadline_s=20.0)
+        assert gateway.deadlines[1:] == ([] if left_s is None else [pytest.approx(0.6 * left_s)])
+        assert shelf.worked().outcome == "answered"
 
     async def test_the_deadline_of_the_task_counts_where_it_is_nearer(self) -> None:
         shelf, gateway = book(OWNED), Model(RIGHT)

@@ -1,8 +1,6 @@
 """What the developer does with a message: reads, decides by pure functions, returns one commit."""
 
 import asyncio
-import time
-from datetime import UTC, datetime
 from typing import assert_never
 
 from counterpoint.bus import Service
@@ -58,10 +56,9 @@ async def on_delegated(
 async def answered(
     message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, deadline_s: float
 ) -> Commit:
-    """A question, to its end: from the last step that was kept, within `deadline_s` from now and the deadline of the
+    """A question, to its end: from the last step that was kept, within `deadline_s` of work and the deadline of the
     task. When the time is over no model is asked any more and no other words are tried."""
-    left_s = (message.task.deadline - datetime.now(UTC)).total_seconds() if message.task.deadline else deadline_s
-    desk = Desk(message, memory, gateway, known, until=time.monotonic() + min(deadline_s, left_s))
+    desk = Desk(message, memory, gateway, known, deadline_s)
     await asyncio.to_thread(load)
     run = await finish(await desk.begin(), desk)
     assessment, result = concluded(message, desk.evidence, run)

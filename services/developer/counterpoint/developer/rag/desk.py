@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
@@ -48,16 +49,19 @@ class _Taken:
 
 
 class Desk:
-    """The steps of one delivery. `until` is when the whole has to be over, by the monotonic clock in seconds."""
+    """The steps of one delivery. `deadline_s` is how long they may take together with those of earlier deliveries; the
+    deadline of the task counts where that is nearer."""
 
     def __init__(
-        self, message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, until: float
+        self, message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, deadline_s: float
     ) -> None:
         self._message = message
         self._memory = memory
         self._gateway = gateway
         self._known = known
-        self._until = until
+        self._deadline_s = deadline_s
+        self._began = time.monotonic()
+        self._spent_s, self._until = 0.0, 0.0
         self._evidence: Evidence | None = None
 
     @property
@@ -73,9 +77,10 @@ class Desk:
         heard from outside is carried by the checkpoint, which is read as well.
         """
         item = await self._memory.get("checkpoints", self._checkpoint)
+        run = Run(question=self._message.task.description) if item is None else record(item, Run)
+        self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
         if item is None:
-            return Run(question=self._message.task.description)
-        run = record(item, Run)
+            return run
         if run.next == "retrieve":
             return run
         return run if await self._look(run) == run.found else course.lost(run)
@@ -106,11 +111,16 @@ class Desk:
         telemetry.observe(node, run, taken.run)
         return taken.run
 
+    def _left_s(self, run: Run) -> float:
+        left_s, deadline = self._deadline_s - run.spent_s, self._message.task.deadline
+        return left_s if deadline is None else min(left_s, (deadline - datetime.now(UTC)).total_seconds())
+
     def _ready(self, taken: _Taken) -> _Taken:
-        """The same, with what was found in the place of a draft that did not stand."""
-        if taken.run.ending != "fallback":
-            return taken
-        return replace(taken, run=taken.run.model_copy(update={"draft": plain(self.evidence.answers)}))
+        """The same, with what was found in the place of a draft that did not stand, and the time it took."""
+        update: dict[str, object] = {"spent_s": round(self._spent_s + time.monotonic() - self._began, 3)}
+        if taken.run.ending == "fallback":
+            update["draft"] = plain(self.evidence.answers)
+        return replace(taken, run=taken.run.model_copy(update=update))
 
     async def _take(self, node: Node, run: Run) -> _Taken:
         match node:

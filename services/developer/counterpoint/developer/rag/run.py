@@ -79,7 +79,8 @@ class Verdict(Shape):
 
 class Run(Shape):
     """What is kept of a run after each step. `steps` counts those done, `last` is the last of them; `next` is None when
-    it has ended. `meant` is the question with those that it follows on."""
+    it has ended. `meant` is the question with those that it follows on; `spent_s` is how long all the steps took, in
+    whatever deliveries."""
 
     question: str
     meant: str = ""
@@ -97,6 +98,7 @@ class Run(Shape):
     ending: Ending | None = None
     leads: tuple[Lead, ...] = ()
     notes: tuple[str, ...] = ()
+    spent_s: float = 0.0
 
     def noting(self, *notes: str) -> "Run":
         """The same with these notes, each once."""
