@@ -271,6 +271,49 @@ async def test_what_is_erased_while_it_is_read_is_not_held_after(owner: Connecti
     assert not held._held
 
 
+async def test_what_was_erased_is_not_read_by_a_search_that_began_before(owner: Connection, memory: Connection) -> None:
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    held = Held(searches=2)
+    await looked(memory, held, unit(1))
+
+    class Late(Watched):
+        async def fetchrow(self, statement: str, *values: Any) -> Any:
+            row = await super().fetchrow(statement, *values)
+            if READ not in statement:
+                await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
+                held.drop({("orders", "chunks")})
+            return row
+
+    async with memory.transaction(isolation="repeatable_read", readonly=True):
+        assert (await looked(Late(memory), held, unit(1))).hits
+    assert not held._held
+
+
+@pytest.mark.parametrize("instead", ["SELECT 1 / 0, $1::text, $2::text, $3::text", "SELECT pg_sleep(60), $1, $2, $3"])
+async def test_a_search_does_without_what_cannot_be_read(
+    owner: Connection, memory: Connection, monkeypatch: pytest.MonkeyPatch, instead: str
+) -> None:
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    monkeypatch.setattr("counterpoint.memory.retrieval.held._PATIENCE_S", 0.3, raising=False)
+    wanted = shown(await looked(memory, None, unit(1)))
+
+    class Failing(Watched):
+        async def fetchrow(self, statement: str, *values: Any) -> Any:
+            self.read += READ in statement
+            return await memory.fetchrow(instead if READ in statement else statement, *values)
+
+    watched, held = Failing(memory), Held(searches=1)
+    for _ in range(3):
+        async with memory.transaction(isolation="repeatable_read", readonly=True):
+            assert shown(await looked(watched, held, unit(1))) == wanted
+    assert watched.read == 1, "what could not be read is not read again by the next search"
+    await store(owner, {"new": "resolver"})
+    await looked(memory, held, unit(1))
+    assert len(held._held) == 1
+
+
 async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:
     await filled(owner, random.Random(1), 12)
     await owner.execute("UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE row % 2 = 0")

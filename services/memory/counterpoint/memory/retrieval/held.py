@@ -7,20 +7,26 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import numpy as np
+import structlog
 
 from counterpoint.memory.retrieval.corpus import Corpus, Place, bytes_of
 
 if TYPE_CHECKING:
-    import asyncpg
-
     Connection = asyncpg.Connection[asyncpg.Record]
+
+log = structlog.get_logger()
 
 LIMIT_BYTES = 128 << 20
 """All that is held. What has not been searched by for longest goes first."""
 SEARCHES = 4
 """How often an unchanged store is searched before it is read for RAM."""
 
+_PATIENCE_S = 5.0
+"""How long a search waits for a store to be read. What takes longer is searched by the database."""
+_RESTS = 100
+"""How many searches go by, beside those, before a store is read again that could not be."""
 _ASKED = 10_000
 """So many places are remembered to have been searched."""
 
@@ -68,7 +74,7 @@ class Held:
         self._limit_bytes = limit_bytes
         self._searches = searches
         self._held: OrderedDict[_Key, Corpus] = OrderedDict()
-        self._asked: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
+        self._asked: OrderedDict[Place, tuple[str, int]] = OrderedDict()
         self._reading: dict[_Key, object] = {}
 
     def clear(self) -> None:
@@ -82,6 +88,9 @@ class Held:
         for known in (self._held, self._reading):
             for key in [key for key in known if key[0] in places]:
                 del known[key]
+        # Who searches yet what was there before the change is not to read it again.
+        for place in places:
+            self._asked.pop(place, None)
 
     async def corpora(
         self, connection: "Connection", states: Mapping[Place, State], model: str, dimensions: int
@@ -99,26 +108,37 @@ class Held:
             return held
         self._held.pop(key, None)
         large = bytes_of(state.rows, state.postings, dimensions) > self._limit_bytes
-        if large or not self._often(key, state) or key in self._reading:
+        if large or not self._often(key[0], state) or key in self._reading:
             return None
         self._reading[key] = reading = object()
+        # Where this fails it is so long before anybody tries again, also where the search is given up.
+        self._asked[key[0]] = (state.changed, -_RESTS)
         try:
-            row = await connection.fetchrow(_READ, *key[0], key[1])
-            corpus = await asyncio.to_thread(_corpus, key[0], row, dimensions)
+            corpus = await self._read(connection, key, dimensions)
         finally:
             dropped = self._reading.get(key) is not reading
             if not dropped:
                 del self._reading[key]
-        if corpus.changed != state.changed:
+        if corpus is None or corpus.changed != state.changed:
             return None
         if not dropped:
             self._keep(key, corpus)
         return corpus
 
-    def _often(self, key: _Key, state: State) -> bool:
-        changed, times = self._asked.pop(key, (state.changed, 0))
+    async def _read(self, connection: "Connection", key: _Key, dimensions: int) -> Corpus | None:
+        """A place as the search sees it; None where that fails, or takes too long: the search goes on without."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S), connection.transaction():
+                row = await connection.fetchrow(_READ, *key[0], key[1])
+                return await asyncio.to_thread(_corpus, key[0], row, dimensions)
+        except (TimeoutError, asyncpg.PostgresError) as error:
+            log.warning("store.not_held", project=key[0][0], store=key[0][1], reason=str(error) or "too slow")
+            return None
+
+    def _often(self, place: Place, state: State) -> bool:
+        changed, times = self._asked.pop(place, (state.changed, 0))
         times = times + 1 if changed == state.changed else 1
-        self._asked[key] = (state.changed, times)
+        self._asked[place] = (state.changed, times)
         while len(self._asked) > _ASKED:
             self._asked.popitem(last=False)
         return times >= self._searches
@@ -126,7 +146,8 @@ class Held:
     def _keep(self, key: _Key, corpus: Corpus) -> None:
         self._held[key] = corpus
         while sum(each.bytes for each in self._held.values()) > self._limit_bytes:
-            self._held.popitem(last=False)
+            (place, _), _ = self._held.popitem(last=False)
+            self._asked.pop(place, None)
 
 
 def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
