@@ -222,9 +222,57 @@ async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection
         await use(memory, project)
         await looked(watched, held, unit(1), project=project)
     assert watched.read == 4, "the first went for the third, and the third stayed"
-    small = Held(limit_bytes=bytes_of(10, 0, 384) - 1, searches=1)
+    small = Held(limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
     await looked(watched, small, unit(1))
     assert watched.read == 4, "what can never be held is not read for it"
+
+
+async def test_what_turns_out_too_large_is_not_read_by_every_search(owner: Connection, memory: Connection) -> None:
+    """The words of a store are counted too, and nothing else goes for what cannot stay."""
+    await filled(owner, random.Random(1), 10, project="billing")
+    await store(owner, {f"{n}": " ".join(f"w{n}x{word}" for word in range(40)) for n in range(10)})
+    held, watched = Held(limit_bytes=bytes_of(10, 384, 400, 300), searches=1), Watched(memory)
+    for project in ("billing", "orders", "orders", "orders"):
+        await use(memory, project)
+        await looked(watched, held, unit(1), project=project, text="w1x1 resolver")
+    assert watched.read == 1
+    assert [place for place, _ in held._held] == [("billing", "chunks")]
+
+
+async def test_what_cannot_be_held_together_is_not_read_by_every_search(owner: Connection, memory: Connection) -> None:
+    await filled(owner, random.Random(1), 20)
+    await filled(owner, random.Random(2), 20, project="shared")
+    await use(memory, "orders")
+    alone = Held(searches=1)
+    await looked(memory, alone, unit(1))
+    sizes = [corpus.bytes for corpus in alone._held.values()]
+    for limit, read in ((sum(sizes), 2), (sum(sizes) - 1, 1), (max(sizes), 0)):
+        held, watched = Held(limit_bytes=limit, searches=1), Watched(memory)
+        for _ in range(5):
+            await looked(watched, held, unit(1))
+        assert watched.read == read
+
+
+async def test_one_store_is_read_at_a_time(postgres: PostgresUrls, owner: Connection, memory: Connection) -> None:
+    await filled(owner, random.Random(1), 10)
+    await filled(owner, random.Random(2), 10, project="billing")
+    await use(memory, "orders")
+    other = await asyncpg.connect(postgres.memory)
+    await use(other, "billing")
+    held, beside = Held(searches=1), Watched(other)
+
+    class Meanwhile(Watched):
+        async def fetchrow(self, statement: str, *values: Any) -> Any:
+            if READ in statement:
+                assert (await looked(beside, held, unit(1), project="billing")).hits
+            return await super().fetchrow(statement, *values)
+
+    await looked(Meanwhile(memory), held, unit(1))
+    assert beside.read == 0
+    assert beside.compared == 1
+    await looked(beside, held, unit(1), project="billing")
+    assert beside.read == 1
+    await other.close()
 
 
 async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Path) -> None:

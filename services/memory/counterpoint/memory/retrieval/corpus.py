@@ -15,9 +15,10 @@ Place = tuple[str, str]
 _Floats = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
-_ROW_BYTES = 300
-"""About what a row takes beside its arrays: its id, type and names."""
-_TERM_BYTES = 200
+_ROW_BYTES = 320
+"""About what a row takes beside its vector: its numbers, id, type and names."""
+_TERM_BYTES = 220
+"""About what a term takes beside its holders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,17 @@ class Corpus:
     @property
     def bytes(self) -> int:
         """About what it takes."""
-        arrays = (self.rows, self.labels, self.lengths, self.chars, self.vectors, self.holders, self.times)
-        return sum(array.nbytes for array in arrays) + _ROW_BYTES * len(self.rows) + _TERM_BYTES * len(self.terms)
+        rows, dimensions = self.vectors.shape
+        return bytes_of(rows, dimensions, len(self.holders), len(self.terms))
 
     def places(self, rows: Sequence[int]) -> _Places:
         """Where some of its rows are; those of others are left out."""
         return np.flatnonzero(np.isin(self.rows, np.asarray(rows, np.int64)))
 
 
-def bytes_of(rows: int, postings: int, dimensions: int) -> int:
-    """At least what so many rows will take."""
-    return rows * (4 * dimensions + _ROW_BYTES) + 6 * postings
+def bytes_of(rows: int, dimensions: int, postings: int, terms: int = 0) -> int:
+    """About what so many rows take that hold so many terms; without them at least."""
+    return rows * (4 * dimensions + _ROW_BYTES) + 6 * postings + _TERM_BYTES * terms
 
 
 def find(

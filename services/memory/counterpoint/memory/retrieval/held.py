@@ -67,6 +67,12 @@ FROM (
 """
 
 
+_TERMS = """
+SELECT count(*) FROM (
+    SELECT FROM lexicon WHERE project = $1 AND store = $2 AND rows > 0 GROUP BY term) AS different
+"""
+
+
 class Held:
     """Corpora by project, store and model. What is found in them is what the database would find in the same state."""
 
@@ -96,25 +102,36 @@ class Held:
         self, connection: "Connection", states: Mapping[Place, State], model: str, dimensions: int
     ) -> list[Corpus] | None:
         """Those of some places in these states, as the search sees them; None where not all are held."""
-        found = [await self._corpus(connection, (place, model), state, dimensions) for place, state in states.items()]
-        corpora = [corpus for corpus in found if corpus is not None]
-        return corpora if len(corpora) == len(found) else None
+        sizes = {place: bytes_of(state.rows, dimensions, state.postings) for place, state in states.items()}
+        corpora = []
+        for place, state in states.items():
+            # What can never be held together is not read.
+            room = self._limit_bytes - sum(sizes.values()) + sizes[place]
+            if sizes[place] > room:
+                return None
+            corpus = await self._corpus(connection, (place, model), state, dimensions, room)
+            if corpus is not None:
+                sizes[place] = corpus.bytes
+                corpora.append(corpus)
+        return corpora if len(corpora) == len(states) else None
 
-    async def _corpus(self, connection: "Connection", key: _Key, state: State, dimensions: int) -> Corpus | None:
-        """A place in a state; read where it has been searched often enough since it is as it is."""
+    async def _corpus(
+        self, connection: "Connection", key: _Key, state: State, dimensions: int, room: int
+    ) -> Corpus | None:
+        """A place in a state; read where it has been searched often enough since it is as it is, and has room."""
         held = self._held.get(key)
         if held is not None and held.changed == state.changed:
             self._held.move_to_end(key)
             return held
         self._held.pop(key, None)
-        large = bytes_of(state.rows, state.postings, dimensions) > self._limit_bytes
-        if large or not self._often(key[0], state) or key in self._reading:
+        # One at a time, for what is read takes more than twice the memory meanwhile.
+        if not self._often(key[0], state) or self._reading:
             return None
         self._reading[key] = reading = object()
         # Where this fails it is so long before anybody tries again, also where the search is given up.
         self._asked[key[0]] = (state.changed, -_RESTS)
         try:
-            corpus = await self._read(connection, key, dimensions)
+            corpus = await self._read(connection, key, state, dimensions, room)
         finally:
             dropped = self._reading.get(key) is not reading
             if not dropped:
@@ -125,10 +142,16 @@ class Held:
             self._keep(key, corpus)
         return corpus
 
-    async def _read(self, connection: "Connection", key: _Key, dimensions: int) -> Corpus | None:
-        """A place as the search sees it; None where that fails, or takes too long: the search goes on without."""
+    async def _read(
+        self, connection: "Connection", key: _Key, state: State, dimensions: int, room: int
+    ) -> Corpus | None:
+        """A place as the search sees it; None where it takes more than `room` bytes, or where reading it fails or is
+        too slow: the search goes on without."""
         try:
             async with asyncio.timeout(_PATIENCE_S), connection.transaction():
+                terms = await connection.fetchval(_TERMS, *key[0])
+                if bytes_of(state.rows, dimensions, state.postings, terms) > room:
+                    return None
                 row = await connection.fetchrow(_READ, *key[0], key[1])
                 return await asyncio.to_thread(_corpus, key[0], row, dimensions)
         except (TimeoutError, asyncpg.PostgresError) as error:
