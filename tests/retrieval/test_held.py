@@ -362,6 +362,16 @@ async def test_a_search_does_without_what_cannot_be_read(
     assert len(held._held) == 1
 
 
+async def test_of_equal_rows_the_same_are_found(owner: Connection, memory: Connection) -> None:
+    """The same text many times, more often than there are candidates."""
+    for n in range(130):
+        await store(owner, {f"{n * 37 % 130:03}": "the resolver"})
+    await owner.execute("UPDATE meanings SET version = 2 WHERE row % 3 = 0")
+    await use(memory, "orders")
+    held = await looked(memory, Held(searches=1), unit(1), weights=fixed(1))
+    assert shown(held) == shown(await looked(memory, None, unit(1), weights=fixed(1)))
+
+
 async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:
     await filled(owner, random.Random(1), 12)
     await owner.execute("UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE row % 2 = 0")

@@ -12,7 +12,7 @@ scope AS MATERIALIZED (
     WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND model = $6 AND label <= $3 AND embedding IS NOT NULL
 ),
 nearest AS MATERIALIZED (
-    SELECT row FROM scope ORDER BY distance LIMIT $12
+    SELECT row FROM scope ORDER BY distance, row LIMIT $12
 ),
 spread AS MATERIALIZED (
     SELECT -avg(distance) AS mean, stddev_pop(distance) AS deviation FROM scope
