@@ -19,6 +19,7 @@ from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Weights, fixed
 from counterpoint.memory.retrieval.held import SEARCHES, Held
 from counterpoint.memory.retrieval.search import Searched, search
+from counterpoint.memory.search import Embedded, Search
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import VectorSearch, Write
 
@@ -370,6 +371,19 @@ async def test_of_equal_rows_the_same_are_found(owner: Connection, memory: Conne
     await use(memory, "orders")
     held = await looked(memory, Held(searches=1), unit(1), weights=fixed(1))
     assert shown(held) == shown(await looked(memory, None, unit(1), weights=fixed(1)))
+
+
+async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
+    owner: Connection, memory: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    search_by, watched, query = Search(None, None), Watched(memory), VectorSearch(store="chunks", text=TEXT)
+    monkeypatch.setattr(search_by, "_held", Held(searches=1))
+    for exact in (False, True):
+        embedded = Embedded(MODEL, {TEXT: unit(1)})
+        hits, method = await search_by.run(watched, "orders", query, embedded, 2, exact=exact)
+        assert (len(hits), method, watched.read, watched.compared) == (query.k, "exact", 1, int(exact))
 
 
 async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:

@@ -187,7 +187,8 @@ class Search:
         *,
         exact: bool = False,
     ) -> tuple[list[ScoredHit], str]:
-        """The best hits of one search and how they were found; `exact`: every row is looked at, however many.
+        """The best hits of one search and how they were found; `exact`: every row is looked at, however many,
+        in the record and not in RAM.
 
         Of several texts a record has the best of its scores, and the signs that it has for the first: of what only
         another one brought nobody says how well it fits that.
@@ -213,7 +214,7 @@ class Search:
                 most,
                 self._ef_search,
                 of_rows,
-                self._held,
+                None if exact else self._held,
             )
             method = method if found.method == "none" else found.method
             for hit in found.hits:
