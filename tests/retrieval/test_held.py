@@ -1,5 +1,6 @@
 """Stores held in RAM: the same rows are found as without, whatever was changed in between (rows B8, C2)."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -384,6 +385,31 @@ async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
         embedded = Embedded(MODEL, {TEXT: unit(1)})
         hits, method = await search_by.run(watched, "orders", query, embedded, 2, exact=exact)
         assert (len(hits), method, watched.read, watched.compared) == (query.k, "exact", 1, int(exact))
+
+
+async def test_a_search_that_is_given_up_while_it_reads_leaves_reading_to_others(
+    owner: Connection, memory: Connection
+) -> None:
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    held, reading = Held(searches=1), asyncio.Event()
+
+    class Slow(Watched):
+        async def fetchrow(self, statement: str, *values: Any) -> Any:
+            if READ in statement:
+                reading.set()
+                await self._connection.fetchrow("SELECT pg_sleep(60)")
+            return await super().fetchrow(statement, *values)
+
+    given_up = asyncio.create_task(looked(Slow(memory), held, unit(1)))
+    await reading.wait()
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert not held._held
+    await store(owner, {"new": "resolver"})
+    assert (await looked(memory, held, unit(1))).hits
+    assert len(held._held) == 1
 
 
 async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:
