@@ -41,6 +41,7 @@ from counterpoint.memory.queries import Queries
 from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
+from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import ModelSettings
 from counterpoint.memory.retrieval.scan import index_of
 from counterpoint.memory.rows import Prepared
@@ -96,7 +97,8 @@ class House:
         self.sent: dict[str, Sent] = {}
         self.copies = copies
         self._lease = Lease(urls.memory, "a test")
-        self.search = Search(None, None)
+        self.held = Held(self.database.snapshot)
+        self.search = Search(None, None, held=self.held)
         self.tokens = Tokens(policy(), self.keyring)
         self.make: Callable[[Named], EmbeddingModel] = lambda named: Embedder(
             ModelSettings().model_cache_dir, model=named.name
@@ -126,6 +128,7 @@ class House:
         """Stop."""
         await self._stop()
         await self.unfollow()
+        await self.held.close()
         await self.database.close()
         await self._lease.release()
         if self._temporary is not None:

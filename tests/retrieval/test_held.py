@@ -2,12 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
-import numpy as np
 import pytest
 from diode.memory_house import PERSON, House
 from retrieval.test_search import MODEL, Connection, store, unit, use
@@ -33,26 +34,54 @@ TEXTS = (
     "nothing known",
 )
 TYPES = ("python", "markdown", "conversation", "")
-READ = "vector_send"
 
 
 class Watched:
-    """A connection that counts how often a store is read for RAM, and how often all rows are compared."""
+    """A connection that counts how often all rows are compared."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.read = self.compared = 0
+        self.compared = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
-    async def fetchrow(self, statement: str, *values: Any) -> Any:
-        self.read += READ in statement
-        return await self._connection.fetchrow(statement, *values)
-
     async def fetch(self, statement: str, *values: Any) -> Any:
         self.compared += "scope AS MATERIALIZED" in statement
         return await self._connection.fetch(statement, *values)
+
+
+class Reading:
+    """Connections to read stores by, and how often one was. `before` is told of each statement but the first."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.read = 0
+        self.before: Callable[[Any], Awaitable[None]] | None = None
+
+    @asynccontextmanager
+    async def __call__(self, project: str) -> AsyncIterator[Any]:
+        connection = await asyncpg.connect(self._url)
+        try:
+            await use(connection, project)
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                yield self._told(connection)
+        finally:
+            connection.terminate()
+
+    def _told(self, connection: Any) -> Any:
+        async def fetchrow(*values: Any) -> Any:
+            self.read += 1
+            if self.before is not None:
+                await self.before(connection)
+            return await connection.fetchrow(*values)
+
+        return SimpleNamespace(fetchval=connection.fetchval, fetchrow=fetchrow)
+
+
+@pytest.fixture
+def reading(postgres: PostgresUrls) -> Reading:
+    return Reading(postgres.memory)
 
 
 def scope(label: int = 2, project: str = "orders") -> Scope:
@@ -69,7 +98,11 @@ async def looked(
     project: str = "orders",
     text: str = TEXT,
 ) -> Searched:
-    return await search(memory, scope(label, project), text, vector, 20, weights, of_rows=of_rows, held=held)
+    """A search, and what is read for the next one."""
+    found = await search(memory, scope(label, project), text, vector, 20, weights, of_rows=of_rows, held=held)
+    if held is not None:
+        await held.settled()
+    return found
 
 
 def shown(found: Searched) -> list[Any]:
@@ -111,26 +144,27 @@ async def filled(owner: Connection, draw: random.Random, rows: int, project: str
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_what_is_held_is_what_the_database_says_after_every_change(
-    owner: Connection, memory: Connection, seed: int
+    owner: Connection, memory: Connection, reading: Reading, seed: int
 ) -> None:
     draw = random.Random(seed)
     await filled(owner, draw, 120)
     await filled(owner, draw, 30, project="shared")
     await use(memory, "orders")
-    held = Held(searches=1)
-    watched = Watched(memory)
+    held, watched = Held(reading, searches=1), Watched(memory)
     for turn in range(25):
         await changed(owner, draw, turn)
         rows = [row["row"] for row in await owner.fetch("SELECT row FROM vectors ORDER BY row")]
         of_rows = draw.choice((None, draw.sample(rows, len(rows) // 3)))
         weights = draw.choice((None, fixed(1), fixed(0.5)))
         vector, label, text = unit(draw.randrange(10_000)), draw.randrange(3), draw.choice(TEXTS)
-        for _ in range(2):
-            found = await looked(watched, held, vector, label, weights, of_rows, text=text)
-            assert found.hits or text == TEXTS[-1]
-            assert shown(found) == shown(await looked(memory, None, vector, label, weights, of_rows, text=text))
-    assert watched.compared == 0, "all rows were compared by the database after all"
-    assert watched.read > 10
+        wanted = await looked(memory, None, vector, label, weights, of_rows, text=text)
+        assert wanted.hits or text == TEXTS[-1]
+        # Both the project and what is shared may have to be read first.
+        for _ in range(3):
+            compared = watched.compared
+            assert shown(await looked(watched, held, vector, label, weights, of_rows, text=text)) == shown(wanted)
+        assert watched.compared == compared, "all rows were compared by the database after all"
+    assert reading.read > 10
 
 
 async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
@@ -181,99 +215,112 @@ async def changed(owner: Connection, draw: random.Random, turn: int) -> None:
 
 
 async def test_a_store_that_is_changed_between_searches_is_not_read_for_ram(
-    owner: Connection, memory: Connection
+    owner: Connection, memory: Connection, reading: Reading
 ) -> None:
     await filled(owner, random.Random(7), 20)
     await use(memory, "orders")
-    held, watched = Held(searches=3), Watched(memory)
+    held, watched = Held(reading, searches=3), Watched(memory)
     for n in range(6):
         await store(owner, {f"again-{n}": "cats"})
         for _ in range(2):
             await looked(watched, held, unit(n))
-    assert (watched.read, watched.compared) == (0, 12)
+    assert (reading.read, watched.compared) == (0, 12)
     for _ in range(3):
         await looked(watched, held, unit(1))
-    assert (watched.read, watched.compared) == (1, 12)
+    assert (reading.read, watched.compared) == (1, 13)
 
 
-async def test_a_neighbours_vectors_are_never_read(owner: Connection, memory: Connection) -> None:
+async def test_a_neighbours_vectors_are_never_read(owner: Connection, memory: Connection, reading: Reading) -> None:
     draw = random.Random(3)
     await filled(owner, draw, 10)
     await filled(owner, draw, 10, project="billing")
-    held = Held(searches=1)
-    for project in ("orders", "billing", "orders"):
+    held, watched = Held(reading, searches=1), Watched(memory)
+    for project in ("orders", "billing", "orders", "billing"):
         await use(memory, project)
-        found = await looked(memory, held, unit(5), project=project)
+        found = await looked(watched, held, unit(5), project=project)
         assert {hit.project for hit in found.hits} == {project}
+    assert watched.compared == 2
     # Who asks for another project's by name gets nothing, for row-level security is beneath.
     await use(memory, "orders")
-    assert not (await looked(memory, Held(searches=1), unit(5), project="billing")).hits
+    assert not (await looked(memory, held, unit(5), project="billing")).hits
+    assert not (await looked(memory, Held(reading, searches=1), unit(5), project="billing")).hits
+    assert reading.read == 2
 
 
-async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection) -> None:
+async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection, reading: Reading) -> None:
     projects = ("orders", "billing", "stock")
     for project in projects:
         await filled(owner, random.Random(1), 10, project=project)
     await use(memory, "orders")
-    alone = Held(searches=1)
+    alone = Held(reading, searches=1)
     await looked(memory, alone, unit(1))
     (size,) = [corpus.bytes for corpus in alone._held.values()]
-    held = Held(limit_bytes=2 * size, searches=1)
-    watched = Watched(memory)
+    held, reading.read = Held(reading, limit_bytes=2 * size, searches=1), 0
     for project in (*projects, "stock", "billing", "orders"):
         await use(memory, project)
-        await looked(watched, held, unit(1), project=project)
-    assert watched.read == 4, "the first went for the third, and the third stayed"
-    small = Held(limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
-    await looked(watched, small, unit(1))
-    assert watched.read == 4, "what can never be held is not read for it"
+        await looked(memory, held, unit(1), project=project)
+    assert reading.read == 4, "the first went for the third, and the third stayed"
+    small = Held(reading, limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
+    await looked(memory, small, unit(1))
+    assert reading.read == 4, "what can never be held is not read for it"
 
 
-async def test_what_turns_out_too_large_is_not_read_by_every_search(owner: Connection, memory: Connection) -> None:
+async def test_what_turns_out_too_large_is_not_read_by_every_search(
+    owner: Connection, memory: Connection, reading: Reading
+) -> None:
     """The words of a store are counted too, and nothing else goes for what cannot stay."""
     await filled(owner, random.Random(1), 10, project="billing")
     await store(owner, {f"{n}": " ".join(f"w{n}x{word}" for word in range(40)) for n in range(10)})
-    held, watched = Held(limit_bytes=bytes_of(10, 384, 400, 300), searches=1), Watched(memory)
+    held = Held(reading, limit_bytes=bytes_of(10, 384, 400, 300), searches=1)
     for project in ("billing", "orders", "orders", "orders"):
         await use(memory, project)
-        await looked(watched, held, unit(1), project=project, text="w1x1 resolver")
-    assert watched.read == 1
+        await looked(memory, held, unit(1), project=project, text="w1x1 resolver")
+    assert reading.read == 1
     assert [place for place, _ in held._held] == [("billing", "chunks")]
 
 
-async def test_what_cannot_be_held_together_is_not_read_by_every_search(owner: Connection, memory: Connection) -> None:
+async def test_what_cannot_be_held_together_is_not_read_by_every_search(
+    owner: Connection, memory: Connection, reading: Reading
+) -> None:
     await filled(owner, random.Random(1), 20)
     await filled(owner, random.Random(2), 20, project="shared")
     await use(memory, "orders")
-    alone = Held(searches=1)
-    await looked(memory, alone, unit(1))
+    alone = Held(reading, searches=1)
+    for _ in range(2):
+        await looked(memory, alone, unit(1))
     sizes = [corpus.bytes for corpus in alone._held.values()]
     for limit, read in ((sum(sizes), 2), (sum(sizes) - 1, 1), (max(sizes), 0)):
-        held, watched = Held(limit_bytes=limit, searches=1), Watched(memory)
+        held, reading.read = Held(reading, limit_bytes=limit, searches=1), 0
         for _ in range(5):
-            await looked(watched, held, unit(1))
-        assert watched.read == read
+            await looked(memory, held, unit(1))
+        assert reading.read == read
 
 
-async def test_one_store_is_read_at_a_time(postgres: PostgresUrls, owner: Connection, memory: Connection) -> None:
+async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
+    postgres: PostgresUrls, owner: Connection, memory: Connection, reading: Reading
+) -> None:
     await filled(owner, random.Random(1), 10)
     await filled(owner, random.Random(2), 10, project="billing")
     await use(memory, "orders")
     other = await asyncpg.connect(postgres.memory)
     await use(other, "billing")
-    held, beside = Held(searches=1), Watched(other)
+    held, beside, begun, go_on = Held(reading, searches=1), Watched(other), asyncio.Event(), asyncio.Event()
 
-    class Meanwhile(Watched):
-        async def fetchrow(self, statement: str, *values: Any) -> Any:
-            if READ in statement:
-                assert (await looked(beside, held, unit(1), project="billing")).hits
-            return await super().fetchrow(statement, *values)
+    async def slow(connection: Any) -> None:
+        begun.set()
+        await go_on.wait()
 
-    await looked(Meanwhile(memory), held, unit(1))
-    assert beside.read == 0
-    assert beside.compared == 1
+    reading.before = slow
+    assert (await search(memory, scope(), TEXT, unit(1), 20, held=held)).hits
+    await begun.wait()
+    assert (await search(memory, scope(), TEXT, unit(1), 20, held=held)).hits
+    assert (await search(beside, scope(project="billing"), TEXT, unit(1), 20, held=held)).hits
+    assert (reading.read, beside.compared) == (1, 1)
+    go_on.set()
+    await held.settled()
     await looked(beside, held, unit(1), project="billing")
-    assert beside.read == 1
+    await looked(beside, held, unit(1), project="billing")
+    assert (reading.read, beside.compared) == (2, 2)
     await other.close()
 
 
@@ -290,7 +337,8 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
             for n in range(SEARCHES):
                 query = VectorSearch(store="attempts", text=f"restart {n}")
                 assert (await house.found("router", house.standing(project, principal=PERSON), query)).items
-            held = house.search._held._held
+            await house.held.settled()
+            held = house.held._held
             assert [place for place, _ in held] == [(project, "attempts")]
             other = house.handed(await house.delegated(project, new_id()))
             await house.done(
@@ -301,144 +349,143 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
             await house.close()
 
 
-async def test_what_is_erased_while_it_is_read_is_not_held_after(owner: Connection, memory: Connection) -> None:
+async def test_what_is_erased_while_it_is_read_is_not_held_after(
+    owner: Connection, memory: Connection, reading: Reading
+) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held = Held(searches=1)
+    held = Held(reading, searches=1)
 
-    class Erased(Watched):
-        async def fetchrow(self, statement: str, *values: Any) -> Any:
-            row = await super().fetchrow(statement, *values)
-            if READ in statement:
-                held.drop({("orders", "chunks")})
-            return row
+    async def erased(connection: Any) -> None:
+        await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
+        held.drop({("orders", "chunks")})
 
-    assert (await looked(Erased(memory), held, unit(1))).hits
+    reading.before = erased
+    assert (await looked(memory, held, unit(1))).hits
     assert not held._held
+    reading.before = None
     await looked(memory, held, unit(1))
     assert len(held._held) == 1
     held.clear()
     assert not held._held
 
 
-async def test_what_was_erased_is_not_read_by_a_search_that_began_before(owner: Connection, memory: Connection) -> None:
-    await filled(owner, random.Random(1), 12)
-    await use(memory, "orders")
-    held = Held(searches=2)
-    await looked(memory, held, unit(1))
-
-    class Late(Watched):
-        async def fetchrow(self, statement: str, *values: Any) -> Any:
-            row = await super().fetchrow(statement, *values)
-            if READ not in statement:
-                await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
-                held.drop({("orders", "chunks")})
-            return row
-
-    async with memory.transaction(isolation="repeatable_read", readonly=True):
-        assert (await looked(Late(memory), held, unit(1))).hits
-    assert not held._held
-
-
-@pytest.mark.parametrize("instead", ["SELECT 1 / 0, $1::text, $2::text, $3::text", "SELECT pg_sleep(60), $1, $2, $3"])
-async def test_a_search_does_without_what_cannot_be_read(
-    owner: Connection, memory: Connection, monkeypatch: pytest.MonkeyPatch, instead: str
+async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_erased(
+    owner: Connection, memory: Connection, reading: Reading
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    monkeypatch.setattr("counterpoint.memory.retrieval.held._PATIENCE_S", 0.3, raising=False)
-    wanted = shown(await looked(memory, None, unit(1)))
+    held, watched = Held(reading, searches=1), Watched(memory)
+    async with memory.transaction(isolation="repeatable_read", readonly=True):
+        before = await looked(memory, None, unit(1))
+        await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
+        held.drop({("orders", "chunks")})
+        assert shown(await looked(memory, held, unit(1))) == shown(before)
+    (corpus,) = held._held.values()
+    assert "orders-1" not in corpus.ids
+    assert "orders-1" not in {hit.id for hit in (await looked(watched, held, unit(1))).hits}
+    assert (reading.read, watched.compared) == (1, 0)
 
-    class Failing(Watched):
-        async def fetchrow(self, statement: str, *values: Any) -> Any:
-            self.read += READ in statement
-            return await memory.fetchrow(instead if READ in statement else statement, *values)
 
-    watched, held = Failing(memory), Held(searches=1)
+@pytest.mark.parametrize("instead", ["SELECT 1 / 0", "SELECT pg_sleep(60)"])
+async def test_a_search_does_without_what_cannot_be_read(
+    owner: Connection, memory: Connection, reading: Reading, monkeypatch: pytest.MonkeyPatch, instead: str
+) -> None:
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    monkeypatch.setattr("counterpoint.memory.retrieval.held._PATIENCE_S", 0.3)
+    wanted, held = shown(await looked(memory, None, unit(1))), Held(reading, searches=1)
+
+    async def failing(connection: Any) -> None:
+        await connection.execute(instead)
+
+    reading.before = failing
     for _ in range(3):
-        async with memory.transaction(isolation="repeatable_read", readonly=True):
-            assert shown(await looked(watched, held, unit(1))) == wanted
-    assert watched.read == 1, "what could not be read is not read again by the next search"
+        assert shown(await looked(memory, held, unit(1))) == wanted
+    assert reading.read == 1, "what could not be read is not read again by the next search"
     await store(owner, {"new": "resolver"})
+    reading.before = None
     await looked(memory, held, unit(1))
     assert len(held._held) == 1
 
 
-async def test_of_equal_rows_the_same_are_found(owner: Connection, memory: Connection) -> None:
+async def test_what_is_being_read_at_the_end_is_given_up(
+    owner: Connection, memory: Connection, reading: Reading
+) -> None:
+    await filled(owner, random.Random(1), 12)
+    await use(memory, "orders")
+    held, begun = Held(reading, searches=1), asyncio.Event()
+
+    async def for_ever(connection: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    reading.before = for_ever
+    await search(memory, scope(), TEXT, unit(1), 20, held=held)
+    await begun.wait()
+    await held.close()
+    assert not held._held
+    await Held(reading).close()
+
+
+async def test_of_equal_rows_the_same_are_found(owner: Connection, memory: Connection, reading: Reading) -> None:
     """The same text many times, more often than there are candidates."""
     for n in range(130):
         await store(owner, {f"{n * 37 % 130:03}": "the resolver"})
     await owner.execute("UPDATE meanings SET version = 2 WHERE row % 3 = 0")
     await use(memory, "orders")
-    held = await looked(memory, Held(searches=1), unit(1), weights=fixed(1))
-    assert shown(held) == shown(await looked(memory, None, unit(1), weights=fixed(1)))
+    held, watched = Held(reading, searches=1), Watched(memory)
+    for _ in range(2):
+        found = await looked(watched, held, unit(1), weights=fixed(1))
+        assert shown(found) == shown(await looked(memory, None, unit(1), weights=fixed(1)))
+    assert watched.compared == 1
 
 
 async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
-    owner: Connection, memory: Connection, monkeypatch: pytest.MonkeyPatch
+    owner: Connection, memory: Connection, reading: Reading
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    search_by, watched, query = Search(None, None), Watched(memory), VectorSearch(store="chunks", text=TEXT)
-    monkeypatch.setattr(search_by, "_held", Held(searches=1))
-    for exact in (False, True):
-        embedded = Embedded(MODEL, {TEXT: unit(1)})
+    held, watched, query = Held(reading, searches=1), Watched(memory), VectorSearch(store="chunks", text=TEXT)
+    search_by, embedded = Search(None, None, held=held), Embedded(MODEL, {TEXT: unit(1)})
+    for exact, compared in ((False, 1), (False, 1), (True, 2)):
         hits, method = await search_by.run(watched, "orders", query, embedded, 2, exact=exact)
-        assert (len(hits), method, watched.read, watched.compared) == (query.k, "exact", 1, int(exact))
+        assert (len(hits), method, watched.compared) == (query.k, "exact", compared)
+        await held.settled()
 
 
-async def test_a_search_that_is_given_up_while_it_reads_leaves_reading_to_others(
-    owner: Connection, memory: Connection
+async def test_rows_without_a_vector_are_found_by_their_words(
+    owner: Connection, memory: Connection, reading: Reading
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, reading = Held(searches=1), asyncio.Event()
-
-    class Slow(Watched):
-        async def fetchrow(self, statement: str, *values: Any) -> Any:
-            if READ in statement:
-                reading.set()
-                await self._connection.fetchrow("SELECT pg_sleep(60)")
-            return await super().fetchrow(statement, *values)
-
-    given_up = asyncio.create_task(looked(Slow(memory), held, unit(1)))
-    await reading.wait()
-    given_up.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await given_up
-    assert not held._held
-    await store(owner, {"new": "resolver"})
-    assert (await looked(memory, held, unit(1))).hits
-    assert len(held._held) == 1
+    watched = Watched(memory)
+    for which in ("row % 2 = 0", "true"):
+        await owner.execute(f"UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE {which}")
+        held, watched.compared = Held(reading, searches=1), 0
+        for _ in range(2):
+            found = await looked(watched, held, unit(4))
+            assert shown(found) == shown(await looked(memory, None, unit(4)))
+        assert watched.compared == 1
 
 
-async def test_rows_without_a_vector_are_found_by_their_words(owner: Connection, memory: Connection) -> None:
-    await filled(owner, random.Random(1), 12)
-    await owner.execute("UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE row % 2 = 0")
-    await use(memory, "orders")
-    vector = unit(4)
-    assert shown(await looked(memory, Held(searches=1), vector)) == shown(await looked(memory, None, vector))
-    await owner.execute("UPDATE meanings SET embedding = NULL, refused = 'refused'")
-    assert shown(await looked(memory, Held(searches=1), vector)) == shown(await looked(memory, None, vector))
-
-
-async def test_a_change_while_vectors_are_read_is_not_mixed_in(
-    postgres: PostgresUrls, owner: Connection, memory: Connection
+async def test_a_change_after_a_store_was_read_is_not_mixed_in(
+    owner: Connection, memory: Connection, reading: Reading
 ) -> None:
-    """What is read for RAM in another state than the search sees is not taken for it."""
+    """What was read in another state than a search sees is not taken for it."""
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    other = await asyncpg.connect(postgres.admin.removesuffix("/postgres") + "/counterpoint")
+    held, watched = Held(reading, searches=1), Watched(memory)
 
-    class Meanwhile(Watched):
-        async def fetchrow(self, statement: str, *values: Any) -> Any:
-            if READ in statement:
-                await store(other, {"meanwhile": "resolver"})
-            return await super().fetchrow(statement, *values)
+    async def meanwhile(connection: Any) -> None:
+        reading.before = None
+        await store(owner, {"meanwhile": "resolver"})
 
-    watched = Meanwhile(memory)
-    held = Held(searches=1)
-    found = await looked(watched, held, unit(1))
-    assert (watched.read, watched.compared) == (1, 1)
-    assert np.isfinite([hit.score for hit in found.hits]).all()
-    await other.close()
+    reading.before = meanwhile
+    await looked(watched, held, unit(1))
+    (corpus,) = held._held.values()
+    assert "meanwhile" not in corpus.ids
+    for compared in (2, 2):
+        found = await looked(watched, held, unit(1))
+        assert shown(found) == shown(await looked(memory, None, unit(1)))
+        assert watched.compared == compared

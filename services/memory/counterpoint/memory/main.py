@@ -40,6 +40,7 @@ from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.relay import Relay
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
+from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import GRAPHS, MODEL_ID, ModelSettings
 from counterpoint.memory.retrieval.remote import RemoteEmbedder
 from counterpoint.memory.rows import Prepared
@@ -121,7 +122,9 @@ async def serve(settings: MemorySettings) -> None:
         gateways.append(Gateway(settings.gateway_url, embedding_model=named.name))
         return RemoteEmbedder(gateways[-1], tokens, named.dimensions or settings.embedding_dimensions)
 
-    search = Search(settings.model_cache_dir, valkey, embedder=model(Named(settings.embedding_model or MODEL_ID)))
+    held = Held(database.snapshot)
+    first_model = model(Named(settings.embedding_model or MODEL_ID))
+    search = Search(settings.model_cache_dir, valkey, embedder=first_model, held=held)
     models = Models(database, search, model, lambda: lease.epoch)
     tiers = embedded_or_server(settings, database, rules, search)
     principals = Principals(database)
@@ -218,6 +221,7 @@ async def serve(settings: MemorySettings) -> None:
         await service.run()
     finally:
         await queries.sampler.close()
+        await held.close()
         await tiers.close()
         for gateway in gateways:
             await gateway.close()

@@ -101,6 +101,7 @@ class Search:
         exact_rows: int = EXACT_ROWS,
         ef_search: int | None = None,
         embedder: EmbeddingModel | None = None,
+        held: Held | None = None,
     ) -> None:
         self._exact_rows = exact_rows
         self._ef_search = ef_search
@@ -109,7 +110,7 @@ class Search:
         self.other: EmbeddingModel | None = None
         self.changes = 0
         self._caches: dict[str, VectorCache] = {}
-        self._held = Held()
+        self._held = held
 
     @property
     def model_id(self) -> str:
@@ -131,11 +132,13 @@ class Search:
         self.active, self.other = active, other
         self.changes += 1
         self._caches.clear()
-        self._held.clear()
+        if self._held is not None:
+            self._held.clear()
 
     def applied(self, steps: "Iterable[Prepared]") -> None:
         """Steps were applied."""
-        self._held.drop({(step.project, row.store) for step in steps for row in step.writes})
+        if self._held is not None:
+            self._held.drop({(step.project, row.store) for step in steps for row in step.writes})
 
     def holds(self, model_id: str) -> bool:
         """Whether the vectors of a model are kept."""

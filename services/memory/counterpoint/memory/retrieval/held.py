@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 import structlog
 
 from counterpoint.memory.retrieval.corpus import Corpus, Place, bytes_of
+from counterpoint.proto.errors import CounterpointError
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -24,8 +26,8 @@ SEARCHES = 12
 """How often an unchanged store is searched before it is read for RAM. Reading takes as long as ten searches save that
 follow where there are 6,000 rows of 60 terms (0.3 s), and as 25 where there are 20,000 (0.9 s)."""
 
-_PATIENCE_S = 5.0
-"""How long a search waits for a store to be read. What takes longer is searched by the database."""
+_PATIENCE_S = 20.0
+"""How long a store may take to be read."""
 _RESTS = 100
 """How many searches go by, beside those, before a store is read again that could not be."""
 _ASKED = 10_000
@@ -75,34 +77,54 @@ SELECT count(*) FROM (
 
 
 class Held:
-    """Corpora by project, store and model. What is found in them is what the database would find in the same state."""
+    """Corpora by project, store and model. What is found in them is what the database would find in the same state.
 
-    def __init__(self, limit_bytes: int = LIMIT_BYTES, searches: int = SEARCHES) -> None:
+    They are read beside the searches, one at a time, for what is read takes more than twice the memory meanwhile.
+    `connections` gives one in whose transaction only the rows of a project exist.
+    """
+
+    def __init__(
+        self,
+        connections: "Callable[[str], AbstractAsyncContextManager[Connection]]",
+        limit_bytes: int = LIMIT_BYTES,
+        searches: int = SEARCHES,
+    ) -> None:
+        self._connections = connections
         self._limit_bytes = limit_bytes
         self._searches = searches
         self._held: OrderedDict[_Key, Corpus] = OrderedDict()
         self._asked: OrderedDict[Place, tuple[str, int]] = OrderedDict()
-        self._reading: dict[_Key, object] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._read: Place | None = None
+        """What is being read, unless it was dropped since."""
 
     def clear(self) -> None:
         """Hold nothing."""
         self._held.clear()
         self._asked.clear()
-        self._reading.clear()
+        self._read = None
 
     def drop(self, places: Collection[Place]) -> None:
         """Hold nothing of places that were changed: what was erased is not to stay here until somebody searches."""
-        for known in (self._held, self._reading):
-            for key in [key for key in known if key[0] in places]:
-                del known[key]
-        # Who searches yet what was there before the change is not to read it again.
-        for place in places:
-            self._asked.pop(place, None)
+        for key in [key for key in self._held if key[0] in places]:
+            del self._held[key]
+        if self._read in places:
+            self._read = None
 
-    async def corpora(
-        self, connection: "Connection", states: Mapping[Place, State], model: str, dimensions: int
-    ) -> list[Corpus] | None:
-        """Those of some places in these states, as the search sees them; None where not all are held."""
+    async def settled(self) -> None:
+        """When nothing is being read."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+
+    async def close(self) -> None:
+        """Read no more."""
+        if self._reading is not None:
+            self._reading.cancel()
+        await self.settled()
+        self.clear()
+
+    def corpora(self, states: Mapping[Place, State], model: str, dimensions: int) -> list[Corpus] | None:
+        """Those of some places in these states; None where not all are held, and one of them is read for the next."""
         sizes = {place: bytes_of(state.rows, dimensions, state.postings) for place, state in states.items()}
         corpora = []
         for place, state in states.items():
@@ -110,54 +132,36 @@ class Held:
             room = self._limit_bytes - sum(sizes.values()) + sizes[place]
             if sizes[place] > room:
                 return None
-            corpus = await self._corpus(connection, (place, model), state, dimensions, room)
-            if corpus is not None:
-                sizes[place] = corpus.bytes
-                corpora.append(corpus)
+            key = (place, model)
+            held = self._held.get(key)
+            if held is not None and held.changed == state.changed:
+                self._held.move_to_end(key)
+                sizes[place] = held.bytes
+                corpora.append(held)
+            elif self._often(place, state) and (self._reading is None or self._reading.done()):
+                # Where this fails it is so long before anybody tries again.
+                self._asked[place] = (state.changed, -_RESTS)
+                self._read = place
+                self._reading = asyncio.create_task(self._hold(key, state, dimensions, room))
         return corpora if len(corpora) == len(states) else None
 
-    async def _corpus(
-        self, connection: "Connection", key: _Key, state: State, dimensions: int, room: int
-    ) -> Corpus | None:
-        """A place in a state; read where it has been searched often enough since it is as it is, and has room."""
-        held = self._held.get(key)
-        if held is not None and held.changed == state.changed:
-            self._held.move_to_end(key)
-            return held
-        self._held.pop(key, None)
-        # One at a time, for what is read takes more than twice the memory meanwhile.
-        if not self._often(key[0], state) or self._reading:
-            return None
-        self._reading[key] = reading = object()
-        # Where this fails it is so long before anybody tries again, also where the search is given up.
-        self._asked[key[0]] = (state.changed, -_RESTS)
+    async def _hold(self, key: _Key, state: State, dimensions: int, room: int) -> None:
+        """Read a place, and hold it where it takes at most `room` bytes and was not dropped meanwhile."""
+        place, model = key
         try:
-            corpus = await self._read(connection, key, state, dimensions, room)
-        finally:
-            dropped = self._reading.get(key) is not reading
-            if not dropped:
-                del self._reading[key]
-        if corpus is None or corpus.changed != state.changed:
-            return None
-        if not dropped:
-            self._keep(key, corpus)
-        return corpus
-
-    async def _read(
-        self, connection: "Connection", key: _Key, state: State, dimensions: int, room: int
-    ) -> Corpus | None:
-        """A place as the search sees it; None where it takes more than `room` bytes, or where reading it fails or is
-        too slow: the search goes on without."""
-        try:
-            async with asyncio.timeout(_PATIENCE_S), connection.transaction():
-                terms = await connection.fetchval(_TERMS, *key[0])
+            async with asyncio.timeout(_PATIENCE_S), self._connections(place[0]) as connection:
+                terms = await connection.fetchval(_TERMS, *place)
                 if bytes_of(state.rows, dimensions, state.postings, terms) > room:
-                    return None
-                row = await connection.fetchrow(_READ, *key[0], key[1])
-                return await asyncio.to_thread(_corpus, key[0], row, dimensions)
-        except (TimeoutError, asyncpg.PostgresError) as error:
-            log.warning("store.not_held", project=key[0][0], store=key[0][1], reason=str(error) or "too slow")
-            return None
+                    return
+                row = await connection.fetchrow(_READ, *place, model)
+                corpus = await asyncio.to_thread(_corpus, place, row, dimensions)
+        except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
+            log.warning("store.not_held", project=place[0], store=place[1], reason=str(error) or "too slow")
+        else:
+            if self._read == place:
+                self._keep(key, corpus)
+        finally:
+            self._read = None
 
     def _often(self, place: Place, state: State) -> bool:
         changed, times = self._asked.pop(place, (state.changed, 0))

@@ -106,7 +106,7 @@ async def compared(
     """All rows are compared: in RAM where they are held, else by the database."""
     corpora = None
     if held is not None:
-        corpora = await held.corpora(connection, states, scope.model, len(wanted.vector))
+        corpora = held.corpora(states, scope.model, len(wanted.vector))
     if corpora is not None:
         spoken: list[list[int]] = [[] for _ in wanted.phrases]
         for row in await connection.fetch(_SPOKEN, *_scoped(scope, wanted)) if spoken else ():
