@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 LIMIT_BYTES = 128 << 20
 """All that is held. What has not been searched by for longest goes first."""
-SEARCHES = 12
+SEARCHES = 8
 """How often an unchanged store is searched before it is read for RAM. Reading takes as long as ten searches save that
 follow where there are 6,000 rows of 60 terms (0.3 s), and as 25 where there are 20,000 (0.9 s)."""
 
@@ -128,10 +128,6 @@ class Held:
         sizes = {place: bytes_of(state.rows, dimensions, state.postings) for place, state in states.items()}
         corpora = []
         for place, state in states.items():
-            # What can never be held together is not read.
-            room = self._limit_bytes - sum(sizes.values()) + sizes[place]
-            if sizes[place] > room:
-                return None
             key = (place, model)
             held = self._held.get(key)
             if held is not None and held.changed == state.changed:
@@ -142,6 +138,8 @@ class Held:
                 # Where this fails it is so long before anybody tries again.
                 self._asked[place] = (state.changed, -_RESTS)
                 self._read = place
+                # What cannot be held together is not read.
+                room = self._limit_bytes - sum(sizes.values()) + sizes[place]
                 self._reading = asyncio.create_task(self._hold(key, state, dimensions, room))
         return corpora if len(corpora) == len(states) else None
 
