@@ -97,7 +97,7 @@ class House:
         self.sent: dict[str, Sent] = {}
         self.copies = copies
         self._lease = Lease(urls.memory, "a test")
-        self.held = Held(self.database.snapshot)
+        self.held = Held(self.database.reading)
         self.search = Search(None, None, held=self.held)
         self.tokens = Tokens(policy(), self.keyring)
         self.make: Callable[[Named], EmbeddingModel] = lambda named: Embedder(

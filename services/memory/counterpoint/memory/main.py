@@ -122,7 +122,7 @@ async def serve(settings: MemorySettings) -> None:
         gateways.append(Gateway(settings.gateway_url, embedding_model=named.name))
         return RemoteEmbedder(gateways[-1], tokens, named.dimensions or settings.embedding_dimensions)
 
-    held = Held(database.snapshot)
+    held = Held(database.reading)
     first_model = model(Named(settings.embedding_model or MODEL_ID))
     search = Search(settings.model_cache_dir, valkey, embedder=first_model, held=held)
     models = Models(database, search, model, lambda: lease.epoch)

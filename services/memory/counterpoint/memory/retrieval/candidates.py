@@ -20,14 +20,15 @@ class Scope:
 @dataclass(frozen=True)
 class Wanted:
     """What is looked for. `vector` is that of the text, (dimensions,); `bring` are the terms whose rows are candidates
-    and `other` those that only score them, each with its idf; `phrases` are tsqueries, each with the rarest of its
-    words; `names` the terms that name one thing. There are `rows` rows of `mean_length` terms, and each leg brings
-    `most` candidates.
+    and `other` those that only score them, each with its idf, and `hashes` those of both; `phrases` are tsqueries, each
+    with the rarest of its words; `names` the terms that name one thing. There are `rows` rows of `mean_length` terms,
+    and each leg brings `most` candidates.
     """
 
     vector: Vectors
     bring: Mapping[str, float]
     other: Mapping[str, float]
+    hashes: Mapping[str, int]
     phrases: Sequence[tuple[str, str]]
     names: Sequence[str]
     most: int

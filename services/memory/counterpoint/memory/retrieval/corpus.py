@@ -17,8 +17,8 @@ _Places = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 _ROW_BYTES = 320
 """About what a row takes beside its vector: its numbers, id, type and names."""
-_TERM_BYTES = 220
-"""About what a term takes beside its holders."""
+_POSTING_BYTES = 22
+"""What a posting takes where no other is of its term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Corpus:
     """The rows of a place, ascending, as they were when it was last `changed`.
 
     Arrays are (n,), `vectors` (n, dimensions), 0 where a row is not `meant`. What is `known` to the model is found, and
-    what it would not have by its words alone. The rows that hold a term are `holders[start:end]` by their place in
-    these arrays, `times` each, for its `(start, end)` in `terms`.
+    what it would not have by its words alone. `terms` are hashes, ascending; the rows that hold the nth of them are
+    `holders[starts[n]:starts[n + 1]]` by their place in these arrays, `times` each.
     """
 
     place: Place
@@ -42,7 +42,8 @@ class Corpus:
     known: _Flags
     meant: _Flags
     vectors: Vectors
-    terms: Mapping[str, tuple[int, int]]
+    terms: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
     holders: npt.NDArray[np.int32]
     times: npt.NDArray[np.int16]
 
@@ -50,16 +51,23 @@ class Corpus:
     def bytes(self) -> int:
         """About what it takes."""
         rows, dimensions = self.vectors.shape
-        return bytes_of(rows, dimensions, len(self.holders), len(self.terms))
+        return bytes_of(rows, dimensions, len(self.holders))
 
     def places(self, rows: Sequence[int]) -> _Places:
         """Where some of its rows are; those of others are left out."""
         return np.flatnonzero(np.isin(self.rows, np.asarray(rows, np.int64)))
 
+    def postings(self, term: int) -> slice:
+        """Where in `holders` and `times` those of a term are."""
+        n = int(np.searchsorted(self.terms, term))
+        if n == len(self.terms) or self.terms[n] != term:
+            return slice(0, 0)
+        return slice(int(self.starts[n]), int(self.starts[n + 1]))
 
-def bytes_of(rows: int, dimensions: int, postings: int, terms: int = 0) -> int:
-    """About what so many rows take that hold so many terms; without them at least."""
-    return rows * (4 * dimensions + _ROW_BYTES) + 6 * postings + _TERM_BYTES * terms
+
+def bytes_of(rows: int, dimensions: int, postings: int) -> int:
+    """About what so many rows take with so many postings, seldom less."""
+    return rows * (4 * dimensions + _ROW_BYTES) + _POSTING_BYTES * postings
 
 
 def find(
@@ -80,7 +88,7 @@ def find(
         for each, places in zip(scored, holding, strict=True):
             each.add(places, 1, worth, named=True)
     for each in scored:
-        each.add_terms(wanted.bring, wanted.names)
+        each.add_terms(wanted.bring, wanted)
     rows = np.concatenate([corpus.rows for corpus in corpora])
     cosine = np.concatenate([each.cosine for each in scored])
     brought = np.concatenate([each.lexical * each.seen for each in scored])
@@ -93,7 +101,7 @@ def find(
     known = np.concatenate([corpus.known for corpus in corpora])
     chosen = _apart(corpora, both[known[both]])
     for each in scored:
-        each.add_terms(wanted.other, wanted.names)
+        each.add_terms(wanted.other, wanted)
     return Candidates(
         each=[found for each, some in zip(scored, chosen, strict=True) for found in each.candidates(some)],
         nearest=len(nearest),
@@ -132,12 +140,12 @@ class _Scored:
         if named:
             self._named[places] += worth
 
-    def add_terms(self, terms: Mapping[str, float], names: Sequence[str]) -> None:
+    def add_terms(self, terms: Mapping[str, float], wanted: Wanted) -> None:
         """All rows that hold them."""
         for term, worth in terms.items():
-            start, end = self.corpus.terms.get(term, (0, 0))
-            if end > start:
-                self.add(self.corpus.holders[start:end], self.corpus.times[start:end], worth, named=term in names)
+            of_term = self.corpus.postings(wanted.hashes[term])
+            places, times = self.corpus.holders[of_term], self.corpus.times[of_term]
+            self.add(places, times, worth, named=term in wanted.names)
 
     def candidates(self, places: Sequence[int]) -> Iterator[Candidate]:
         """Some rows."""

@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -22,9 +21,9 @@ log = structlog.get_logger()
 
 LIMIT_BYTES = 128 << 20
 """All that is held. What has not been searched by for longest goes first."""
-SEARCHES = 8
-"""How often an unchanged store is searched before it is read for RAM. Reading takes as long as ten searches save that
-follow where there are 6,000 rows of 60 terms (0.3 s), and as 25 where there are 20,000 (0.9 s)."""
+SEARCHES = 5
+"""How often an unchanged store is searched before it is read for RAM. Reading 6,400 rows takes .15 s, as long as ten
+searches save that follow."""
 
 _PATIENCE_S = 20.0
 """How long a store may take to be read."""
@@ -48,31 +47,25 @@ class State:
 CHANGED = "string_agg(changed::text, ' ' ORDER BY label) || ' ' || pg_postmaster_start_time()"
 """Of the rows of a place in `corpora`. In a database that was restored the same transaction may be another."""
 
+HASH = "hashtextextended(term, 0)"
+"""What a term is known by in RAM, 8 bytes."""
+
 # One statement, so that the state is that of all the rest. Arrays of one table are in the order in which it is read.
 _READ = f"""
 SELECT (SELECT {CHANGED} FROM corpora WHERE project = $1 AND store = $2) AS changed, of_rows.*, of_terms.*
 FROM (
-    SELECT string_agg(int8send(row), '') AS rows, string_agg(int2send(label), '') AS labels,
+    SELECT string_agg(int8send(v.row), '') AS rows, string_agg(int2send(v.label), '') AS labels,
         string_agg(int4send(length(lexemes)), '') AS lengths, string_agg(int4send(chars), '') AS chars,
         array_agg(id) AS ids, array_agg(type) AS types, array_agg(array_to_string(names, chr(31))) AS names,
-        string_agg(boolsend(model IS NOT NULL), '') AS known, string_agg(boolsend(embedding IS NOT NULL), '') AS meant,
-        string_agg(substr(vector_send(embedding), 5), '') AS vectors
-    FROM (
-        SELECT v.row, v.label, lexemes, chars, id, type, names, m.model, m.embedding
-        FROM vectors v LEFT JOIN meanings m ON m.row = v.row AND m.model = $3 AND m.project = $1
-        WHERE v.project = $1 AND v.store = $2 ORDER BY v.row) AS placed) AS of_rows,
+        string_agg(boolsend(m.model IS NOT NULL), '') AS known,
+        string_agg(boolsend(m.embedding IS NOT NULL), '') AS meant,
+        string_agg(substr(vector_send(m.embedding), 5), '') AS vectors
+    FROM vectors v LEFT JOIN meanings m ON m.row = v.row AND m.model = $3 AND m.project = $1
+    WHERE v.project = $1 AND v.store = $2) AS of_rows,
     (
-    SELECT array_agg(term) AS terms, array_agg(many) AS many, string_agg(rows, '') AS holders,
-        string_agg(times, '') AS times
-    FROM (
-        SELECT term, count(*)::int AS many, string_agg(int8send(row), '') AS rows, string_agg(int2send(tf), '') AS times
-        FROM postings WHERE project = $1 AND store = $2 GROUP BY term) AS gathered) AS of_terms
-"""
-
-
-_TERMS = """
-SELECT count(*) FROM (
-    SELECT FROM lexicon WHERE project = $1 AND store = $2 AND rows > 0 GROUP BY term) AS different
+    SELECT string_agg(int8send({HASH}), '') AS terms, string_agg(int8send(row), '') AS holders,
+        string_agg(int2send(tf), '') AS times
+    FROM postings WHERE project = $1 AND store = $2) AS of_terms
 """
 
 
@@ -80,7 +73,7 @@ class Held:
     """Corpora by project, store and model. What is found in them is what the database would find in the same state.
 
     They are read beside the searches, one at a time, for what is read takes more than twice the memory meanwhile.
-    `connections` gives one in whose transaction only the rows of a project exist.
+    `connections` gives one for a statement for which only the rows of a project exist.
     """
 
     def __init__(
@@ -125,32 +118,28 @@ class Held:
 
     def corpora(self, states: Mapping[Place, State], model: str, dimensions: int) -> list[Corpus] | None:
         """Those of some places in these states; None where not all are held, and one of them is read for the next."""
-        sizes = {place: bytes_of(state.rows, dimensions, state.postings) for place, state in states.items()}
+        # What cannot be held together is not read.
+        if sum(bytes_of(each.rows, dimensions, each.postings) for each in states.values()) > self._limit_bytes:
+            return None
         corpora = []
         for place, state in states.items():
             key = (place, model)
             held = self._held.get(key)
             if held is not None and held.changed == state.changed:
                 self._held.move_to_end(key)
-                sizes[place] = held.bytes
                 corpora.append(held)
             elif self._often(place, state) and (self._reading is None or self._reading.done()):
                 # Where this fails it is so long before anybody tries again.
                 self._asked[place] = (state.changed, -_RESTS)
                 self._read = place
-                # What cannot be held together is not read.
-                room = self._limit_bytes - sum(sizes.values()) + sizes[place]
-                self._reading = asyncio.create_task(self._hold(key, state, dimensions, room))
+                self._reading = asyncio.create_task(self._hold(key, dimensions))
         return corpora if len(corpora) == len(states) else None
 
-    async def _hold(self, key: _Key, state: State, dimensions: int, room: int) -> None:
-        """Read a place, and hold it where it takes at most `room` bytes and was not dropped meanwhile."""
+    async def _hold(self, key: _Key, dimensions: int) -> None:
+        """Read a place, and hold it where it was not dropped meanwhile."""
         place, model = key
         try:
             async with asyncio.timeout(_PATIENCE_S), self._connections(place[0]) as connection:
-                terms = await connection.fetchval(_TERMS, *place)
-                if bytes_of(state.rows, dimensions, state.postings, terms) > room:
-                    return
                 row = await connection.fetchrow(_READ, *place, model)
                 corpus = await asyncio.to_thread(_corpus, place, row, dimensions)
         except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
@@ -185,21 +174,27 @@ def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
     rows, meant = array("rows", ">i8", np.int64), array("meant", "?", np.bool_)
     vectors = np.zeros((len(rows), dimensions), np.float32)
     vectors[meant] = array("vectors", ">f4", np.float32).reshape(-1, dimensions)
-    starts = list(accumulate(row["many"] or (), initial=0))
+    order = np.argsort(rows)
+    rows = rows[order]
+    hashes = array("terms", ">i8", np.int64)
+    by_term = np.argsort(hashes, kind="stable")
+    terms, starts = np.unique(hashes[by_term], return_index=True)
+    ids, types, names = row["ids"] or (), row["types"] or (), row["names"] or ()
     return Corpus(
         place=place,
         changed=row["changed"] or "",
         rows=rows,
-        labels=array("labels", ">i2", np.int16),
-        lengths=array("lengths", ">i4", np.int32),
-        chars=array("chars", ">i4", np.int32),
-        ids=row["ids"] or (),
-        types=row["types"] or (),
-        names=[tuple(filter(None, names.split(chr(31)))) for names in row["names"] or ()],
-        known=array("known", "?", np.bool_),
-        meant=meant,
-        vectors=vectors,
-        terms=dict(zip(row["terms"] or (), pairwise(starts), strict=True)),
-        holders=np.searchsorted(rows, array("holders", ">i8", np.int64)).astype(np.int32),
-        times=array("times", ">i2", np.int16),
+        labels=array("labels", ">i2", np.int16)[order],
+        lengths=array("lengths", ">i4", np.int32)[order],
+        chars=array("chars", ">i4", np.int32)[order],
+        ids=[ids[n] for n in order],
+        types=[types[n] for n in order],
+        names=[tuple(filter(None, names[n].split(chr(31)))) for n in order],
+        known=array("known", "?", np.bool_)[order],
+        meant=meant[order],
+        vectors=vectors[order],
+        terms=terms,
+        starts=np.append(starts, len(hashes)),
+        holders=np.searchsorted(rows, array("holders", ">i8", np.int64)[by_term]).astype(np.int32),
+        times=array("times", ">i2", np.int16)[by_term],
     )

@@ -9,7 +9,7 @@ from counterpoint.memory.retrieval.candidates import Candidate, Candidates, Scop
 from counterpoint.memory.retrieval.corpus import Place
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Fused, Signs, Weights, adaptive, fixed, fuse
-from counterpoint.memory.retrieval.held import CHANGED, Held, State
+from counterpoint.memory.retrieval.held import CHANGED, HASH, Held, State
 from counterpoint.memory.retrieval.scan import alike, compared, index_of, indexed_as, walked
 from counterpoint.memory.retrieval.terms import Terms, terms
 from counterpoint.proto.errors import Permanent, Problem
@@ -61,6 +61,7 @@ SELECT
     ARRAY(SELECT array_to_string(words, ' ') FROM phrases) AS phrase_words,
     ARRAY(SELECT term FROM held ORDER BY term) AS terms,
     ARRAY(SELECT holders FROM held ORDER BY term) AS holders,
+    ARRAY(SELECT {HASH} FROM held ORDER BY term) AS hashes,
     coalesce(sum(rows), 0)::bigint AS rows,
     coalesce(sum(length), 0)::bigint AS length,
     ARRAY(
@@ -164,6 +165,7 @@ async def search(
         phrases=_guided(
             [(query, words) for query, words in phrases if all(word in holders for word in words)], holders
         ),
+        hashes=dict(zip(analysed["terms"], analysed["hashes"], strict=True)),
         names=prepared.names,
         most=max(CANDIDATES, 4 * k),
         rows=rows,
