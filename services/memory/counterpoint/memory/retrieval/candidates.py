@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from counterpoint.memory.retrieval.embed import Vectors
 
 
@@ -37,7 +40,7 @@ class Wanted:
 
 
 class Candidate(NamedTuple):
-    """A row that one of the legs has brought, as both have scored it."""
+    """A row that one of the legs has brought, and its score for the words."""
 
     row: int
     project: str
@@ -46,7 +49,6 @@ class Candidate(NamedTuple):
     type: str
     names: Sequence[str]
     chars: int
-    cosine: float
     lexical: float
     covered: float
     named: float
@@ -54,8 +56,8 @@ class Candidate(NamedTuple):
 
 class Candidates(NamedTuple):
     """The rows that both legs have brought. `nearest` is how many by the dense one; `lexical_sum` and `lexical_squares`
-    are of the BM25 scores of all rows, and `cosine_mean` and `cosine_deviation` of all their cosines; `vectors` holds,
-    where it is known, the vector of each row that has one."""
+    are of the BM25 scores of all rows, and `cosine_mean` and `cosine_deviation` of all their cosines; `vectors` are
+    those of the rows that have one."""
 
     each: Sequence[Candidate] = ()
     nearest: int = 0
@@ -63,4 +65,11 @@ class Candidates(NamedTuple):
     lexical_squares: float = 0.0
     cosine_mean: float = 0.0
     cosine_deviation: float = 0.0
-    vectors: Mapping[int, Vectors] | None = None
+    vectors: Mapping[int, Vectors] = {}
+
+    def likeness(self, vector: "Vectors | npt.NDArray[np.float64]") -> dict[int, float]:
+        """The inner product of each vector with this one. Added up in 64 bits: so it is the same whoever found them."""
+        if not self.vectors:
+            return {}
+        matrix = np.array([*self.vectors.values()], np.float64)
+        return dict(zip(self.vectors, np.einsum("ij,j->i", matrix, vector.astype(np.float64)).tolist(), strict=True))

@@ -153,7 +153,6 @@ class _Scored:
             places,
             self.corpus.rows[places].tolist(),
             self.corpus.chars[places].tolist(),
-            self.cosine[places].tolist(),
             self.lexical[places].tolist(),
             self._covered[places].tolist(),
             self._named[places].tolist(),

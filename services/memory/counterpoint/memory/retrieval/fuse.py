@@ -70,7 +70,8 @@ def fixed(vector_weight: float) -> Weights:
 def adaptive(types: Iterable[str]) -> Weights:
     """The mean of what fits each candidate's type, with the least of their feedback, which harms where it does not fit;
     a type that is not known counts both legs alike."""
-    each = Counter(BY_TYPE.get(type, UNKNOWN) for type in types)
+    # In one order, in which the weights are added up, whoever has found the candidates.
+    each = Counter(BY_TYPE.get(type, UNKNOWN) for type in sorted(types))
     if not each:
         return UNKNOWN
     many = each.total()

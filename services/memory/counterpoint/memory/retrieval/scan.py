@@ -44,13 +44,6 @@ spread AS MATERIALIZED (
         LIMIT {SAMPLE}) AS sampled
 ),
 {_SAID}{_AFTER}"""
-_ALIKE = """
-SELECT m.row, coalesce(avg(-(m.embedding <#> best.embedding)), 0) AS alike
-FROM meanings m CROSS JOIN meanings best
-WHERE m.row = ANY ($1::bigint[]) AND m.project IN ($3, 'shared') AND m.model = $4
-    AND best.row = ANY ($2::bigint[]) AND best.project IN ($3, 'shared') AND best.model = $4
-GROUP BY m.row
-"""
 
 
 def _of_rows(statement: str) -> str:
@@ -134,19 +127,8 @@ def _candidates(found: "Sequence[asyncpg.Record]") -> Candidates:
     if not found:
         return Candidates()
     columns = len(Candidate._fields)
-    nearest, *of_all = tuple(found[0])[columns:]
+    nearest, *of_all = tuple(found[0])[columns + 1 :]
     words, squares, mean, deviation = (each or 0.0 for each in of_all)
     each = [Candidate(*tuple(row)[:columns]) for row in found]
-    return Candidates(each, nearest, words, squares, mean, deviation)
-
-
-async def alike(connection: "Connection", scope: Scope, found: Candidates, best: Sequence[int]) -> Mapping[int, float]:
-    """The mean cosine of each candidate to the best ones, of those that have a vector."""
-    if found.vectors is None:
-        alike = await connection.fetch(_ALIKE, [each.row for each in found.each], best, scope.project, scope.model)
-        return {row["row"]: float(row["alike"]) for row in alike}
-    among = [found.vectors[row] for row in best if row in found.vectors]
-    if not among:
-        return {}
-    middle = np.mean(among, axis=0)
-    return dict(zip(found.vectors, np.einsum("ij,j->i", [*found.vectors.values()], middle).tolist(), strict=True))
+    vectors = {row["row"]: np.frombuffer(row["vector"], ">f4") for row in found if row["vector"] is not None}
+    return Candidates(each, nearest, words, squares, mean, deviation, vectors)

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from counterpoint.memory.retrieval.bm25 import bringing, idf
 from counterpoint.memory.retrieval.candidates import Candidate, Candidates, Scope, Wanted
 from counterpoint.memory.retrieval.corpus import Place
 from counterpoint.memory.retrieval.embed import Vectors
 from counterpoint.memory.retrieval.fuse import Fused, Signs, Weights, adaptive, fixed, fuse
 from counterpoint.memory.retrieval.held import CHANGED, HASH, Held, State
-from counterpoint.memory.retrieval.scan import alike, compared, index_of, indexed_as, walked
+from counterpoint.memory.retrieval.scan import compared, index_of, indexed_as, walked
 from counterpoint.memory.retrieval.terms import Terms, terms
 from counterpoint.proto.errors import Permanent, Problem
 
@@ -183,22 +185,25 @@ async def search(
         found = await compared(connection, scope, _states(analysed["states"]), wanted, of_rows, held)
     names = frozenset(prepared.words.split())
     rarest = idf(rows, 1)
-    signs = {each.row: _signs(each, names, rarest) for each in found.each}
+    cosines = found.likeness(vector)
+    signs = {each.row: _signs(each, cosines.get(each.row, 0.0), names, rarest) for each in found.each}
     weights = weights or adaptive(each.type for each in found.each)
     if weights.feedback and signs:
-        best = [row for row, _ in fuse(signs, weights)[:BEST]]
-        for row, likeness in (await alike(connection, scope, found, best)).items():
+        best = [found.vectors[row] for row, _ in fuse(signs, weights)[:BEST] if row in found.vectors]
+        middle = np.asarray(np.mean(best, axis=0, dtype=np.float64)) if best else np.zeros(len(vector))
+        for row, likeness in found.likeness(middle).items():
             signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
     spread = _Spread.of(found, rows, sum(worth.values()))
     by_row = {each.row: each for each in found.each}
-    hits = tuple(spread.hit(by_row[row], fused) for row, fused in _ordered(signs, by_row, weights)[:k])
+    ordered = _ordered(signs, by_row, weights)[:k]
+    hits = tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
     return Searched(hits, method, asked)
 
 
-def _signs(candidate: Candidate, names: Set[str], rarest: float) -> Signs:
+def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) -> Signs:
     return Signs(
         lexical=round(candidate.lexical, DIGITS),
-        dense=round(candidate.cosine, DIGITS),
+        dense=round(cosine, DIGITS),
         named=not names.isdisjoint(candidate.names),
         chars=candidate.chars,
         exact=round(candidate.named / rarest, DIGITS),
@@ -226,8 +231,8 @@ class _Spread:
         deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
         return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth)
 
-    def hit(self, candidate: Candidate, fused: Fused) -> Hit:
-        lexical, cosine = candidate.lexical, candidate.cosine
+    def hit(self, candidate: Candidate, cosine: float, fused: Fused) -> Hit:
+        lexical = candidate.lexical
         scores = {
             "lexical": lexical,
             "dense": cosine,

@@ -80,8 +80,8 @@ scored AS MATERIALIZED (
 )
 -- A row at a time by its key: the planner would rather read the whole table for a hash join.
 SELECT
-    candidate.row, project, store, id, type, names, chars, cosine, candidate.lexical, candidate.covered,
-    candidate.named,
+    candidate.row, project, store, id, type, names, chars, candidate.lexical, candidate.covered, candidate.named,
+    vector,
     (SELECT count(*) FROM nearest) AS nearest,
     (SELECT sum(lexical) FROM found) AS lexical_sum, (SELECT sum(lexical * lexical) FROM found) AS lexical_squares,
     (SELECT mean FROM spread) AS cosine_mean, (SELECT deviation FROM spread) AS cosine_deviation
@@ -94,7 +94,7 @@ CROSS JOIN LATERAL (
 ) AS shown
 CROSS JOIN LATERAL (
     -- What the model would not have is found by its words alone.
-    SELECT coalesce(-(embedding <#> (SELECT embedding FROM question)), 0) AS cosine
+    SELECT substr(vector_send(embedding), 5) AS vector
     FROM meanings
     WHERE meanings.row = candidate.row AND model = $6 AND project IN ($1, 'shared')
     OFFSET 0
