@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 LIMIT_BYTES = 128 << 20
 """All that is held. What has not been searched by for longest goes first."""
-SEARCHES = 5
+SEARCHES = 4
 """How often an unchanged store is searched before it is read for RAM. Reading 6,400 rows takes .15 s, as long as ten
 searches save that follow."""
 
