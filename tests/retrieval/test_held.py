@@ -10,6 +10,8 @@ from typing import Any
 
 import asyncpg
 import pytest
+import structlog
+import structlog.testing
 from diode.memory_house import PERSON, House
 from retrieval.test_search import MODEL, Connection, store, unit, use
 
@@ -376,9 +378,12 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
     assert (reading.read, watched.compared) == (1, 0)
 
 
-@pytest.mark.parametrize("instead", ["SELECT 1 / 0", "SELECT pg_sleep(60)"])
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [("SELECT 1 / 0", "not_held"), ("SELECT pg_sleep(60)", "not_held"), (b"no statement", "unforeseen")],
+)
 async def test_a_search_does_without_what_cannot_be_read(
-    owner: Connection, memory: Connection, reading: Reading, monkeypatch: pytest.MonkeyPatch, instead: str
+    owner: Connection, memory: Connection, reading: Reading, monkeypatch: pytest.MonkeyPatch, instead: Any, said: str
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
@@ -389,8 +394,10 @@ async def test_a_search_does_without_what_cannot_be_read(
         await connection.execute(instead)
 
     reading.before = failing
-    for _ in range(3):
-        assert shown(await looked(memory, held, unit(1))) == wanted
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            assert shown(await looked(memory, held, unit(1))) == wanted
+    assert [each["event"] for each in logs] == [f"store.{said}"]
     assert reading.read == 1, "what could not be read is not read again by the next search"
     await store(owner, {"new": "resolver"})
     reading.before = None
