@@ -13,8 +13,8 @@ from counterpoint.cli.session import Session
 
 app = typer.Typer()
 
-BENCHES = ("commit", "flow", "line", "memory", "retrieval", "answer")
-OF_SETS = ("retrieval", "answer")
+BENCHES = ("commit", "flow", "line", "memory", "retrieval", "answer", "triage")
+OF_SETS = ("retrieval", "answer", "triage")
 """Those that are about the sets of a folder."""
 
 
@@ -23,7 +23,7 @@ def bench(
     session: Session,
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Of `retrieval` and `answer`: a set, or a folder of sets.")
+        Path | None, typer.Argument(metavar="DIR", help="Of `retrieval`, `answer` and `triage`: a set.")
     ] = None,
     type_: Annotated[
         str | None, typer.Option("--type", metavar="conversation|docs|code|runbook", help="What the texts are.")
@@ -53,7 +53,7 @@ def bench(
     arguments = ["--json"] if session.json else []
     if folder is not None:
         arguments += [str(folder.absolute())]
-        arguments += ["--type", type_] if type_ else []
+        arguments += ["--type", type_] if type_ and name != "triage" else []
         arguments += ["--k", str(k)] if name == "retrieval" else []
         arguments += ["--fit", str(fit.absolute())] if fit else []
     arguments += ["--full"] if full else []

@@ -1,0 +1,53 @@
+"""`bench triage` judges answers by the texts they hold, and confidence by how often it was right."""
+
+from pathlib import Path
+
+import pytest
+from bench.triage import Case, Expected, Outcome, Unreadable, cases, ece, summary, verdict
+
+WANTED = Expected(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("> 1. Stop the\n> writer.\n\n2. start it again. [1]", "right"),
+        ("Stop the writer. [1]", "partly"),
+        ("Look at the log. [1]", "wrong"),
+        ("Stop the writer. Start it again. Drop the slot. [1]", "wrong"),
+        ("Stop the writer. Start it again." + " " * 1_500, "wrong"),
+        (None, "refused"),
+    ],
+)
+def test_verdict_follows_the_texts_an_answer_holds(text: str | None, expected: str) -> None:
+    assert verdict(WANTED, text) == expected
+
+
+def test_answer_where_a_refusal_was_expected_is_wrong() -> None:
+    assert verdict("refuse", "It is 30 days. [1]") == "wrong"
+    assert verdict("refuse", None) == "refused"
+
+
+def test_summary_counts_right_among_answerable_and_refused_among_the_others() -> None:
+    def outcome(expect: object, text: str | None, confidence: float | None = None) -> Outcome:
+        case = Case.model_validate({"id": "c", "text": "?", "kind": "question", "expect": expect, "type": "value"})
+        return Outcome(case, text, confidence, "It is 15.", ("It is 15.",))
+
+    wanted = {"source": "docs/a.md", "must": ["It is 15."], "must_not": []}
+    outcomes = [outcome(wanted, "It is 15. [1]", 0.9), outcome(wanted, None), outcome("refuse", "It is 15.", 0.3),
+                outcome("refuse", None)]  # fmt: skip
+    found = summary(outcomes)
+    assert (found["right"], found["missed"], found["refused"], found["wrong"]) == (0.5, 0.5, 0.5, 0.25)
+    assert found["baseline"] == {"first_section": 1.0, "one_of_five_sections": 1.0}
+    assert found["ece"] == pytest.approx(0.2)
+    assert found["by_type"]["value"]["cases"] == 4
+
+
+def test_calibration_error_is_zero_where_confidence_is_the_share_right() -> None:
+    assert ece([(0.75, True)] * 3 + [(0.75, False)]) == 0.0
+    assert ece([]) is None
+
+
+def test_folder_without_documents_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable):
+        cases(tmp_path)
