@@ -28,9 +28,9 @@ async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
 
 async def test_an_outcome_is_reported_under_the_principals_name(front: Running) -> None:
     await front.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
-    body = {"outcome": "failed", "attempt": 1, "note": "no change", "by": "somebody else", "evidence": "observed"}
+    body = {"outcome": "failed", "attempt": 1, "note": "no change", "by_kind": "agent", "evidence": "observed"}
     response = await front.me.post("/v1/tasks/t1/outcome", json=body)
-    noted = {"task_id": "t1", "state": "submitted", "late": False, "ignored": ["by", "evidence"]}
+    noted = {"task_id": "t1", "state": "submitted", "late": False, "ignored": ["by_kind", "evidence"]}
     assert (response.status_code, response.json()) == (202, noted)
     (told,) = front.house.of_type(TaskOutcomeReported)
     assert (told.by, told.by_kind, told.evidence, told.attempt) == ("me", "person", "reported", 1)

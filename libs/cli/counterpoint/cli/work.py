@@ -18,6 +18,7 @@ app = typer.Typer()
 
 KINDS = ("question", "troubleshoot", "develop", "plan")
 OUTCOMES = ("succeeded", "failed", "partial")
+CAUSES = ("proposal", "something-else", "nothing")
 ERROR_CHARS = 16_000
 
 
@@ -92,22 +93,52 @@ def ask(
         return _shown(session, _waited(session, api, task_id, timeout))
 
 
-@command(app, "outcome", Panel.WORK, 'counterpoint outcome TASK failed --attempt 1 --note "no change"')
+@command(
+    app,
+    "outcome",
+    Panel.WORK,
+    'counterpoint outcome TASK succeeded --by something-else --note "Unlocked the user"',
+)
 def outcome(
     session: Session,
     task: TaskId,
     result: Annotated[str, typer.Argument(metavar="|".join(OUTCOMES), help="How the attempt went.")],
     attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Which one, else the latest.")] = None,
     note: Annotated[str | None, typer.Option("--note", help="What was done or seen.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="|".join(CAUSES),
+            help="What a success is due to: the proposal (unless said otherwise), something else (--note says what), "
+            "or nothing, it recovered by itself.",
+        ),
+    ] = None,
+    not_same: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--not-same",
+            metavar="ATTEMPT",
+            help="An earlier attempt that was shown and is of another failure; repeatable.",
+        ),
+    ] = None,
     error_file: ErrorFile = None,
 ) -> Exit:
-    """Say how an attempt went."""
+    """Say how an attempt went, and what fixed it.
+
+    Where the proposal is not what helped, say so: --by something-else --note "WHAT HELPED". The note is learned then,
+    and the proposal is not.
+    """
     if result not in OUTCOMES:
         raise Misused(f"an outcome is one of {', '.join(OUTCOMES)}, not {result}")
+    if by is not None and by.replace("_", "-") not in CAUSES:
+        raise Misused(f"--by is one of {', '.join(CAUSES)}, not {by}")
     body = {
         "outcome": result,
         "attempt": attempt,
         "note": note,
+        "by": by.replace("-", "_") if by else None,
+        "not_same": not_same or None,
         "error_message": _error(error_file),
     }
     with session.connect() as api:

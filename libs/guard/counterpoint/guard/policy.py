@@ -56,6 +56,7 @@ class StoreRow(_Row):
     readers: tuple[str, ...]
     label: str
     text: tuple[str, ...]
+    unsearched: tuple[str, ...] = ()
     own_task: tuple[str, ...] = ()
     shared: bool = False
     ended: bool = False

@@ -157,7 +157,8 @@ class Embeddings:
         if store == "chunks":
             speaker = body.get("speaker")
             return f"{speaker}: {body['text']}" if speaker else str(body["text"])
-        values = (body.get(name) for name in self._policy.stores[store].text)
+        row = self._policy.stores[store]
+        values = (body.get(name) for name in row.text if name not in row.unsearched)
         return "\n".join(value for value in values if isinstance(value, str))
 
     def _text(self, row: WriteRow, body: Mapping[str, Any]) -> Text:

@@ -82,6 +82,9 @@ async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence:
         by=sayer.by,
         by_kind=sayer.by_kind,
         evidence=evidence,
+        fixed_by=report.by,
+        not_same=report.not_same,
+        changed=report.changed,
         action_id=said.action_id,
     )
     return Commit(writes=(put("actions", said.action_id, said),), messages=(send(message),))
