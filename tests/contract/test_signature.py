@@ -1,4 +1,4 @@
-"""The same failure has the same signature, another failure has another (rows A8, F5)."""
+"""The same failure has the same signature, another failure has another ."""
 
 import re
 import string
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.proto.signature import MESSAGE_LIMIT_CHARS, TEXT_LIMIT_CHARS, headline, signature
+from counterpoint.proto.signature import MESSAGE_LIMIT_CHARS, TEXT_LIMIT_CHARS, headline, parameters, signature
 
 SAME = [
     (
@@ -36,6 +36,8 @@ SAME = [
     ("took 1,5 s, then nothing", "took 7 s, then nothing"),
     ("\x1b[31mdisk full on node-3\x1b[0m", "Disk  full\non node-44"),
     ("task job_12345 failed", "task job_9 failed"),
+    ("request qK3vY9dTzR0bXwLm7A== was throttled", "request Zt81bQpWc5nHy2sJfEuM= was throttled"),
+    ("request qK3vY9dTzR0bXwLm7A was throttled", "request Zt81bQpWc5nHy2sJfEuMab== was throttled"),
 ]
 
 OTHER = [
@@ -49,6 +51,12 @@ OTHER = [
     ("process ended with exit code 1", "process ended with exit code 137"),
     ("[Errno 111] Connection refused", "[Errno 113] No route to host"),
     ("ORA-00942: table or view does not exist", "ORA-01017: invalid username/password"),
+    ("ORA-01653: unable to extend table", "ORA-01654: unable to extend table"),
+    ("ORA-01653 unable to extend table", "ORA-01654 unable to extend table"),
+    ("write failed (SQLSTATE 23505)", "write failed (SQLSTATE 40001)"),
+    ("write failed, sqlstate=XX000", "write failed, sqlstate=P0001"),
+    ("Command failed with a non-zero exit code 1.", "Command failed with a non-zero exit code 127."),
+    ("TF400889: the path is locked", "TF400890: the path is locked"),
     ("read/write error", "I/O error"),
     ("server closed the connection unexpectedly", "server rejected the connection unexpectedly"),
 ]
@@ -62,6 +70,44 @@ def test_what_changes_between_occurrences_is_not_part_of_the_signature(one: str,
 @pytest.mark.parametrize(("one", "other"), OTHER)
 def test_another_class_message_name_or_code_is_another_failure(one: str, other: str) -> None:
     assert signature(one).digest != signature(other).digest
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "", "task_failure", "failed without an error message", "Task failed with exit code 1", "Error", "exit code 1.",
+        "AirflowException: Bash command failed. The command returned a non-zero exit code 1.",
+        "Job 7f9c6d5b terminated unexpectedly, see the logs",
+    ],
+)  # fmt: skip
+def test_a_template_without_a_cause_is_generic(error: str) -> None:
+    assert signature(error).generic
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["Task failed with exit code 137", "disk full", "KeyError: 'user_id'", "Pod failed: OOMKilled", "HTTP 503",
+     "ORA-01653: unable to extend table", "kinit: Cannot contact any KDC"],
+)  # fmt: skip
+def test_a_template_with_a_code_a_class_or_a_cause_is_not_generic(error: str) -> None:
+    assert not signature(error).generic
+
+
+@given(one=st.integers(1, 99_999), other=st.integers(1, 99_999), at=st.sampled_from(["{}", "{}.", "{}: x", "{}, x"]))
+def test_two_codes_are_never_one_failure(one: int, other: int, at: str) -> None:
+    for kind in (
+        f"ORA-{one:05}/ORA-{other:05}",
+        f"SQLSTATE {one:05}/SQLSTATE {other:05}",
+        f"errno {one}/errno {other}",
+    ):
+        left, right = kind.split("/")
+        assert (signature(at.format(left)).digest == signature(at.format(right)).digest) is (one == other)
+
+
+def test_parameters_are_the_values_that_the_template_leaves_out() -> None:
+    assert set(parameters("cannot open /data/a.csv at 10.0.0.1:5432 after 30 s (ORA-01653)")) == {
+        "/data/a.csv", "10.0.0.1:5432", "30 s",
+    }  # fmt: skip
 
 
 PYTHON = """Traceback (most recent call last):

@@ -1,11 +1,13 @@
-"""Error signatures: the same failure has the same signature, wherever and whenever it happens (rows A8, F5).
+"""Error signatures: the same failure has the same signature, wherever and whenever it happens.
 
-What changes from one occurrence to the next (paths, ids, hosts, addresses, ports, times, numbers) is replaced by a
-placeholder; what says which failure it is (exception class, words, quoted names, error codes) is kept.
+A failure has a class (exception, SQLSTATE, exit code, HTTP status, errno, product code), a template (its message with
+paths, ids, hosts, addresses, ports, times and numbers replaced by placeholders) and parameters (the values replaced).
+Codes, words and quoted names stay in the template.
 """
 
 import hashlib
 import re
+import string
 import unicodedata
 from collections.abc import Callable
 
@@ -17,15 +19,18 @@ TEXT_LIMIT_CHARS = 1_000
 
 
 class Signature(Shape):
-    """What identifies a failure.
+    """The identity of a failure.
 
-    `error_class` is the exception's name as it was written, if there is one; `text` the normalised message;
-    `digest` 16 hex digits over both, equal exactly when both are.
+    `error_class` is the exception's name as written, if there is one; `text` the template; `digest` 16 hex digits over
+    both, equal exactly when both are. `codes` are the error codes of the message. `generic`: the template names no
+    cause ("task failed", "exit code 1", nothing at all), so that equal digests do not mean equal failures.
     """
 
     error_class: str | None
     text: str
     digest: str
+    codes: tuple[str, ...] = ()
+    generic: bool = False
 
 
 def signature(error: str) -> Signature:
@@ -33,7 +38,17 @@ def signature(error: str) -> Signature:
     error_class, message = headline(error)
     text = _normalise(message)[:TEXT_LIMIT_CHARS].strip()
     digest = hashlib.sha256(f"{error_class or ''}\x1f{text}".encode()).hexdigest()[:16]
-    return Signature(error_class=error_class, text=text, digest=digest)
+    codes = _codes(message)
+    return Signature(
+        error_class=error_class, text=text, digest=digest, codes=codes, generic=_is_generic(error_class, text, codes)
+    )
+
+
+def parameters(error: str) -> tuple[str, ...]:
+    """The values that the template of an error leaves out, in the order of the rules that find them."""
+    found: list[str] = []
+    _normalise(headline(error)[1], found.append)
+    return tuple(dict.fromkeys(found))
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -77,11 +92,39 @@ def _raised(trace: str) -> tuple[str | None, str]:
     return None, "\n".join(lines).strip()
 
 
-def _normalise(message: str) -> str:
+def _normalise(message: str, collect: Callable[[str], None] | None = None) -> str:
     text = message[:MESSAGE_LIMIT_CHARS]
     for pattern, replacement in _RULES:
+        if collect is not None and replacement is not _spelled:
+            for match in pattern.finditer(text):
+                replaced = match.expand(replacement) if isinstance(replacement, str) else replacement(match)
+                if replaced != match[0]:
+                    value = match[0].translate(_DIGITS).strip()
+                    if not _PLACEHOLDER.search(value):
+                        collect(value)
         text = pattern.sub(replacement, text)
     return " ".join(text.translate(_DIGITS).casefold().split())
+
+
+def _codes(message: str) -> tuple[str, ...]:
+    """The codes of a message as `exit code 137`, `sqlstate 23505`, `ora-01653`, in lower case."""
+    text = message[:MESSAGE_LIMIT_CHARS]
+    found = [
+        f"{_CODE_KIND.sub(' ', match[1].casefold()).strip()} {match[2].casefold()}"
+        for match in _CODE_RULE.finditer(text)
+    ]
+    found += [f"sqlstate {match[2].casefold()}" for match in _SQLSTATE_RULE.finditer(text)]
+    found += [match[2].casefold() for match in _PRODUCT_CODE_RULE.finditer(text)]
+    found += [match[0].casefold() for match in _ERRNO_NAME.finditer(text)]
+    return tuple(dict.fromkeys(found))
+
+
+def _is_generic(error_class: str | None, text: str, codes: tuple[str, ...]) -> bool:
+    if any(code not in _GENERIC_CODES for code in codes):
+        return False
+    class_words = _CAMEL.findall((error_class or "").rpartition(".")[2])
+    words = _TEMPLATE_WORD.findall(_PLACEHOLDER.sub(" ", text))
+    return all(word in _GENERIC_WORDS for word in (*(word.lower() for word in class_words), *words))
 
 
 _PORT = r"(?::\d{1,5}\b)?"
@@ -114,9 +157,9 @@ def _identifier(match: re.Match[str]) -> str:
 
 
 def _part(part: str) -> str:
-    if not any(c.isdigit() for c in part):
+    if not any(c in string.digits for c in part):
         return part
-    return "#" if len(part) >= 5 else re.sub(r"\d+", "#", part)
+    return "#" if len(part) >= 5 else re.sub("[0-9]+", "#", part)
 
 
 def _rule(
@@ -134,12 +177,167 @@ _LETTERS = str.maketrans("0123456789", "⓪①②③④⑤⑥⑦⑧⑨")
 _DIGITS = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
 _CODE = (
     r"(\b(?:http(?:/\d(?:\.\d)?)?(?:\s+(?:status|error))?|status(?:\s?code)?|errno|exit(?:ed with)?\s+(?:code|status)"
-    r"|exit_code|(?:error|return)\s?code|sqlstate|returncode|signal)\s?[:=\[(]?\s?-?)(\d{1,5}(?:[A-Z]\d{2,3})?)(?![\w.])"
+    r"|exit_code|(?:error|return)\s?code|returncode|signal|code)\s?[:=\[(]?\s?-?)(\d{1,5})(?!\w|\.\d)"
+)
+_SQLSTATE = r"(\bsql\s?state\s?[:=\[(]?\s?['\"]?)([0-9A-Z]{5})(?!\w)"
+_PRODUCT_CODE = r"(?<![\w-])()([A-Z]{2,6}-[0-9]{4,6}|[A-Z]{2,5}[0-9]{4,6}[A-Z]?|E[0-9]{4})(?=[:,)\]\s.]|$)"
+_CODE_RULE = re.compile(f"{_CODE}", re.I)
+_SQLSTATE_RULE = re.compile(_SQLSTATE, re.I)
+_PRODUCT_CODE_RULE = re.compile(_PRODUCT_CODE)
+_CODE_KIND = re.compile(r"[^a-z/]+")
+_ERRNO_NAME = re.compile(r"\bE(?:[A-Z]{3,}(?:_[A-Z]+)*)\b")
+_PLACEHOLDER = re.compile(r"<(?:url|mail|time|host|path)>|#|[⓪①②③④⑤⑥⑦⑧⑨]")
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_TEMPLATE_WORD = re.compile(r"[^\W\d_]+")
+_GENERIC_CODES = frozenset({"exit code 1", "exit status 1", "exit code 255", "return code 1", "returncode 1", "code 1",
+    "error code 1", "exited with code 1", "exited with status 1", "status 1", "status code 1"})  # fmt: skip
+_GENERIC_WORDS = frozenset(
+    [
+        "a",
+        "airflow",
+        "an",
+        "and",
+        "application",
+        "as",
+        "at",
+        "bash",
+        "been",
+        "by",
+        "called",
+        "caused",
+        "check",
+        "code",
+        "command",
+        "container",
+        "could",
+        "dag",
+        "dbt",
+        "did",
+        "does",
+        "due",
+        "during",
+        "ended",
+        "error",
+        "errors",
+        "exception",
+        "execution",
+        "exit",
+        "exited",
+        "fail",
+        "failed",
+        "failing",
+        "fails",
+        "failure",
+        "fatal",
+        "finished",
+        "for",
+        "found",
+        "from",
+        "full",
+        "had",
+        "has",
+        "have",
+        "ignoring",
+        "in",
+        "internal",
+        "is",
+        "it",
+        "its",
+        "job",
+        "jobs",
+        "log",
+        "logs",
+        "look",
+        "message",
+        "model",
+        "more",
+        "no",
+        "non",
+        "none",
+        "not",
+        "null",
+        "occurred",
+        "of",
+        "on",
+        "operator",
+        "or",
+        "other",
+        "out",
+        "output",
+        "please",
+        "pod",
+        "process",
+        "processing",
+        "raised",
+        "received",
+        "refer",
+        "result",
+        "return",
+        "returned",
+        "run",
+        "running",
+        "runtime",
+        "script",
+        "see",
+        "sh",
+        "shell",
+        "signal",
+        "something",
+        "spark",
+        "state",
+        "status",
+        "step",
+        "stderr",
+        "stdout",
+        "stopped",
+        "subprocess",
+        "success",
+        "successful",
+        "successfully",
+        "system",
+        "task",
+        "tasks",
+        "terminated",
+        "test",
+        "than",
+        "that",
+        "the",
+        "there",
+        "this",
+        "to",
+        "trace",
+        "traceback",
+        "trigger",
+        "unable",
+        "unexpected",
+        "unexpectedly",
+        "unknown",
+        "unsuccessful",
+        "unsuccessfully",
+        "was",
+        "went",
+        "were",
+        "while",
+        "with",
+        "without",
+        "worker",
+        "workflow",
+        "wrong",
+        "your",
+        "zero",
+    ]
 )
 
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     _rule(_CODE, _spelled),
-    _rule(r"\b()([A-Z]{2,5}-\d{4,5})(?=:)", _spelled, re.NOFLAG),
+    _rule(_SQLSTATE, _spelled),
+    _rule(_PRODUCT_CODE, _spelled, re.NOFLAG),
+    _rule(
+        r"(?<![\w/+.-])(?=[A-Za-z+/_-]*[0-9])(?=[a-z0-9+/_-]*[A-Z])(?=[A-Z0-9+/_-]*[a-z])[A-Za-z0-9+/_-]{16,}"
+        r"={0,2}(?![\w/+=-])",
+        "#",
+        re.NOFLAG,
+    ),
     _rule(r"(?<![\w+.-])[a-z][a-z0-9+.-]{0,30}://[^\s'\"<>()\[\],]*[^\s'\"<>()\[\],.:;]", "<url>"),
     _rule(r"(?<![\w.+-])[\w.+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}\b", "<mail>"),
     _rule(rf"\b\d{{4}}-\d{{2}}-\d{{2}}(?:[ t_]{_CLOCK}{_ZONE})?(?![\w-])", "<time>"),
