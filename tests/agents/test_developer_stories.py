@@ -257,23 +257,6 @@ async def test_a_redelivery_comes_to_the_same_commit(meaning: Meaning) -> None:
     assert first == second
 
 
-async def test_what_lies_downstream_is_shown_or_said_to_be_unreadable(meaning: Meaning) -> None:
-    row = {
-        "kind": "job",
-        "namespace": "prod",
-        "name": "finance_daily",
-        "hops": 2,
-        "edge": "data",
-        "owner": "team-finance",
-    }
-    desk = Desk(Shelf(meaning))
-    shown, _ = await desk.work("task-1", {**FROM_EVENTS["failure"], "context": {"downstream": [row]}})
-    assert shown.findings.downstream[0].model_dump() == row
-    odd, _ = await desk.work("task-2", {**FROM_EVENTS["failure"], "context": {"downstream": "all of it"}})
-    assert odd.findings.downstream == ()
-    assert any("context.downstream" in caveat for caveat in odd.findings.caveats)
-
-
 async def test_an_answer_from_an_untrusted_document_says_so(meaning: Meaning) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_file(EXAMPLES / "knowledge" / "office-kitchen.md", EXAMPLES, integrity=0)

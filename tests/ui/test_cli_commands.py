@@ -361,3 +361,23 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "afile" / "data"
     result = run("up", "--detach", "--data-dir", str(folder))
     assert (result.exit_code, result.stderr) == (1, f"counterpoint: {folder}/logs: Not a directory\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ([], None),
+        (["--job", "ns/with/load"], {"job": {"namespace": "ns/with", "name": "load"}}),
+        (["--run", "r1"], {"run_id": "r1"}),
+        (["--dataset", "db/public.orders"], {"dataset": {"namespace": "db", "name": "public.orders"}}),
+        (["--dataset", "s3://lake/day/1.csv"], {"dataset": {"namespace": "s3://lake", "name": "day/1.csv"}}),
+    ],
+)
+def test_a_job_a_run_or_a_data_set_is_the_target(
+    api: Played, options: list[str], target: dict[str, Any] | None
+) -> None:
+    api.on("POST /v1/tasks", (202, incident(state="submitted")))
+    assert run("submit", "troubleshoot", "It fails", *options, *api.options()).exit_code == 0
+    (asked,) = api.asked
+    assert (asked.body or {}).get("target") == target
+    assert run("submit", "troubleshoot", "It fails", "--dataset", "orders", *api.options()).exit_code == 2

@@ -65,6 +65,10 @@ async def test_every_command_that_looks_prints_what_there_is(
     for words, wanted in expected.items():
         assert wanted in await until(wanted, *words)
         assert json.loads(await run(*words, "--json")) is not None
+    named = ["--job", "nightly/load_orders", "--wait", "--json", "--project", project]
+    submitted = ["submit", "troubleshoot", "The load fails.", *named, "--data-dir", str(stack.data_dir)]
+    printed = json.loads((await asyncio.to_thread(CliRunner().invoke, app, submitted)).stdout)
+    assert [row["name"] for row in printed["findings"]["downstream"]] == ["public.clean"]
 
 
 async def test_a_dead_letter_is_listed_shown_and_retried_from_the_command_line(

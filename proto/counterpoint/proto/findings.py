@@ -31,7 +31,10 @@ class Citation(Shape):
 
 
 class Downstream(Shape):
-    """A job or dataset that rests on what failed, `hops` away."""
+    """A job or dataset that rests on what failed, `hops` away.
+
+    Rows are looked up in lineage. `claimed_by` is `caller` for a row that only the submitter of the task has named.
+    """
 
     kind: Literal["job", "dataset"] | str
     namespace: str
@@ -39,6 +42,7 @@ class Downstream(Shape):
     hops: int
     edge: Literal["data", "control"] | str
     owner: str | None = None
+    claimed_by: Literal["caller"] | str | None = None
 
 
 class Findings(Shape):

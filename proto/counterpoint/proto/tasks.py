@@ -36,13 +36,21 @@ class JobRef(Shape):
     name: str = Field(min_length=1, max_length=500)
 
 
+class DatasetRef(Shape):
+    """A dataset of another system, as OpenLineage names it."""
+
+    namespace: str = Field(min_length=1, max_length=500)
+    name: str = Field(min_length=1, max_length=500)
+
+
 class Target(Shape):
-    """What the task is about: a repository, a job, a run."""
+    """Subject of a task: a repository, a job, a run, a dataset."""
 
     repo: str | None = Field(default=None, max_length=2_000)
     paths: tuple[Annotated[str, StringConstraints(max_length=2_000)], ...] = Field(default=(), max_length=200)
     job: JobRef | None = None
     run_id: str | None = Field(default=None, max_length=200)
+    dataset: DatasetRef | None = None
 
 
 class Budget(Shape):

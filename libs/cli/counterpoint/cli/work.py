@@ -47,6 +47,10 @@ def submit(
     error_file: ErrorFile = None,
     title: Annotated[str | None, typer.Option("--title", help="A title.")] = None,
     job: Annotated[str | None, typer.Option("--job", metavar="NS/NAME", help="The job it is about.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", metavar="NS/NAME", help="The data set it is about.")
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="The run it is about.")] = None,
     system: Annotated[list[str] | None, typer.Option("--system", help="A system it is about; repeatable.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended or waits for input.")] = False,
     timeout: Timeout = 300.0,
@@ -63,7 +67,7 @@ def submit(
         "title": title,
         "error_message": _error(error_file),
         "systems": system or None,
-        "target": {"job": _job(job)} if job else None,
+        "target": _target(job, dataset, run),
         "project": session.project,
     }
     with session.connect() as api:
@@ -209,6 +213,24 @@ def _job(given: str) -> dict[str, str]:
     if not slash or not namespace or not name:
         raise Misused(f"a job is NAMESPACE/NAME, not {given}")
     return {"namespace": namespace, "name": name}
+
+
+def _dataset(given: str) -> dict[str, str]:
+    """A namespace is an address (`s3://bucket`) or holds no slash; a data set's name may hold some."""
+    scheme, mark, rest = given.rpartition("://")
+    namespace, slash, name = rest.partition("/")
+    if not slash or not namespace or not name:
+        raise Misused(f"a data set is NAMESPACE/NAME, not {given}")
+    return {"namespace": f"{scheme}{mark}{namespace}", "name": name}
+
+
+def _target(job: str | None, dataset: str | None, run: str | None) -> dict[str, Any] | None:
+    target = {
+        "job": _job(job) if job else None,
+        "dataset": _dataset(dataset) if dataset else None,
+        "run_id": run or None,
+    }
+    return {name: value for name, value in target.items() if value} or None
 
 
 def _noted(session: Session, reply: dict[str, Any], said: str) -> Exit:

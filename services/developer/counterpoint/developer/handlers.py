@@ -1,9 +1,11 @@
 """What the developer does with a message: reads, decides by pure functions, returns one commit."""
 
 import asyncio
+from dataclasses import replace
 from typing import assert_never
 
 from counterpoint.bus import Service
+from counterpoint.developer.downstream import look_up, with_downstream
 from counterpoint.developer.evidence import Evidence, look, weigh
 from counterpoint.developer.rag.desk import Desk
 from counterpoint.developer.rag.graph import finish, load
@@ -49,7 +51,7 @@ async def on_delegated(
         return await answered(message, memory, gateway, known, answer_deadline_s)
     evidence = weigh(message, await look(memory, message), known)
     assessment = assess(message, evidence, known)
-    result = work(message, evidence, assessment, known)
+    result = await _with_downstream(message, memory, work(message, evidence, assessment, known))
     return commit_of(message, memory, evidence, assessment, result)
 
 
@@ -62,11 +64,17 @@ async def answered(
     await asyncio.to_thread(load)
     run = await finish(await desk.begin(), desk)
     assessment, result = concluded(message, desk.evidence, run)
+    result = await _with_downstream(message, memory, result)
     action_id, decision_id = desk.last(run)
     if message.purpose == "reassess" and isinstance(result, Stopped):
         return _commit([], [], _worked(message, assessment, desk.evidence, result, action_id, None))
     decided, acted = _ended(message, memory, desk.evidence, assessment, result, action_id, decision_id)
     return _commit([acted], [decided], _worked(message, assessment, desk.evidence, result, acted.action_id, None))
+
+
+async def _with_downstream(message: TaskDelegated, memory: Memory, result: Result) -> Result:
+    looked = await look_up(memory, message.task.target)
+    return replace(result, findings=with_downstream(result.findings, message.task, looked))
 
 
 def commit_of(

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pydantic import TypeAdapter, ValidationError
-
 from counterpoint.developer.answers import answer, cite, references
 from counterpoint.developer.attempts import proven, similar, succeeded_before, warnings
 from counterpoint.developer.confidence import band, confidence, terms, weaknesses
@@ -17,15 +15,13 @@ from counterpoint.developer.rag.run import Graded, Run
 from counterpoint.developer.relevance import Calibration, Grade, Hit, grade
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.findings import Citation, Downstream, Findings
+from counterpoint.proto.findings import Citation, Findings
 from counterpoint.proto.tasks import EscalationCode, Need, OverrideGiven, TaskDelegated
 
 CANDIDATES = 3
 PLAN_STEPS = 12
 VOUCHING = frozenset({"agent", "person", "calling_llm", "human"})
 """Kinds of principal whose override stands in for the developer's own confidence (row A6)."""
-
-_DOWNSTREAM = TypeAdapter(tuple[Downstream, ...])
 
 
 @dataclass(frozen=True)
@@ -305,23 +301,9 @@ def _findings(
     caveats: tuple[str, ...],
     next_steps: tuple[str, ...] = (),
 ) -> Findings:
-    downstream, unread = _downstream(message)
     return Findings(
-        similar_attempts=similar(evidence.tried),
-        citations=citations,
-        downstream=downstream,
-        next_steps=next_steps,
-        caveats=(*caveats, *unread),
+        similar_attempts=similar(evidence.tried), citations=citations, next_steps=next_steps, caveats=caveats
     )
-
-
-def _downstream(message: TaskDelegated) -> tuple[tuple[Downstream, ...], tuple[str, ...]]:
-    """What lies downstream, as whoever submitted the task says; and a caveat where that cannot be read."""
-    said = (message.task.context or {}).get("downstream", ())
-    try:
-        return _DOWNSTREAM.validate_python(said), ()
-    except ValidationError as unreadable:
-        return (), (f"context.downstream is not a list of jobs and datasets: {unreadable.error_count()} problems",)
 
 
 def _subject(message: TaskDelegated) -> str:
