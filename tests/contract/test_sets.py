@@ -1,0 +1,52 @@
+"""Evaluation sets of the examples: their layout, their counts, and that the strings that decide a case are in its page."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+TRIAGE = ROOT / "examples" / "triage"
+
+
+def _cases(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "cases.jsonl").read_text().splitlines()]
+
+
+def _counts(folder: Path, heading: str) -> dict[str, int]:
+    """The second column of the table below a heading of the folder's README, by the first."""
+    text = (folder / "README.md").read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    return {name: int(count) for name, count in re.findall(r"^\| `(\w+)` \| (\d+) \|", text, re.MULTILINE)}
+
+
+def _pages() -> dict[str, str]:
+    return {f"docs/{path.name}": path.read_text() for path in sorted((TRIAGE / "docs").iterdir())}
+
+
+def test_triage_cases_have_the_layout_of_the_readme() -> None:
+    cases = _cases(TRIAGE)
+    assert len({case["id"] for case in cases}) == len({case["text"] for case in cases}) == len(cases) == 100
+    for case in cases:
+        assert {"id", "text", "kind", "expect", "type"} <= case.keys() <= {*case, "error_message"}, case["id"]
+        assert case["kind"] in ("question", "troubleshoot"), case["id"]
+        assert (case["expect"] == "refuse") == case["type"].startswith("refuse_"), case["id"]
+        if case["expect"] != "refuse":
+            assert case["expect"].keys() == {"source", "must", "must_not"}, case["id"]
+            assert case["expect"]["must"], case["id"]
+    assert Counter(case["type"] for case in cases) == _counts(TRIAGE, "## Types")
+
+
+def test_what_decides_a_triage_case_stands_in_its_page() -> None:
+    pages = _pages()
+    assert len(pages) == 15
+    answered = [case for case in _cases(TRIAGE) if case["expect"] != "refuse"]
+    for case in answered:
+        source, must, must_not = (case["expect"][name] for name in ("source", "must", "must_not"))
+        lines = pages[source].splitlines()
+        for string in must:
+            assert any(string in line for line in lines), f"{case['id']}: {string}"
+        for string in must_not:
+            assert any(string in page for page in pages.values()), f"{case['id']}: {string}"
+            assert not any(string in wanted for wanted in must), f"{case['id']}: {string}"
+    assert {case["expect"]["source"] for case in answered} == pages.keys(), "every page answers something"
