@@ -1,4 +1,4 @@
-"""Evaluation sets of the examples: their layout, their counts, and that the strings that decide a case are in its page."""
+"""Evaluation sets of the examples: layout, counts, and that the strings that decide a case stand in its page."""
 
 import json
 import re
