@@ -1,7 +1,7 @@
 """Liveness, readiness and metrics of a service, on a port of its own and without a token."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -41,8 +41,8 @@ async def serve(server: Server) -> None:
             listener.close()
 
 
-def health_app(reasons: Callable[[], tuple[str, ...]]) -> Starlette:
-    """`/livez`, `/readyz` (503 with the reasons why not) and `/metrics`."""
+def health_app(reasons: Callable[[], tuple[str, ...]], settings: Mapping[str, Any]) -> Starlette:
+    """`/livez`, `/readyz` (503 with the reasons why not), `/metrics` and `/settings`, the settings in force."""
 
     async def livez(_: Request) -> Response:
         return PlainTextResponse("ok")
@@ -54,4 +54,8 @@ def health_app(reasons: Callable[[], tuple[str, ...]]) -> Starlette:
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)])
+    async def in_force(_: Request) -> Response:
+        return JSONResponse(dict(settings))
+
+    endpoints = {"/livez": livez, "/readyz": readyz, "/metrics": metrics, "/settings": in_force}
+    return Starlette(routes=[Route(path, endpoint) for path, endpoint in endpoints.items()])

@@ -116,7 +116,8 @@ class Service:
 
     async def live(self) -> None:
         """Connect, consume, serve health, until `stop`. Raises what any part of it raises."""
-        health, _ = http_server(health_app(self.waiting_for), self.settings.health_host, self.settings.health_port)
+        application = health_app(self.waiting_for, self.settings.shown())
+        health, _ = http_server(application, self.settings.health_host, self.settings.health_port)
         stopping = asyncio.create_task(self._stopping.wait(), name="stop")
         parts = [
             asyncio.create_task(serve(health), name="health"),

@@ -2,6 +2,8 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -30,3 +32,15 @@ class BusSettings(BaseSettings):
     def tls(self) -> ssl.SSLContext | None:
         """How to check the server's certificate; None without a CA of our own."""
         return None if self.nats_ca is None else ssl.create_default_context(cafile=self.nats_ca)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what is in force, by environment variable; secrets and logins in URLs are masked."""
+        values = self.model_dump(mode="json")
+        return {f"COUNTERPOINT_{name.upper()}": _without_login(value) for name, value in values.items()}
+
+
+def _without_login(value: Any) -> Any:
+    if not isinstance(value, str) or "://" not in value or "@" not in value:
+        return value
+    parts = urlsplit(value)
+    return urlunsplit(parts._replace(netloc=f"**@{parts.netloc.rpartition('@')[2]}"))

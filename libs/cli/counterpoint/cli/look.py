@@ -6,6 +6,7 @@ import typer
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Misused
+from counterpoint.cli.projects import note_others
 from counterpoint.cli.session import Session
 from counterpoint.cli.table import table, when
 from counterpoint.cli.work import TaskId
@@ -35,6 +36,7 @@ def tasks(
         raise Misused(f"a state is one of {', '.join(STATES)}, not {state}")
     with session.connect() as api:
         found = api.pages("/v1/tasks", limit, state=state, project=session.project)
+        note_others(session, api, "tasks")
     session.show(
         found,
         lambda: table(
@@ -151,6 +153,7 @@ def escalations(session: Session, limit: Limit = 50) -> None:
     """List the tasks that wait for somebody, and what would let them go on."""
     with session.connect() as api:
         found = api.pages("/v1/escalations", limit, project=session.project)
+        note_others(session, api, "escalations")
 
     def human() -> "RenderableType":
         blocks = []

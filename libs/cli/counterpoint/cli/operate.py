@@ -1,8 +1,9 @@
 """The commands that start, stop and check a stack."""
 
 import asyncio
+import os
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,33 +19,42 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-HTTP_PORT = 8484
-
 
 @command(app, "up", Panel.OPERATE, "counterpoint up --detach")
 def up(
     session: Session,
-    http_port: Annotated[int, typer.Option("--http-port", min=0, max=65535, help="0 takes a free one.")] = HTTP_PORT,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Where the HTTP and OpenLineage APIs listen: 0.0.0.0 for containers and others."),
+    ] = None,
+    http_port: Annotated[
+        int | None, typer.Option("--http-port", min=0, max=65535, help="8484 if not given; 0 takes a free one.")
+    ] = None,
+    lineage_port: Annotated[
+        int | None, typer.Option("--lineage-port", min=0, max=65535, help="Of OpenLineage; a free one if not given.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when all is ready.")] = False,
     inspect: Annotated[bool, typer.Option("--inspect", help="Leave a read-only login of PostgreSQL.")] = False,
 ) -> None:
     """Start the engines and the five services; shows the live decision stream until Ctrl-C."""
     from counterpoint.local import up as local
     from counterpoint.local.endpoints import read_endpoints
-    from counterpoint.proto.subjects import DEFAULT_PROJECT
+    from counterpoint.local.listening import listening
 
     _no_url(session)
     folder = session.place.folder()
+    addresses = listening(os.environ, host=host, http_port=http_port, lineage_port=lineage_port)
     quiet_logs()
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
-        session.note(f"decisions in project {session.project or DEFAULT_PROJECT}; Ctrl-C stops all of it")
+        shown = f"project {session.project}" if session.project else "every project that a principal is for"
+        session.note(f"showing the decisions of {shown}; Ctrl-C stops all of it")
         await _decisions(session, endpoints)
 
     local.up(
         folder,
-        http_port=http_port,
+        listening=addresses,
         inspect=inspect,
         detach=detach,
         progress=lambda stage, seconds: session.note(f"{stage:<12} {seconds:5.1f} s"),
@@ -70,14 +80,22 @@ def down(session: Session) -> None:
 
 
 @command(app, "status", Panel.OPERATE, "counterpoint status")
-def status(session: Session) -> Exit | None:
+def status(
+    session: Session,
+    settings: Annotated[bool, typer.Option("--settings", help="Also the settings in force, of each service.")] = False,
+) -> Exit | None:
     """Say what runs on a data folder; exit code 3 when nothing does, 1 when a part of it does not answer."""
     from counterpoint.local import up as local
 
     _no_url(session)
     folder = session.place.folder()
     found = local.status(folder)
-    session.show({"data_dir": str(folder)} | found.model_dump(), lambda: _status(str(folder), found))
+    shown: dict[str, Any] = {"data_dir": str(folder)} | found.model_dump()
+    in_force = local.settings(folder) if settings and found.services else {}
+    session.show(
+        shown | ({"settings": in_force} if settings else {}),
+        lambda: "\n".join([_status(str(folder), found), *_settings(in_force)]),
+    )
     if not found.running:
         return Exit.NOT_REACHABLE
     parts = {**found.services, **found.engines}
@@ -105,17 +123,11 @@ def _no_url(session: Session) -> None:
 async def _decisions(session: Session, endpoints: "Endpoints") -> None:
     """Print decisions until cancelled. The thread ends with the stream, which ends with the router."""
     from counterpoint.cli.address import Address
-    from counterpoint.cli.api import Api
-    from counterpoint.cli.watch import follow
+    from counterpoint.cli.watch import follow_all
 
     stopped = threading.Event()
-
-    def print_them() -> None:
-        with Api(Address(endpoints.http, endpoints.token)) as api:
-            follow(session, api, stopped=stopped)
-
     try:
-        await asyncio.to_thread(print_them)
+        await asyncio.to_thread(follow_all, session, Address(endpoints.http, endpoints.token), stopped)
     finally:
         stopped.set()
 
@@ -138,7 +150,15 @@ def _where(endpoints: "Endpoints") -> "RenderableType":
     return table
 
 
-def _status(folder: str, found: "Status") -> "RenderableType":
+def _settings(in_force: dict[str, dict[str, Any]]) -> list[str]:
+    return [
+        f"  {service:<10} {name}={'' if value is None else value}"
+        for service, settings in in_force.items()
+        for name, value in settings.items()
+    ]
+
+
+def _status(folder: str, found: "Status") -> str:
     if not found.running:
         return f"nothing runs on {folder}; start it with `counterpoint up --data-dir {folder}`"
     if not found.services:

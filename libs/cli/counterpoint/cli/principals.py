@@ -7,6 +7,7 @@ import typer
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Misused
 from counterpoint.cli.look import Limit
+from counterpoint.cli.projects import ALL
 from counterpoint.cli.session import Session
 from counterpoint.cli.table import table, when
 
@@ -39,6 +40,9 @@ def create(
     with session.connect() as api:
         made = api.post("/v1/principals", {"name": name, "kind": kind, "roles": role, "projects": within})
     if not session.json:
+        for project in (each for each in within if each != ALL):
+            seen = f"`counterpoint tasks --project {project}`, `counterpoint watch --project {project}`"
+            session.note(f"the work of {name} is seen in project {project}: {seen}")
         session.note("keep the token, it is shown once:")
     session.show(made, lambda: str(made["token"]))
 

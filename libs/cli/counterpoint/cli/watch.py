@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import NotReachable, Refused
 from counterpoint.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from counterpoint.cli.address import Address
     from counterpoint.cli.api import Api, Event
 
 app = typer.Typer()
@@ -48,22 +50,50 @@ def follow(
     show(session, api.stream(STREAM, last_id=since, stopped=stopped, project=session.project), task)
 
 
-def show(session: Session, events: "Iterable[Event]", task: str | None) -> None:
-    """Print events, one line each."""
+def follow_all(session: Session, address: "Address", stopped: threading.Event) -> None:
+    """Print the decisions of all projects that principals are for, each line with its project, until `stopped` is set.
+
+    Only those of the session's project where it names one. Raises what opening that stream raises.
+    """
+    from counterpoint.cli.api import Api
+    from counterpoint.cli.projects import each_new
+
+    if session.project:
+        with Api(address) as api:
+            follow(session, api, stopped=stopped)
+        return
+
+    def follow_one(project: str) -> None:
+        with Api(address) as api, suppress(NotReachable, Refused):
+            show(session, api.stream(STREAM, stopped=stopped, project=project), None, project)
+
+    def begin(project: str) -> None:
+        session.note(f"decisions in project {project}")
+        threading.Thread(target=follow_one, args=(project,), daemon=True).start()
+
+    with Api(address) as api:
+        each_new(api, set(), begin, stopped)
+
+
+def show(session: Session, events: "Iterable[Event]", task: str | None, project: str | None = None) -> None:
+    """Print events, one line each; with `project` it stands in the line."""
     for event in events:
         if event.name == "gap":
             session.note("gap: older events are no longer kept")
         elif task is None or event.data["data"].get("task_id") == task:
-            session.line({"id": event.id, "event": event.data}, partial(_line, event))
+            named = {"project": project} if project else {}
+            session.line({"id": event.id, **named, "event": event.data}, partial(_line, event, project))
 
 
-def _line(event: "Event") -> "Text":
+def _line(event: "Event", project: str | None = None) -> "Text":
     from rich.text import Text
 
     decision = event.data["data"]
     confidence = decision.get("confidence")
     line = Text()
     line.append(f"{str(decision.get('made_at', ''))[11:19]} ", style="dim")
+    if project:
+        line.append(f"{project} ", style="magenta")
     line.append(f"{decision.get('agent', '?'):<10}", style="bold cyan")
     line.append(f"{decision.get('decision_type', '?')}: {' '.join(str(decision.get('decision', '')).split())}")
     if confidence:

@@ -3,16 +3,20 @@
 import asyncio
 from collections.abc import Callable
 
+from counterpoint.local.listening import LOCALHOST
 
-async def ask(port: int, request: bytes, enough: Callable[[bytes], bool], timeout_s: float = 2.0) -> bytes:
-    """Send `request` to 127.0.0.1:`port` and return what came until `enough` or the end of the stream.
+
+async def ask(
+    port: int, request: bytes, enough: Callable[[bytes], bool], timeout_s: float = 2.0, host: str = LOCALHOST
+) -> bytes:
+    """Send `request` to `host`:`port` and return what came until `enough` or the end of the stream.
 
     Empty when nobody listens or nothing came in time: not ready yet, which is an answer and no error.
     """
     received = b""
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(request)
                 await writer.drain()
@@ -25,8 +29,9 @@ async def ask(port: int, request: bytes, enough: Callable[[bytes], bool], timeou
     return received
 
 
-async def http_ok(port: int, path: str) -> bool:
-    """Does an HTTP server on 127.0.0.1:`port` answer GET `path` with 200?"""
-    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()
-    answer = await ask(port, request, lambda received: b"\r\n" in received)
+async def http_ok(port: int, path: str, host: str = LOCALHOST) -> bool:
+    """Does an HTTP server on `host`:`port` answer GET `path` with 200?"""
+    named = f"[{host}]" if ":" in host else host
+    request = f"GET {path} HTTP/1.1\r\nHost: {named}:{port}\r\nConnection: close\r\n\r\n".encode()
+    answer = await ask(port, request, lambda received: b"\r\n" in received, host=host)
     return answer.split(b" ")[1:2] == [b"200"]

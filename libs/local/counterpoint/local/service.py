@@ -10,6 +10,8 @@ from typing import Literal, assert_never
 
 from counterpoint.local.child import Child, Program
 from counterpoint.local.credentials import Credentials
+from counterpoint.local.forwarded import COMMON, FORWARDED
+from counterpoint.local.listening import LOCALHOST, origin, reachable
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.private import private_folder
 from counterpoint.local.probe import http_ok
@@ -30,12 +32,8 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 """What is run for each name."""
 
 
-_OUTSIDE: Mapping[ServiceName, tuple[str, ...]] = {
-    "memory": ("EMBEDDING_MODEL", "EMBEDDING_DIMENSIONS", "PROVIDER_CLEARANCE"),
-    "manager": ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL"),
-    "developer": ("MODEL", "MODEL_DEVELOPER", "SEARCH_URL"),
-}
-"""What each service knows of the world outside, so that it need not ask whether there is any."""
+_OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
+"""Settings that give the manager something to call outside. Without one it gets no provider's key."""
 _PROVIDERS = re.compile(
     r"(?!COUNTERPOINT_)(?:[A-Z0-9_]+_(?:API_KEY|API_BASE|BASE_URL|API_VERSION)|(?:AWS|AZURE|VERTEX|VERTEXAI)_[A-Z0-9_]+"
     r"|GOOGLE_APPLICATION_CREDENTIALS|SSL_CERT_FILE|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)"
@@ -45,7 +43,7 @@ _PROVIDERS = re.compile(
 
 @dataclass(frozen=True)
 class Wiring:
-    """All that the environments are made of. Ports are of 127.0.0.1."""
+    """All that the environments are made of. A host is the address that a server binds."""
 
     data_dir: Path
     nats_url: str
@@ -56,6 +54,9 @@ class Wiring:
     gateway_port: int
     credentials: Credentials
     inherited: Mapping[str, str]
+    http_host: str = LOCALHOST
+    lineage_host: str = LOCALHOST
+    gateway_host: str = LOCALHOST
 
 
 def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
@@ -64,21 +65,26 @@ def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
         "PATH": wiring.inherited.get("PATH", "/usr/bin:/bin"),
         "HOME": wiring.inherited.get("HOME", "/"),
         "LANG": wiring.inherited.get("LANG", "C.UTF-8"),
-    } | _inherited(wiring, "COUNTERPOINT_LOG_LEVEL")
+    } | _forwarded(wiring, "LOG_LEVEL")
     match name:
         case "migrate" | "index":
             return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
         case "provision":
-            return env | _nats(wiring, "provisioner")
+            return env | _nats(wiring, "provisioner") | _forwarded(wiring, "NATS_CA")
         case "memory" | "router" | "manager" | "developer" | "lineage":
             data = {"COUNTERPOINT_DATA_DIR": str(wiring.data_dir / name)}
-            return env | _nats(wiring, name) | data | _own(name, wiring)
+            given = _forwarded(wiring, *COMMON, *FORWARDED[name])
+            return env | given | _nats(wiring, name) | data | _own(name, wiring)
         case _:
             assert_never(name)
 
 
 def _inherited(wiring: Wiring, *names: str) -> dict[str, str]:
     return {name: wiring.inherited[name] for name in names if name in wiring.inherited}
+
+
+def _forwarded(wiring: Wiring, *settings: str) -> dict[str, str]:
+    return _inherited(wiring, *(f"COUNTERPOINT_{each}" for each in settings))
 
 
 def _nats(wiring: Wiring, user: str) -> dict[str, str]:
@@ -90,47 +96,33 @@ def _nats(wiring: Wiring, user: str) -> dict[str, str]:
 
 
 def _gateway(wiring: Wiring) -> dict[str, str]:
-    return {"COUNTERPOINT_GATEWAY_URL": f"http://127.0.0.1:{wiring.gateway_port}"}
-
-
-def _outside(name: ServiceName, wiring: Wiring) -> dict[str, str]:
-    return _inherited(wiring, *(f"COUNTERPOINT_{each}" for each in _OUTSIDE[name]))
+    return {"COUNTERPOINT_GATEWAY_URL": origin(wiring.gateway_host, wiring.gateway_port)}
 
 
 def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
     match name:
         case "memory":
             keys = [key.model_dump() for key in wiring.credentials.signing_keys]
-            return (
-                {
-                    "COUNTERPOINT_POSTGRES_URL": wiring.postgres.memory,
-                    "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
-                    "COUNTERPOINT_SIGNING_KEYS": json.dumps(keys),
-                    "COUNTERPOINT_ADMIN_TOKEN": wiring.credentials.admin_token,
-                    "COUNTERPOINT_AUDIT_KEY": wiring.credentials.audit_key,
-                }
-                | _gateway(wiring)
-                | _outside(name, wiring)
-                | _inherited(
-                    wiring,
-                    "COUNTERPOINT_MODEL_CACHE_DIR",
-                    "COUNTERPOINT_AUDIT_DIR",
-                    "COUNTERPOINT_QDRANT_URL",
-                    "COUNTERPOINT_QDRANT_API_KEY",
-                )
-            )
+            return {
+                "COUNTERPOINT_POSTGRES_URL": wiring.postgres.memory,
+                "COUNTERPOINT_VALKEY_URL": wiring.valkey_url,
+                "COUNTERPOINT_SIGNING_KEYS": json.dumps(keys),
+                "COUNTERPOINT_ADMIN_TOKEN": wiring.credentials.admin_token,
+                "COUNTERPOINT_AUDIT_KEY": wiring.credentials.audit_key,
+            } | _gateway(wiring)
         case "router":
-            return {"COUNTERPOINT_HTTP_HOST": "127.0.0.1", "COUNTERPOINT_HTTP_PORT": str(wiring.http_port)}
+            return {"COUNTERPOINT_HTTP_HOST": wiring.http_host, "COUNTERPOINT_HTTP_PORT": str(wiring.http_port)}
         case "lineage":
-            return {"COUNTERPOINT_LINEAGE_PORT": str(wiring.lineage_port)}
+            port = str(wiring.lineage_port)
+            return {"COUNTERPOINT_LINEAGE_HOST": wiring.lineage_host, "COUNTERPOINT_LINEAGE_PORT": port}
         case "manager":
-            outside = _outside(name, wiring)
+            outside = _forwarded(wiring, *_OUTSIDE)
             providers = [each for each in wiring.inherited if outside and _PROVIDERS.fullmatch(each)]
-            port = {"COUNTERPOINT_GATEWAY_PORT": str(wiring.gateway_port)}
-            return port | outside | _inherited(wiring, *providers)
+            port = str(wiring.gateway_port)
+            own = {"COUNTERPOINT_GATEWAY_HOST": wiring.gateway_host, "COUNTERPOINT_GATEWAY_PORT": port}
+            return own | _inherited(wiring, *providers)
         case "developer":
-            own = _inherited(wiring, "COUNTERPOINT_CALIBRATION_FILE", "COUNTERPOINT_ANSWER_DEADLINE_S")
-            return _gateway(wiring) | _outside(name, wiring) | own
+            return _gateway(wiring)
         case _:
             assert_never(name)
 
@@ -144,12 +136,13 @@ class Service(Child):
         self._env = environment(name, wiring)
         self._data = wiring.data_dir / name
         self._log = wiring.data_dir / "logs" / f"{name}.log"
+        self._health_host = reachable(self._env.get("COUNTERPOINT_HEALTH_HOST", LOCALHOST))
         self._health_port = 0
 
     @property
     def health(self) -> str:
-        """Where /livez, /readyz and /metrics are."""
-        return f"http://127.0.0.1:{self._health_port}"
+        """Base URL of /livez, /readyz, /metrics and /settings."""
+        return origin(self._health_host, self._health_port)
 
     async def prepare(self) -> Program:
         """Make its folder and take its health port, another one when that is in use."""
@@ -160,4 +153,4 @@ class Service(Child):
 
     async def answers(self) -> bool:
         """Is it ready: connected, its consumers there, memory answering?"""
-        return await http_ok(self._health_port, "/readyz")
+        return await http_ok(self._health_port, "/readyz", self._health_host)

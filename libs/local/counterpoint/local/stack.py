@@ -15,6 +15,7 @@ from counterpoint.local.child import Child, Program, run, sweep
 from counterpoint.local.credentials import Credentials, load_credentials
 from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService, write_endpoints
 from counterpoint.local.engine import Engine
+from counterpoint.local.listening import HTTP_PORT, Listening, origin
 from counterpoint.local.lock import hold
 from counterpoint.local.nats import Nats
 from counterpoint.local.postgres import Postgres, PostgresUrls, bootstrap
@@ -41,7 +42,6 @@ log = structlog.get_logger(__name__)
 Progress = Callable[[str, float], None]
 """Told of each finished stage: its name, and how many seconds it took."""
 
-HTTP_PORT = 8484
 INDEX_TIMEOUT_S = 6 * 3600
 INDEX_EVERY_S = 600.0
 
@@ -66,8 +66,8 @@ async def _together(*work: Coroutine[Any, Any, None]) -> None:
 class Stack:
     """One running Counterpoint. Start and stop it once, on the main thread's event loop.
 
-    `http_port` 0 takes a free port and keeps it. `commands` and `authorization` are what is run and who may do what on
-    the bus; tests give their own.
+    `listening` replaces `http_port`, whose 0 takes a free port and keeps it. `commands` and `authorization` are what is
+    run and who may do what on the bus; tests give their own.
     """
 
     def __init__(
@@ -78,9 +78,10 @@ class Stack:
         progress: Progress = lambda stage, seconds: None,
         commands: Mapping[ServiceName | JobName, tuple[str, ...]] = COMMANDS,
         authorization: Callable[[dict[str, str]], str] = policy_authorization,
+        listening: Listening | None = None,
     ) -> None:
         self.data_dir = private_folder(data_dir)
-        self._wanted_http_port = http_port
+        self._listening = listening or Listening(http_port)
         self._inspect = inspect
         self._progress = progress
         self._commands = commands
@@ -158,14 +159,14 @@ class Stack:
             pid = engines["postgres"].pid if "postgres" in engines else None
             engines["postgres"] = RunningEngine(pid=pid, dsn=wiring.postgres.inspect)
         return Endpoints(
-            http=f"http://127.0.0.1:{wiring.http_port}",
+            http=origin(wiring.http_host, wiring.http_port),
             token=wiring.credentials.admin_token,
             nats=wiring.nats_url,
             users={
                 user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
                 for user in ("publisher", "observer")
             },
-            lineage=f"http://127.0.0.1:{wiring.lineage_port}",
+            lineage=origin(wiring.lineage_host, wiring.lineage_port),
             services={
                 name: RunningService(pid=service.pid, health=service.health) for name, service in self._services.items()
             },
@@ -179,7 +180,10 @@ class Stack:
         with self._stage("sweep"):
             await sweep(state)
         credentials = load_credentials(self.data_dir / "secrets.json", NATS_USERS)
-        http_port = self._http_port(state)
+        given = self._listening
+        http_port = self._port(state, "http", given.http_host, given.http_port)
+        lineage_port = self._port(state, "lineage", given.lineage_host, given.lineage_port)
+        gateway_port = self._port(state, "gateway", given.gateway_host, given.gateway_port)
         urls = await self._start_engines(state, credentials)
         self._wiring = Wiring(
             data_dir=self.data_dir,
@@ -187,10 +191,13 @@ class Stack:
             postgres=PostgresUrls.of(urls["postgres"], credentials.postgres),
             valkey_url=urls["valkey"],
             http_port=http_port,
-            lineage_port=state.port("lineage"),
-            gateway_port=state.port("gateway"),
+            lineage_port=lineage_port,
+            gateway_port=gateway_port,
             credentials=credentials,
             inherited=os.environ,
+            http_host=given.http_host,
+            lineage_host=given.lineage_host,
+            gateway_host=given.gateway_host,
         )
         await _together(self._run_job("migrate"), self._run_job("provision"))
         self._services = {name: Service(name, self._commands[name], self._wiring, state) for name in SERVICES}
@@ -201,13 +208,15 @@ class Stack:
         self._write_endpoints()
         self._indexing = asyncio.create_task(self._index())
 
-    def _http_port(self, state: State) -> int:
-        if self._wanted_http_port == 0:
-            return state.port("http")
-        if not is_free(self._wanted_http_port):
-            taken = Problem(field="http_port", problem=f"{self._wanted_http_port} is in use; 0 takes a free one")
+    def _port(self, state: State, name: str, host: str, wanted: int) -> int:
+        """Return the port of a server, a kept free one for 0. Raises Permanent when the wanted one cannot be had."""
+        if wanted == 0:
+            return state.port(name)
+        if not is_free(wanted, host):
+            where = f"{wanted} on {host}"
+            taken = Problem(field=f"{name}_port", problem=f"{where} is in use or not ours; 0 takes a free port")
             raise Permanent("port_taken", (taken,))
-        return self._wanted_http_port
+        return wanted
 
     async def _start_engines(self, state: State, credentials: Credentials) -> dict[str, str]:
         """Start those that no URL replaces. Returns each one's URL, PostgreSQL's with the superuser's login."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from counterpoint.local.listening import LOCALHOST
 from counterpoint.local.private import write_private
 
 log = structlog.get_logger(__name__)
@@ -114,12 +115,12 @@ def read_state(path: Path) -> Kept:
         return Kept()
 
 
-def is_free(port: int) -> bool:
-    """Could a server listen on 127.0.0.1:`port` now?"""
-    with socket.socket() as probe:
+def is_free(port: int, host: str = LOCALHOST) -> bool:
+    """Could a server listen on `host`:`port` now?"""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
             probe.listen()
         except OSError:
             return False

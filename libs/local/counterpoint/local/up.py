@@ -2,21 +2,32 @@
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import sys
 import time
+from contextlib import suppress
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
 
 from pydantic import BaseModel, ConfigDict
 
 from counterpoint.local.endpoints import Endpoints, read_endpoints
+from counterpoint.local.listening import Listening
 from counterpoint.local.lock import is_held
 from counterpoint.local.probe import http_ok
 from counterpoint.local.serve import OnReady, run_detached, run_supervisor, serve
-from counterpoint.local.stack import HTTP_PORT, Progress, Stack
+from counterpoint.local.stack import Progress, Stack
 from counterpoint.local.state import Birth, read_state
 from counterpoint.proto.errors import Transient
+
+_DIRECT = build_opener(ProxyHandler({}))
+_TIMEOUT_S = 2.0
+LOCAL = Listening()
 
 
 class Status(BaseModel):
@@ -33,7 +44,7 @@ class Status(BaseModel):
 def up(
     data_dir: Path,
     *,
-    http_port: int = HTTP_PORT,
+    listening: Listening = LOCAL,
     inspect: bool = False,
     detach: bool = False,
     progress: Progress = lambda stage, seconds: None,
@@ -44,10 +55,11 @@ def up(
     Raises AlreadyRunning, and what `Stack.start` raises.
     """
     if detach:
-        argv = [sys.executable, "-m", "counterpoint.local.up", str(data_dir), "--http-port", str(http_port)]
-        run_detached(argv + ["--inspect"] * inspect, data_dir, progress)
+        argv = [sys.executable, "-m", "counterpoint.local.up", str(data_dir)]
+        addresses = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(listening).items()]
+        run_detached([*argv, *addresses, *["--inspect"] * inspect], data_dir, progress)
     else:
-        serve(Stack(data_dir, http_port, inspect, progress), on_ready)
+        serve(Stack(data_dir, inspect=inspect, progress=progress, listening=listening), on_ready)
 
 
 def down(data_dir: Path, timeout_s: float = 60.0) -> bool:
@@ -84,9 +96,18 @@ def status(data_dir: Path) -> Status:
     )
 
 
+def settings(data_dir: Path) -> dict[str, dict[str, Any]]:
+    """Return the settings in force of each service that answers, by environment variable; secrets are masked."""
+    in_force = {}
+    for name, service in read_endpoints(data_dir).services.items():
+        with suppress(OSError), _DIRECT.open(f"{service.health}/settings", timeout=_TIMEOUT_S) as answer:
+            in_force[name] = json.load(answer)
+    return in_force
+
+
 async def _readiness(endpoints: Endpoints) -> dict[str, bool]:
-    ports = [int(service.health.rpartition(":")[2]) for service in endpoints.services.values()]
-    answers = await asyncio.gather(*(http_ok(port, "/readyz") for port in ports))
+    places = [urlsplit(service.health) for service in endpoints.services.values()]
+    answers = await asyncio.gather(*(http_ok(at.port or 0, "/readyz", at.hostname or "") for at in places))
     return dict(zip(endpoints.services, answers, strict=True))
 
 
@@ -94,12 +115,15 @@ def main() -> None:
     """Run a supervisor in the foreground: `python -m counterpoint.local.up DATA_DIR`."""
     parser = argparse.ArgumentParser(prog="python -m counterpoint.local.up")
     parser.add_argument("data_dir", type=Path)
-    parser.add_argument("--http-port", type=int, default=HTTP_PORT)
+    for field in fields(Listening):
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     parser.add_argument("--inspect", action="store_true")
     parser.add_argument("--report-fd", type=int)
     given = parser.parse_args()
+    addresses = Listening(**{field.name: getattr(given, field.name) for field in fields(Listening)})
     run_supervisor(
-        lambda progress: Stack(given.data_dir, given.http_port, given.inspect, progress), report_fd=given.report_fd
+        lambda progress: Stack(given.data_dir, inspect=given.inspect, progress=progress, listening=addresses),
+        report_fd=given.report_fd,
     )
 
 

@@ -1,0 +1,63 @@
+"""Settings that reach a service from the environment of its supervisor, without the prefix `COUNTERPOINT_`.
+
+An allow-list: whatever else stands in that environment, a key of somebody's own above all, reaches no service. A test
+compares it with the table of docs/operations.md.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+COMMON = ("NATS_CA", "HEALTH_HOST", "LOG_LEVEL", "RPC_TIMEOUT_S", "WORKERS", "DRAIN_S")
+"""Settings of every service."""
+
+FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"], tuple[str, ...]] = {
+    "memory": (
+        "AUDIT_DIR",
+        "MODEL_CACHE_DIR",
+        "QDRANT_URL",
+        "QDRANT_API_KEY",
+        "POSTGRES_POOL",
+        "POSTGRES_TIMEOUT_S",
+        "LEASE_RETRY_S",
+        "COMMIT_QUEUE",
+        "SWEEP_AGE_S",
+        "CAPABILITY_LIFE_S",
+        "REVOKED_CAPABILITIES",
+        "RECONCILE_EVERY_S",
+        "RETENTION_S",
+        "READ_SET_ITEMS",
+        "RECALL_SHARE",
+        "EMBEDDING_MODEL",
+        "EMBEDDING_DIMENSIONS",
+        "PROVIDER_CLEARANCE",
+    ),
+    "router": (
+        "PRINCIPAL_CACHE_S",
+        "POLL_S",
+        "HEARTBEAT_S",
+        "WAIT_LIMIT_S",
+        "IDEMPOTENCY_S",
+        "DOCUMENTS_LIMIT_BYTES",
+        "INGEST_REQUEST_BYTES",
+    ),
+    "manager": (
+        "OUTCOME_WAIT_S",
+        "REASSESS_S",
+        "MAX_ATTEMPTS",
+        "MAX_SAME_FAILURES",
+        "MAX_RESUMES",
+        "MODEL",
+        "MODEL_MANAGER",
+        "MODEL_DEVELOPER",
+        "EMBEDDING_MODEL",
+        "EMBEDDING_MODELS",
+        "SEARCH_URL",
+        "GATEWAY_CALLS",
+        "GATEWAY_CALL_S",
+        "GATEWAY_TRIES",
+        "GATEWAY_MAX_TOKENS",
+    ),
+    "developer": ("CALIBRATION_FILE", "ANSWER_DEADLINE_S", "MODEL", "MODEL_DEVELOPER", "SEARCH_URL"),
+    "lineage": ("INCIDENTS_PER_HOUR", "RETRY_GRACE_S"),
+}
+"""Settings of one service."""

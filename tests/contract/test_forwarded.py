@@ -1,0 +1,110 @@
+"""Every setting in the table of docs/operations.md is passed on to its service, and nothing else is."""
+
+from pathlib import Path
+
+import pytest
+from contract.pages import ROOT, table
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.local.credentials import Credentials
+from counterpoint.local.forwarded import COMMON, FORWARDED
+from counterpoint.local.listening import HTTP_PORT, LOCALHOST, Listening, listening, origin, reachable
+from counterpoint.local.postgres import PostgresUrls
+from counterpoint.local.service import NATS_USERS, SERVICES, ServiceName, Wiring, environment
+from counterpoint.proto.errors import Permanent
+
+PREFIX = "COUNTERPOINT_"
+ROWS = [row[:2] for row in table((ROOT / "docs" / "operations.md").read_text(), "## Environment")]
+DOCUMENTED = {
+    service: {name for name, reader in ROWS if reader in (service, "all services")} for service in SERVICES
+}  # fmt: skip
+SUPERVISED = {
+    f"{PREFIX}{name}"
+    for name in ("NATS_URL", "NATS_USER", "NATS_PASSWORD", "HEALTH_PORT", "POSTGRES_URL", "VALKEY_URL", "DATA_DIR")
+} | {f"{PREFIX}{name}" for name in ("SIGNING_KEYS", "AUDIT_KEY", "ADMIN_TOKEN", "GATEWAY_URL")}
+"""Values that only the supervisor knows: it runs the engines, holds the secrets and chooses the ports."""
+LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWAY") for part in ("HOST", "PORT")}
+"""Read by `up` itself, which hands the address that it settled on to the service."""
+
+
+def _wiring(inherited: dict[str, str]) -> Wiring:
+    credentials = Credentials.make().with_nats_users(NATS_USERS)
+    return Wiring(
+        data_dir=Path("/data"),
+        nats_url="nats://127.0.0.1:1",
+        postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", credentials.postgres),
+        valkey_url="redis://127.0.0.1:3",
+        http_port=4,
+        lineage_port=5,
+        gateway_port=6,
+        credentials=credentials,
+        inherited=inherited,
+        http_host="10.0.0.1",
+        lineage_host="10.0.0.2",
+        gateway_host="10.0.0.3",
+    )
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_documented_setting_is_passed_to_its_service_and_no_other_is(service: ServiceName) -> None:
+    everything = {name: f"given-{name}" for name, _ in ROWS} | {f"{PREFIX}UNHEARD_OF": "x"}
+    passed = {name for name, value in environment(service, _wiring(everything)).items() if value == f"given-{name}"}
+    assert passed == DOCUMENTED[service] - SUPERVISED - LISTENED
+    assert passed == {f"{PREFIX}{name}" for name in (*COMMON, *FORWARDED[service])}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_what_the_supervisor_decides_is_set_and_no_variable_replaces_it(service: ServiceName) -> None:
+    everything = {name: f"given-{name}" for name, _ in ROWS}
+    decided = environment(service, _wiring(everything))
+    for name in DOCUMENTED[service] & (SUPERVISED | LISTENED) - {f"{PREFIX}HEALTH_PORT"}:
+        assert decided[name] not in ("", f"given-{name}"), name
+
+
+def test_each_address_reaches_the_service_that_listens_there_and_those_that_call_it() -> None:
+    wiring = _wiring({})
+    router, lineage, manager, developer = (
+        environment(name, wiring) for name in ("router", "lineage", "manager", "developer")
+    )  # fmt: skip
+    assert (router["COUNTERPOINT_HTTP_HOST"], router["COUNTERPOINT_HTTP_PORT"]) == ("10.0.0.1", "4")
+    assert (lineage["COUNTERPOINT_LINEAGE_HOST"], lineage["COUNTERPOINT_LINEAGE_PORT"]) == ("10.0.0.2", "5")
+    assert (manager["COUNTERPOINT_GATEWAY_HOST"], manager["COUNTERPOINT_GATEWAY_PORT"]) == ("10.0.0.3", "6")
+    assert developer["COUNTERPOINT_GATEWAY_URL"] == "http://10.0.0.3:6"
+
+
+def test_an_option_comes_before_its_variable_and_a_variable_before_the_default() -> None:
+    environ = {
+        "COUNTERPOINT_HTTP_HOST": "10.1.1.1", "COUNTERPOINT_HTTP_PORT": "81", "COUNTERPOINT_LINEAGE_HOST": "10.1.1.2",
+        "COUNTERPOINT_LINEAGE_PORT": "82", "COUNTERPOINT_GATEWAY_HOST": "10.1.1.3", "COUNTERPOINT_GATEWAY_PORT": "83",
+    }  # fmt: skip
+    assert listening({}) == Listening(HTTP_PORT, LOCALHOST, 0, LOCALHOST, 0, LOCALHOST)
+    assert listening(environ) == Listening(81, "10.1.1.1", 82, "10.1.1.2", 83, "10.1.1.3")
+    given_by_option = listening(environ, host="0.0.0.0", http_port=0, lineage_port=5000)
+    assert given_by_option == Listening(0, "0.0.0.0", 5000, "0.0.0.0", 83, "10.1.1.3")
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "65536", "8484.0", "٣"])
+def test_a_port_that_is_none_is_refused_by_the_name_of_its_variable(text: str) -> None:
+    with pytest.raises(Permanent, match="COUNTERPOINT_LINEAGE_PORT"):
+        listening({"COUNTERPOINT_LINEAGE_PORT": text})
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "::1"),
+        ("127.0.0.2", "127.0.0.2"),
+        ("localhost", "localhost"),
+        ("", "127.0.0.1"),
+    ],
+)
+def test_a_wildcard_is_reached_by_the_loopback_address(host: str, here: str) -> None:
+    assert reachable(host) == here
+
+
+@given(st.ip_addresses().map(str), st.integers(1, 65535))
+def test_an_origin_is_a_url_of_that_port(host: str, port: int) -> None:
+    assert origin(host, port).endswith(f":{port}")
+    assert ("[" in origin(host, port)) == (":" in host)

@@ -1,0 +1,86 @@
+"""Nobody looks into the wrong project unawares: which one is shown is said, and `up` shows them all."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+from ui.cli_server import TOKEN, Played, playing
+from ui.test_cli_watch import sent
+
+from counterpoint.cli.address import Address
+from counterpoint.cli.main import app
+from counterpoint.cli.session import Session
+from counterpoint.cli.watch import STREAM, follow_all
+
+PRINCIPALS = "GET /v1/principals"
+
+
+def principal(name: str, *projects: str, revoked: bool = False) -> dict[str, object]:
+    ended = {"revoked_at": "2026-01-01T00:00:00Z"} if revoked else {}
+    return {"name": name, "kind": "system", "roles": ["report"], "projects": list(projects), **ended}
+
+
+def page(*principals: dict[str, object]) -> tuple[int, dict[str, object]]:
+    return 200, {"items": list(principals), "next_cursor": None}
+
+
+@pytest.fixture
+def api() -> Iterator[Played]:
+    with playing() as played:
+        yield played
+
+
+@pytest.mark.parametrize("command", ["tasks", "escalations"])
+def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: Played, command: str) -> None:
+    api.on(f"GET /v1/{command}", (200, {"items": [], "next_cursor": None}))
+    api.on(
+        PRINCIPALS, page(principal("airflow", "orders"), principal("admin", "*"), principal("old", "x", revoked=True))
+    )
+    shown = CliRunner().invoke(app, [command, *api.options()])
+    assert shown.exit_code == 0
+    assert f"project default; there is also orders: `counterpoint {command} --project orders`" in shown.stderr
+    named = CliRunner().invoke(app, [command, "--project", "orders", *api.options()])
+    assert named.stderr == ""
+
+
+def test_who_may_not_list_principals_is_told_the_project_alone(api: Played) -> None:
+    api.on("GET /v1/tasks", (200, {"items": [], "next_cursor": None}))
+    api.on(PRINCIPALS, (403, {"title": "Forbidden", "status": 403, "code": "role"}))
+    shown = CliRunner().invoke(app, ["tasks", *api.options()])
+    assert (shown.exit_code, shown.stderr.strip()) == (0, "project default")
+
+
+def test_a_new_principal_comes_with_the_place_where_its_work_is_seen(api: Played) -> None:
+    api.on("POST /v1/principals", (201, {"name": "airflow", "token": "t-1"}))
+    create = ["principal", "create", "airflow", "--role", "report", "--in", "orders"]
+    made = CliRunner().invoke(app, [*create, *api.options()])
+    assert made.stdout.strip() == "t-1"
+    assert "`counterpoint tasks --project orders`, `counterpoint watch --project orders`" in made.stderr
+
+
+def test_the_decisions_of_a_project_are_shown_as_soon_as_a_principal_is_for_it(
+    api: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("counterpoint.cli.projects.POLL_S", 0.01)
+    api.on(PRINCIPALS, page(), (503, {"title": "Service Unavailable", "status": 503}), page(principal("a", "orders")))
+    api.on(f"GET {STREAM}", (200, sent(1, "t-default")), (200, sent(1, "t-orders")), (403, {"title": "Forbidden"}))
+    stopped = threading.Event()
+    session = Session(None, None, None, None, False)
+    following = threading.Thread(target=follow_all, args=(session, Address(api.url, TOKEN), stopped))
+    following.start()
+    try:
+        told = ""
+        while not ("05:30:12 orders developer" in told and "05:30:12 default developer" in told):
+            told += capsys.readouterr().out
+    finally:
+        stopped.set()
+        following.join()
+    assert {asked.params["project"] for asked in api.asked if asked.path == STREAM} == {"default", "orders"}
+
+
+def test_a_named_project_is_shown_alone(api: Played, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped = threading.Event()
+    stopped.set()
+    follow_all(Session(None, None, None, "orders", False), Address(api.url, TOKEN), stopped)
+    assert PRINCIPALS not in {f"{asked.method} {asked.path}" for asked in api.asked}
