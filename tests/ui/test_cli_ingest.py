@@ -51,7 +51,7 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
         "image.png": "binary, of a kind that is not read",
         "latin.txt": "neither UTF-8 nor UTF-16 with a byte order mark; what was ingested of it before stays",
         "late.txt": "binary, of a kind that is not read",
-        "empty.md": "empty; what was ingested of it before stays",
+        "empty.md": "empty",
         "loop": "a link to a folder above it: a loop",
         "out": "a link that leads out of the folder",
         "gone": "No such file or directory",
@@ -59,7 +59,39 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
         "pipe": "neither a file nor a folder",
     }
     failed = {one.path.name for one in found if isinstance(one, Skipped) and one.failed}
-    assert failed == {"image.png", "latin.txt", "late.txt", "empty.md", "loop", "out", "huge.txt"}
+    assert failed == {"image.png", "latin.txt", "late.txt", "loop", "out", "huge.txt"}
+
+
+def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: Played, tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "py.typed").write_text("\n")
+    (package / "orders.py").write_text("FIRE = 1")
+    (package / "bom.md").write_bytes(b"\xef\xbb\xbf \n")
+    api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
+    added = {"source": "package/orders.py", "status": "added", "chunks": 1}
+    api.on("POST /v1/documents", (200, {"documents": [added]}))
+    shown = CliRunner().invoke(app, ["ingest", str(package), *api.options()])
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "3 paths left out, 3 of them empty" in shown.stdout
+    report = json.loads(CliRunner().invoke(app, ["ingest", str(package), "--json", *api.options()]).stdout)
+    assert report["empty"] == 3
+
+
+def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known_stays(
+    api: Played, tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("")
+    api.on("GET /v1/documents", (200, {"items": [{"source": "docs/a.md"}], "next_cursor": None}))
+    shown = CliRunner().invoke(app, ["ingest", str(docs), *api.options()])
+    assert shown.exit_code == 1
+    assert "empty now; what was ingested of it before stays" in " ".join(shown.stderr.split())
+    named = CliRunner().invoke(app, ["ingest", str(docs / "a.md"), *api.options()])
+    assert named.exit_code == 1
+    assert {asked.method for asked in api.asked} == {"GET"}
 
 
 def test_what_is_named_is_taken_though_hidden_and_named_twice_is_taken_once(tmp_path: Path) -> None:

@@ -55,13 +55,15 @@ class Readable:
 class Skipped:
     """What was left out, and why. `failed`: it should have been read, and could not be.
 
-    `source`: the name that it would have, and the beginning of the names of what is below it.
+    `source`: the name that it would have, and the beginning of the names of what is below it. `empty`: there is no text
+    in it, as in many an `__init__.py`.
     """
 
     path: Path
     reason: str
     failed: bool = False
     source: str = ""
+    empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,10 @@ def read(path: Path, source: str, how: Walk) -> Readable | Skipped:
         content = path.read_bytes()
     except OSError as error:
         return Skipped(path, error.strerror or "cannot be read", failed=True, source=source)
-    return document(path, source, content, root=how.root, binary=how.binary)
+    found = document(path, source, content, root=how.root, binary=how.binary)
+    if isinstance(found, Skipped) and found.empty and path.resolve() != how.top:
+        return replace(found, reason="empty", failed=False)
+    return found
 
 
 def document(
@@ -186,7 +191,7 @@ def document(
     if len(content) > FILE_LIMIT_BYTES:
         return Skipped(path, _huge(len(content)), failed=True, source=source)
     if not content.strip():
-        return Skipped(path, f"empty; {STAYS}", failed=True, source=source)
+        return Skipped(path, f"empty; {STAYS}", failed=True, source=source, empty=True)
     taken = Readable(path, source, root=root, type=type)
     if binary or b"%PDF-" in content[:_HEAD_BYTES]:
         return replace(taken, content=content)
@@ -202,7 +207,7 @@ def document(
     if "\0" in text:
         return Skipped(path, "binary, of a kind that is not read", failed=True, source=source)
     if not text.strip():
-        return Skipped(path, f"empty; {STAYS}", failed=True, source=source)
+        return Skipped(path, f"empty; {STAYS}", failed=True, source=source, empty=True)
     return replace(taken, text=text)
 
 

@@ -4,7 +4,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,7 +15,7 @@ import typer
 from counterpoint.cli.addresses import addresses
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Exit, Misused, NotReachable, Refused
-from counterpoint.cli.files import Readable, Skipped, batches
+from counterpoint.cli.files import STAYS, Readable, Skipped, batches
 from counterpoint.cli.phases import PHASES, Given
 from counterpoint.cli.session import Session
 from counterpoint.cli.sources import Gathered, Wanted, gathered
@@ -144,6 +144,7 @@ def ingest(
         "job": run.job,
         "documents": run.results,
         "skipped": [{"path": str(one.path), "reason": one.reason, "failed": one.failed} for one in found.skipped],
+        "empty": sum(one.empty for one in found.skipped),
         **({"interrupted": True} if run.interrupted else {}),
         **({"not_looked_at": unknown} if unknown else {}),
     }
@@ -153,6 +154,9 @@ def ingest(
 
 
 def _note(session: Session, left_out: Skipped) -> None:
+    """Say what is left out; empty files are only counted, a package may have hundreds."""
+    if left_out.empty and not left_out.failed:
+        return
     session.note(f"{'cannot read' if left_out.failed else 'skipped'} {left_out.path}: {left_out.reason}")
 
 
@@ -185,10 +189,19 @@ def _follow(session: Session, api: "Api", found: Gathered, run: "Run") -> tuple[
                 found.skipped.append(Skipped(Path(root), reason, failed=True))
                 _note(session, found.skipped[-1])
             continue
+        _emptied(session, found, {one["source"] for one in known})
         sources = [one["source"] for one in known if not found.is_there(one["source"])]
         gone += len(sources)
         run.send(api, [Readable(Path(source), source, root=root, gone=True) for source in sources], len(sources))
     return gone, unknown
+
+
+def _emptied(session: Session, found: Gathered, known: set[str]) -> None:
+    """Report as failed the empty files that had a text when they were ingested before: more likely than not cut off."""
+    for place, one in enumerate(found.skipped):
+        if one.empty and not one.failed and one.source in known:
+            found.skipped[place] = replace(one, reason=f"empty now; {STAYS}", failed=True)
+            _note(session, found.skipped[place])
 
 
 @dataclass
@@ -282,6 +295,8 @@ def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[Skipped], gone
     counts = Counter(result["status"] for result in results)
     chunks = sum(result.get("chunks", 0) for result in results)
     said = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
+    empty = sum(one.empty for one in skipped)
     left = f"; {counted(len(skipped), 'path')} left out" if skipped else ""
+    left += f", {empty} of them empty" if empty else ""
     went = f" ({gone} gone from where they were)" if gone else ""
     return f"{counted(len(results), 'document')}: {said}{went}; {counted(chunks, 'passage')}{left}"
