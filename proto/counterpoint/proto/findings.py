@@ -6,15 +6,22 @@ from counterpoint.proto.messages import Id, Shape, Time
 
 
 class SimilarAttempt(Shape):
-    """An earlier try at the same failure. `evidence` says whether a person reported the outcome or a run showed it."""
+    """An earlier try at the same failure. `evidence` says whether a person reported the outcome or a run showed it.
+
+    `outcome` is `superseded` where the failure ended for another reason. `reason` and `constraints` stood beside the
+    instruction that it followed; `changed` is what was known to differ when the failure was over.
+    """
 
     id: Id
     when: Time
     tried: str
-    outcome: Literal["succeeded", "failed", "partial", "unknown"] | str
+    outcome: Literal["succeeded", "failed", "partial", "superseded", "unknown"] | str
     note: str | None = None
     evidence: Literal["reported", "observed"] | str = "reported"
     by: str
+    reason: str | None = None
+    constraints: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     score: float
 
 

@@ -318,7 +318,11 @@ class Escalation(Shape):
 
 
 class Task(Shape):
-    """The record of a task, and what HTTP shows of it."""
+    """The record of a task, and what HTTP shows of it.
+
+    `needs` is what is asked of people although the task has ended: after a recovery that nobody has explained, what was
+    changed.
+    """
 
     task_id: Id
     project: ProjectName
@@ -353,6 +357,7 @@ class Task(Shape):
     confidence: Confidence | None = None
     findings: Findings | None = None
     escalation: Escalation | None = None
+    needs: tuple[Need, ...] = ()
     override: OverrideGiven | None = None
     reason: str | None = None
     resumes: int = 0

@@ -180,6 +180,7 @@ def _attempt(
     message: TaskDelegated, memory: Memory, evidence: Evidence, assessment: Assessment, result: Proposed
 ) -> Attempt:
     task, override = message.task, message.override
+    instructed = override if override and result.proposal.tried == override.instruction else None
     return Attempt(
         attempt_id=memory.id("attempt"),
         task_id=message.task_id,
@@ -192,7 +193,9 @@ def _attempt(
         job=task.target.job if task.target else None,
         tried=result.proposal.tried,
         by=AGENT,
-        override_by=override.by if override and result.proposal.tried == override.instruction else None,
+        override_by=instructed.by if instructed else None,
+        reason=instructed.reasoning if instructed else None,
+        constraints=override.constraints if override else (),
         confidence=assessment.confidence.score,
         at=memory.now,
     )

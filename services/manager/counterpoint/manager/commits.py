@@ -49,9 +49,9 @@ def commit(
         actions[-1] = actions[-1].model_copy(update={"decision_id": decision.decision_id})
         messages.append(send(decision))
     writes += [put("actions", action.action_id, action) for action in actions]
-    if move.learned:
-        seen = dossier.attempts.get(move.learned.attempt) if dossier else None
-        writes.append(put("attempts", move.learned.attempt_id, move.learned, seen=seen[1] if seen else None))
+    for learned in move.learned:
+        seen = dossier.attempts.get(learned.attempt) if dossier else None
+        writes.append(put("attempts", learned.attempt_id, learned, seen=seen[1] if seen else None))
     if move.task:
         record = _stored(move.task, move, dossier, head[0])
         writes.append(put("tasks", task_id, record, seen=dossier.item if dossier else None))
@@ -67,8 +67,7 @@ def commit(
 
 def _stored(task: Task, move: Move, dossier: Dossier | None, head: str) -> Task:
     tried = {attempt.attempt: attempt for attempt in dossier.tried} if dossier else {}
-    if move.learned:
-        tried[move.learned.attempt] = move.learned
+    tried |= {learned.attempt: learned for learned in move.learned}
     known = outcomes(tried[number] for number in sorted(tried))
     return task.model_copy(update={"version": None, "last_action_id": head, "outcomes": known})
 

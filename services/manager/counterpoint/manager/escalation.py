@@ -27,6 +27,17 @@ def of_failures(task: Task, to: str, attempts: int, same: int) -> Escalation:
     return Escalation(to=to, code="repeated_failure", needs=(need,))
 
 
+def of_recovery(task: Task, attempt: int | None) -> Need:
+    """Return the question after a recovery that nobody has explained. `attempt`: the proposal that may have done it."""
+    report = f"counterpoint outcome {task.task_id} succeeded"
+    how = f'{report} --by something-else --note "WHAT WAS CHANGED" --project {task.project}'
+    if attempt is None:
+        return Need(kind="outcome", what="say what was changed, it works again", how=how)
+    credited = f"{report} --by proposal --project {task.project}"
+    what = f"say what was changed, it works again: attempt {attempt} (`{credited}`), or something else"
+    return Need(kind="outcome", what=what, how=how)
+
+
 def helped_by(needs: Iterable[Need]) -> Guard:
     """Whether documents would help, or only a decision."""
     return Guard.NEEDS_DOCUMENT if any(need.kind == "document" for need in needs) else Guard.NEEDS_DECISION

@@ -31,7 +31,7 @@ class Move:
 
     `said`: the reasoning, each step after the one before. `decision`: what was decided in a few words; without it the
     move is seen on the line only. `task`: the record as it becomes. `delegate`: the developer is given it.
-    `learned`: an attempt as it becomes. `reassess`: confidence is to be recomputed in a while.
+    `learned`: attempts as they become. `reassess`: confidence is to be recomputed in a while.
     """
 
     said: tuple[Said, ...]
@@ -40,7 +40,7 @@ class Move:
     task: Task | None = None
     delegate: Literal["work", "reassess"] | None = None
     messages: tuple[Message, ...] = ()
-    learned: Attempt | None = None
+    learned: tuple[Attempt, ...] = ()
     reassess: bool = False
 
 

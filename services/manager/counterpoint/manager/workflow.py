@@ -80,6 +80,11 @@ ROWS: tuple[Row, ...] = (
     Row(AWAITS_OUTCOME, Event.FAILED, Guard.MAY_RETRY, WORKING, ("TaskDelegated",)),
     Row(AWAITS_OUTCOME, Event.FAILED, Guard.SAME_FAILURE, AWAITS_OVERRIDE, ("TaskEscalated",)),
     Row(AWAITS_OUTCOME, Event.FAILED, Guard.USED_UP, AWAITS_OVERRIDE, ("TaskEscalated",)),
+    *(
+        Row(at, Event.FAILED, guard, AWAITS_OVERRIDE, ("TaskResumed", "TaskEscalated"))
+        for at in ESCALATED
+        for guard in (Guard.SAME_FAILURE, Guard.USED_UP)
+    ),
     Row(AWAITS_OUTCOME, Event.OUTCOME_DUE, None, COMPLETED, ("TaskCompleted",)),
     Row(AWAITS_DOCUMENTS, Event.REASSESS_DUE, None, AWAITS_DOCUMENTS, ("TaskDelegated",)),
     Row(AWAITS_DOCUMENTS, Event.ROSE, None, WORKING, ("TaskResumed", "TaskDelegated")),

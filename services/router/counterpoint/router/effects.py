@@ -1,8 +1,9 @@
-"""Effects: what can still come of something said about a task, as its record stands. Pure; the manager decides."""
+"""Effects: the consequences that something said about a task can still have, as its record stands. Pure; the manager
+decides."""
 
 from typing import Literal
 
-from counterpoint.proto.attempts import ReportOutcome
+from counterpoint.proto.attempts import SUPERSEDED, ReportOutcome
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.tasks import ENDED, Task
 
@@ -15,6 +16,9 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
     Without a number a report about an ended task is about its latest attempt; an observation there is only noted. What
     is reported replaces what was observed.
     """
+    if report.by and report.outcome != "succeeded":
+        problem = f"says what fixed it, and the outcome is {report.outcome}"
+        raise Permanent("invalid", (Problem(field="by", problem=problem),))
     made = _latest(task)
     # A task that waits for no outcome takes one as the reporter's own next attempt.
     possible = made if task.state in ENDED or task.waiting_for == "outcome" else made + 1
@@ -23,7 +27,7 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
         raise Permanent("invalid", (Problem(field="attempt", problem=said),))
     number = report.attempt if evidence == "observed" else _number(task, report)
     told = task.outcomes.get(str(number))
-    if told is None or told["outcome"] == report.outcome:
+    if told is None or told["outcome"] == _meant(report) or (evidence == "reported" and _explains(task, report)):
         return
     if told["evidence"] == "reported" or evidence == "observed":
         problem = f"is another one than is known for attempt {number}, {told['outcome']}"
@@ -41,13 +45,32 @@ def comes_late(task: Task, report: ReportOutcome | None = None) -> bool:
     if report is None:
         return True
     told = task.outcomes.get(str(_number(task, report)))
+    if _explains(task, report):
+        return False
     if told is None:
         return task.resolution != "proposed"
-    return bool(told["evidence"] == "reported" and told["outcome"] != report.outcome)
+    return bool(told["evidence"] == "reported" and told["outcome"] != _meant(report))
+
+
+def _explains(task: Task, report: ReportOutcome) -> bool:
+    """Whether a report answers what is asked after a recovery."""
+    return bool(task.needs) and report.outcome == "succeeded" and report.attempt is None
+
+
+def _meant(report: ReportOutcome) -> str:
+    """The outcome of the proposal that a report is about."""
+    other = report.outcome == "succeeded" and report.by in ("something_else", "nothing")
+    return SUPERSEDED if other else report.outcome
 
 
 def _number(task: Task, report: ReportOutcome) -> int | None:
-    return report.attempt or (_latest(task) if task.state in ENDED else None)
+    if report.attempt:
+        return report.attempt
+    if _meant(report) == SUPERSEDED:
+        before = [int(number) for number, told in task.outcomes.items() if told["outcome"] == SUPERSEDED]
+        if before:
+            return max(before)
+    return _latest(task) if task.state in ENDED else None
 
 
 def _latest(task: Task) -> int:
