@@ -8,6 +8,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TRIAGE = ROOT / "examples" / "triage"
+RECOGNITION = ROOT / "examples" / "recognition"
+REPORT = {"id", "pair", "role", "system", "title", "description", "error_message", "failed_attempts", "fix", "source"}
 
 
 def _cases(folder: Path) -> list[dict[str, Any]]:
@@ -50,3 +52,40 @@ def test_what_decides_a_triage_case_stands_in_its_page() -> None:
             assert any(string in page for page in pages.values()), f"{case['id']}: {string}"
             assert not any(string in wanted for wanted in must), f"{case['id']}: {string}"
     assert {case["expect"]["source"] for case in answered} == pages.keys(), "every page answers something"
+
+
+def test_recognition_reports_have_the_layout_of_the_readme() -> None:
+    reports = _cases(RECOGNITION)
+    assert len({report["id"] for report in reports}) == len(reports)
+    assert len({(report["title"], report["description"]) for report in reports}) == len(reports)
+    roles = Counter(report["role"].partition(":")[0] for report in reports)
+    assert roles == _counts(RECOGNITION, "## Roles")
+    assert roles["first"] == 60
+    assert roles["near_miss_of"] == 40
+    for report in reports:
+        assert REPORT <= report.keys() <= REPORT | {"difficulty", "confusable_with", "why_different", "note"}, report[
+            "id"
+        ]
+        assert report["title"], report["id"]
+        assert report["source"], report["id"]
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+|retold from common knowledge", report["source"]), report["id"]
+    hard = Counter(report["difficulty"] for report in reports if report["role"] == "second")
+    assert hard == _counts(RECOGNITION, "## Difficulties")
+
+
+def test_every_recognition_pair_has_one_fix_and_one_or_two_seconds() -> None:
+    reports = _cases(RECOGNITION)
+    firsts = {report["id"]: report for report in reports if report["role"] == "first"}
+    seconds = Counter(report["pair"] for report in reports if report["role"] == "second")
+    assert seconds.keys() == {first["pair"] for first in firsts.values()}
+    assert set(seconds.values()) <= {1, 2}
+    assert all(first["fix"] for first in firsts.values())
+    assert not any(report["fix"] for report in reports if report["role"] == "second")
+    for report in reports:
+        role, _, target = report["role"].partition(":")
+        assert role != "near_miss_of" or target in firsts, report["id"]
+        assert role != "near_miss_of" or report["why_different"], report["id"]
+        assert (report["pair"] is None) == (role in ("near_miss_of", "single")), report["id"]
+        assert set(report.get("confusable_with", ())) <= seconds.keys() - {report["pair"]}, report["id"]
+    unknown = {bool(report["fix"]) for report in reports if report["role"] == "single"}
+    assert unknown == {True, False}, "some single reports are learned, some are new"
