@@ -29,6 +29,10 @@ When it fails with ConnectionError or airflow.exceptions.AirflowException, look 
         ("requests.exceptions.ConnectionError: refused", "error", "ConnectionError"),
         ("ORA-12154: TNS", "error", "ORA-12154"),
         ("connect ECONNREFUSED 10.0.0.1", "error", "ECONNREFUSED"),
+        ("getaddrinfo ENOTFOUND db.internal", "error", "ENOTFOUND"),
+        ("see models/orders.sql", "file", "models/orders.sql"),
+        ("the template orders.sql.j2 is rendered", "file", "orders.sql.j2"),
+        ("redis.conf sets maxmemory", "file", "redis.conf"),
         ("it is stored in AMAZON S3", "system", "Amazon"),
     ],
 )
@@ -36,7 +40,7 @@ def test_things_are_found_by_rules(text: str, kind: Any, name: str) -> None:
     assert Mention(kind, name, 1) in mentions(text)
 
 
-@pytest.mark.parametrize("hostile", ["a.", "a/"])
+@pytest.mark.parametrize("hostile", ["a.", "a/", "a.sql("])
 def test_a_long_text_is_looked_through_in_time_that_grows_with_it(hostile: str) -> None:
     assert Mention("error", "PumpError", 1) in mentions(hostile * (MAX_CHARS // len(hostile) - 10) + " PumpError")
 
@@ -47,6 +51,23 @@ def test_nothing_is_lost_or_found_twice_where_a_long_text_is_parted() -> None:
     assert {(each.kind, each.name, each.count) for each in found} == {
         ("file", "/etc/resolv.conf", 1_002), ("service", "ldap.internal", 1_002), ("error", "PumpError", 1_002),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-17 05:30:12 ERROR task failed",
+        "ERROR: EXAMPLE, EXCEPT, ENABLED, EVENT, EXISTS, ENVIRONMENT, ENTRYPOINT",
+        "frame = spark.sql(query)",
+        "it was read with spark.sql",
+        "spark.sql.shuffle.partitions is 200",
+        "logger.log(level) and later logger.log",
+        "client.json(body) was called, and client.json failed",
+        "etl/daily.load failed, and prod/shop.report waits",
+    ],
+)
+def test_levels_constants_code_and_jobs_are_neither_errors_nor_files(text: str) -> None:
+    assert not {(each.kind, each.name) for each in mentions(text) if each.kind in ("error", "file")}
 
 
 @pytest.mark.parametrize("text", ["", "it was 3.5 times as much", "e.g. this and that", "1.2.3", "and/or", "Mr. Smith"])

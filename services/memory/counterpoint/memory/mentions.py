@@ -1,5 +1,6 @@
 """What a text mentions: files, services, DAGs, errors and systems, by rules alone (row B1). Pure."""
 
+import errno
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,10 +19,23 @@ MAX_MENTIONS = 200
 _NAME_CHARS = 200
 _PART_CHARS = 16_384
 
-_FILE = re.compile(
-    r"(?<![\w/.:-])(?:~?/|\./|[\w-]+/)[\w./-]*[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}\b"
-    r"|(?<![\w/.-])[\w-]{1,80}\.(?:py|sql|ya?ml|json|toml|cfg|conf|ini|sh|md|csv|parquet|log|tf|jar)\b"
+_EXTENSIONS = (
+    "avro|bak|bat|bz2|c|cc|cfg|cnf|conf|cpp|cs|csv|css|dat|db|ddl|delta|dockerfile|env|ex|exs|feather|go|gz|h|hcl|hql|"
+    "html|ini|ipynb|j2|jar|java|jinja|jinja2|js|json|jsonl|key|kt|lock|log|lua|md|mjs|orc|parquet|patch|pem|php|pid|"
+    "pkl|pl|properties|proto|ps1|py|pyi|r|rb|rs|rst|scala|sh|snappy|sock|sql|sqlite|swift|tar|tf|tfvars|tgz|toml|tpl|"
+    "ts|tsv|tsx|txt|vue|war|whl|xls|xlsx|xml|yaml|yml|zip|zst"
 )
+_TEMPLATE = r"(?:\.(?:j2|jinja2?|tpl|tmpl|template|example|sample|dist|bak|orig|gz|bz2|zst))?"
+_FILE = re.compile(
+    # Anchored at a root a path may end in anything; a relative one reads like a job's name, so its ending has to be
+    # one that files have.
+    r"(?<![\w/.:-])(?:~?/|\./)[\w./-]*[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}\b"
+    rf"|(?<![\w/.:-])[\w-]+/[\w./-]*[\w-]\.(?:{_EXTENSIONS}){_TEMPLATE}\b(?!\.\w)"
+    rf"|(?<![\w/.-])[\w-]{{1,80}}\.(?:py|sql|ya?ml|json|toml|cfg|conf|ini|sh|md|csv|parquet|log|tf|jar){_TEMPLATE}"
+    r"\b(?!\.\w)"
+)
+_CODE_NAME = re.compile(r"(?<![\w/.-])([A-Za-z_]\w{0,80}\.[a-z]{2,7})(?:\(|\.\w+[.(])")
+_RECEIVERS = frozenset({"self", "cls", "this", "super", "log", "logger", "logging", "console"})
 _HOST = re.compile(
     r"(?<![\w@./-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,6}"
     r"(?:internal|local|lan|svc|cluster|com|org|net|io|dev|cloud|eu|de)\b(?![\w/-]*\.\w)"
@@ -30,7 +44,9 @@ _DAG = re.compile(
     r"(?:\bdag_id\b[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bDAG:?\s+[`\"']?|\bdags/)([A-Za-z][\w.-]{2,80}[A-Za-z0-9])", re.ASCII
 )
 _ERROR = re.compile(r"\b([A-Z][A-Za-z0-9]{2,60}(?:Error|Exception|Timeout|Fault|Interrupt|Warning))\b")
-_CODE = re.compile(r"\b(?:ORA-\d{5}|SQLSTATE \w{5}|E[A-Z]{4,14}|HTTP [45]\d\d)\b")
+_RESOLVER_CODES = frozenset({"ENOTFOUND", "ESERVFAIL", "EREFUSED", "ETIMEOUT", "EAI_AGAIN", "EAI_FAIL", "EAI_NONAME"})
+_ERRNOS = "|".join(sorted(_RESOLVER_CODES | {name for name in errno.errorcode.values() if name.startswith("E")}))
+_CODE = re.compile(rf"\b(?:ORA-\d{{5}}|SQLSTATE \w{{5}}|(?:{_ERRNOS})|HTTP [45]\d\d)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +80,10 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _mentioned(text: str) -> Iterator[tuple[Kind, str]]:
+    code = {match[1].lower() for match in _CODE_NAME.finditer(text)}
     for match in _FILE.finditer(text):
-        yield "file", match[0].removeprefix("./")
+        if match[0].lower() not in code and not _is_code(match[0]):
+            yield "file", match[0].removeprefix("./")
     for match in _HOST.finditer(text):
         yield "service", match[0]
     for match in _DAG.finditer(text):
@@ -76,6 +94,12 @@ def _mentioned(text: str) -> Iterator[tuple[Kind, str]]:
     systems, names = _systems()
     for match in systems.finditer(text):
         yield "system", names[match[0].lower()]
+
+
+def _is_code(name: str) -> bool:
+    """Whether a bare name is an attribute of an object or of a system's client, such as `logger.log`, `spark.sql`."""
+    stem, _, ending = name.lower().rpartition(".")
+    return stem in _RECEIVERS or (ending == "sql" and stem in _systems()[1])
 
 
 @lru_cache(maxsize=1)
