@@ -257,7 +257,7 @@ class House:
                 if store == "tasks":
                     self.looked_at.set()
             case List():
-                items = [item for item in items if all(item.body.get(k) == v for k, v in query.where.items())]
+                items = [item for item in items if _contains(item.body, query.where)]
                 items = [item for item in items if query.task_id in (None, item.body.get("task_id"))]
                 items.sort(key=lambda item: item.seq, reverse=not query.ascending)
                 if query.cursor is not None:
@@ -315,7 +315,9 @@ class House:
             if rule is not None:
                 raise Denied(rule, f"the right to send {message.type}")
         for write in writes:
-            assert write.body is not None
+            if write.body is None:
+                del self.records[project, write.store, write.id]
+                continue
             self.put(write.store, write.id, write.body, project)
         sent = [self._send(grant, origin.message_id, each, place) for place, each in enumerate(commit.messages)]
         return CommitReply(status="done", message_ids=tuple(sent))
@@ -358,6 +360,17 @@ class House:
     def _seq(self, project: str) -> int:
         self.seqs[project] = self.seqs.get(project, 0) + 1
         return self.seqs[project]
+
+
+def _contains(held: Any, wanted: Any) -> bool:
+    """Whether JSON contains other JSON, as PostgreSQL's `@>` has it."""
+    match held, wanted:
+        case dict(), dict():
+            return all(key in held and _contains(held[key], value) for key, value in wanted.items())
+        case list(), list():
+            return all(any(_contains(each, value) for each in held) for value in wanted)
+        case _:
+            return bool(held == wanted)
 
 
 def _refusal(error: CounterpointError) -> Refusal:

@@ -21,6 +21,8 @@ CONTRACT = {
     "/v1/tasks/{task_id}/cancel": {"post"},
     "/v1/tasks/{task_id}/override": {"post"},
     "/v1/tasks/{task_id}/outcome": {"post"},
+    "/v1/links": {"get", "post", "delete"},
+    "/v1/recoveries": {"get"},
     "/v1/escalations": {"get"},
     "/v1/documents": {"get", "post"},
     "/v1/ingests/{job_id}": {"get"},

@@ -168,6 +168,22 @@ def escalations(session: Session, limit: Limit = 50) -> None:
     session.show(found, human)
 
 
+@command(app, "recoveries", Panel.LOOK, "counterpoint recoveries")
+def recoveries(session: Session, limit: Limit = 50) -> None:
+    """List the tasks that recovered and nobody has said why, and the command that says it."""
+    with session.connect() as api:
+        found = api.pages("/v1/recoveries", limit, project=session.project)
+
+    def human() -> "RenderableType":
+        blocks = []
+        for task in found["items"]:
+            needs = [f"  {need['what']}\n    {need['how']}" for need in task.get("needs", ())]
+            blocks.append("\n".join([f"{task['task_id']}  {task.get('title') or task['description']}", *needs]))
+        return "\n\n".join(blocks) or "nothing has recovered without a reason"
+
+    session.show(found, human)
+
+
 @command(app, "lineage", Panel.LOOK, "counterpoint lineage file/orders_ingest.fetch_orders --direction down")
 def lineage(
     session: Session,

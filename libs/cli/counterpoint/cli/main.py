@@ -10,6 +10,7 @@ from counterpoint.cli import (
     entities,
     erase,
     ingest,
+    links,
     look,
     operate,
     principals,
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (work, ingest, look, entities, watch):
+for part in (work, links, ingest, look, entities, watch):
     app.add_typer(part.app)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=Panel.LOOK)
 for part in (operate, audit, takeback, erase, releases, scan, projections, reembed, bench, demo):

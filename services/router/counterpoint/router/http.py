@@ -19,6 +19,7 @@ from counterpoint.router import (
     erasures,
     jobs,
     lines,
+    links,
     openapi,
     past,
     principals,
@@ -52,6 +53,7 @@ class Front(FastAPI):
         for part in (
             tasks,
             lines,
+            links,
             streams,
             documents,
             search,

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from counterpoint.proto.attempts import ReportOutcome, TaskOutcomeReported
+from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.memory import Commit, Get, List
+from counterpoint.proto.memory import Commit, Get, List, Outgoing, Write
 from counterpoint.proto.tasks import CancelTask, Override, OverrideGiven, Task, TaskOverridden
 from counterpoint.recall import Memory, act, put, record, send
 from counterpoint.router.effects import Evidence, check_outcome
 from counterpoint.router.intake import signer
+from counterpoint.router.pairs import parts_of, unlinked
 from counterpoint.router.submissions import STORE, Submission, task_key
 
 
@@ -59,7 +60,8 @@ def unknown_task(project: str) -> Permanent:
 
 
 async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence: Evidence) -> Commit:
-    """Hand on how an attempt went. Raises `Permanent` `unknown_task`, and what `check_outcome` does."""
+    """Hand on how an attempt went, to the tasks that are merged into this one as well, and keep apart what is not the
+    same. Raises `Permanent` `unknown_task`, and what `check_outcome` and `unlinked` do."""
     known = await standing(memory, report.task_id, reads=sayer.reads)
     if known.task:
         check_outcome(known.task, report, evidence)
@@ -87,7 +89,53 @@ async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence:
         changed=report.changed,
         action_id=said.action_id,
     )
-    return Commit(writes=(put("actions", said.action_id, said),), messages=(send(message),))
+    apart = await _kept_apart(memory, known.task, report, sayer)
+    writes, messages = await _for_parts(memory, known.task, report, sayer)
+    return Commit(writes=(put("actions", said.action_id, said), *apart, *writes), messages=(send(message), *messages))
+
+
+async def _kept_apart(memory: Memory, task: Task | None, report: ReportOutcome, sayer: Sayer) -> tuple[Write, ...]:
+    if not report.not_same:
+        return ()
+    if task is None:
+        said = "nothing was shown for it yet" if sayer.reads else "takes the role read as well"
+        raise Permanent("invalid", (Problem(field="not_same", problem=said),))
+    return await unlinked(memory, task, report.not_same, report.note, sayer.by, sayer.by_kind)
+
+
+async def _for_parts(
+    memory: Memory, task: Task | None, report: ReportOutcome, sayer: Sayer
+) -> tuple[tuple[Write, ...], tuple[Outgoing, ...]]:
+    """Return the success of a task as that of its parts: the act that helped is theirs, their proposals are not."""
+    if task is None or report.outcome != "succeeded" or not (parts := await parts_of(memory, task.task_id)):
+        return (), ()
+    act_of_it = await _act_of(memory, task, report)
+    writes, messages = list[Write](), list[Outgoing]()
+    for part in parts:
+        reasoning = act_of_it or f"resolved with {task.task_id}, which it is a part of"
+        said = act(memory, signer(sayer.by_kind), "outcome", reasoning, task_id=part, result=report.outcome, step=part)
+        writes.append(put("actions", said.action_id, said))
+        message = TaskOutcomeReported(
+            task_id=part,
+            outcome=report.outcome,
+            note=reasoning,
+            by=sayer.by,
+            by_kind=sayer.by_kind,
+            fixed_by="something_else" if act_of_it else "nothing",
+            action_id=said.action_id,
+        )
+        messages.append(send(message))
+    return tuple(writes), tuple(messages)
+
+
+async def _act_of(memory: Memory, task: Task, report: ReportOutcome) -> str | None:
+    """Return what helped: the note where something else did, otherwise the attempt that is reported."""
+    number = report.attempt or task.attempt
+    if report.by in ("something_else", "nothing") or number is None or task.waiting_for != "outcome":
+        return report.note if report.by != "nothing" else None
+    where = {"task_id": task.task_id, "attempt": number}
+    (found,) = await memory.query(List(store="attempts", where=where, limit=1))
+    return record(found.items[0], Attempt).tried if found.items else None
 
 
 async def override(memory: Memory, given: Override, sayer: Sayer) -> Commit:

@@ -21,6 +21,7 @@ from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.effects import comes_late
 from counterpoint.router.intake import receive
 from counterpoint.router.openapi import takes
+from counterpoint.router.pairs import all_parts
 from counterpoint.router.submissions import STORE, Submission, body_sha256, request_key, task_key
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -112,14 +113,26 @@ async def tasks(asked: Asking, state: State | None = None, limit: Limit = 50, cu
 async def escalations(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """Tasks that stopped and need somebody: `escalation` says whom, why, and what would let them go on.
 
+    Tasks that are merged into others are not among them.
+
     A page may hold fewer than `limit` although there are more: `next_cursor` says so.
     """
     asked.needs("read")
     found = await asked.look(
         List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=int(cursor) if cursor else None)
     )
-    waiting = (record(item, Task) for item in found.items)
-    return page((shown(task) for task in waiting if task.escalation), found.next_cursor)
+    waiting = [task for task in (record(item, Task) for item in found.items) if task.escalation]
+    parts = await all_parts(asked.memory()) if waiting else frozenset()
+    return page((shown(task) for task in waiting if task.task_id not in parts), found.next_cursor)
+
+
+@router.get("/recoveries", responses={200: {"model": Page[Task]}}, response_model=None)
+async def recoveries(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """Tasks that recovered and nobody has said why, newest first: `needs` holds the question and how to answer it."""
+    asked.needs("read")
+    query = List(store="tasks", where={"needs": [{"kind": "outcome"}]}, limit=limit)
+    found = await asked.look(query.model_copy(update={"cursor": int(cursor) if cursor else None}))
+    return page((shown(record(item, Task)) for item in found.items), found.next_cursor)
 
 
 @router.get("/tasks/{task_id}", responses={200: {"model": Task}}, response_model=None)

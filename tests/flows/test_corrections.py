@@ -1,0 +1,90 @@
+"""What fixed it, what did not, and which incidents are the same: said by a person, on the whole house."""
+
+from typing import Any
+
+import httpx
+
+ERROR = "billing.errors.LedgerLocked: ledger 4711 is locked by user batch_7"
+
+
+async def escalated(http: httpx.AsyncClient, project: str, task_id: str) -> dict[str, Any]:
+    body = {"kind": "troubleshoot", "description": "The invoice run stops", "error_message": ERROR, "task_id": task_id}
+    answer = await http.post("/v1/tasks", json=body | {"project": project}, headers={"Prefer": "wait=30"})
+    task: dict[str, Any] = answer.json()
+    assert (task["state"], task["waiting_for"]) == ("input_required", "documents"), task
+    return task
+
+
+class Reporter:
+    """Says something about tasks of one project and looks at what came of it."""
+
+    def __init__(self, http: httpx.AsyncClient, project: str) -> None:
+        self.http, self.params = http, {"project": project}
+
+    async def say(self, task_id: str, what: str, **body: Any) -> None:
+        answer = await self.http.post(f"/v1/tasks/{task_id}/{what}", json=body, params=self.params)
+        assert answer.status_code == 202, answer.text
+
+    async def until(self, task_id: str, **wanted: Any) -> dict[str, Any]:
+        for _ in range(100):
+            answer = await self.http.get(f"/v1/tasks/{task_id}", params=self.params | {"wait": 5})
+            task: dict[str, Any] = answer.json()
+            if wanted.items() <= task.items():
+                return task
+        raise AssertionError(task)
+
+    async def attempts(self, task_id: str) -> list[dict[str, Any]]:
+        answer = await self.http.get("/v1/attempts", params=self.params | {"task_id": task_id})
+        items: list[dict[str, Any]] = answer.json()["items"]
+        return sorted(items, key=lambda item: int(item["attempt"]))
+
+
+async def test_the_cause_is_learned_with_what_stood_beside_it(http: httpx.AsyncClient, project: str) -> None:
+    ops = Reporter(http, project)
+    await escalated(http, project, "first")
+    given = {"instruction": "Reboot node 3", "reasoning": "it swaps", "constraints": ["Drain the queue first"]}
+    await ops.say("first", "override", **given, confidence_override=True)
+    await ops.until("first", state="input_required", waiting_for="outcome")
+    (made,) = await ops.attempts("first")
+    assert (made["tried"], made["reason"], made["constraints"]) == (
+        "Reboot node 3",
+        "it swaps",
+        ["Drain the queue first"],
+    )
+    note = "none of it: the user was locked, unlocked batch_7"
+    await ops.say("first", "outcome", outcome="succeeded", by="something-else", note=note)
+    ended = await ops.until("first", state="completed")
+    assert ended["result"] == note
+    proposal, lesson = await ops.attempts("first")
+    assert (proposal["outcome"], proposal["fixed_by"]) == ("superseded", "something_else")
+    assert (lesson["tried"], lesson["outcome"], lesson["by_kind"]) == (note, "succeeded", "person")
+
+
+async def test_equal_failures_pairs_and_their_undo(http: httpx.AsyncClient, project: str) -> None:
+    ops = Reporter(http, project)
+    for task_id in ("one", "two"):
+        await escalated(http, project, task_id)
+    for note in ("restarted it", "restarted it twice"):
+        await ops.say("one", "outcome", outcome="failed", note=note)
+    again = await ops.until("one", waiting_for="override")
+    assert (again["escalation"]["code"], again["escalation"]["to"]) == ("repeated_failure", "calling_llm")
+
+    async def pairs() -> list[tuple[str, list[str]]]:
+        items = (await http.get("/v1/links", params=ops.params)).json()["items"]
+        return [(each["relation"], [side["task_id"] for side in each["pair"]]) for each in items]
+
+    for relation in ("same", "different", "merged"):
+        body = {"relation": relation, "tasks": ["one", "two"]}
+        for _ in range(2):
+            made = await http.post("/v1/links", json=body, params=ops.params)
+            assert made.status_code == 201, made.text
+        assert await pairs() == [(relation, ["one", "two"])]
+        undo = {"relation": relation, "task": ["one", "two"]} | ops.params
+        if relation != "merged":
+            assert (await http.delete("/v1/links", params=undo)).status_code == 200
+            assert await pairs() == []
+    asking = (await http.get("/v1/escalations", params=ops.params)).json()["items"]
+    assert [each["task_id"] for each in asking] == ["one"]
+    await ops.say("one", "outcome", outcome="succeeded", note="unlocked batch_7")
+    for task_id in ("one", "two"):
+        assert (await ops.until(task_id, state="completed"))["result"] == "unlocked batch_7"

@@ -1,0 +1,84 @@
+"""Commands that say what fixed it and which incidents are the same: what they ask of the API, and what they print."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+from ui.cli_server import Played, playing
+
+from counterpoint.cli.main import app
+from counterpoint.proto.attempts import ReportOutcome
+
+PAIR = {
+    "link_id": "link-1",
+    "project": "orders",
+    "relation": "same",
+    "pair": [{"task_id": "t1"}, {"task_id": "t2"}],
+    "by": "ada",
+    "by_kind": "person",
+    "reason": "one certificate",
+    "at": "2026-03-02T03:00:01Z",
+}
+
+
+@pytest.fixture
+def api() -> Iterator[Played]:
+    with playing() as played:
+        yield played
+
+
+def run(api: Played, *arguments: str) -> Any:
+    return CliRunner().invoke(app, [*arguments, *api.options()])
+
+
+def test_an_outcome_says_what_fixed_it_and_what_is_not_the_same(api: Played) -> None:
+    api.on("POST /v1/tasks/t1/outcome", (202, {"task_id": "t1", "late": False}))
+    said = ("--by", "something-else", "--note", "unlocked the user", "--not-same", "a1", "--not-same", "a2")
+    assert run(api, "outcome", "t1", "succeeded", *said).exit_code == 0
+    (asked,) = api.asked
+    assert asked.body == {
+        "outcome": "succeeded",
+        "by": "something_else",
+        "note": "unlocked the user",
+        "not_same": ["a1", "a2"],
+    }
+    assert ReportOutcome.model_validate(asked.body | {"task_id": "t1"}).by == "something_else"
+
+
+def test_a_cause_that_is_none_is_misuse_and_the_help_names_those_that_are(api: Played) -> None:
+    result = run(api, "outcome", "t1", "succeeded", "--by", "luck")
+    assert (result.exit_code, api.asked) == (2, [])
+    shown = CliRunner().invoke(app, ["outcome", "--help"]).output
+    assert "something-else" in shown
+    assert "the proposal is not" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(("verb", "relation"), [("link", "same"), ("split", "different"), ("merge", "merged")])
+def test_a_pair_is_related_and_the_command_that_undoes_it_is_printed(api: Played, verb: str, relation: str) -> None:
+    api.on("POST /v1/links", (201, {"items": [PAIR | {"relation": relation}]}))
+    api.on("DELETE /v1/links", (200, {"items": [PAIR]}))
+    result = run(api, verb, "t1", "t2", "--reason", "one certificate", "-p", "orders")
+    assert result.exit_code == 0, result.output
+    assert api.asked[0].body == {"relation": relation, "tasks": ["t1", "t2"], "reason": "one certificate"}
+    assert f"counterpoint {verb} t1 t2 --undo --project orders" in result.stdout
+    assert run(api, verb, "t1", "t2", "--undo").exit_code == 0
+    assert (api.asked[1].method, api.asked[1].params["relation"]) == ("DELETE", relation)
+
+
+def test_one_incident_is_no_pair(api: Played) -> None:
+    assert run(api, "link", "t1").exit_code == 2
+
+
+def test_what_was_said_is_listed(api: Played) -> None:
+    api.on("GET /v1/links", (200, {"items": [PAIR], "next_cursor": None}))
+    assert run(api, "links", "t1").stdout == "t1 is the same as t2 (ada, 2026-03-02): one certificate\n"
+
+
+def test_recoveries_print_the_question_and_its_answer(api: Played) -> None:
+    need = {"kind": "outcome", "what": "say what was changed", "how": "counterpoint outcome t1 succeeded"}
+    task = {"task_id": "t1", "description": "the load fails", "needs": [need]}
+    api.on("GET /v1/recoveries", (200, {"items": [task], "next_cursor": None}))
+    shown = run(api, "recoveries").stdout
+    assert "say what was changed" in shown
+    assert "counterpoint outcome t1 succeeded" in shown

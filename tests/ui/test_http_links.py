@@ -1,0 +1,182 @@
+"""Corrections by people over HTTP: pairs that are the same failure, different ones, or parts of one, and their undo."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents.router_house import NOW, PROJECT
+from ui.http_front import Running, listening, made, running
+
+from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
+from counterpoint.proto.links import Link, link_id
+from counterpoint.router.http import Front
+
+ESCALATED: dict[str, Any] = {"escalation": {"to": "calling_llm", "code": "low_confidence"}}
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[Front, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+    async with running(*listener) as found:
+        yield found
+
+
+async def tasks(front: Running, *ids: str, **more: Any) -> None:
+    for each in ids:
+        await front.me.post("/v1/tasks", json={"kind": "question", "description": "x", "task_id": each})
+        made(front, each, **({"state": "input_required", "waiting_for": "documents"} | ESCALATED | more))
+
+
+def attempt(front: Running, attempt_id: str, task_id: str, **more: Any) -> None:
+    known = Attempt(
+        attempt_id=attempt_id, task_id=task_id, project=PROJECT, attempt=1, description="d", tried="x", by="ops", at=NOW
+    ).model_copy(update=more)
+    front.house.put("attempts", attempt_id, known.model_dump(mode="json", exclude_none=True))
+
+
+def linked(front: Running) -> list[tuple[str, tuple[str, ...]]]:
+    kept = [Link.model_validate(body) for body in front.house.kept("links").values()]
+    return sorted((link.relation, tuple(side.task_id for side in link.pair)) for link in kept)
+
+
+async def related(front: Running, relation: str, *ids: str) -> int:
+    return (await front.me.post("/v1/links", json={"relation": relation, "tasks": ids})).status_code
+
+
+async def test_every_pair_is_kept_with_what_its_failures_are_recognised_by(front: Running) -> None:
+    job = {"namespace": "shop", "name": "load"}
+    await tasks(front, "t1", "t2", "t3", error_message="Error: x", error_signature="s1", target={"job": job})
+    response = await front.me.post("/v1/links", json={"relation": "same", "tasks": ["t1", "t2", "t3"], "reason": "one"})
+    assert response.status_code == 201
+    assert linked(front) == [("same", ("t1", "t2")), ("same", ("t1", "t3")), ("same", ("t2", "t3"))]
+    kept = front.house.kept("links")[link_id("t2", "t1")]
+    assert (kept["by"], kept["by_kind"], kept["reason"]) == ("me", "person", "one")
+    assert kept["pair"][0] == {"task_id": "t1", "error_signature": "s1", "error_message": "Error: x", "job": job}
+    listed = (await front.me.get("/v1/links", params={"task_id": "t3"})).json()["items"]
+    assert [[side["task_id"] for side in each["pair"]] for each in listed] == [["t2", "t3"], ["t1", "t3"]]
+
+
+async def test_the_last_word_on_a_pair_counts_and_can_be_undone(front: Running) -> None:
+    await tasks(front, "t1", "t2")
+    await related(front, "same", "t1", "t2")
+    await related(front, "different", "t2", "t1")
+    assert linked(front) == [("different", ("t2", "t1"))]
+    other = await front.me.delete("/v1/links", params={"relation": "same", "task": ["t1", "t2"]})
+    assert (other.status_code, len(linked(front))) == (404, 1)
+    undone = await front.me.delete("/v1/links", params={"relation": "different", "task": ["t1", "t2"]})
+    assert (undone.status_code, linked(front)) == (200, [])
+
+
+async def test_an_attempt_stands_for_its_task(front: Running) -> None:
+    await tasks(front, "t1")
+    attempt(front, "a7", "past-7", error_signature="s7")
+    assert await related(front, "different", "t1", "a7") == 201
+    assert linked(front) == [("different", ("t1", "past-7"))]
+
+
+@pytest.mark.parametrize(
+    ("ids", "field"),
+    [(["t1"], "tasks"), (["t1", "t1"], "tasks"), (["t1", "nowhere"], "tasks[1]"), (["t1", "a1"], "tasks")],
+)
+async def test_a_pair_is_of_two_tasks_that_are_there(front: Running, ids: list[str], field: str) -> None:
+    await tasks(front, "t1")
+    attempt(front, "a1", "t1")
+    response = await front.me.post("/v1/links", json={"relation": "same", "tasks": ids})
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field)
+    assert linked(front) == []
+
+
+async def test_parts_of_a_task_ask_nobody_and_are_resolved_with_it(front: Running) -> None:
+    await tasks(front, "t1", "t2", "t3")
+    await related(front, "merged", "t2", "t3")
+    await related(front, "merged", "t1", "t2")
+    asking = (await front.me.get("/v1/escalations")).json()["items"]
+    assert [each["task_id"] for each in asking] == ["t1"]
+    await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "note": "renewed the certificate"})
+    told = {one.task_id: one for one in front.house.of_type(TaskOutcomeReported)}
+    assert set(told) == {"t1", "t2", "t3"}
+    assert {(told[part].fixed_by, told[part].note) for part in ("t2", "t3")} == {
+        ("something_else", "renewed the certificate")
+    }
+
+
+async def test_a_part_is_not_made_the_whole_of_others(front: Running) -> None:
+    await tasks(front, "t1", "t2", "t3")
+    await related(front, "merged", "t1", "t2")
+    assert await related(front, "merged", "t2", "t3") == 422
+    assert await related(front, "merged", "t2", "t1") == 422
+
+
+async def test_an_undone_merge_leaves_both_as_they_were(front: Running) -> None:
+    await tasks(front, "t1", "t2")
+    await related(front, "merged", "t1", "t2")
+    await front.me.delete("/v1/links", params={"relation": "merged", "task": ["t1", "t2"]})
+    asking = (await front.me.get("/v1/escalations")).json()["items"]
+    assert {each["task_id"] for each in asking} == {"t1", "t2"}
+    await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"})
+    assert [one.task_id for one in front.house.of_type(TaskOutcomeReported)] == ["t1"]
+
+
+async def test_what_is_not_the_same_is_kept_apart_by_the_report(front: Running) -> None:
+    await tasks(front, "t1")
+    attempt(front, "a7", "past-7")
+    body = {"outcome": "succeeded", "by": "something-else", "note": "unlocked the user", "not_same": ["a7"]}
+    assert (await front.me.post("/v1/tasks/t1/outcome", json=body)).status_code == 202
+    (told,) = front.house.of_type(TaskOutcomeReported)
+    assert (told.fixed_by, told.not_same, told.by) == ("something_else", ("a7",), "me")
+    assert linked(front) == [("different", ("t1", "past-7"))]
+    (kept,) = front.house.kept("links").values()
+    assert (kept["pair"][1]["attempt_id"], kept["reason"]) == ("a7", "unlocked the user")
+
+
+@pytest.mark.parametrize(("named", "problem"), [("nowhere", "is no task"), ("a1", "is an attempt of this task")])
+async def test_only_attempts_of_others_are_kept_apart(front: Running, named: str, problem: str) -> None:
+    await tasks(front, "t1")
+    attempt(front, "a1", "t1")
+    response = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "failed", "not_same": [named]})
+    (error,) = response.json()["errors"]
+    assert (response.status_code, error["field"]) == (422, "not_same[0]")
+    assert problem in error["problem"]
+    assert front.house.of_type(TaskOutcomeReported) == []
+
+
+@pytest.mark.parametrize("body", [{"outcome": "failed", "by": "nothing"}, {"outcome": "succeeded", "by": "luck"}])
+async def test_the_cause_is_one_of_a_success(front: Running, body: dict[str, Any]) -> None:
+    await tasks(front, "t1")
+    response = await front.me.post("/v1/tasks/t1/outcome", json=body)
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "by")
+
+
+async def test_who_may_correct(front: Running) -> None:
+    await tasks(front, "t1", "t2")
+    body = {"relation": "merged", "tasks": ["t1", "t2"]}
+    async with front.as_principal("looker", "read") as looker, front.as_principal("bot", "read", "report") as bot:
+        assert (await looker.post("/v1/links", json=body | {"relation": "same"})).status_code == 403
+        assert (await bot.post("/v1/links", json=body | {"relation": "same"})).status_code == 201
+        assert (await bot.post("/v1/links", json=body)).status_code == 403
+        assert len((await looker.get("/v1/links")).json()["items"]) == 1
+
+
+async def test_recoveries_that_nobody_explained_are_listed_and_answered_after_the_end(front: Running) -> None:
+    need = {"kind": "outcome", "what": "say what was changed", "how": "counterpoint outcome t1"}
+    await tasks(front, "t1", state="completed", resolution="resolved", waiting_for=None, escalation=None, needs=[need])
+    front.house.put("tasks", "t1", front.house.kept("tasks")["t1"])
+    response = await front.me.get("/v1/recoveries")
+    assert [each["needs"] for each in response.json()["items"]] == [[need]]
+    noted = await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded", "note": "added a disk"})
+    assert (noted.status_code, noted.json()["late"]) == (202, False)
+
+
+async def test_the_same_cause_again_is_no_conflict(front: Running) -> None:
+    known = {"outcome": "superseded", "evidence": "reported", "by": "me", "fixed_by": "something_else"}
+    lesson = {"outcome": "succeeded", "evidence": "reported", "by": "me"}
+    ended = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
+    await tasks(front, "t1", attempt=2, outcomes={"1": known, "2": lesson}, **ended)
+    body = {"outcome": "succeeded", "by": "something_else", "note": "unlocked the user"}
+    response = await front.me.post("/v1/tasks/t1/outcome", json=body)
+    assert (response.status_code, response.json()["late"]) == (202, False)
