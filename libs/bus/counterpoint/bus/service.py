@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from counterpoint.bus.codec import Delivered, Inbound, decode, envelope
 from counterpoint.bus.connection import Connection
 from counterpoint.bus.delivery import DELAYS_S, Bury, Drop, Leave, Retry, decide
+from counterpoint.bus.effects import log_effects
 from counterpoint.bus.health import health_app, http_server, serve
 from counterpoint.bus.heartbeat import Heartbeat
 from counterpoint.bus.letters import letter
@@ -304,6 +305,7 @@ class Service:
             inbound=(inbound.source, inbound.event_id, inbound.body) if inbound else None,
             query_timeout_s=self.settings.rpc_timeout_s * 5,
             commit_timeout_s=self.settings.rpc_timeout_s,
+            applied=log_effects,
         )
 
     async def _answering(self, away: Away) -> None:

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -64,7 +64,8 @@ def _error_of(refusal: Refusal) -> CounterpointError:
 class Memory:
     """Queries and commits on behalf of one delivery.
 
-    `now` is the time of the inbound message, so that a redelivery and a replay decide alike.
+    `now` is the time of the inbound message, so that a redelivery and a replay decide alike. `applied` is called after
+    each step with its reply.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Memory:
         inbound: tuple[str | None, str | None, Any] | None = None,
         query_timeout_s: float = 5.0,
         commit_timeout_s: float = 5.0,
+        applied: Callable[[Origin, Commit, CommitReply], None] | None = None,
     ) -> None:
         self._transport = transport
         self._caller = caller
@@ -85,6 +87,7 @@ class Memory:
         self._reads = 0
         self._steps = 0
         self._inbound = inbound
+        self._applied = applied
         self.origin = origin
         self.now = now
 
@@ -170,6 +173,8 @@ class Memory:
         if reply.refusal is not None:
             raise error_of(reply.refusal)
         self._steps += 1
+        if self._applied is not None:
+            self._applied(self.origin, commit, reply)
         return reply
 
     async def ingest(

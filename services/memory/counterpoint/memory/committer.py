@@ -218,7 +218,7 @@ class Committer:
     async def _call(self, connection: Any, project: str, steps: Sequence[Prepared]) -> list[Any]:
         try:
             arguments = (self._epoch(), project, *_arrays(steps))
-            return list(await connection.fetch(_COMMIT, *arguments, timeout=patience_s(steps)))
+            rows = list(await connection.fetch(_COMMIT, *arguments, timeout=patience_s(steps)))
         except asyncpg.DataError as error:
             raise _InTheWay("CP010", str(error)) from error
         except AWAY as error:
@@ -230,10 +230,11 @@ class Committer:
         except asyncpg.PostgresError as error:
             if error.sqlstate == "CP001":
                 raise LeaseLost(str(error)) from error
-            if error.sqlstate.startswith("CP"):
-                raise _InTheWay(error.sqlstate, error.args[0], getattr(error, "detail", "") or "") from error
             unfit = error.sqlstate.startswith(("22", "23", "54"))
             raise _InTheWay("CP010" if unfit else "CP009", f"{error.sqlstate}: {error}") from error
+        if rows and (code := rows[0]["error_code"]) is not None:
+            raise _InTheWay(code, rows[0]["error_text"], rows[0]["error_detail"])
+        return rows
 
     async def _resolve(self, waiting: _Waiting, fault: "_InTheWay") -> None:
         step = waiting.step

@@ -1,7 +1,8 @@
--- The commit: one call applies the steps of one project, all or none. What stands in the way is raised as
--- CP001 lease lost, CP002 step known, CP003 fenced, CP004 stale or finished otherwise, CP005 early, CP006 ended, CP007 conflict, CP011 older writer,
--- CP012 deleted before;
--- the caller then applies the steps one by one, so that only those at fault are refused.
+-- The commit: one call applies the steps of one project, all or none. Obstacles have the codes
+-- CP002 step known, CP003 fenced, CP004 stale or finished otherwise, CP005 early, CP006 ended, CP007 conflict,
+-- CP011 older writer, CP012 deleted before, CP013 embedded by another model. They are everyday work, so they are raised
+-- and caught in here, where the server does not log them as errors: the one row returned has `error_code`. The caller
+-- then applies the steps one by one, so that only those at fault are refused. CP001 lease lost is an error.
 -- Rows are found by LATERAL subqueries with a LIMIT: each is one look by its whole key, whatever the planner thinks of
 -- tables that it has no statistics of yet. A plain join may read all that a project has.
 
@@ -18,7 +19,9 @@ CREATE FUNCTION commit_steps(
     v_store text[], v_id text[], v_version int[], v_source text[], v_label smallint[], v_words text[],
     v_exact text[], v_type text[], v_names text[], v_chars int[],
     e_row int[], e_model text[], e_embedding text[]
-) RETURNS TABLE (message_id uuid, message_seq bigint, message_version int) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (
+    message_id uuid, message_seq bigint, message_version int, error_code text, error_text text, error_detail text
+) LANGUAGE plpgsql AS $$
 DECLARE
     steps int := cardinality(c_id);
     wrote int := cardinality(w_id);
@@ -210,7 +213,7 @@ BEGIN
         waiting AS (
             INSERT INTO pending (message_id, project, due_at, timer)
             SELECT id, p_project, coalesce(due_at, now()), due_at IS NOT NULL FROM log)
-        SELECT id, seq, task_version FROM log;
+        SELECT id, seq, task_version, NULL::text, NULL::text, NULL::text FROM log;
     END IF;
 
     INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
@@ -228,6 +231,12 @@ BEGIN
     SELECT p_project, t.id, t.kind, t.task, t.audit, t.salt,
            base + (SELECT count(*) FROM unnest(w_commit) AS w(step) WHERE w.step <= n)
     FROM unnest(c_id, c_kind, c_task, c_audit, c_salt) WITH ORDINALITY AS t(id, kind, task, audit, salt, n) ORDER BY n;
+EXCEPTION
+    WHEN SQLSTATE 'CP002' OR SQLSTATE 'CP003' OR SQLSTATE 'CP004' OR SQLSTATE 'CP005' OR SQLSTATE 'CP006'
+        OR SQLSTATE 'CP007' OR SQLSTATE 'CP011' OR SQLSTATE 'CP012' OR SQLSTATE 'CP013' THEN
+        error_code := SQLSTATE;
+        GET STACKED DIAGNOSTICS error_text = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL;
+        RETURN NEXT;
 END $$;
 
 -- Gives positions to leaves that have none, in the order they came, and chains each to the one before it of its task.
