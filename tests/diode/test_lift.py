@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from diode.memories import GOOD, POISON, SEARCH, ingest, learn, there, wish
-from diode.memory_house import PERSON, WORKED, House
+from diode.memories import GOOD, POISON, ingest, learn, reading, there, wish, worked_on
+from diode.memory_house import PERSON, House
 
 from counterpoint.memory.takeback import TakeBacks
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Get, Outgoing, Write
+from counterpoint.proto.memory import Get, Write
 
 
 async def killed(*_: Any) -> None:
@@ -67,8 +67,7 @@ async def test_what_was_under_way_is_put_back_too(house: House, project: str) ->
     document = await ingest(house, project, POISON)
     task = new_id()
     origin = house.handed(await house.delegated(project, task))
-    await house.found("developer", origin, SEARCH)
-    worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
+    worked = worked_on(task, await reading(house, origin))
     done = await house.done("developer", origin, reads=1, messages=(worked,))
     first = await wish(house, project, "quarantine", store="documents", id=document)
     plan = Write(store="plans", id=task, body={"plan_id": task, "task_id": task, "text": "drop it"})
@@ -120,8 +119,7 @@ async def test_takes_out_behind_what_a_killed_process_did_not(
     document = await ingest(house, project, POISON)
     task = new_id()
     origin = house.handed(await house.delegated(project, task))
-    await house.found("developer", origin, SEARCH)
-    worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
+    worked = worked_on(task, await reading(house, origin))
     done = await house.done("developer", origin, reads=1, messages=(worked,))
     await wish(house, project, "quarantine", store="documents", id=document)
     plan = Write(store="plans", id=task, body={"plan_id": task, "task_id": task, "text": "drop it"})

@@ -3,15 +3,15 @@
 import asyncio
 
 import pytest
-from diode.memories import GOOD, POISON, ingest, learn, there, wish
-from diode.memory_house import PERSON, WORKED, House, decision, task_body
+from diode.memories import GOOD, POISON, ingest, learn, reading, there, wish, worked_on
+from diode.memory_house import PERSON, House, decision, task_body
 
 from counterpoint.memory import takeback
 from counterpoint.memory.door import REPLY_LIMIT_BYTES
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Away
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import CommitReply, Get, Line, List, Outgoing, RestsOn, VectorSearch, Write
+from counterpoint.proto.memory import CommitReply, Get, Line, List, RestsOn, VectorSearch, Write
 from counterpoint.proto.wishes import MemoryRadius
 
 
@@ -70,12 +70,14 @@ class TestTheRadius:
         await house.found("developer", shown, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
         made = decision(project=project)
         await house.done("developer", shown, reads=1, messages=(made,))
-        found = await house.found(
-            "router", house.standing(project, principal=PERSON), RestsOn(store="documents", id=document)
-        )
+        person = house.standing(project, principal=PERSON)
+        found = await house.found("router", person, RestsOn(store="documents", id=document, shown=True))
         cited = {each["id"]: each["cited"] for each in found.report["items"]} if found.report else {}
         assert cited[learned["plan"][1]] is True
         assert cited[made.data["decision_id"]] is False
+        used = await resting(house, project, "documents", document)
+        assert (*learned["plan"], 1) in used
+        assert ("decisions", made.data["decision_id"], 1) not in used
 
     async def test_outlives_the_log(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)
@@ -200,8 +202,7 @@ class TestAQuarantine:
         document = await ingest(house, project, POISON)
         task = new_id()
         origin = house.handed(await house.delegated(project, task))
-        await house.found("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline"))
-        worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
+        worked = worked_on(task, await reading(house, origin))
         done = await house.done("developer", origin, reads=1, messages=(worked,))
         await wish(house, project, "quarantine", store="documents", id=document)
         if restarted:
@@ -228,8 +229,7 @@ class TestAQuarantine:
         document = await ingest(house, project, POISON)
         task = new_id()
         origin = house.handed(await house.delegated(project, task))
-        await house.found("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline"))
-        worked = Outgoing(type=WORKED, data={"task_id": task, "text": "done"})
+        worked = worked_on(task, await reading(house, origin))
         done = await house.done("developer", origin, reads=1, messages=(worked,))
         waits = Write(store="tasks", id=task, body=task_body(task, "input_required"), expect=1)
         await house.done("manager", house.handed(done.message_ids[0]), writes=(waits,))
@@ -238,7 +238,9 @@ class TestAQuarantine:
         (known,) = (await house.found("manager", outcome, Get(store="tasks", id=task))).items
         ended = Write(store="tasks", id=task, body=task_body(task, "completed"), expect=known.version)
         lesson = Write(store="plans", id=f"{task}-p", body={"plan_id": f"{task}-p", "task_id": task, "text": "drop it"})
-        await house.done("manager", outcome, reads=1, writes=(ended, lesson))
+        source = {"store": "tasks", "id": task, "version": known.version}
+        made = decision("manager", task_id=task, project=project, sources=[source])
+        await house.done("manager", outcome, reads=1, writes=(ended, lesson), messages=(made,))
         assert (await house.body(project, "tasks", task) or {})["state"] == "completed"
         assert await house.body(project, "plans", f"{task}-p") is None
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from counterpoint.proto.decisions import Source
 from counterpoint.proto.messages import Id, Message, ProjectName, Shape, Time
 from counterpoint.proto.tasks import JobRef
 
@@ -75,7 +76,8 @@ class Attempt(Shape):
     `outcome` is `superseded` where the failure ended for another reason: `fixed_by` says which. `reason` and
     `constraints` stood beside the override that led to it. `changed`: differences that were known between the failure
     and the recovery. `shadow`: it was recorded and shown to nobody. `source` is the file or system that a past incident
-    was taken from: its task is none of ours, and its id stands for both.
+    was taken from: its task is none of ours, and its id stands for both. `sources` are the records that the attempt
+    rests on, where it names them itself.
     """
 
     attempt_id: Id
@@ -104,3 +106,4 @@ class Attempt(Shape):
     at: Time
     decided_at: Time | None = None
     source: str | None = None
+    sources: tuple[Source, ...] = ()

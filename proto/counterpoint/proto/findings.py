@@ -26,7 +26,10 @@ class SimilarAttempt(Shape):
 
 
 class Citation(Shape):
-    """A span of a stored item: `quote` is the item's text from `start` to `end` (characters)."""
+    """A span of a stored item: `quote` is the item's text from `start` to `end` (characters).
+
+    A `candidate` is a place to look further: the result does not rest on it.
+    """
 
     store: str
     id: str
@@ -35,6 +38,7 @@ class Citation(Shape):
     start: int
     end: int
     quote: str
+    role: Literal["candidate"] | str | None = None
 
 
 class Downstream(Shape):

@@ -149,13 +149,15 @@ class Verify(Shape):
 
 
 class RestsOn(Shape):
-    """All that rests on a record, from `version` on (row M1): its `report` is a `MemoryRadius`."""
+    """All that rests on a record, from `version` on (row M1), and with `shown` also what it was only shown to: its
+    `report` is a `MemoryRadius`."""
 
     op: Literal["rests_on"] = "rests_on"
     store: str
     id: str
     version: int = Field(default=1, ge=1)
     limit: int = Field(default=5000, ge=1, le=100_000)
+    shown: bool = False
 
 
 class Cypher(Shape):

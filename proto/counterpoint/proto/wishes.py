@@ -9,8 +9,8 @@ from counterpoint.proto.messages import Id, Shape, Time
 
 
 class RestingItem(Ref):
-    """A version that rests on what was asked about, so many hops away. `cited`: by sources that were named all the way
-    there, and not only shown to whom decided."""
+    """A version that rests on what was asked about, so many hops away. `cited`: what led there was cited or decided on
+    all the way, and not only shown."""
 
     hops: int
     cited: bool
@@ -19,7 +19,8 @@ class RestingItem(Ref):
 
 
 class MemoryRadius(Shape):
-    """All that rests on an item, nearest first; `tasks` are those that it is about. `truncated`: there is more."""
+    """All that rests on an item, nearest first, with what it was only shown to where that was asked for; `tasks` are
+    those that it is about. `truncated`: there is more."""
 
     item: Ref
     items: tuple[RestingItem, ...]
@@ -32,7 +33,8 @@ class TakeBack(Shape):
     for `rollback` as long as it has said what it says now.
 
     `quarantine` takes all of it out of every read, `rollback` puts what stood before in its place where there was
-    something, `lift` undoes the quarantine whose id is `item`'s. With `cited_only` what was merely shown counts not.
+    something, `lift` undoes the quarantine or rollback whose id is `item`'s. What it was merely shown to is left alone;
+    `cited_only` said so before, and has no effect any more.
     """
 
     kind: Literal["quarantine", "rollback", "lift"]
@@ -42,11 +44,17 @@ class TakeBack(Shape):
     reason: str = Field(min_length=1, max_length=2000)
     cited_only: bool = False
 
+    @property
+    def restores(self) -> bool:
+        """Whether it puts back what stood before."""
+        return self.kind == "rollback"
+
 
 class TakenBack(TakeBack):
     """What became of a wish: how many records of each store were taken out, how many were put back as they had been,
     and the tasks that rest on it, whose own records stay. `shared` when the item is one of the shared project, `of` the
-    wish whose rest it is, `lifted` once it was undone."""
+    wish whose rest it is, `lifted` once it was undone. `others` are those that still stand about records of a lifted
+    one."""
 
     by: str
     at: Time
@@ -57,6 +65,7 @@ class TakenBack(TakeBack):
     shared: bool = False
     of: Id | None = None
     lifted: bool = False
+    others: tuple[Id, ...] = ()
 
 
 class Erase(Shape):

@@ -225,13 +225,16 @@ def blast_radius(
         typer.Option("--memory", metavar="ITEM", help="Of a memory: STORE/ID, STORE/ID@VERSION, a document's source."),
     ] = None,
     depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops, of a job.")] = 20,
+    shown: Annotated[
+        bool, typer.Option("--shown", help="Of a memory also what it was only shown to; a take-back leaves that alone.")
+    ] = False,
 ) -> None:
-    """Show what rests on a job, and whose it is; or what rests on a memory: items, decisions and tasks."""
+    """Show what rests on a job, and whose it is; or what used a memory: items, decisions and tasks."""
     if (job is None) == (memory is None):
         raise Misused("give either JOB or --memory ITEM")
     with session.connect() as api:
         if memory is not None:
-            rests = api.get("/v1/blast-radius", item=memory, project=session.project)
+            rests = api.get("/v1/blast-radius", item=memory, shown=shown or None, project=session.project)
             session.show(rests, lambda: _resting(rests))
             return
         found = api.get(f"{_job_path(job or '')}/blast-radius", depth=depth, project=session.project)
@@ -255,7 +258,7 @@ def _resting(found: dict[str, Any]) -> "RenderableType":
         [
             (
                 str(each["hops"]),
-                "named" if each["cited"] else "shown",
+                "used" if each["cited"] else "shown",
                 each["store"],
                 f"{each['id']}@{each['version']}",
                 each.get("task_id") or "",

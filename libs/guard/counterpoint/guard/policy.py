@@ -85,6 +85,7 @@ class MessageRow(_Row):
     workflow: bool = False
     keep: str | None = None
     ended: bool = False
+    result: bool = False
 
     @property
     def audience(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from counterpoint.developer.proposals import Instruction
 from counterpoint.developer.providers import Lookup, look_up
 from counterpoint.developer.rag.run import QUERY_CHARS, Asked
 from counterpoint.developer.relevance import Calibration, Hit, hits, ranked
-from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Found, Get, HybridSearch, List, MemoryQuery
 from counterpoint.proto.providers import Provider
@@ -39,11 +38,6 @@ class Evidence:
     providers: Lookup
     instruction: Instruction | None
     searched_for: tuple[str, ...]
-
-    @property
-    def basis(self) -> tuple[Source, ...]:
-        """The best of what was found, as the sources of a decision."""
-        return (*(hit.basis for hit in self.found[:10]), *(one.basis for one in self.tried[:10]))
 
 
 def query_of(task: SubmitTask) -> str:

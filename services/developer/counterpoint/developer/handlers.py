@@ -11,6 +11,7 @@ from counterpoint.developer.rag.desk import Desk
 from counterpoint.developer.rag.graph import finish, load
 from counterpoint.developer.relevance import Calibration, calibration
 from counterpoint.developer.settings import ANSWER_DEADLINE_S, DeveloperSettings
+from counterpoint.developer.used import used_by
 from counterpoint.developer.work import Answered, Assessment, Proposed, Result, Stopped, assess, concluded, work
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
@@ -81,6 +82,7 @@ def commit_of(
     message: TaskDelegated, memory: Memory, evidence: Evidence, assessment: Assessment, result: Result
 ) -> Commit:
     """The result as one commit: the line, the decisions, the attempt if any, and the message to the manager."""
+    used = used_by(result, evidence)
     weighed = decide(
         memory,
         AGENT,
@@ -89,7 +91,7 @@ def commit_of(
         assessment.reasoning,
         session_id=message.session_id,
         confidence=assessment.confidence,
-        sources=evidence.basis,
+        sources=used,
     )
     searched = act(
         memory,
@@ -98,7 +100,6 @@ def commit_of(
         "; ".join(evidence.searched_for),
         result=f"{len(evidence.found)} passages, {len(evidence.tried)} earlier attempts",
         after=message.after,
-        sources=evidence.basis,
     )
     assessed = act(
         memory,
@@ -106,7 +107,7 @@ def commit_of(
         "assess",
         assessment.reasoning,
         after=(searched.action_id,),
-        sources=evidence.basis,
+        sources=used,
         decision=weighed,
     )
     if message.purpose == "reassess" and isinstance(result, Stopped):
@@ -140,6 +141,7 @@ def _ended(
 ) -> tuple[DecisionMade, Action]:
     """The decision and the action that a result is, after the last ones before it."""
     kind, decision = _outcome(result)
+    used = used_by(result, evidence)
     decided = decide(
         memory,
         AGENT,
@@ -148,7 +150,7 @@ def _ended(
         result.reasoning,
         session_id=message.session_id,
         confidence=assessment.confidence,
-        sources=evidence.basis,
+        sources=used,
         parent=parent,
     )
     acted = act(
@@ -158,7 +160,7 @@ def _ended(
         result.reasoning,
         result=decision,
         after=(after,),
-        sources=evidence.basis,
+        sources=used,
         decision=decided,
     )
     return decided, acted

@@ -291,7 +291,7 @@ def _outline(evidence: Evidence, known: Calibration) -> tuple[str | None, tuple[
 def _candidates(found: Sequence[Hit]) -> tuple[Citation, ...]:
     """The first passage of each of the best hits: where somebody who looks further may begin."""
     firsts = ((hit, passages(hit.text, hit.markdown)) for hit in found[:CANDIDATES])
-    return tuple(cite(hit, split[0]) for hit, split in firsts if split)
+    return tuple(cite(hit, split[0]).model_copy(update={"role": "candidate"}) for hit, split in firsts if split)
 
 
 def _findings(

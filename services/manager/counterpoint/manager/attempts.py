@@ -13,6 +13,7 @@ from typing import Any
 from counterpoint.manager.dossier import Dossier
 from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, WORKING, Place
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
+from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import Findings, SimilarAttempt
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.signature import signature
@@ -243,11 +244,13 @@ def _is_open(latest: Attempt, place: Place) -> bool:
 
 
 def _own(task: Task, number: int, message: TaskOutcomeReported, now: datetime) -> Attempt:
-    """An attempt that the developer had no part in: neither its confidence nor an override is behind it."""
+    """An attempt that the developer had no part in: neither its confidence nor an override is behind it, and it rests
+    on the report alone."""
     made = _made(task, number, message.note or "", message.by, now)
     own = {"override_by": None, "reason": None, "constraints": (), "confidence": None, "fixed_by": None}
+    rests_on = (Source(store="actions", id=message.action_id, version=1),)
     said = message.model_copy(update={"fixed_by": None})
-    return _with_outcome(made.model_copy(update=own), said, now)
+    return _with_outcome(made.model_copy(update={**own, "sources": rests_on}), said, now)
 
 
 def _made(task: Task, number: int, tried: str, by: str, now: datetime) -> Attempt:

@@ -9,7 +9,7 @@ that was applied lately is answered from RAM: callers that ran out of patience m
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
@@ -38,7 +38,7 @@ _A_WRITE_S = 0.001
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
-_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 60)) + ")"
+_COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 62)) + ")"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
 
 
@@ -283,7 +283,7 @@ class Committer:
                 w.step.consumer,
                 w.step.message_id,
                 *known[message.id],
-                w.step.provenance,
+                replace(w.step.provenance, result=message.result),
                 tokens[message.id],
                 w.step.traceparent,
             )
@@ -376,6 +376,8 @@ def _arrays(steps: Sequence[Prepared]) -> tuple[list[Any], ...]:
         [m.due_at for _, m in messages],
         [m.timer for _, m in messages],
         [m.structured for _, m in messages],
+        [w.place for _, w in writes],
+        [w.at for _, w in writes],
         [v.store for v in vectors],
         [v.id for v in vectors],
         [v.version for v in vectors],

@@ -28,6 +28,7 @@ from counterpoint.memory.letters import RETRY, Letters
 from counterpoint.memory.prepare import accesses_of, prepare, problems_of, refusal, refusal_of
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import (
+    COMMITS_USED,
     DERIVED,
     UNTRUSTED,
     VOUCHED,
@@ -359,8 +360,11 @@ class Door:
             row = await connection.fetchrow(_CAUSE, origin.message_id)
         if row is None:
             raise Denied("message", "an inbound message that is in the log")
-        refs = frozenset(Ref(store=read[0], id=read[1], version=read[2]) for read in (row["reads"] or ()))
-        found = Provenance(row["label"], row["integrity"], refs, str(row["commit_id"]))
+        reads = (read for read in row["reads"] or () if read[0] != COMMITS_USED)
+        refs = frozenset(Ref(store=read[0], id=read[1], version=read[2]) for read in reads)
+        sort = self._policy.messages.get(row["type"])
+        result = sort is not None and sort.result
+        found = Provenance(row["label"], row["integrity"], refs, str(row["commit_id"]), result)
         self._origins.remember(origin.message_id, found)
         self._versions[origin.message_id] = row["task_version"]
         while len(self._versions) > 50_000:

@@ -20,8 +20,14 @@ DOUBT = 2.0
 """How long a commit that nobody answered may still be applied, in times of when its statement is given up."""
 _KNOWN = 50_000
 _NEWEST = """
-SELECT (SELECT commit_id::text FROM records WHERE project = place.project AND store = place.store
-        ORDER BY seq DESC LIMIT 1) AS commit_id
+SELECT (SELECT newest.commit_id FROM (
+            (SELECT commit_id::text, seq AS place FROM records
+             WHERE project = place.project AND store = place.store AND (changed IS NULL OR changed <= seq)
+             ORDER BY seq DESC LIMIT 1)
+            UNION ALL
+            (SELECT commit_id::text, changed FROM records
+             WHERE project = place.project AND store = place.store AND changed > seq
+             ORDER BY changed DESC LIMIT 1)) AS newest ORDER BY newest.place DESC LIMIT 1) AS commit_id
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS place (project, store, n) ORDER BY n
 """
 _LIFE = """

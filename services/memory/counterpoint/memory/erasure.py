@@ -181,10 +181,13 @@ class Erasures:
         versions: set[Version] = set()
         for store, record_id in roots:
             versions |= await self._influence.roots(project, store, record_id)
-        radius = (await self._influence.of(project, frozenset(versions), limit=_LIMIT)).whole()
+        every = (await self._influence.of(project, frozenset(versions), reach="shown", limit=_LIMIT)).whole()
+        naming = every
+        if not wish.shown:
+            naming = (await self._influence.of(project, frozenset(versions), reach="named", limit=_LIMIT)).whole()
         own = {(store, record_id) for store, record_id, _ in versions} | roots
-        named = {(each.store, each.id) for each in radius.touched if each.cited or wish.shown}
-        shown = {(each.store, each.id) for each in radius.touched} - named - own
+        named = {(each.store, each.id) for each in naming.touched}
+        shown = {(each.store, each.id) for each in every.touched} - named - own
         own |= await self._of_tasks(project, [record for store, record in own | named if store == "tasks"])
         own |= await self._names(project, [record for store, record in own | named if store == "relationships"])
         going = {key for key in own | named if key[0] not in KEPT}

@@ -36,11 +36,12 @@ _PAUSE_S = 0.5
 _AGAIN_S = 5.0
 
 _NEXT = """
-SELECT store, id, version, seq, label, integrity, body FROM records
+SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
 WHERE project = $1 AND store IN ('documents', 'tasks')
-    AND seq > coalesce((SELECT upto FROM extracted WHERE project = $1), 0)
+    AND (seq > coalesce((SELECT upto FROM extracted WHERE project = $1), 0)
+        OR changed > coalesce((SELECT upto FROM extracted WHERE project = $1), 0))
     AND (store = 'documents' OR by_state IN ('completed', 'failed') OR body IS NULL)
-ORDER BY seq LIMIT $2
+ORDER BY place LIMIT $2
 """
 _STANDS = "SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4"
 _MARK = """
@@ -122,7 +123,7 @@ class Knowledge:
                 log.warning("knowledge.refused", project=project, store=row["store"], reason=str(error))
         if rows:
             async with self._database.connection() as connection:
-                await connection.execute(_MARK, project, rows[-1]["seq"])
+                await connection.execute(_MARK, project, rows[-1]["place"])
         return len(rows)
 
     async def _mentioned(self, project: str, row: Any) -> None:

@@ -1,6 +1,7 @@
 """Past moments: what a store held right after a commit, or at a time (row M5).
 
-A version stood from its own place in its project's order until that of the version after it. The shared project has an
+A version stood from its own place in its project's order, or where it was put back from that of the commit which did,
+until that of the version after it. The shared project has an
 order of its own: of it the moment is the last place that was taken by then.
 """
 
@@ -17,8 +18,8 @@ from counterpoint.proto.subjects import SHARED_PROJECT
 
 _AT_COMMIT = """
 SELECT max(seq) AS seq, max(at) AS at FROM (
-    SELECT seq, at FROM records WHERE project = $1 AND commit_id = $2
-    UNION ALL SELECT seq, at FROM history WHERE project = $1 AND commit_id = $2
+    SELECT greatest(seq, changed) AS seq, at FROM records WHERE project = $1 AND commit_id = $2
+    UNION ALL SELECT greatest(seq, changed), at FROM history WHERE project = $1 AND commit_id = $2
     UNION ALL SELECT seq, at FROM audit WHERE project = $1 AND id = $2) AS written
 """
 _AT_TIME = """
@@ -28,7 +29,8 @@ SELECT max(seq) FROM (
 """
 _THEN = """
 SELECT {columns}, erased, task_id FROM {table}
-WHERE project = {project} AND seq <= {seq} {stood} AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
+WHERE project = {project} AND seq <= {seq} AND (changed IS NULL OR changed <= {seq}) {stood}
+    AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
 """
 
 

@@ -14,7 +14,7 @@ from counterpoint.guard.capabilities import Access, Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.letters import dead_row, died
-from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.provenance import CANDIDATE, COMMITS_USED, Memories, Provenance, sources_of
 from counterpoint.memory.rows import SYSTEM, MessageRow, Prepared, WriteRow, canonical, storable
 from counterpoint.memory.screen import PLAIN, Screen, Screening
 from counterpoint.proto import subjects
@@ -71,7 +71,7 @@ def prepare(
     writes = [*commit.writes, *_kept(policy, asked)]
     if not commit.last:
         _only_traces(policy, writes, asked)
-    cited = _cited(asked, provenance.refs | memories.cited)
+    cited, quoted = _cited(asked, provenance.refs | memories.cited)
     announced: list[Outgoing] = []
     screening = Screening(policy, screen)
     rows = tuple(_write_row(policy, grant, origin, write, provenance, screening) for write in writes)
@@ -111,7 +111,13 @@ def prepare(
         kind="commit",
         audit=_leaf(origin, grant, commit, commit_id, rows, messages, provenance, now, screening.redacted, forgets),
         salt=secrets.token_bytes(16),
-        reads=_read_set(provenance.refs, memories, cited | memories.named),
+        reads=_read_set(
+            provenance.refs,
+            memories,
+            cited | memories.named | _declared(writes),
+            quoted,
+            caused_by.commit if caused_by.result else None,
+        ),
         writes=rows,
         messages=messages,
         cancel_timers=commit.cancel_timers,
@@ -251,6 +257,7 @@ def _message_row(
         integrity=provenance.integrity,
         due_at=message.due_at,
         timer=message.timer,
+        result=row.result,
     )
 
 
@@ -266,9 +273,10 @@ def _may_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
         raise Denied("agent", f"the right to sign as {signer}")
 
 
-def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> frozenset[Ref]:
-    """What the messages name as their sources. Raises `Permanent` `uncited` for what was not read."""
-    named = set()
+def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> tuple[frozenset[Ref], frozenset[Ref]]:
+    """What the messages name as their sources, and what they only quote as candidates. Raises `Permanent` `uncited`
+    for what was not read."""
+    named, quoted = set[Ref](), set[Ref]()
     for message in outgoing:
         findings = message.data.get("findings") or {}
         if not isinstance(findings, dict):
@@ -284,20 +292,32 @@ def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> frozenset[Ref
                     "uncited",
                     (Problem(field="sources", problem=f"{ref.store}/{ref.id} was not read at version {ref.version}"),),
                 )
-            named.add(ref)
-    return frozenset(named)
+            (quoted if cited.get("role") == CANDIDATE else named).add(ref)
+    return frozenset(named), frozenset(quoted - named)
 
 
-def _read_set(refs: frozenset[Ref], memories: Memories, cited: frozenset[Ref]) -> str | None:
-    """What a commit rests on, as it is kept: each with its score, whether it was cited, shown, or only carried by the
-    message, and whether it is of the shared project."""
-    if not refs and not cited:
-        return None
+def _declared(writes: Iterable[Write]) -> frozenset[Ref]:
+    """What the records that are written name as their own sources."""
+    return frozenset(
+        Ref(store=each["store"], id=each["id"], version=each["version"])
+        for write in writes
+        for each in sources_of(write.body)
+    )
+
+
+def _read_set(
+    refs: frozenset[Ref], memories: Memories, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
+) -> str | None:
+    """What a commit rests on, as it is kept: each with its score, whether it was cited, quoted as a candidate, shown,
+    or only carried by the message, and whether it is of the shared project; and the commit whose result it works on."""
     rows: list[list[Any]] = []
-    for ref in sorted(refs | cited, key=_ref_key):
-        how = "cited" if ref in cited else "shown" if ref in memories.scores else "carried"
+    for ref in sorted(refs | cited | quoted, key=_ref_key):
+        named = "cited" if ref in cited else "quoted" if ref in quoted else None
+        how = named or ("shown" if ref in memories.scores else "carried")
         rows.append([*_ref_key(ref), memories.scores.get(ref), how, ref in memories.shared])
-    return canonical(rows)
+    if result_of is not None:
+        rows.append([COMMITS_USED, result_of, 1, None, "cited", False])
+    return canonical(rows) if rows else None
 
 
 def _announcement(

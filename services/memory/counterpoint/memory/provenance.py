@@ -13,6 +13,11 @@ Key = tuple[str, str, int, int]
 _FENCES = 50_000
 """Of so many messages the newest delivery is remembered here; the record knows it of every one that was applied."""
 
+COMMITS_USED = "commits"
+"""In a read set the store of the commit whose message brought the result that was worked on."""
+CANDIDATE = "candidate"
+"""Role of a citation that the result does not rest on."""
+
 VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
 """Integrity: said by a person or an operated system; made or brought by an agent; from outside."""
 
@@ -20,12 +25,13 @@ VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """What something rests on: the highest label and the lowest integrity of all of it, and every item; of a message
-    also the commit that sent it."""
+    also the commit that sent it, and whether it brings the `result` of that."""
 
     label: int = 0
     integrity: int = VOUCHED
     refs: frozenset[Ref] = frozenset()
     commit: str | None = None
+    result: bool = False
 
     def with_(self, other: "Provenance") -> "Provenance":
         """What rests on both."""
@@ -34,6 +40,7 @@ class Provenance:
             min(self.integrity, other.integrity),
             self.refs | other.refs,
             self.commit or other.commit,
+            self.result or other.result,
         )
 
 
@@ -72,12 +79,27 @@ class Memories:
 
 
 def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """What a record or message names as what it rests on: its `sources` and the citations of its findings."""
+    """What a record or message names: its `sources`, and the citations of its findings, candidates among them."""
     findings, sources = body.get("findings") or {}, body.get("sources") or ()
     if not findings and not sources:
         return ()
     named = [*sources, *(findings.get("citations") or () if isinstance(findings, dict) else ())]
     return tuple(each for each in named if isinstance(each, dict) and {"store", "id", "version"} <= each.keys())
+
+
+def sources_of(body: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+    """The `sources` that a record names itself, none where it names none or has others than references."""
+    named = (body or {}).get("sources")
+    if not isinstance(named, list | tuple):
+        return ()
+    return tuple(
+        each
+        for each in named
+        if isinstance(each, dict)
+        and isinstance(each.get("store"), str)
+        and isinstance(each.get("id"), str)
+        and isinstance(each.get("version"), int)
+    )
 
 
 class Forgotten(LookupError):

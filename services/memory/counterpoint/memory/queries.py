@@ -258,6 +258,11 @@ class Queries:
             if roots:
                 shared = project != grant.project
                 radius = await self._influence.of(grant.project, roots, shared=shared, limit=query.limit)
+                used = {each.key for each in radius.touched}
+                if query.shown:
+                    radius = await self._influence.of(
+                        grant.project, roots, reach="shown", shared=shared, limit=query.limit
+                    )
                 break
         else:
             return Found(tier="record", plan="influence", took_us=0)
@@ -268,7 +273,7 @@ class Queries:
         ]
         items = [
             RestingItem(
-                store=each.store, id=each.id, version=each.version, hops=each.hops, cited=each.cited,
+                store=each.store, id=each.id, version=each.version, hops=each.hops, cited=each.key in used,
                 task_id=each.task_id, at=each.at,
             )
             for each in shown

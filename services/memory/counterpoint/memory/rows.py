@@ -18,7 +18,8 @@ SYSTEM = "_system"
 
 @dataclass(frozen=True, slots=True)
 class WriteRow:
-    """A record's next version. `body` is canonical JSON, None for a deletion."""
+    """A record's next version. `body` is canonical JSON, None for a deletion. One that is put back has the `place` in
+    its project's order and the time that it had."""
 
     store: str
     id: str
@@ -30,11 +31,14 @@ class WriteRow:
     integrity: int
     sha256: bytes
     schema_version: int = 1
+    place: int | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message for the log and the bus. A `structured` one has its envelope in its body."""
+    """A message for the log and the bus. A `structured` one has its envelope in its body; what is done with a
+    `result` rests on what its sender had used."""
 
     id: str
     type: str
@@ -48,6 +52,7 @@ class MessageRow:
     due_at: datetime | None
     timer: str | None
     structured: bool = False
+    result: bool = False
 
 
 @dataclass(frozen=True, slots=True)

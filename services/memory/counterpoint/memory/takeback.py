@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
-from counterpoint.memory.changes import Change, Changes
+from counterpoint.memory.changes import Change, Changes, Standing
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
@@ -41,6 +41,7 @@ STORE = "quarantines"
 _ATTEMPTS = 5
 _LIMIT = 200_000
 _TASKS_NAMED = 500
+_WISHES_NAMED = 20
 _UNHEARD_S = 90.0
 """What was not applied until then never will be: longer than a statement may take, and than a commit waits for one."""
 
@@ -141,18 +142,19 @@ class TakeBacks:
         own = (ref for ref in gone if ref not in read.shared)
         return self._first(project, own) or self._first(SHARED_PROJECT, (ref for ref in gone if ref in read.shared))
 
-    def carried(self, project: str, refs: Iterable[Ref]) -> Ref | None:
-        """The same of what a message carried, of which nobody knows whether it was shared."""
-        cause = self._cause(project, tuple(refs))
-        return cause.ref if cause is not None else None
+    def carried(self, project: str, refs: Iterable[Ref]) -> bool:
+        """Whether a message carried any such item, of which nobody knows whether it was shared."""
+        return bool(self._causes(project, tuple(refs)))
 
-    def _cause(self, project: str, refs: Sequence[Ref]) -> "_Cause | None":
-        for home in (project, SHARED_PROJECT):
-            for wish_id, wrong in self._wrong.get(home, {}).items():
-                for ref in refs:
-                    if (ref.store, ref.id, ref.version) in wrong:
-                        return _Cause(ref, wish_id, home != project)
-        return None
+    def _causes(self, project: str, refs: Sequence[Ref]) -> list[tuple[str, str]]:
+        """The wishes, by project and id, that something carried was taken back for."""
+        keys = {(ref.store, ref.id, ref.version) for ref in refs}
+        return [
+            (home, wish_id)
+            for home in dict.fromkeys((project, SHARED_PROJECT))
+            for wish_id, wrong in self._wrong.get(home, {}).items()
+            if not wrong.isdisjoint(keys)
+        ]
 
     def _first(self, project: str, refs: Iterable[Ref]) -> Ref | None:
         known = self._wrong.get(project)
@@ -180,20 +182,24 @@ class TakeBacks:
 
     async def follow(self, origin: Origin, applied: Prepared) -> None:
         """Take out what a commit wrote that rests on what was taken back, for it was under way before."""
-        changes = [
-            Change(row.store, row.id, row.expect + 1)
-            for row in applied.writes
-            if row.body is not None and self._changes.learned(row.store)
-        ]
-        cause = self._cause(applied.project, tuple(applied.provenance.refs))
-        if not changes or cause is None:
+        if not any(row.body is not None and self._changes.learned(row.store) for row in applied.writes):
             return
-        wish = TakeBack(**cause.ref.model_dump(), kind="quarantine", reason="was under way when that was taken back")
-        late = derived_id(applied.commit_id, "late")
-        try:
-            await self._commit(origin, late, wish, changes, (), (), shared=cause.shared, of=cause.wish_id)
-        except Conflict:
-            log.warning("takeback.overtaken", project=applied.project, commit_id=applied.commit_id)
+        project = applied.project
+        async with self._alone[project]:
+            for home, wish_id in self._causes(project, tuple(applied.provenance.refs)):
+                try:
+                    await self._patiently(partial(self._catch_up, origin, home, wish_id))
+                except Conflict:
+                    log.warning("takeback.overtaken", project=project, commit_id=applied.commit_id)
+
+    async def _catch_up(self, origin: Origin, home: str, wish_id: str) -> None:
+        """Take back in a project what a wish that stands is about, and was committed since."""
+        wish = await self._wish(origin.project, wish_id)
+        if wish is not None:
+            if wish.stands:
+                await self._rest(origin.project, wish)
+        elif home != origin.project and (first := await self._wish(home, wish_id)) is not None and first.stands:
+            await self._in_project(origin, wish_id, first.done, first.seq)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do it, anew when what was read has changed. Raises `Conflict` in the end."""
@@ -222,7 +228,7 @@ class TakeBacks:
         before_it = self._known(project).get(wish_id)
         self._known(project)[wish_id] = wrong
         try:
-            changes = await self._changes.of(project, wrong, restores=wish.kind == "rollback")
+            changes = await self._changes.of(project, wrong, restores=wish.restores)
             reply = await self._commit(origin, wish_id, wish, changes, tasks, (), shared=shared)
         except (Conflict, Denied, Permanent):
             self._known(project).pop(wish_id)
@@ -240,16 +246,18 @@ class TakeBacks:
     async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None = None) -> None:
         """Take back what other projects have learned of a shared item, where that was not done yet."""
         for project in await self._projects():
-            if project == SHARED_PROJECT or await self._wish(project, wish_id) is not None:
-                continue
-            roots = await self._roots(SHARED_PROJECT, wish, before=before)
-            radius = await self._influence.of(project, roots, shared=True, limit=1)
-            if radius.touched:
-                there = _there(origin, project)
-                await self._patiently(partial(self._do, there, wish_id, wish, shared=True, before=before))
+            if project != SHARED_PROJECT and await self._wish(project, wish_id) is None:
+                await self._in_project(_there(origin, project), wish_id, wish, before)
+
+    async def _in_project(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None) -> None:
+        """Take back what a project has learned of a shared item, if anything."""
+        roots = await self._roots(SHARED_PROJECT, wish, before=before)
+        radius = await self._influence.of(origin.project, roots, shared=True, limit=1)
+        if radius.touched:
+            await self._patiently(partial(self._do, origin, wish_id, wish, shared=True, before=before))
 
     async def _lift_elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack) -> None:
-        """Lift a quarantine of the shared project in all others, where that was not done yet."""
+        """Lift a take-back of the shared project in all others, where that was not done yet."""
         for project in await self._projects():
             known = await self._wish(project, wish.id)
             if project != SHARED_PROJECT and known is not None and known.stands:
@@ -269,7 +277,7 @@ class TakeBacks:
         if wrong <= self._known(origin.project)[wish_id]:
             return
         self._known(origin.project)[wish_id] |= wrong
-        changes = await self._changes.of(origin.project, wrong, restores=wish.kind == "rollback")
+        changes = await self._changes.of(origin.project, wrong, restores=wish.restores)
         if changes:
             late = derived_id(wish_id, "late")
             await self._commit(origin, late, wish, changes, tasks, (), shared=shared, of=wish_id)
@@ -278,7 +286,11 @@ class TakeBacks:
         """Take back what was committed while it was looked for, and was not found before the process ended."""
         wrong = await self._wrong_by(project, wish)
         self._known(project)[wish.id] = wrong
-        changes = await self._changes.of(project, wrong, restores=wish.done.kind == "rollback")
+        changes = await self._changes.of(project, wrong, restores=wish.done.restores)
+        if changes:
+            # Others may have been done since, which say otherwise of some of it.
+            standing = await self._standing(project, await self._wishes(project))
+            changes = await self._changes.replayed(project, {(each.store, each.id) for each in changes}, standing)
         if changes:
             origin = Origin(message_id=new_id(), project=project, principal=wish.done.by)
             await self._commit(origin, new_id(), wish.done, changes, (), (), shared=wish.done.shared, of=wish.id)
@@ -293,15 +305,24 @@ class TakeBacks:
             row = await connection.fetchrow(_WISH, project, wish_id)
         return _wish(row) if row is not None else None
 
-    async def _wrong_by(self, project: str, wish: _Wish) -> frozenset[Version]:
-        """What a wish was about when it was done and what rests on that, but for what was put back since."""
+    async def _standing(self, project: str, wishes: Sequence[_Wish], lifted: str | None = None) -> list[Standing]:
+        """The take-backs that stand, in the order they were done; without the one that is about to be lifted."""
+        return [
+            Standing(each.id, each.seq, each.done.restores, await self._wrong_by(project, each, lifted))
+            for each in wishes
+            if each.stands and each.id != lifted
+        ]
+
+    async def _wrong_by(self, project: str, wish: _Wish, lifted: str | None = None) -> frozenset[Version]:
+        """What a wish was about when it was done and what rests on that, but for what was put back since by one that is
+        not `lifted`."""
         before: int | None = wish.seq
         if wish.done.shared:
             first = await self._wish(SHARED_PROJECT, wish.id)
             before = first.seq if first is not None else None
         try:
             roots = await self._roots(project, wish.done, shared=wish.done.shared, before=before)
-            without = await self._changes.put_back(project, wish.seq)
+            without = await self._changes.put_back(project, wish.seq, (lifted,) if lifted else ())
             wrong, _ = await self._reach(project, wish.done, roots, shared=wish.done.shared, without=without)
         except Permanent as error:
             # What cannot be followed any more must not keep memory from starting.
@@ -331,27 +352,33 @@ class TakeBacks:
     ) -> tuple[frozenset[Version], tuple[str, ...]]:
         """Every version of the project that is wrong, and the tasks among them."""
         radius = (await self._influence.of(project, roots, shared=shared, limit=_LIMIT, without=without)).whole()
-        touched = [each for each in radius.touched if each.cited or not wish.cited_only]
-        tasks = sorted({each.id for each in touched if each.store == "tasks"})
-        wrong = frozenset((each.store, each.id, each.version) for each in touched)
+        tasks = sorted({each.id for each in radius.touched if each.store == "tasks"})
+        wrong = frozenset(each.key for each in radius.touched)
         return wrong if shared else roots | wrong, tuple(tasks)
 
     async def _lift(self, origin: Origin, wish_id: str, wish: TakeBack) -> CommitReply:
-        """Put back what was taken out for a quarantine, but for what another wish says is wrong as well."""
+        """Have stand what would stand without a quarantine or a rollback."""
         project = origin.project
         every = await self._wishes(project)
-        known = next((each for each in every if each.id == wish.id and each.done.kind == "quarantine"), None)
+        known = next((each for each in every if each.id == wish.id and each.done.kind != "lift"), None)
         if known is None:
-            problem = Problem(field="item", problem=f"{wish.id} is no quarantine of this project")
+            problem = Problem(field="item", problem=f"{wish.id} is no quarantine and no rollback of this project")
             raise Permanent("not_found", (problem,))
         if known.done.lifted:
             raise Permanent("conflict", (Problem(field="item", problem=f"{wish.id} was lifted already"),))
-        others = [await self._wrong_by(project, each) for each in every if each.stands and each.id != wish.id]
-        wrong = await self._wrong_by(project, known)
-        changes = await self._changes.lifting(project, wrong, frozenset().union(*others))
-        lifted = (each for each in every if wish.id in (each.id, each.done.of) and not each.done.lifted)
+        parts = [each for each in every if wish.id in (each.id, each.done.of)]
+        standing = await self._standing(project, every, wish.id)
+        wrong = await self._wrong_by(project, known, wish.id)
+        keys = await self._changes.moved(project, [each.id for each in parts])
+        keys |= {(store, record) for store, record, _ in wrong}
+        about = [each for each in standing if any((store, record) in keys for store, record, _ in each.wrong)]
+        # What was learned of a record as it was put back is about to rest on one that another says is wrong.
+        keys |= {(store, record) for each in about for store, record, _ in each.wrong}
+        changes = await self._changes.replayed(project, keys, standing)
+        lifted = (each for each in parts if not each.done.lifted)
         writes = tuple(Write(store=STORE, id=each.id, body=_lifted(each), expect=each.version) for each in lifted)
-        reply = await self._commit(origin, wish_id, wish, changes, (), writes)
+        others = tuple(each.id for each in about)
+        reply = await self._commit(origin, wish_id, wish, changes, (), writes, others=others)
         self._known(project).pop(wish.id, None)
         return reply
 
@@ -366,6 +393,7 @@ class TakeBacks:
         *,
         shared: bool = False,
         of: str | None = None,
+        others: tuple[str, ...] = (),
     ) -> CommitReply:
         """One commit of memory's own, on behalf of who wished it: all of it, or nothing."""
         now = datetime.now(UTC)
@@ -381,10 +409,10 @@ class TakeBacks:
             tasks_count=len(tasks),
             shared=shared,
             of=of,
+            others=others[:_WISHES_NAMED],
         )
         record = Write(store=STORE, id=wish_id, body=done.model_dump(mode="json", exclude_none=True))
         deleted = (Write(store=each.store, id=each.id, body=None, expect=each.present) for each in outs)
-        read = {Ref(store=each.store, id=each.id, version=each.before): None for each in changes if each.before}
         prepared = prepare(
             self._policy,
             diode.taking_back(self._policy, origin.project, origin.message_id, now),
@@ -392,7 +420,7 @@ class TakeBacks:
             Commit(step=f"take back {wish_id}", writes=(record, *writes, *deleted)),
             now=now,
             caused_by=Provenance(),
-            memories=Memories(Provenance(refs=frozenset(read)), read),
+            memories=Memories(),
             task_version=None,
             restored=restored,
         )
@@ -402,15 +430,6 @@ class TakeBacks:
 
     def _known(self, project: str) -> dict[str, frozenset[Version]]:
         return self._wrong.setdefault(project, {})
-
-
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """Something that was carried and is wrong, by which wish; `shared` when the item is one of the shared project."""
-
-    ref: Ref
-    wish_id: str
-    shared: bool
 
 
 def _wish(row: Any) -> _Wish:

@@ -27,7 +27,7 @@ _ITEM = re.compile(r"([a-z_]+)/([^\s@]{1,200})(?:@([1-9][0-9]{0,8}))?")
 
 class Wish(Shape):
     """What to take back. `item` is `STORE/ID`, `STORE/ID@VERSION` (from that version on), or the source of a document;
-    to `lift` a quarantine, its id."""
+    to `lift` a quarantine or rollback, its id. `cited_only` has no effect: what was only shown is never taken back."""
 
     kind: Literal["quarantine", "rollback", "lift"]
     item: str = Field(min_length=1, max_length=2000, pattern=PLAIN)
@@ -51,11 +51,13 @@ async def blast_radius(
         Query(max_length=2000, pattern=PLAIN, description="`STORE/ID`, `STORE/ID@VERSION`, or a document's source."),
     ],
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most so many items.")] = 5000,
+    shown: Annotated[bool, Query(description="Also what it was only shown to.")] = False,
 ) -> Response:
-    """All that rests on a memory: items, decisions and tasks, with hops. An item that is not there is 404."""
+    """All that used a memory: items, decisions and tasks, with hops. An item that is not there is 404."""
     asked.needs("read")
     store, record_id, version = await _named(asked, item)
-    (found,) = await asked.memory().query(RestsOn(store=store, id=record_id, version=version or 1, limit=limit))
+    query = RestsOn(store=store, id=record_id, version=version or 1, limit=limit, shown=shown)
+    (found,) = await asked.memory().query(query)
     if found.report is None:
         raise _unknown(asked, item)
     return JSONResponse(found.report)
@@ -69,7 +71,7 @@ async def blast_radius(
     openapi_extra=takes(Wish),
 )
 async def take_back(request: Request, asked: Asking) -> Response:
-    """Take a memory and all that rests on it out of every read, put back what stood before, or lift a quarantine."""
+    """Take a memory and all that used it out of every read, put back what stood before, or undo one of both."""
     body = await read_json(request)
     asked = asked.within(body)
     asked.needs("operate")

@@ -17,7 +17,8 @@ from counterpoint.developer.rag.rewrite import rewritten
 from counterpoint.developer.rag.run import Asked, Draft, Graded, Lead, Node, Route, Run, Seen
 from counterpoint.developer.rag.validate import verdicts
 from counterpoint.developer.relevance import Calibration, grade
-from counterpoint.proto.decisions import Confidence
+from counterpoint.developer.used import cited
+from counterpoint.proto.decisions import Confidence, Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind
 from counterpoint.proto.memory import Commit, Write
@@ -251,7 +252,7 @@ class Desk:
     async def _keep(self, node: Node, before: Run, taken: _Taken) -> None:
         step = _step(before.steps, node)
         action_id, decision_id = self.last(before) if before.last else (None, None)
-        sources = self._evidence.basis if self._evidence is not None else ()
+        sources = self._used(node, taken.run)
         decided = decide(
             self._memory, AGENT, _DECISIONS.get(node, node), taken.decision, taken.reasoning,
             session_id=self._message.session_id, confidence=taken.confidence, sources=sources, step=step,
@@ -273,6 +274,14 @@ class Desk:
                 messages=(send(decided),),
             )
         )  # fmt: skip
+
+    def _used(self, node: Node, run: Run) -> tuple[Source, ...]:
+        """What a step is decided by: the best passage for the grade, what is cited for a draft and its check."""
+        if self._evidence is None or node in ("route", "retrieve"):
+            return ()
+        if node == "evaluate":
+            return tuple(hit.basis for hit in self._evidence.answers[:1])
+        return cited(run.draft.citations if run.draft else (), self._evidence)
 
     @property
     def _checkpoint(self) -> str:

@@ -16,6 +16,7 @@ CREATE FUNCTION commit_steps(
     m_commit int[], m_id uuid[], m_type text[], m_subject text[], m_task text[], m_versioned boolean[],
     m_audience text[], m_body text[], m_label smallint[], m_integrity smallint[], m_due timestamptz[], m_timer text[],
     m_structured boolean[],
+    w_place bigint[], w_at timestamptz[],
     v_store text[], v_id text[], v_version int[], v_source text[], v_label smallint[], v_words text[],
     v_exact text[], v_type text[], v_names text[], v_chars int[],
     e_row int[], e_model text[], e_embedding text[]
@@ -90,9 +91,9 @@ BEGIN
                     DETAIL = format('is stored at schema version %s, the writer knows %s', fault.schema_version, fault.schema);
             END IF;
             INSERT INTO history (project, store, id, version, seq, task_id, author, label, integrity, schema_version,
-                                 body, sha256, commit_id, at, superseded)
+                                 body, sha256, commit_id, at, changed, superseded)
             SELECT r.project, r.store, r.id, r.version, r.seq, r.task_id, r.author, r.label, r.integrity,
-                   r.schema_version, r.body, r.sha256, r.commit_id, r.at, base + w.n
+                   r.schema_version, r.body, r.sha256, r.commit_id, r.at, r.changed, base + w.n
             FROM unnest(w_store, w_id, w_expect) WITH ORDINALITY AS w(store, id, expect, n)
             CROSS JOIN LATERAL (
                 SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r
@@ -100,12 +101,14 @@ BEGIN
             ON CONFLICT DO NOTHING;
             WITH changed AS (
                 UPDATE records r
-                SET version = w.expect + 1, seq = base + w.n, task_id = w.task, author = w.author, label = w.label,
+                SET version = w.expect + 1, seq = coalesce(w.place, base + w.n),
+                    changed = CASE WHEN w.place IS NOT NULL THEN base + w.n END, task_id = w.task, author = w.author, label = w.label,
                     integrity = w.integrity, body = w.body::jsonb, sha256 = w.sha, schema_version = w.schema,
-                    commit_id = c_id[w.step], at = now()
+                    commit_id = c_id[w.step], at = coalesce(w.at, now())
                 FROM unnest(w_commit, w_store, w_id, w_expect, w_body, w_task, w_author, w_label, w_integrity, w_sha,
-                            w_schema)
-                    WITH ORDINALITY AS w(step, store, id, expect, body, task, author, label, integrity, sha, schema, n)
+                            w_schema, w_place, w_at)
+                    WITH ORDINALITY AS w(step, store, id, expect, body, task, author, label, integrity, sha, schema,
+                                         place, at, n)
                 CROSS JOIN LATERAL (
                     SELECT ctid FROM records
                     WHERE project = p_project AND store = w.store AND id = w.id AND version = w.expect
@@ -338,12 +341,15 @@ BEGIN
         WHERE project = p_project AND n > coalesce((SELECT upto FROM linked WHERE project = p_project), 0)
         ORDER BY n LIMIT p_limit),
     made AS (
-        INSERT INTO sources (project, store, id, version, commit_id, cited, shared)
+        INSERT INTO sources (project, store, id, version, commit_id, cited, used, shared)
         SELECT p_project, item ->> 0, item ->> 1, (item ->> 2)::int, commit_id,
-               coalesce(item ->> 4 = 'cited', false), coalesce((item ->> 5)::boolean, false)
+               coalesce(item ->> 4 IN ('cited', 'quoted'), false), coalesce(item ->> 4 = 'cited', false),
+               coalesce((item ->> 5)::boolean, false)
         FROM fresh, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
         UNION ALL
-        SELECT p_project, 'commits', cause::text, 1, commit_id, true, false FROM fresh WHERE cause IS NOT NULL
+        -- A commit whose result was worked on is among the reads.
+        SELECT p_project, 'commits', cause::text, 1, commit_id, true, false, false FROM fresh
+        WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'
         ON CONFLICT DO NOTHING)
     SELECT count(*), max(n) INTO noted, last FROM fresh;
     IF noted > 0 THEN

@@ -1,7 +1,8 @@
 """Projections: what the record says is applied to a tier, in the background and in the order of the record.
 
-A commit only says that a project has changed. What changed is read from the record by `seq`, from where the tier is:
-so nothing is lost by a restart, an engine that was away, or a folder that somebody deleted.
+A commit only says that a project has changed. What changed is read from the record by its place, from where the tier
+is; that of a record which was put back is `changed`. So nothing is lost by a restart, an engine that was away, or a
+folder that somebody deleted.
 """
 
 import asyncio
@@ -29,10 +30,15 @@ _PROJECTS = "SELECT project FROM projects WHERE left(project, 1) <> '_'"
 _LIFE = "SELECT created_at, last_seq FROM projects WHERE project = $1"
 _COLUMNS = "store, id, version, seq, author, label, integrity, task_id, schema_version, body"
 _CHANGES = f"""
-SELECT {_COLUMNS} FROM unnest($2::text[]) AS wanted (of_store) CROSS JOIN LATERAL (
-    SELECT {_COLUMNS} FROM records
-    WHERE project = $1 AND store = of_store AND seq > $3 ORDER BY seq LIMIT {BATCH}) AS found
-ORDER BY seq LIMIT {BATCH}
+SELECT {_COLUMNS}, place FROM unnest($2::text[]) AS wanted (of_store) CROSS JOIN LATERAL (
+    (SELECT {_COLUMNS}, seq AS place FROM records
+     WHERE project = $1 AND store = of_store AND seq > $3 AND (changed IS NULL OR changed <= seq)
+     ORDER BY seq LIMIT {BATCH})
+    UNION ALL
+    (SELECT {_COLUMNS}, changed AS place FROM records
+     WHERE project = $1 AND store = of_store AND changed > $3 AND changed > seq ORDER BY changed LIMIT {BATCH})
+) AS found
+ORDER BY place LIMIT {BATCH}
 """
 _COUNT = "SELECT count(*) FROM records WHERE project = $1 AND store = ANY ($2)"
 
@@ -204,9 +210,9 @@ class Projection:
     ) -> Place:
         """Apply everything after `place`; where it is then."""
         while True:
-            changes = await self._changes(project, place.seq)
+            changes, reached = await self._changes(project, place.seq)
             if changes or not settled:
-                place = Place(place.life, changes[-1].seq if changes else place.seq)
+                place = Place(place.life, reached)
                 await self.tier.apply(project, changes, place, draft=draft)
                 settled = True
                 tell(len(changes))
@@ -244,13 +250,14 @@ class Projection:
         # A project nobody has written to yet has nothing to follow.
         return (row["created_at"].isoformat(), row["last_seq"]) if row else ("", 0)
 
-    async def _changes(self, project: str, after: int) -> list[Change]:
+    async def _changes(self, project: str, after: int) -> tuple[list[Change], int]:
+        """The next changes after a place, and the place of the last of them."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_CHANGES, project, list(self.stores), after)
-        changes = [change_of(project, row) for row in rows]
-        return (
-            changes if self._embeddings is None else await self._embeddings.with_vectors(project, changes, self._model)
-        )
+        changes, reached = [change_of(project, row) for row in rows], rows[-1]["place"] if rows else after
+        if self._embeddings is not None:
+            changes = await self._embeddings.with_vectors(project, changes, self._model)
+        return changes, reached
 
 
 def change_of(project: str, row: Any) -> Change:
