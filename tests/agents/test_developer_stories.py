@@ -247,6 +247,23 @@ async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meani
     assert worked.artifact_sha256
 
 
+async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(meaning: Meaning) -> None:
+    shelf = Shelf(meaning)
+    shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
+    worked, commit = await Desk(shelf).work("task-1", FROM_EVENTS["failure"])
+    cited = {(each.store, each.id, each.version) for each in worked.findings.citations}
+    named = [Action.model_validate(write.body).sources for write in commit.writes if write.store == "actions"]
+    named += [DecisionMade.model_validate(out.data).sources for out in commit.messages if out.type == DecisionMade.TYPE]
+    assert {(each.store, each.id, each.version) for sources in named for each in sources} == cited
+    stopped, commit = await Desk(shelf).work(
+        "task-2", {"kind": "troubleshoot", "description": "The zeppelin of the mayor lost its anchor over the lake."}
+    )
+    assert stopped.outcome == "stopped"
+    assert {each.role for each in stopped.findings.citations} <= {"candidate"}
+    made = [DecisionMade.model_validate(out.data) for out in commit.messages if out.type == DecisionMade.TYPE]
+    assert not any(decision.sources for decision in made)
+
+
 async def test_a_redelivery_comes_to_the_same_commit(meaning: Meaning) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)

@@ -118,6 +118,7 @@ def test_an_escalated_task_takes_an_outcome_as_the_reporters_own_attempt() -> No
     house.outcome("succeeded", note="restarted the resolver")
     own = house.attempt(1)
     assert (own.tried, own.outcome, own.by, own.confidence) == ("restarted the resolver", "succeeded", "ops", None)
+    assert [each.store for each in own.sources] == ["actions"], "it rests on the report, not on the stop before it"
     completed = house.last(TaskCompleted)
     assert (completed.resolution, completed.result) == ("resolved", "restarted the resolver")
 
