@@ -39,6 +39,7 @@ CONTRACT = {
     "/v1/releases/{fingerprint}": {"delete"},
     "/v1/quarantines": {"get", "post"},
     "/v1/entities": {"get"},
+    "/v1/entities/known": {"get"},
     "/v1/entities/{entity_id}/neighbours": {"get"},
     "/v1/cypher": {"post"},
     "/v1/rebuild/{tier}": {"get", "post"},

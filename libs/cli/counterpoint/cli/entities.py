@@ -1,6 +1,6 @@
-"""The commands that look at the knowledge graph."""
+"""The commands that look at known things and at what is mentioned."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,19 +11,92 @@ from counterpoint.cli.table import table
 
 app = typer.Typer()
 
+TOLD = 5
+"""Failures and fixes that are told, each."""
+LINE_CHARS = 160
 
-@command(app, "entities", Panel.LOOK, "counterpoint entities resolver --kind service")
+
+@command(app, "entities", Panel.LOOK, "counterpoint entities orders_ingest --project orders")
 def entities(
     session: Session,
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Words of the name.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="file, service, dag, error or system.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A job, data set, owner, repository, host, exception, ...")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Of those listed: file, service, dag, error, system.")
+    ] = None,
     limit: Limit = 50,
 ) -> None:
-    """List the files, services, DAGs, errors and systems that documents and tasks mention."""
+    """Say who owns a thing, what feeds it, what broke it and what fixed it; without a name list what is mentioned."""
     with session.connect() as api:
-        found = api.pages("/v1/entities", limit, text=text, kind=kind, project=session.project)
+        found = api.pages("/v1/entities", limit, text=name, kind=kind, project=session.project)
+        known = api.get("/v1/entities/known", name=name, project=session.project) if name and not kind else None
     rows = [(each["kind"], each["name"], each["id"]) for each in found["items"]]
-    session.show(found, lambda: table(("kind", "name", "id"), rows, "nothing is mentioned"))
+    shown = {**found, "known": known} if known is not None else found
+    listed = table(("kind", "name", "id"), rows, "nothing is mentioned")
+    session.show(shown, lambda: "\n".join(described(known)) if known and _says(known) else listed)
+
+
+def described(known: dict[str, Any]) -> list[str]:
+    """Describe a known thing in lines, each statement with the record that says it."""
+    kinds = [
+        f"{each['kind']} in {ns}" if (ns := each["properties"].get("namespace")) else each["kind"]
+        for each in known["things"]
+    ]
+    lines = [f"{known['name']}: {', '.join(dict.fromkeys(kinds)) or 'a name that no lineage, document or attempt has'}"]
+    relations = known["relations"]
+    for title, names in (
+        ("owned by", known["owned_by"]), ("owns", known["owns"]), ("fed by", known["fed_by"]),
+        ("feeds", known["feeds"]),
+    ):  # fmt: skip
+        if names:
+            lines.append(f"  {title}: {', '.join(_with_record(each, relations) for each in names)}")
+    for kind, title in (("runs_on", "runs on"), ("depends_on", "depends on"), ("mentions", "mentioned in")):
+        ends = [each["source" if kind == "mentions" else "target"] for each in relations if each["kind"] == kind]
+        names = [end["name"] for end in ends if end["kind"] not in ("job", "dataset") and end["name"] != known["name"]]
+        if names:
+            lines.append(f"  {title}: {', '.join(dict.fromkeys(names))}")
+    if known["documented_in"]:
+        lines.append(f"  documented in: {', '.join(known['documented_in'])}")
+    lines += [f"  broken by: {_failure(each)}" for each in known["broken_by"][:TOLD]]
+    lines += [f"  fixed by: {_fix(each)}" for each in known["fixed_by"][:TOLD]]
+    more = sum(max(0, len(known[each]) - TOLD) for each in ("broken_by", "fixed_by"))
+    if more or known["truncated"]:
+        lines.append(
+            f"  and more: {more} failures and fixes" if more else "  and more: not all of it was looked through"
+        )
+    return lines
+
+
+def _says(known: dict[str, Any]) -> bool:
+    """Whether anything is known of a thing."""
+    return any(known[each] for each in ("things", "relations", "broken_by", "fixed_by"))
+
+
+def _with_record(name: str, relations: list[dict[str, Any]]) -> str:
+    """A name with the source that says so, where that is a document."""
+    said = (each["provenance"] for each in relations if name in (each["source"]["name"], each["target"]["name"]))
+    source = next((each["source"] for each in said if each["by"] == "document" and each.get("source")), None)
+    return f"{name} ({source})" if source else name
+
+
+def _failure(each: dict[str, Any]) -> str:
+    what = f"{each['exception']}: {each['message']}" if each.get("exception") else each["message"]
+    return " · ".join(part for part in (_line(what), each.get("job"), _day(each)) if part)
+
+
+def _fix(each: dict[str, Any]) -> str:
+    said = f"{each['evidence']} by {each['by']}"
+    return " · ".join(part for part in (_line(each["tried"]), said, each.get("job"), _day(each)) if part)
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
+
+
+def _day(each: dict[str, Any]) -> str:
+    return str(each.get("at") or "")[:10]
 
 
 @command(app, "neighbours", Panel.LOOK, "counterpoint neighbours ID --depth 2")

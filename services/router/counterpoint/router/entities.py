@@ -1,4 +1,5 @@
-"""The knowledge graph over HTTP: what documents and tasks mention, and what stands beside it (row B1)."""
+"""The knowledge graph over HTTP: what documents and tasks mention, what stands beside it, and what is known of a thing
+(row B1)."""
 
 from typing import Annotated, Any
 
@@ -8,9 +9,11 @@ from fastapi.responses import JSONResponse
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import HybridSearch, List, Walk
 from counterpoint.proto.messages import Shape
-from counterpoint.router.bodies import Page, page
+from counterpoint.router.bodies import PLAIN, Page, page, reply
 from counterpoint.router.desk import Asking
+from counterpoint.router.known import look_up
 from counterpoint.router.tasks import Cursor, Limit
+from counterpoint.router.things import Known
 
 router = APIRouter(prefix="/v1/entities", tags=["memory"])
 
@@ -60,6 +63,16 @@ async def entities(
         return page(({"id": item.id, **item.body, "score": item.score} for item in hits), None)
     found = await asked.look(List(store="entities", where=where, limit=limit, cursor=int(cursor) if cursor else None))
     return page(({"id": item.id, **item.body} for item in found.items), found.next_cursor)
+
+
+@router.get("/known", responses={200: {"model": Known}}, response_model=None)
+async def known_thing(
+    asked: Asking,
+    name: Annotated[str, Query(min_length=1, max_length=500, pattern=PLAIN, description="A job, data set, owner, ...")],
+) -> Response:
+    """What is known of a thing: who owns it, what feeds it, what broke it, what fixed it, each with its record."""
+    asked.needs("read")
+    return reply(await look_up(asked.memory(), name))
 
 
 @router.get("/{entity_id}/neighbours", responses={200: {"model": Neighbours}}, response_model=None)

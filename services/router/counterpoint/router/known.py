@@ -1,0 +1,208 @@
+"""The look-up of a known thing by its name: lineage, documents, code, attempts and the provider index (row B1)."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.memory import Get, HybridSearch, Item, List
+from counterpoint.proto.providers import Provider
+from counterpoint.recall import Memory, record
+from counterpoint.recall.lineage import lineage_of
+from counterpoint.recall.names import Node, NodeKind
+from counterpoint.recall.ownership import ownership_rows
+from counterpoint.router.things import (
+    Failure,
+    Fix,
+    Known,
+    Relation,
+    Thing,
+    failure_of_attempt,
+    failure_of_run,
+    fix_of,
+    fixing,
+    host_of,
+    known,
+    of_document,
+    of_edge,
+    of_provider,
+    of_record,
+    of_row,
+    same,
+    thing_of,
+)
+
+NODES = 5
+"""Jobs and data sets that one name stands for, at most."""
+SCANNED = 1000
+"""Jobs, data sets and providers that are looked through for a name that is no id."""
+CHUNKS, ATTEMPTS, RUNS = 30, 100, 20
+_HOPS, _AROUND = 1, 3
+_LINE_CHARS = 300
+
+
+async def look_up(memory: Memory, name: str) -> Known:
+    """What is known of a name. Raises `Transient` or `Denied`."""
+    name = name.strip()
+    nodes, truncated = await _nodes(memory, name)
+    things = [thing_of(node) for node in nodes]
+    relations: list[Relation] = []
+    jobs: dict[str, Node] = {}
+    for node in nodes:
+        found = await lineage_of(memory, node, depth=_HOPS, limit=200)
+        truncated = truncated or found.truncated
+        near = [place.node for place in found.nodes]
+        parts = {place.node for place in found.nodes if place.hops == 0}
+        items = await memory.query(*(Get(store=f"{each.kind}s", id=each.id) for each in parts))
+        for part, answer in zip(parts, items, strict=True):
+            relations += [each for item in answer.items for each in of_record(part, item)]
+        relations += [relation for edge in found.edges if (relation := of_edge(edge)) is not None]
+        wrote = {edge.ends[0] for edge in found.edges if edge.ends[1] == node}
+        breaks = parts | (wrote if node.kind is NodeKind.DATASET else set())
+        jobs |= {each.ref: each for each in near if each in breaks and each.kind is NodeKind.JOB}
+    things += await _mentioned(memory, name)
+    relations += await _owned(memory, name)
+    providers = await _providers(memory, name)
+    things += providers
+    relations += await _documents(memory, name, things)
+    failures, fixes = await _history(memory, name, jobs.values())
+    about = things[0] if things else Thing(kind="service", name=name)
+    relations += [fixing(fix, about) for fix in fixes]
+    return known(name, things, relations, failures, fixes, truncated=truncated)
+
+
+async def _nodes(memory: Memory, name: str) -> tuple[list[Node], bool]:
+    """The jobs and data sets of a name: `NAMESPACE/NAME`, a name in any namespace, its last part, or a host."""
+    found: dict[str, Node] = {}
+    partial = False
+    for store in ("jobs", "datasets"):
+        kind = NodeKind(store.removesuffix("s"))
+        namespace, slash, last = name.rpartition("/")
+        if slash and namespace and last:
+            node = Node(kind=kind, namespace=namespace, name=last)
+            if await memory.get(store, node.id) is not None:
+                found[node.ref] = node
+        (answer,) = await memory.query(List(store=store, where={"name": name}, limit=NODES))
+        for item in answer.items:
+            node = Node(kind=kind, namespace=item.body["namespace"], name=item.body["name"])
+            found[node.ref] = node
+    if not found:
+        for store in ("jobs", "datasets"):
+            (answer,) = await memory.query(List(store=store, limit=SCANNED))
+            partial = partial or answer.next_cursor is not None
+            for item in answer.items:
+                node = Node(
+                    kind=NodeKind(store.removesuffix("s")), namespace=item.body["namespace"], name=item.body["name"]
+                )
+                if same(node.name, name) or same(re.split(r"[./]", node.name)[-1], name):
+                    found[node.ref] = node
+    return list(found.values())[:NODES], partial or len(found) > NODES
+
+
+async def _mentioned(memory: Memory, name: str) -> list[Thing]:
+    """The files, services, DAGs, errors and systems of that name which documents and tasks mention."""
+    search = HybridSearch(store="entities", text=name, k=20, vector_weight=0)
+    (answer,) = await memory.query(search)
+    return [
+        Thing(kind=item.body["kind"], name=item.body["name"], properties=item.body.get("properties") or {})
+        for item in answer.items
+        if same(item.body["name"], name)
+    ]
+
+
+async def _owned(memory: Memory, name: str) -> list[Relation]:
+    """The jobs and data sets that a name owns, by their records, and what runs on a host of that name."""
+    found = []
+    for store in ("jobs", "datasets"):
+        kind = NodeKind(store.removesuffix("s"))
+        (answer,) = await memory.query(List(store=store, where={"owners": [name]}, limit=200))
+        for item in answer.items:
+            found += of_record(Node(kind=kind, namespace=item.body["namespace"], name=item.body["name"]), item)
+    if "." in name or not found:
+        (answer,) = await memory.query(List(store="datasets", limit=SCANNED))
+        for item in answer.items:
+            host = host_of(item.body["namespace"])
+            if host is not None and same(host, name):
+                node = Node(kind=NodeKind.DATASET, namespace=item.body["namespace"], name=item.body["name"])
+                found += of_record(node, item)
+    return found
+
+
+async def _providers(memory: Memory, name: str) -> list[Thing]:
+    (answer,) = await memory.query(List(store="providers", limit=SCANNED))
+    rows = [(record(item, Provider), item) for item in answer.items]
+    return [of_provider(row, item) for row, item in rows if any(same(each, name) for each in (row.name, *row.aliases))]
+
+
+async def _documents(memory: Memory, name: str, things: Sequence[Thing]) -> list[Relation]:
+    """What pages and programs say: who documents it, who mentions it, and the rows of ownership tables."""
+    search = HybridSearch(store="chunks", text=name, k=CHUNKS, vector_weight=0, neighbours=_AROUND)
+    (answer,) = await memory.query(search)
+    about = things[0] if things else Thing(kind="service", name=name)
+    named = _whole_word(name)
+    found: list[Relation] = []
+    for items in _of_documents(answer.items):
+        text = _joined(items)
+        naming = next((item for item in items if named.search(item.body["text"])), None)
+        if naming is None:
+            continue
+        found.append(of_document(naming, about, _line(naming.body["text"], named)))
+        for row in ownership_rows(text):
+            said = next((item for item in items if row.quote in item.body["text"]), naming)
+            found += of_row(row, name, things, said)
+    return found
+
+
+async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[list[Failure], list[Fix]]:
+    """What broke a thing, and what fixed it: failed runs and attempts of its jobs, and those that name it."""
+    failures: list[Failure | None] = []
+    items: dict[str, Item] = {}
+    refs = set()
+    for node in jobs:
+        refs.add((node.namespace, node.name))
+        runs, attempts = await memory.query(
+            List(store="runs", where={"job": node.ref, "state": "FAIL"}, limit=RUNS),
+            List(store="attempts", where={"job": {"namespace": node.namespace, "name": node.name}}, limit=ATTEMPTS),
+        )
+        failures += [failure_of_run(item) for item in runs.items]
+        items |= {item.id: item for item in attempts.items}
+    (answer,) = await memory.query(HybridSearch(store="attempts", text=name, k=ATTEMPTS, vector_weight=0))
+    named = _whole_word(name)
+    for item in answer.items:
+        if named.search("\n".join(str(item.body.get(each) or "") for each in ("error_message", "description", "job"))):
+            items[item.id] = item
+    tried = [(item, record(item, Attempt)) for item in items.values()]
+    failures += [failure_of_attempt(item, attempt) for item, attempt in tried]
+    fixes = [fix_of(item, attempt) for item, attempt in tried]
+    return [each for each in failures if each is not None], [each for each in fixes if each is not None]
+
+
+def _of_documents(items: Sequence[Item]) -> list[list[Item]]:
+    """The chunks of each document, in its order."""
+    found: defaultdict[Any, dict[str, Item]] = defaultdict(dict)
+    for item in items:
+        found[item.body.get("document_id")][item.id] = item
+    return [sorted(chunks.values(), key=lambda item: int(item.body.get("start", 0))) for chunks in found.values()]
+
+
+def _joined(items: Sequence[Item]) -> str:
+    """The text of chunks; a gap between two of them is an empty line."""
+    text, end = "", None
+    for item in items:
+        start, said = int(item.body.get("start", 0)), str(item.body["text"])
+        if end is not None:
+            text += said[end - start :] if start < end else f"\n{said}" if start - end < 3 else f"\n\n{said}"
+        else:
+            text = said
+        end = max(end or 0, start + len(said))
+    return text
+
+
+def _whole_word(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+
+
+def _line(text: str, named: re.Pattern[str]) -> str | None:
+    line = next((each for each in text.splitlines() if named.search(each)), None)
+    return line.strip()[:_LINE_CHARS] if line is not None else None
