@@ -65,7 +65,7 @@ def playing() -> Iterator[Played]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = answer
+        do_GET = do_POST = do_PUT = do_DELETE = answer
 
         def log_message(self, *args: Any) -> None:
             """Tests print nothing."""

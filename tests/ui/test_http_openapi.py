@@ -23,6 +23,8 @@ CONTRACT = {
     "/v1/tasks/{task_id}/outcome": {"post"},
     "/v1/links": {"get", "post", "delete"},
     "/v1/recoveries": {"get"},
+    "/v1/incident-settings": {"get", "put", "delete"},
+    "/v1/shadow": {"get"},
     "/v1/escalations": {"get"},
     "/v1/documents": {"get", "post"},
     "/v1/ingests/{job_id}": {"get"},

@@ -24,6 +24,8 @@ EscalationCode = Literal[
     "no_model",
 ]
 ENDED: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
+UNANSWERED: frozenset[str] = frozenset({"proposed", "quiet"})
+"""Resolutions after which an outcome is still learned: nobody had said how it went."""
 
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=16_000, pattern=r"\S")]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -246,7 +248,7 @@ class TaskDue(Message):
     TYPE: ClassVar[str] = "counterpoint.task.due.v1"
 
     task_id: Id
-    timer: Literal["deadline", "outcome", "reassess"] | str
+    timer: Literal["deadline", "outcome", "reassess", "quiet"] | str
 
 
 class CancelTask(Message):
@@ -276,7 +278,7 @@ class TaskCompleted(Message):
     TYPE: ClassVar[str] = "counterpoint.task.completed.v1"
 
     task_id: Id
-    resolution: Literal["answered", "proposed", "changed", "planned", "resolved"] | str
+    resolution: Literal["answered", "proposed", "changed", "planned", "resolved", "quiet"] | str
     result: str | Blob
     change: Change | None = None
     confidence: Confidence | None = None
@@ -321,7 +323,7 @@ class Task(Shape):
     """The record of a task, and what HTTP shows of it.
 
     `needs` is what is asked of people although the task has ended: after a recovery that nobody has explained, what was
-    changed.
+    changed. `quiet_s`: it ends by itself after so long without a failure. `shadow`: nothing is proposed for it.
     """
 
     task_id: Id
@@ -360,6 +362,8 @@ class Task(Shape):
     needs: tuple[Need, ...] = ()
     override: OverrideGiven | None = None
     reason: str | None = None
+    quiet_s: float | None = None
+    shadow: bool = False
     resumes: int = 0
     last_action_id: Id | None = None
     ignored: tuple[str, ...] = ()

@@ -81,6 +81,11 @@ class Api:
                     raise
             time.sleep(_RETRY_S)
 
+    def put(self, path: str, body: Mapping[str, Any], **params: Any) -> Any:
+        """The reply to `body` in the place of what is at `path`; None is sent. Raises Refused or NotReachable."""
+        headers = {"Content-Type": "application/json"}
+        return self._json("PUT", path, content=_json_of(body), headers=headers, params=_given(params))
+
     def delete(self, path: str, **params: Any) -> Any:
         """The reply to taking away what is at `path`. Raises Refused or NotReachable."""
         return self._json("DELETE", path, params=_given(params))

@@ -207,8 +207,8 @@ def _error(file: Path | None) -> str | None:
     return text
 
 
-def _job(given: str) -> dict[str, str]:
-    """A namespace may hold slashes, a job's name does not."""
+def job_of(given: str) -> dict[str, str]:
+    """Return the job of NAMESPACE/NAME: a namespace may hold slashes, a name does not. Raises Misused."""
     namespace, slash, name = given.rpartition("/")
     if not slash or not namespace or not name:
         raise Misused(f"a job is NAMESPACE/NAME, not {given}")
@@ -226,7 +226,7 @@ def _dataset(given: str) -> dict[str, str]:
 
 def _target(job: str | None, dataset: str | None, run: str | None) -> dict[str, Any] | None:
     target = {
-        "job": _job(job) if job else None,
+        "job": job_of(job) if job else None,
         "dataset": _dataset(dataset) if dataset else None,
         "run_id": run or None,
     }

@@ -81,6 +81,11 @@ Verdict = First | Own | Correction | Recovery | Repetition | Contradiction | NoS
 def verdict(dossier: Dossier, message: TaskOutcomeReported, now: datetime) -> Verdict:
     """Return the meaning of a report. Without a number it is about the latest attempt, or the reporter's next one."""
     task, place = dossier.task, dossier.place
+    if task.shadow and message.fixed_by is None and message.outcome == "succeeded":
+        # Nobody was shown the proposal: whatever helped, it was not that.
+        message = message.model_copy(update={"fixed_by": "something_else"})
+    if task.shadow and place == AWAITS_OUTCOME and message.outcome in FAILURES and message.attempt is None:
+        return Own(_own(task, dossier.next_attempt, message, now))
     pending = task.attempt if place == AWAITS_OUTCOME else None
     if place.ended and message.attempt is None and _explains(dossier, message):
         return _own_or_recovery(dossier, dossier.next_attempt, message, now)
@@ -198,7 +203,8 @@ def _own_or_recovery(dossier: Dossier, number: int, message: TaskOutcomeReported
 
 def _lesson(dossier: Dossier, known: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt | None:
     """The act that helped instead of an attempt, as the reporter's own attempt."""
-    if not is_superseding(message) or message.fixed_by == "nothing" or not message.note or _is_reporters(known):
+    explained = is_superseding(message) and message.fixed_by != "nothing" and message.evidence == "reported"
+    if not explained or not message.note or _is_reporters(known):
         return None
     number = max([known.attempt, dossier.task.attempt or 0, *dossier.attempts]) + 1
     return _own(dossier.task, number, message, now)

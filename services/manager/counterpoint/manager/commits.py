@@ -7,7 +7,7 @@ from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.dossier import Dossier
 from counterpoint.manager.moves import Move
 from counterpoint.manager.routing import request_of
-from counterpoint.manager.timers import needed, reassessment, running
+from counterpoint.manager.timers import needed, reassessment, running, set_timer
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import Commit, Outgoing, Write
 from counterpoint.proto.tasks import Task, TaskDelegated
@@ -60,6 +60,8 @@ def commit(
             messages.append(send(_delegated(record, move.delegate, head)))
         cancelled = running(dossier.task) if dossier else ()
         messages += needed(record, memory.now, bounds)
+    if move.quiet_at:
+        messages.append(set_timer(task_id, "quiet", move.quiet_at))
     if move.reassess:
         messages.append(reassessment(task_id, memory.now, bounds))
     return Commit(writes=tuple(writes), messages=tuple(messages), cancel_timers=cancelled)

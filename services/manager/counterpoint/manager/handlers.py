@@ -13,6 +13,8 @@ from counterpoint.manager.routing import begun
 from counterpoint.manager.sessions import Session, joined, session_id_of
 from counterpoint.manager.timers import name_of, reassessment
 from counterpoint.proto.attempts import TaskOutcomeReported
+from counterpoint.proto.incident_settings import STORE as SETTINGS
+from counterpoint.proto.incident_settings import IncidentSettings, ids_for, in_force
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
 from counterpoint.proto.tasks import CancelTask, Task, TaskDue, TaskOverridden, TaskRouted, TaskWorked
 from counterpoint.recall import Memory, put, record
@@ -32,8 +34,11 @@ class Handlers:
     async def on_routed(self, message: TaskRouted, memory: Memory) -> Commit:
         """Make the record of the task, join its session, set its deadline, and delegate attempt 1."""
         session_id = session_id_of(message)
-        tasks, sessions = await memory.query(
-            Get(store="tasks", id=message.task_id), Get(store="sessions", id=session_id)
+        ids = ids_for(message.task.target.job if message.task.target else None)
+        tasks, sessions, *settings = await memory.query(
+            Get(store="tasks", id=message.task_id),
+            Get(store="sessions", id=session_id),
+            *(Get(store=SETTINGS, id=each) for each in ids),
         )
         if tasks.items:
             known = dossier_of(tasks.items[0], ())
@@ -43,7 +48,7 @@ class Handlers:
         return commit(
             memory,
             self.bounds,
-            begun(message),
+            begun(message, in_force(record(item, IncidentSettings) for found in settings for item in found.items)),
             task_id=message.task_id,
             after=(message.action_id,),
             writes=(put("sessions", session_id, session, seen=seen),),
@@ -77,7 +82,8 @@ class Handlers:
     async def on_due(self, message: TaskDue, memory: Memory) -> Commit:
         """Do what a timer of the task was set for."""
         dossier = await open_dossier(memory, message.task_id)
-        move = interventions.due(dossier, message, memory.now, self.bounds)
+        failed_at = await _last_failure(memory, message.task_id) if message.timer == "quiet" else None
+        move = interventions.due(dossier, message, memory.now, self.bounds, failed_at)
         return self._commit(memory, dossier, move, dossier.task.last_action_id)
 
     async def on_changed(self, message: RecordsChanged, memory: Memory) -> Commit:
@@ -116,6 +122,13 @@ def register(service: Service, bounds: Bounds | None = None) -> None:
     service.on(CancelTask)(handlers.on_cancel)
     service.on(TaskDue)(handlers.on_due)
     service.on(RecordsChanged)(handlers.on_changed)
+
+
+async def _last_failure(memory: Memory, task_id: str) -> datetime | None:
+    """Return when the incident of a task failed last; None for a task that is no incident's."""
+    item = await memory.get("incidents", task_id)
+    times = [failure["at"] for failure in item.body.get("failures", ())] if item else []
+    return max(map(datetime.fromisoformat, times), default=None)
 
 
 async def _known_since(memory: Memory, since: datetime) -> bool:

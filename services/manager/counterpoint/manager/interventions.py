@@ -1,6 +1,6 @@
 """Interventions from outside the work: an override, a cancellation, a timer (rows A6, E2)."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from counterpoint.manager.attempts import with_tried
 from counterpoint.manager.bounds import Bounds
@@ -48,8 +48,11 @@ def cancelled(dossier: Dossier, message: CancelTask, now: datetime) -> Move:
     )
 
 
-def due(dossier: Dossier, message: TaskDue, now: datetime, bounds: Bounds) -> Move:
-    """What follows when a timer of the task has come due. Raises `Permanent` for a timer that nobody knows."""
+def due(dossier: Dossier, message: TaskDue, now: datetime, bounds: Bounds, failed_at: datetime | None = None) -> Move:
+    """Return the move when a timer of the task has come due. `failed_at`: the last failure of its incident.
+
+    Raises `Permanent` for a timer that nobody knows.
+    """
     match message.timer:
         case "deadline":
             return _too_late(dossier, now)
@@ -57,6 +60,8 @@ def due(dossier: Dossier, message: TaskDue, now: datetime, bounds: Bounds) -> Mo
             return _untold(dossier, now, bounds)
         case "reassess":
             return _to_reassess(dossier, now)
+        case "quiet":
+            return _quiet(dossier, now, failed_at)
         case unknown:
             raise Permanent("invalid_message", (Problem(field="timer", problem=f"{unknown} is no timer"),))
 
@@ -94,6 +99,25 @@ def _untold(dossier: Dossier, now: datetime, bounds: Bounds) -> Move:
         decision="complete as proposed",
         task=task,
         messages=(completed(task, "proposed", result, findings, now),),
+    )
+
+
+def _quiet(dossier: Dossier, now: datetime, failed_at: datetime | None) -> Move:
+    row, quiet_s = transition(dossier.place, Event.QUIET_DUE), dossier.task.quiet_s
+    if row is None or quiet_s is None:
+        return late(dossier, "the end of a quiet time")
+    until = failed_at + timedelta(seconds=quiet_s) if failed_at else now
+    if until > now:
+        said = Said("assess", f"it failed last at {failed_at}: it is not quiet yet")
+        return Move(said=(said,), quiet_at=until)
+    result = f"no failure for {quiet_s:.0f} s, closed by itself"
+    findings = with_tried(dossier.task.findings, dossier.tried)
+    task = moved(dossier.task, row, now, result=result, resolution="quiet", findings=findings)
+    return Move(
+        said=(Said("complete", result),),
+        decision="complete as quiet",
+        task=task,
+        messages=(completed(task, "quiet", result, findings, now),),
     )
 
 

@@ -32,6 +32,7 @@ class Move:
     `said`: the reasoning, each step after the one before. `decision`: what was decided in a few words; without it the
     move is seen on the line only. `task`: the record as it becomes. `delegate`: the developer is given it.
     `learned`: attempts as they become. `reassess`: confidence is to be recomputed in a while.
+    `quiet_at`: when it is looked again whether the incident has been quiet.
     """
 
     said: tuple[Said, ...]
@@ -42,6 +43,7 @@ class Move:
     messages: tuple[Message, ...] = ()
     learned: tuple[Attempt, ...] = ()
     reassess: bool = False
+    quiet_at: datetime | None = None
 
 
 def moved(task: Task, row: Row, now: datetime, **changes: Any) -> Task:

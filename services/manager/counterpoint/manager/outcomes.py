@@ -26,7 +26,7 @@ from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, Event, Guar
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import Need, TaskEscalated, TaskResumed
+from counterpoint.proto.tasks import UNANSWERED, Need, TaskEscalated, TaskResumed
 
 
 def told(dossier: Dossier, message: TaskOutcomeReported, now: datetime, bounds: Bounds) -> Move:
@@ -68,7 +68,7 @@ def _learned(
     learn = Said("learn", f"attempt {attempt.attempt}: {what}" + (f", error signature {signed}" if signed else ""))
     decision = f"remember attempt {learned[-1].attempt}"
     if dossier.place.ended:
-        if not (awaited or task.resolution == "proposed"):
+        if not (awaited or task.resolution in UNANSWERED):
             return late(dossier, f"{what} of attempt {attempt.attempt}")
         explained = task.model_copy(update={"needs": ()}) if attempt.evidence == "reported" else task
         return Move(said=(learn,), decision=decision, task=explained, learned=learned)

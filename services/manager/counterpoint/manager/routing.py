@@ -3,14 +3,16 @@
 from counterpoint.manager.moves import Move, Said
 from counterpoint.manager.sessions import session_id_of
 from counterpoint.manager.workflow import SUBMITTED, Event, transition
+from counterpoint.proto.incident_settings import InForce
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import SubmitTask, Task, TaskRouted
 
 _ASKED = SubmitTask.model_fields.keys() - {"task_id", "session_id", "project"}
 
 
-def begun(message: TaskRouted) -> Move:
-    """The first attempt at a task that was routed."""
+def begun(message: TaskRouted, settings: InForce | None = None) -> Move:
+    """Return the first attempt at a task that was routed, under the `settings` of its incidents."""
+    held = settings if settings and message.task.kind == "troubleshoot" else InForce()
     row = transition(SUBMITTED, Event.ROUTED)
     assert row is not None
     asked = message.task
@@ -26,12 +28,16 @@ def begun(message: TaskRouted) -> Move:
         submitted_at=message.submitted_at,
         lane=message.lane,
         attempt=1,
+        quiet_s=held.quiet_s,
+        shadow=held.shadow,
         **{name: getattr(asked, name) for name in _ASKED},
     )
     facts = [
         f"lane {message.lane}",
         f"error signature {digest}" if digest else "no error",
         f"deadline {asked.deadline.isoformat()}" if asked.deadline else "no deadline",
+        *((f"ends after {held.quiet_s:.0f} quiet seconds",) if held.quiet_s else ()),
+        *(("in shadow",) if held.shadow else ()),
     ]
     reasoning = f"{asked.kind} by {message.submitted_by}: {', '.join(facts)}; attempt 1 goes to the developer"
     return Move(said=(Said("plan", reasoning),), decision="delegate attempt 1", task=task, delegate="work")

@@ -1,4 +1,5 @@
-"""The timers of a task: its deadline, the wait for an outcome, and the pause before confidence is recomputed.
+"""The timers of a task: its deadline, the wait for an outcome, the pause before confidence is recomputed, and the
+quiet time after which an incident is over.
 
 A timer carries the version of the task's record at which it was set and is stale once that has moved on, so every
 commit that writes the record cancels what was set and sets what the new state needs.
@@ -12,7 +13,7 @@ from counterpoint.proto.memory import Outgoing
 from counterpoint.proto.tasks import ENDED, Task, TaskDue
 from counterpoint.recall import send
 
-Timer = Literal["deadline", "outcome", "reassess"]
+Timer = Literal["deadline", "outcome", "reassess", "quiet"]
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -32,6 +33,7 @@ def running(task: Task) -> tuple[str, ...]:
     if task.state not in ENDED:
         timers += ["deadline"] if task.deadline else []
         timers += ["outcome"] if task.waiting_for == "outcome" else []
+        timers += ["quiet"] if task.quiet_s else []
         timers += ["reassess"] if task.waiting_for == "documents" else []
     return tuple(name_of(task.task_id, timer) for timer in timers)
 
@@ -40,6 +42,8 @@ def needed(task: Task, now: datetime, bounds: Bounds) -> tuple[Outgoing, ...]:
     """The timers that a task needs that has just come into its state."""
     timers: list[Outgoing] = []
     if task.state not in ENDED:
+        if task.quiet_s:
+            timers.append(set_timer(task.task_id, "quiet", now + timedelta(seconds=task.quiet_s)))
         if task.deadline:
             timers.append(set_timer(task.task_id, "deadline", task.deadline))
         if task.waiting_for == "outcome":

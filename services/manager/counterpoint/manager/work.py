@@ -16,6 +16,8 @@ from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import Task, TaskCompleted, TaskEscalated, TaskProposed, TaskResumed, TaskWorked
 
+SHADOW_TEXT = "Nothing is proposed: incidents of this job are in shadow. Say what fixes it."
+
 
 def worked(dossier: Dossier, message: TaskWorked, now: datetime, bounds: Bounds, *, newly_known: bool) -> Move:
     """What follows from the developer's work. `newly_known`: documents came in that it may not have seen.
@@ -78,6 +80,8 @@ def _answered(dossier: Dossier, message: TaskWorked, now: datetime) -> Move:
 
 
 def _proposed(dossier: Dossier, message: TaskWorked, now: datetime) -> Move:
+    if dossier.task.shadow:
+        return _shadowed(dossier, message, now)
     row = transition(dossier.place, Event.PROPOSED)
     if row is None:
         return late(dossier, "a proposal")
@@ -109,6 +113,33 @@ def _proposed(dossier: Dossier, message: TaskWorked, now: datetime) -> Move:
         confidence=message.confidence,
         task=task,
         messages=(*_resumed(dossier, message), proposed),
+    )
+
+
+def _shadowed(dossier: Dossier, message: TaskWorked, now: datetime) -> Move:
+    """Return the wait for an outcome with the proposal on its attempt alone: nobody is shown it."""
+    row = transition(dossier.place, Event.SHADOWED)
+    if row is None:
+        return late(dossier, "a proposal in shadow")
+    task = moved(
+        dossier.task,
+        row,
+        now,
+        proposal=SHADOW_TEXT,
+        attempt_id=message.attempt_id,
+        attempt_action_id=message.action_id,
+        findings=Findings(downstream=message.findings.downstream),
+        resumes=_resumes(dossier),
+    )
+    made = dossier.attempts.get(message.attempt)
+    learned = (made[0].model_copy(update={"shadow": True}),) if made else ()
+    return Move(
+        said=(Said("propose", f"attempt {message.attempt} is recorded in shadow, {_basis(message)}"),),
+        decision=f"record attempt {message.attempt} in shadow",
+        confidence=message.confidence,
+        task=task,
+        messages=_resumed(dossier, message),
+        learned=learned,
     )
 
 

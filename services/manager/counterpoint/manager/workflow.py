@@ -15,6 +15,7 @@ class Event(StrEnum):
     ROUTED = "routed"
     ANSWERED = "worked: answered"
     PROPOSED = "worked: proposed"
+    SHADOWED = "worked: proposed in shadow"
     STOPPED = "worked: stopped"
     ROSE = "worked: confidence rose"
     SUCCEEDED = "outcome: succeeded"
@@ -23,6 +24,7 @@ class Event(StrEnum):
     REASSESS_DUE = "due: reassess"
     OUTCOME_DUE = "due: outcome"
     DEADLINE_DUE = "due: deadline"
+    QUIET_DUE = "due: quiet"
     CANCEL = "cancel"
 
 
@@ -75,6 +77,7 @@ ROWS: tuple[Row, ...] = (
     Row(SUBMITTED, Event.ROUTED, None, WORKING, ("TaskDelegated",)),
     Row(WORKING, Event.ANSWERED, None, COMPLETED, ("TaskCompleted",)),
     Row(WORKING, Event.PROPOSED, None, AWAITS_OUTCOME, ("TaskProposed",)),
+    Row(WORKING, Event.SHADOWED, None, AWAITS_OUTCOME, ()),
     Row(WORKING, Event.STOPPED, Guard.NEEDS_DOCUMENT, AWAITS_DOCUMENTS, ("TaskEscalated",)),
     Row(WORKING, Event.STOPPED, Guard.NEEDS_DECISION, AWAITS_OVERRIDE, ("TaskEscalated",)),
     Row(AWAITS_OUTCOME, Event.FAILED, Guard.MAY_RETRY, WORKING, ("TaskDelegated",)),
@@ -90,9 +93,11 @@ ROWS: tuple[Row, ...] = (
     Row(AWAITS_DOCUMENTS, Event.ROSE, None, WORKING, ("TaskResumed", "TaskDelegated")),
     Row(AWAITS_DOCUMENTS, Event.ANSWERED, None, COMPLETED, ("TaskResumed", "TaskCompleted")),
     Row(AWAITS_DOCUMENTS, Event.PROPOSED, None, AWAITS_OUTCOME, ("TaskResumed", "TaskProposed")),
+    Row(AWAITS_DOCUMENTS, Event.SHADOWED, None, AWAITS_OUTCOME, ("TaskResumed",)),
     *(Row(at, Event.SUCCEEDED, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
     *(Row(at, Event.OVERRIDDEN, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
     *(Row(at, Event.OVERRIDDEN, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
+    *(Row(at, Event.QUIET_DUE, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
     *(Row(at, Event.DEADLINE_DUE, None, FAILED, ("TaskFailed",)) for at in LIVE),
     *(Row(at, Event.CANCEL, None, CANCELLED, ("TaskCancelled",)) for at in LIVE),
 )

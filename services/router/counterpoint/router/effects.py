@@ -5,7 +5,7 @@ from typing import Literal
 
 from counterpoint.proto.attempts import SUPERSEDED, ReportOutcome
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.tasks import ENDED, Task
+from counterpoint.proto.tasks import ENDED, UNANSWERED, Task
 
 Evidence = Literal["reported", "observed"]
 
@@ -27,7 +27,7 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
         raise Permanent("invalid", (Problem(field="attempt", problem=said),))
     number = report.attempt if evidence == "observed" else _number(task, report)
     told = task.outcomes.get(str(number))
-    if told is None or told["outcome"] == _meant(report) or (evidence == "reported" and _explains(task, report)):
+    if told is None or told["outcome"] == _meant(task, report) or (evidence == "reported" and _explains(task, report)):
         return
     if told["evidence"] == "reported" or evidence == "observed":
         problem = f"is another one than is known for attempt {number}, {told['outcome']}"
@@ -48,8 +48,8 @@ def comes_late(task: Task, report: ReportOutcome | None = None) -> bool:
     if _explains(task, report):
         return False
     if told is None:
-        return task.resolution != "proposed"
-    return bool(told["evidence"] == "reported" and told["outcome"] != _meant(report))
+        return task.resolution not in UNANSWERED
+    return bool(told["evidence"] == "reported" and told["outcome"] != _meant(task, report))
 
 
 def _explains(task: Task, report: ReportOutcome) -> bool:
@@ -57,16 +57,17 @@ def _explains(task: Task, report: ReportOutcome) -> bool:
     return bool(task.needs) and report.outcome == "succeeded" and report.attempt is None
 
 
-def _meant(report: ReportOutcome) -> str:
-    """The outcome of the proposal that a report is about."""
-    other = report.outcome == "succeeded" and report.by in ("something_else", "nothing")
+def _meant(task: Task, report: ReportOutcome) -> str:
+    """The outcome of the proposal that a report is about. In shadow nobody was shown it."""
+    by = report.by or ("something_else" if task.shadow else "proposal")
+    other = report.outcome == "succeeded" and by != "proposal"
     return SUPERSEDED if other else report.outcome
 
 
 def _number(task: Task, report: ReportOutcome) -> int | None:
     if report.attempt:
         return report.attempt
-    if _meant(report) == SUPERSEDED:
+    if _meant(task, report) == SUPERSEDED:
         before = [int(number) for number, told in task.outcomes.items() if told["outcome"] == SUPERSEDED]
         if before:
             return max(before)

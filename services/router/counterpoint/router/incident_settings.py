@@ -1,0 +1,70 @@
+"""Settings of incidents over HTTP, by project or by job."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.incident_settings import STORE, IncidentSettings, StoredIncidentSettings, settings_id
+from counterpoint.proto.memory import Commit, List
+from counterpoint.recall import Memory, delete, put, record
+from counterpoint.router.bodies import Page, page, read_json, reply, shown, value_of
+from counterpoint.router.desk import Asking
+from counterpoint.router.jobs import job_named
+from counterpoint.router.openapi import takes
+from counterpoint.router.tasks import Cursor, Limit
+
+router = APIRouter(prefix="/v1/incident-settings", tags=["operate"])
+
+
+@router.get("", responses={200: {"model": Page[StoredIncidentSettings]}}, response_model=None)
+async def settings(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """The settings of the project and of its jobs. What a job leaves out it has from the project."""
+    asked.needs("read")
+    found = await asked.look(List(store=STORE, limit=limit, cursor=int(cursor) if cursor else None))
+    return page((shown(record(item, StoredIncidentSettings)) for item in found.items), found.next_cursor)
+
+
+@router.put(
+    "",
+    responses={200: {"model": StoredIncidentSettings}},
+    response_model=None,
+    openapi_extra=takes(IncidentSettings),
+)
+async def change(request: Request, asked: Asking) -> Response:
+    """Set what the body names, of the project or of `job`; the rest stays. It holds for incidents that open later."""
+    body = await read_json(request)
+    asked = asked.within(body)
+    asked.needs("operate")
+    given = value_of(IncidentSettings, body)
+
+    async def changed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
+        known = await memory.get(STORE, settings_id(given.job))
+        held = record(known, StoredIncidentSettings) if known else None
+        said = {name: getattr(given, name) for name in given.model_fields_set}
+        before = held.model_dump() if held else {}
+        since = (held.shadow_since if held and held.shadow else None) or memory.now
+        made = StoredIncidentSettings.model_validate(
+            before | said | {"project": asked.project, "by": asked.principal.name, "at": memory.now}
+        )
+        made = made.model_copy(update={"shadow_since": since if made.shadow else None})
+        return made, Commit(writes=(put(STORE, settings_id(given.job), made, seen=known),))
+
+    return reply(await asked.commit(changed))
+
+
+@router.delete("", responses={200: {"model": StoredIncidentSettings}}, response_model=None)
+async def remove(
+    asked: Asking,
+    job: Annotated[str | None, Query(description="A job, `NAMESPACE/NAME`; the project's without one.")] = None,
+) -> Response:
+    """Remove the settings of the project, or of a job."""
+    asked.needs("operate")
+
+    async def removed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
+        known = await memory.get(STORE, settings_id(job_named(job) if job else None))
+        if known is None:
+            raise Permanent("not_found", (Problem(field="job", problem="has no settings of its own"),))
+        return record(known, StoredIncidentSettings), Commit(writes=(delete(known),))
+
+    return reply(await asked.commit(removed))

@@ -1,0 +1,105 @@
+"""Settings by project or job: an incident that closes by itself, and one in shadow, which proposes nothing."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from agents.manager_house import START, House
+
+from counterpoint.proto.incident_settings import IncidentSettings, InForce, ids_for, in_force, settings_id
+from counterpoint.proto.tasks import JobRef, Target, TaskCompleted
+
+JOB = JobRef(namespace="shop", name="load")
+TARGET = Target(job=JOB)
+
+
+def house(job: JobRef | None = None, asked: dict[str, Any] | None = None, **settings: Any) -> House:
+    made = House()
+    known = {"project": "orders", "by": "ops", "at": START.isoformat()} | settings
+    made.write("incident_settings", settings_id(job), known)
+    made.route(**({"target": TARGET, "error_message": "Error: user is locked"} | (asked or {})))
+    return made
+
+
+def shadowed() -> House:
+    made = house(shadow=True)
+    made.developer("proposed", text="Look at the export job")
+    return made
+
+
+def test_a_job_inherits_what_it_does_not_say() -> None:
+    project = IncidentSettings(quiet_s=3600, shadow=True)
+    assert in_force([]) == InForce(quiet_s=None, shadow=False)
+    assert in_force([project, IncidentSettings(job=JOB, quiet_s=60)]) == InForce(quiet_s=60, shadow=True)
+    assert in_force([project, IncidentSettings(job=JOB, shadow=False)]) == InForce(quiet_s=3600)
+    assert ids_for(JOB)[0] == ids_for(None)[0]
+
+
+@pytest.mark.parametrize("job", [None, JOB])
+def test_an_incident_closes_by_itself_after_a_quiet_time(job: JobRef | None) -> None:
+    made = house(job, quiet_s=3600.0)
+    made.developer("proposed")
+    made.wait(3599)
+    assert made.task().state == "input_required"
+    made.wait(1)
+    ended = made.task()
+    assert (ended.state, ended.resolution, ended.proposal) == ("completed", "quiet", "text of attempt 1")
+    assert made.last(TaskCompleted).resolution == "quiet"
+    assert made.attempt(1).outcome == "unknown"
+    assert not made.timers
+    made.outcome("succeeded", fixed_by="something_else", note="added a disk")
+    assert made.attempt(2).tried == "added a disk"
+
+
+def test_the_quiet_time_is_counted_from_the_last_failure() -> None:
+    made = house(quiet_s=3600.0)
+    made.developer("stopped", 0.3, code="low_confidence")
+    failed_at = START + timedelta(seconds=1800)
+    made.write("incidents", "t1", {"failures": [{"at": START.isoformat()}, {"at": failed_at.isoformat()}]})
+    made.wait(3600)
+    assert made.task().state == "input_required"
+    made.wait(1799)
+    assert made.task().state == "input_required"
+    made.wait(1)
+    assert (made.task().state, made.task().resolution) == ("completed", "quiet")
+
+
+def test_other_jobs_and_questions_are_left_alone() -> None:
+    assert house(JOB, {"target": Target(job=JobRef(namespace="shop", name="mail"))}, shadow=True).task().shadow is False
+    assert house(None, {"kind": "question"}, shadow=True, quiet_s=60.0).task().quiet_s is None
+
+
+def test_in_shadow_a_proposal_is_recorded_and_shown_to_nobody() -> None:
+    made = shadowed()
+    task = made.task()
+    assert (task.state, task.waiting_for, task.shadow) == ("input_required", "outcome", True)
+    assert "Nothing is proposed" in (task.proposal or "")
+    assert "TaskProposed" not in made.names()
+    assert task.findings is not None
+    assert task.findings.similar_attempts == ()
+    (kept,) = made.attempts()
+    assert (kept.tried, kept.shadow, kept.outcome) == ("Look at the export job", True, "unknown")
+    assert "export" not in task.model_dump_json()
+
+
+@pytest.mark.parametrize("evidence", ["reported", "observed"])
+def test_a_success_in_shadow_is_never_that_of_the_proposal(evidence: str) -> None:
+    made = shadowed()
+    made.outcome("succeeded", evidence=evidence, note="unlocked the user")
+    assert made.attempt(1).outcome == "superseded"
+    if evidence == "observed":
+        made.outcome("succeeded", note="unlocked the user")
+    assert [(one.tried, one.outcome, one.shadow) for one in made.attempts()] == [
+        ("Look at the export job", "superseded", True),
+        ("unlocked the user", "succeeded", False),
+    ]
+
+
+def test_a_failure_in_shadow_is_the_reporters_own() -> None:
+    made = shadowed()
+    made.outcome("failed", note="restarted it")
+    assert [(one.tried, one.outcome) for one in made.attempts()] == [
+        ("Look at the export job", "unknown"),
+        ("restarted it", "failed"),
+    ]
+    assert made.task().waiting_for == "outcome"
