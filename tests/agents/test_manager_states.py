@@ -251,9 +251,11 @@ PLACES = {(place.state, place.waiting_for) for place in LIVE}
 class Lives(RuleBasedStateMachine):
     """Whatever happens to a task, in whatever order."""
 
-    @initialize(deadline=st.booleans(), attempts=st.integers(1, 4))
-    def begin(self, deadline: bool, attempts: int) -> None:
+    @initialize(deadline=st.booleans(), attempts=st.integers(1, 4), shadow=st.booleans(), quiet=st.booleans())
+    def begin(self, deadline: bool, attempts: int, shadow: bool, quiet: bool) -> None:
         self.house = House(bounds=Bounds(max_attempts=attempts))
+        held = {"shadow": shadow} | ({"quiet_s": 7200.0} if quiet else {})
+        self.house.write("incident_settings", "project", held)
         self.house.route(error_message=ERRORS[0], **({"deadline": START + timedelta(hours=30)} if deadline else {}))
         self.deadline = deadline
         self.end: tuple[Any, ...] | None = None
@@ -272,9 +274,15 @@ class Lives(RuleBasedStateMachine):
         attempt=st.sampled_from([None, None, None, 1, 2, 3, 9]),
         error=st.sampled_from(ERRORS),
         evidence=st.sampled_from(["reported", "observed"]),
+        by=st.sampled_from([None, None, "proposal", "something_else", "nothing"]),
+        note=st.sampled_from([None, "unlocked the user"]),
     )
-    def outcome_comes(self, outcome: str, attempt: int | None, error: str | None, evidence: str) -> None:
-        self.house.outcome(outcome, attempt=attempt, error_message=error, evidence=evidence)
+    def outcome_comes(
+        self, outcome: str, attempt: int | None, error: str | None, evidence: str, by: str | None, note: str | None
+    ) -> None:
+        by = by if (outcome, evidence) == ("succeeded", "reported") else None
+        more = {"attempt": attempt, "error_message": error, "evidence": evidence, "fixed_by": by, "note": note}
+        self.house.outcome(outcome, **more)
 
     @rule()
     def override_comes(self) -> None:
@@ -351,7 +359,15 @@ class Lives(RuleBasedStateMachine):
         assert len(numbers) == len(set(numbers))
         for number, told in self.house.task().outcomes.items():
             assert int(number) in numbers
-            assert told["outcome"] in ("succeeded", "failed", "partial")
+            assert told["outcome"] in ("succeeded", "failed", "partial", "superseded")
+
+    @invariant()
+    def nothing_but_a_proposal_or_a_report_is_credited(self) -> None:
+        for attempt in self.house.attempts():
+            if attempt.outcome == "succeeded":
+                assert attempt.fixed_by in (None, "proposal")
+                assert attempt.evidence == "reported" or attempt.tried.startswith(("text of attempt", "do it so"))
+            assert (attempt.outcome == "superseded") == (attempt.fixed_by in ("something_else", "nothing"))
 
     @invariant()
     def the_line_hangs_together(self) -> None:

@@ -154,7 +154,11 @@ async def task(
     openapi_extra=takes(ReportOutcome),
 )
 async def outcome(request: Request, asked: Asking, task_id: TaskId) -> Response:
-    """Say how an attempt went. `task_id` may be left out of the body."""
+    """Say how an attempt went, and what fixed it. `task_id` may be left out of the body.
+
+    A success is credited to the proposal. Where it was not what helped, `by` is `something_else` and the note, which is
+    then learned, says what did, or `nothing` where it recovered by itself. A note alone is not read for its meaning.
+    """
     body = await read_json(request)
     asked = asked.within(body)
     asked.needs("report")
