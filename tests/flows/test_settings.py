@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from retrieval.local_models import overlap
 
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 from counterpoint.local.forwarded import COMMON, FORWARDED
@@ -57,7 +58,8 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "LOG_LEVEL": "debug", "HEALTH_HOST": "127.0.0.5", "AUDIT_DIR": str(folder / "audit"),
         "MODEL_CACHE_DIR": str(models), "EMBEDDING_MODEL": "minilm-l6-v2", "PROVIDER_CLEARANCE": "public",
         "MODEL": "openai/one", "MODEL_MANAGER": "openai/two", "MODEL_DEVELOPER": "openai/three",
-        "SEARCH_URL": "http://127.0.0.1:1", "CALIBRATION_FILE": str(fitted),
+        "RERANKER": f"file:{overlap(folder / 'reranker')}", "SEARCH_URL": "http://127.0.0.1:1",
+        "CALIBRATION_FILE": str(fitted),
         "HTTP_HOST": "127.0.0.2", "LINEAGE_HOST": "127.0.0.3", "GATEWAY_HOST": "127.0.0.4",
     }  # fmt: skip
     lists = {"REVOKED_CAPABILITIES": ('["00ff"]', ["00ff"]), "EMBEDDING_MODELS": ("openai/four", ["openai/four"])}

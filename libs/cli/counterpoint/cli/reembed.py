@@ -22,7 +22,9 @@ def reembed(
     session: Session,
     model: Annotated[
         str | None,
-        typer.Argument(metavar="[MODEL]", help="minilm-l6-v2-int8, minilm-l6-v2, or provider/model[@dimensions]."),
+        typer.Argument(
+            metavar="[MODEL]", help="minilm-l6-v2-int8, minilm-l6-v2, file:/DIR or provider/model[@dimensions]."
+        ),
     ] = None,
     switch: Annotated[bool, typer.Option("--switch", help="Search by it when its vectors are complete.")] = False,
     unindexed: Annotated[

@@ -29,6 +29,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "RECALL_SHARE",
         "EMBEDDING_MODEL",
         "EMBEDDING_DIMENSIONS",
+        "RERANKER",
         "PROVIDER_CLEARANCE",
     ),
     "router": (

@@ -34,6 +34,7 @@ COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
 
 _OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
 """Settings that give the manager something to call outside. Without one it gets no provider's key."""
+_FOLDER = "file:"
 _PROVIDERS = re.compile(
     r"(?!COUNTERPOINT_)(?:[A-Z0-9_]+_(?:API_KEY|API_BASE|BASE_URL|API_VERSION)|(?:AWS|AZURE|VERTEX|VERTEXAI)_[A-Z0-9_]+"
     r"|GOOGLE_APPLICATION_CREDENTIALS|SSL_CERT_FILE|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)"
@@ -116,7 +117,7 @@ def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
             port = str(wiring.lineage_port)
             return {"COUNTERPOINT_LINEAGE_HOST": wiring.lineage_host, "COUNTERPOINT_LINEAGE_PORT": port}
         case "manager":
-            outside = _forwarded(wiring, *_OUTSIDE)
+            outside = [each for each in _forwarded(wiring, *_OUTSIDE).values() if not each.startswith(_FOLDER)]
             providers = [each for each in wiring.inherited if outside and _PROVIDERS.fullmatch(each)]
             port = str(wiring.gateway_port)
             own = {"COUNTERPOINT_GATEWAY_HOST": wiring.gateway_host, "COUNTERPOINT_GATEWAY_PORT": port}

@@ -9,6 +9,8 @@ from counterpoint.bus import BusSettings
 from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.outside import Outside
 
+_FOLDER = "file:"
+
 
 class ManagerSettings(BusSettings):
     """The bus, how long and how often before somebody else decides, and what the gateway may call.
@@ -42,12 +44,13 @@ class ManagerSettings(BusSettings):
         return [name for each in value.split(",") if (name := each.strip())] if isinstance(value, str) else value
 
     def outside(self) -> Outside:
-        """What may be called."""
-        embedding = (self.embedding_model, *sorted(self.embedding_models))
+        """What may be called; a model by folder is memory's own and never is."""
+        named = (self.embedding_model, *sorted(self.embedding_models))
+        embedding = [name for name in named if name and not name.startswith(_FOLDER)]
         models = (self.model, self.model_manager, self.model_developer)
         return Outside(
             models=tuple(dict.fromkeys(model for model in models if model)),
-            embedding_models=tuple(dict.fromkeys(each for each in embedding if each)),
+            embedding_models=tuple(dict.fromkeys(embedding)),
             search_url=self.search_url,
             calls=self.gateway_calls,
             call_s=self.gateway_call_s,

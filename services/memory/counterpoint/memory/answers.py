@@ -99,9 +99,11 @@ class Answers:
 
     def _key(self, grant: Grant, epoch: Epoch, query: Get | List | VectorSearch | HybridSearch) -> bytes:
         row = self._policy.stores[query.store]
+        ordered_by = self._search.reranker.model_id if self._search.reranker else None
         parts = (
-            _FORMAT, self._search.model_id, row.tier, current_version(query.store), epoch.life, epoch.places,
-            epoch.commits, grant.project, grant.clearance, grant.task if grant.audience in row.own_task else "*",
+            _FORMAT, self._search.model_id, ordered_by, row.tier, current_version(query.store), epoch.life,
+            epoch.places, epoch.commits, grant.project, grant.clearance,
+            grant.task if grant.audience in row.own_task else "*",
         )  # fmt: skip
         digest = hashlib.sha256(f"{parts!r}".encode())
         digest.update(query.model_dump_json().encode())

@@ -39,10 +39,13 @@ from counterpoint.memory.reconcile import Reconciler
 from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.relay import Relay
 from counterpoint.memory.releases import Releases
+from counterpoint.memory.retrieval import folder
 from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
+from counterpoint.memory.retrieval.folder_embedder import FolderEmbedder
 from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import GRAPHS, MODEL_ID, ModelSettings
 from counterpoint.memory.retrieval.remote import RemoteEmbedder
+from counterpoint.memory.retrieval.rerank import Reranker
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
@@ -56,6 +59,7 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.recall import Gateway
 
+_EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERANKER"
 _RECORD_POOL = 4
 """Connections of committer, relay and sequencer alone: what is written never waits behind what is read."""
 
@@ -114,9 +118,17 @@ async def serve(settings: MemorySettings) -> None:
     tokens = Tokens(rules, keyring, settings.provider_clearance)
     gateways: list[Gateway] = []
 
+    cache_dir = settings.model_cache_dir or ModelSettings().model_cache_dir
+
     def model(named: Named) -> EmbeddingModel:
         if named.name in GRAPHS:
-            return Embedder(settings.model_cache_dir or ModelSettings().model_cache_dir, model=named.name)
+            return Embedder(cache_dir, model=named.name)
+        if named.name.startswith(folder.SCHEME):
+            own = folder.folder_of(named.name, _EMBEDDING_MODEL)
+            folder.remember(own, cache_dir)
+            return FolderEmbedder(own, settings.own_dimensions)
+        if folder.ID.fullmatch(named.name):
+            return FolderEmbedder(folder.remembered(named.name, cache_dir, _EMBEDDING_MODEL))
         if settings.gateway_url is None:
             raise Permanent("invalid", (Problem(field="COUNTERPOINT_GATEWAY_URL", problem="is not set"),))
         gateways.append(Gateway(settings.gateway_url, embedding_model=named.name))
@@ -124,7 +136,8 @@ async def serve(settings: MemorySettings) -> None:
 
     held = Held(database.reading)
     first_model = model(Named(settings.embedding_model or MODEL_ID))
-    search = Search(settings.model_cache_dir, valkey, embedder=first_model, held=held)
+    reranker = Reranker(folder.folder_of(settings.reranker, _RERANKER)) if settings.reranker else None
+    search = Search(settings.model_cache_dir, valkey, embedder=first_model, held=held, reranker=reranker)
     models = Models(database, search, model, lambda: lease.epoch)
     tiers = embedded_or_server(settings, database, rules, search)
     principals = Principals(database)

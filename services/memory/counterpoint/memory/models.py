@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 
 from counterpoint.memory.database import Database
+from counterpoint.memory.retrieval import folder
 from counterpoint.memory.retrieval.embed import EmbeddingModel
 from counterpoint.memory.retrieval.model import GRAPHS
 from counterpoint.memory.search import Search
@@ -104,21 +105,26 @@ class Models:
         self.in_doubt = False
 
     def named(self, text: str) -> EmbeddingModel:
-        """A model by what it is called: one in the house, or a LiteLLM name with `@` and the length of its vectors.
+        """A model by its name: one in the house, `file:DIR`, the id of such a one, or a LiteLLM name with `@` and the
+        length of its vectors.
 
-        Raises `Permanent` `invalid`.
+        Raises `Permanent` `invalid`, and for a folder what `FolderEmbedder` raises. Loads the model of a folder.
         """
         for known in self._search.models:
             if known.model_id == text:
                 return known
-        if text in GRAPHS:
+        if text in GRAPHS or folder.ID.fullmatch(text):
             return self._make(Named(text))
+        if text.startswith(folder.SCHEME):
+            own = self._make(Named(text))
+            return next((known for known in self._search.models if known.model_id == own.model_id), own)
         remote = _REMOTE.fullmatch(text)
         dimensions = int(remote["dimensions"]) if remote and remote["dimensions"] else None
         if remote is None or (dimensions is None and "/" not in text) or (dimensions or 0) > MAX_DIMENSIONS:
             known_here = " or ".join(GRAPHS)
             problem = (
-                f"{text} is no model in the house ({known_here}), and no provider/model or provider/model@dimensions"
+                f"{text} is no model in the house ({known_here}), no file:/DIR, and no provider/model or"
+                " provider/model@dimensions"
             )
             raise Permanent("invalid", (Problem(field="model", problem=problem),))
         return self._make(Named(remote["name"], dimensions))

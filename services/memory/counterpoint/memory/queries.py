@@ -17,6 +17,7 @@ from counterpoint.memory.influence import Influence
 from counterpoint.memory.lists import COLUMNS, GETS, listing, walking
 from counterpoint.memory.past import Past
 from counterpoint.memory.retrieval.chunk import beside
+from counterpoint.memory.retrieval.rerank import reranked, widened
 from counterpoint.memory.rows import SYSTEM
 from counterpoint.memory.sampler import Ids, Sampler
 from counterpoint.memory.search import Embedded, ModelGone, Search
@@ -239,7 +240,7 @@ class Queries:
             case VectorSearch() | HybridSearch() if beside is not None:
                 return await self._recalled(connection, grant, query, beside)
             case VectorSearch() | HybridSearch():
-                items, plan = await self._searched(connection, grant, query, embedded)
+                items, plan = await self._best(connection, grant, query, embedded)
                 if plan == "indexed" or (query.filters and plan != "none"):
                     self.sampler.offer(query.store, plan, partial(self._compared, grant, query, embedded))
                 items += await self._neighbours(connection, grant, query, items)
@@ -292,6 +293,17 @@ class Queries:
             truncated=radius.truncated or len(items) < len(shown),
         )
         return Found(tier="record", plan="influence", took_us=0, report=report.model_dump(mode="json"))
+
+    async def _best(
+        self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, embedded: Embedded
+    ) -> tuple[tuple[Item, ...], str]:
+        """The best of a search, ordered by the reranker where there is one."""
+        reranker = self._search.reranker
+        wide = widened(query) if reranker is not None and isinstance(query, HybridSearch) else None
+        if reranker is None or wide is None or not isinstance(query, HybridSearch):
+            return await self._searched(connection, grant, query, embedded)
+        items, plan = await self._searched(connection, grant, wide, embedded)
+        return await reranked(reranker, query, items), plan
 
     async def _searched(
         self,

@@ -161,7 +161,7 @@ class Reembedding:
             case "switch" | "rollback":
                 await self._turn(caller, origin, asked)
             case "drop":
-                other = self._other(asked)
+                other = await self._other(asked)
                 await self._noted(caller, origin, asked, other.model_id)
                 await self._models.forget()
 
@@ -192,9 +192,10 @@ class Reembedding:
             report["per_s"] = round(self._filled / self._took_s, 1) if self._took_s else None
         return report
 
-    def _other(self, asked: Reembed) -> EmbeddingModel:
+    async def _other(self, asked: Reembed) -> EmbeddingModel:
         other = self._search.other
-        if other is None or (asked.model is not None and self._models.named(asked.model).model_id != other.model_id):
+        meant = other if asked.model is None else await asyncio.to_thread(self._models.named, asked.model)
+        if other is None or meant is None or meant.model_id != other.model_id:
             known = f"the only other model is {other.model_id}" if other else "there is no other model"
             raise Permanent("not_found", (Problem(field="model", problem=known),))
         return other
@@ -202,7 +203,7 @@ class Reembedding:
     async def _begin(self, caller: str, origin: Origin, asked: Reembed) -> None:
         if asked.model is None:
             raise Permanent("invalid", (Problem(field="model", problem="is not named"),))
-        model = self._models.named(asked.model)
+        model = await asyncio.to_thread(self._models.named, asked.model)
         other = self._search.other
         if model.model_id == self._search.model_id:
             raise Permanent("conflict", (Problem(field="model", problem=f"{model.model_id} is searched by already"),))
@@ -225,7 +226,7 @@ class Reembedding:
         await self._models.put_beside(model)
 
     async def _turn(self, caller: str, origin: Origin, asked: Reembed) -> None:
-        other = self._other(asked)
+        other = await self._other(asked)
         back = asked.act == "rollback"
         if back != (self._models.beside == "before"):
             problem = f"{other.model_id} is {'not yet searched by' if back else 'the model before'}"

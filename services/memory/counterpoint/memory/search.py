@@ -12,6 +12,7 @@ from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel, Vector
 from counterpoint.memory.retrieval.fuse import Weights, fixed
 from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import ModelSettings
+from counterpoint.memory.retrieval.rerank import Reranker
 from counterpoint.memory.retrieval.search import CANDIDATES, EXACT_ROWS, prepare, search
 from counterpoint.memory.retrieval.terms import Terms, weighed
 from counterpoint.memory.valkey import Valkey
@@ -90,7 +91,7 @@ class Search:
     """Embeds and searches. A model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`.
 
     `active` is the model that is searched by, `other` one whose vectors are kept beside; `changes` counts how often
-    they have been others.
+    they have been others. `reranker` orders the best passages anew, where there is one.
     """
 
     def __init__(
@@ -102,7 +103,9 @@ class Search:
         ef_search: int | None = None,
         embedder: EmbeddingModel | None = None,
         held: Held | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
+        self.reranker = reranker
         self._exact_rows = exact_rows
         self._ef_search = ef_search
         self._far = far

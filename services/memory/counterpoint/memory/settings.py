@@ -19,7 +19,7 @@ class MemorySettings(BusSettings):
     `revoked_capabilities` are revocation ids of tokens that count no more before their time is over. `audit_key` is the
     seed of the key that checkpoints of the audit log are signed with, 64 hex digits. They are exported to a file in
     `audit_dir`, or else in `audit` of the data folder, and to the bus. `provider_clearance` is the highest label of
-    what may be told to a model or a search outside.
+    what may be told to a model or a search outside. `reranker` is `file:DIR`.
     """
 
     postgres_url: SecretStr
@@ -45,8 +45,14 @@ class MemorySettings(BusSettings):
     recall_share: float = Field(default=0.01, ge=0, le=1)
     embedding_model: str | None = None
     embedding_dimensions: int = Field(default=384, ge=1, le=16_000)
+    reranker: str | None = None
     gateway_url: str | None = None
     provider_clearance: Literal["public", "internal", "confidential", "secret"] = "internal"
+
+    @property
+    def own_dimensions(self) -> int | None:
+        """The length that vectors of a model by folder are to have; None where it was not set."""
+        return self.embedding_dimensions if "embedding_dimensions" in self.model_fields_set else None
 
     @property
     def checkpoints_dir(self) -> Path | None:
