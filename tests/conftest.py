@@ -20,6 +20,11 @@ settings.register_profile("same", deadline=None, derandomize=True, suppress_heal
 settings.load_profile("same")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--update`: write golden files anew instead of comparing with them."""
+    parser.addoption("--update", action="store_true", help="write golden files anew")
+
+
 @pytest.fixture(autouse=True)
 def plain_logs() -> None:
     """Every test begins with the same logs, whatever the one before set.

@@ -1,20 +1,21 @@
 """The card and the tree: what they show of a task and its line."""
 
-import io
+import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 
-from counterpoint.cli.card import card, normalised, panel, text
+from counterpoint.cli.card import Format, card, markdown, normalised, render, text
 from counterpoint.cli.tree import drawn
 from counterpoint.proto.tasks import Task
+from counterpoint.proto.titles import TITLE_CHARS
 
 
-def shown(task: dict[str, Any]) -> str:
-    return text(card(Task.model_validate(task)))
+def shown(task: dict[str, Any], *, verbose: bool = False) -> str:
+    return text(card(Task.model_validate(task), verbose=verbose))
 
 
 def flat(shown: str) -> str:
@@ -28,22 +29,32 @@ def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
         "attempt 1 waits for its outcome",
         INCIDENT,
         "DNS lookup timed out after 5 s (resolver 10.20.0.2:53)",
-        "tries 3 of 3, the last at 2026-11-17 05:30:12 UTC",
-        "http://airflow.example/log?try=3",
+        "3 of 3 tries, the last at 2026-11-17 05:30:12 UTC",
+        "log http://airflow.example/log?try=3",
         "owner team-ingest",
-        "1 hop job clean_orders team-ingest",
-        "nothing yet: earlier attempts were looked for, and there are none",
+        "directly job clean_orders team-ingest",
+        "no: earlier attempts were looked for, and there are none like it",
         "1 document about it",
         f"> {RUNBOOK}",
         "runbooks/orders.md, characters 10 to 94",
-        "0.66, medium",
-        "0.4 × similarity 0.85 + 0.3 × 2/5 sources + 0.2 × provider (not applicable, counts as yes)"
-        " + 0.1 × similar success (no)",
+        "medium: go on, with the caveats in mind; 2 trusted sources about it, the best fits closely",
         "Restart the resolver's cache.",
         "only two sources",
-        f"report counterpoint outcome {INCIDENT} succeeded --attempt 1 --project orders or `failed` or `partial`",
+        f"report counterpoint outcome {INCIDENT} succeeded --attempt 1 --project orders or failed, or partial",
     ):
         assert said in lines
+
+
+def test_numbers_and_what_was_searched_for_are_there_when_they_are_asked_for() -> None:
+    score = "0.66, medium 0.4 × similarity 0.85 + 0.3 × 2/5 sources + 0.2 × provider (not applicable, counts as yes)"
+    escalation = {"to": "human", "code": "low_confidence", "searched_for": ["documents about: the resolver"]}
+    caveats = incident()["findings"] | {"caveats": ["confidence is medium (0.66)"]}
+    task = incident(waiting_for="override", escalation=escalation, findings=caveats)
+    verbose, short = flat(shown(task, verbose=True)), flat(shown(task))
+    for said in (score, "searched documents about: the resolver", "confidence is medium (0.66)"):
+        assert said in verbose
+        assert said not in short
+    assert "0.66" not in short
 
 
 def test_what_is_quoted_in_the_proposal_is_not_quoted_again() -> None:
@@ -57,7 +68,7 @@ def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() 
     lines = flat(shown(escalated()))
     assert "escalated to calling_llm (repeated_failure), waits for override" in lines
     assert "counterpoint outcome" not in lines
-    assert "tried since: 2 attempts, 2 failed" in lines
+    assert "tried in this task: 2 attempts, 2 failed" in lines
     assert "2026-11-17 failed (reported), developer: “thing 1”" in lines
     how = f'counterpoint override {INCIDENT} "INSTRUCTION" --reason "WHY" --project orders'
     assert f"decision: how to go on {how}" in lines
@@ -65,14 +76,150 @@ def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() 
 
 def test_attempts_of_earlier_tasks_are_told_apart_from_those_of_this_one() -> None:
     lines = flat(shown(escalated(submitted_at="2026-11-17T06:01:30Z")))
-    assert "seen before: 1 attempt, 1 failed" in lines
-    assert "tried since: 1 attempt, 1 failed" in lines
+    assert "seen before 1 attempt on 2026-11-17, 1 failed nothing has helped yet" in lines
+    assert "tried in this task: 1 attempt, 1 failed" in lines
+
+
+def recognised(likelihood: float | None, **more: Any) -> dict[str, Any]:
+    attempt = {
+        "id": "a1",
+        "when": "2026-11-10T06:00:00Z",
+        "tried": "Open port 53.",
+        "outcome": "succeeded",
+        "by": "dana",
+        "score": 0.9,
+        "likelihood": likelihood,
+        "because": ["same job", "shares 83% of the error's rare words"],
+        **more,
+    }
+    return incident(findings=incident()["findings"] | {"similar_attempts": [attempt], "likelihood": likelihood})
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "said", "label"),
+    [
+        (0.95, "almost certainly the same failure: 1 attempt", "do first"),
+        (0.75, "probably the same failure: 1 attempt", "do first"),
+        (0.55, "looks alike, but may be another failure: 1 attempt", "may help"),
+        (0.2, "only a little like it, probably another failure: 1 attempt", "may help"),
+    ],
+)
+def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
+    likelihood: float, said: str, label: str
+) -> None:
+    lines = flat(shown(recognised(likelihood)))
+    assert said in lines
+    assert f" {label} From" in lines
+    led = "fixed by" if likelihood >= 0.7 else "then it was"
+    assert f"{led} “Open port 53.”, succeeded (reported), 2026-11-10, dana" in lines
+    assert "because: same job; shares much of the error's rare words" in lines
+    assert f"({likelihood:.2f})" not in lines
+    assert "shares 83% of" in flat(shown(recognised(likelihood), verbose=True))
+
+
+def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
+    assert "succeeded (observed alone, nobody has confirmed it)" in flat(shown(recognised(0.9, evidence="observed")))
+
+
+def test_conditions_of_the_fix_stand_beside_it_unless_the_proposal_says_them() -> None:
+    condition = "Drain the queue first."
+    task = recognised(0.9, constraints=[condition])
+    assert f"condition then: {condition}" in flat(shown(task))
+    assert "condition then" not in shown(task | {"proposal": f"> Drain the\n> queue first.\n\n> {RUNBOOK}"})
+
+
+@pytest.mark.parametrize(
+    ("repeats", "said"),
+    [
+        ({"count": 1, "first_at": "2026-11-17T05:30:00Z", "last_at": "2026-11-17T05:30:00Z"}, "for the first time"),
+        (
+            {"count": 3, "first_at": "2026-10-28T05:30:00Z", "last_at": "2026-11-17T05:30:00Z"},
+            "third time in 20 days, first on 2026-10-28",
+        ),
+        (
+            {"count": 22, "first_at": "2026-11-17T02:30:00Z", "last_at": "2026-11-17T05:30:00Z"},
+            "22nd time in 3 hours, first on 2026-11-17",
+        ),
+        ({"count": 2}, "second time"),
+        ("often", None),
+    ],
+)
+def test_it_says_how_often(repeats: Any, said: str | None) -> None:
+    lines = flat(shown(incident(context={"repeats": repeats})))
+    assert said in lines if said else "first on" not in lines
+
+
+def rests(number: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "job" if one % 2 else "dataset",
+            "namespace": "n",
+            "name": f"thing{one:02}",
+            "hops": 1 + one % 3,
+            "edge": "data",
+            "owner": f"team{one % 4}" if one % 5 else None,
+        }
+        for one in range(number)
+    ]
+
+
+def test_who_is_hit_is_worst_first_and_folded_above_ten() -> None:
+    findings = incident()["findings"] | {"downstream": rests(24)}
+    lines = shown(incident(findings=findings)).splitlines()
+    listed = [line for line in lines if re.search(r"thing\d", line)]
+    assert len(listed) == 10
+    direct = [line for line in listed if "directly" in line]
+    assert listed[: len(direct)] == direct
+    unowned = ["no owner" in line for line in direct]
+    assert unowned == sorted(unowned)
+    assert any(line.strip().startswith("and 14 more, of team") for line in lines)
+    assert "12 jobs and 12 data sets of 4 owners" in flat("\n".join(lines))
+    assert len(re.findall(r"thing\d", shown(incident(findings=findings), verbose=True))) == 24
+
+
+def test_what_a_caller_claims_is_called_a_claim_and_stands_last() -> None:
+    row = {"kind": "job", "namespace": "n", "name": "billing", "hops": 1, "edge": "data", "owner": "ceo"}
+    downstream = [row | {"claimed_by": "caller"}, *rests(2)]
+    lines = shown(incident(findings=incident()["findings"] | {"downstream": downstream})).splitlines()
+    listed = [line for line in lines if re.search(r"billing|thing\d", line)]
+    assert "claimed by counterpoint/lineage" in listed[-1]
+
+
+def test_what_has_changed_and_what_is_affected_is_listed() -> None:
+    changed = [
+        {"what": "code", "before": "1", "after": "2", "url": "https://git.example/compare/1...2"},
+        {"what": "schema", "name": "raw.a", "before": "x INT"},
+        {"what": "image", "after": "etl:3"},
+        {"what": "upstream"},
+        "nonsense",
+    ]
+    affected = [{"namespace": "n", "name": f"j{one}", "failed_at": "2026-11-17T06:00:00Z"} for one in range(12)]
+    lines = flat(shown(incident(context={"changed": changed, "affected": affected, "affected_count": 40})))
+    for said in (
+        "changed code 1 → 2 https://git.example/compare/1...2",
+        "schema raw.a no longer x INT",
+        "image now etl:3",
+        "upstream changed",
+        "affected 40 failures follow from it n/j0 failed at 2026-11-17 06:00:00 UTC no owner",
+        "and 30 more",
+    ):
+        assert said in lines
+    assert "nonsense" not in lines
+
+
+def test_a_long_error_is_its_headline_until_more_is_asked_for() -> None:
+    error = "Traceback (most recent call last):\n" + '  File "a.py", line 1, in f\n' * 30 + "ValueError: it broke"
+    short, whole = shown(incident(error_message=error)), shown(incident(error_message=error), verbose=True)
+    assert "a.py" not in short
+    assert "ValueError: it broke" in short
+    assert "32 lines in all, shown with --verbose" in short
+    assert whole.count("a.py") == 30
 
 
 def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence", "searched_for": ["documents about " + "x " * 200]}
     lines = flat(shown(incident(proposal=None, waiting_for="documents", escalation=escalation)))
-    assert "no document that is about it, the nearest are quoted below looked for documents about x" in lines
+    assert "no document that is about it, the nearest are quoted below" in lines
     assert "nearest “Ask the resolver" in lines
 
 
@@ -87,7 +234,7 @@ def test_code_without_a_plan_quotes_the_nearest_and_with_one_what_it_rests_on() 
 def test_a_proposal_is_set_anew_but_its_quotes_lists_and_references_stay_lines() -> None:
     proposal = "From a.md [1]:\n\n> 1. Ask\n>    the resolver.\n> 2. Restart\n> it.\n\n[1] a.md  \n[2] b.md  "
     lines = [line.strip() for line in shown(incident(proposal=proposal)).splitlines()]
-    start = lines.index("proposed      From a.md [1]:")
+    start = lines.index("do first      From a.md [1]:")
     assert lines[start + 1 : start + 8] == [
         "",
         "> 1. Ask the resolver.",
@@ -102,13 +249,13 @@ def test_a_proposal_is_set_anew_but_its_quotes_lists_and_references_stay_lines()
 def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:
     lines = shown(incident(findings=None))
     assert "not looked yet" in lines
-    assert "nothing yet" not in lines
+    assert "none like it" not in lines
 
 
 def test_the_card_of_a_question_is_its_answer() -> None:
     lines = shown(answered())
     assert "team-finance [1]" in lines
-    assert "known" not in lines
+    assert "seen before" not in lines
 
 
 def test_no_line_is_wider_than_the_page_unless_one_word_is() -> None:
@@ -116,13 +263,34 @@ def test_no_line_is_wider_than_the_page_unless_one_word_is() -> None:
         assert max(map(len, shown(task).splitlines())) <= 100
 
 
-@given(st.text(max_size=400), st.text(max_size=400))
-def test_any_text_makes_a_card(error: str, proposal: str) -> None:
+printable = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" \n"), max_size=400)
+
+
+@given(printable, st.text(max_size=400))
+def test_any_text_makes_a_card_of_every_format(error: str, proposal: str) -> None:
     task = Task.model_validate(incident(error_message=error, proposal=proposal))
-    made = text(card(task))
+    made = card(task, verbose=True)
     for word in error.split():
-        assert word in made
-    Console(file=io.StringIO(), width=80).print(panel(card(task)))
+        assert word in text(made)
+    for form in Format:
+        assert render(made, form)
+    assert len(made.title) <= TITLE_CHARS
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_nothing_that_is_shown_steers_a_terminal(error: str, title: str) -> None:
+    escape = "\x1b[2J\x07"
+    task = Task.model_validate(incident(error_message=error + escape, title=escape + title, reason=escape))
+    for form in Format:
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", render(card(task, verbose=True), form))
+
+
+@pytest.mark.parametrize("said", ["**bold** _word_ [x](javascript:a)", "<script>alert(1)</script>", "# head", "1 | 2"])
+def test_markdown_shows_what_others_wrote_as_it_was_written(said: str) -> None:
+    shown = markdown(card(Task.model_validate(incident(reason=said))))
+    line = next(line for line in shown.splitlines() if line.startswith("**reason**"))
+    assert re.sub(r"\\(.)", r"\1", line.removeprefix("**reason** ")) == said
+    assert not re.search(r"(?<!\\)[*\[<|]|(?<!\\)_word", line.removeprefix("**reason** "))
 
 
 def test_cards_of_two_runs_are_equal_but_for_ids_and_times() -> None:

@@ -381,3 +381,22 @@ def test_a_job_a_run_or_a_data_set_is_the_target(
     (asked,) = api.asked
     assert (asked.body or {}).get("target") == target
     assert run("submit", "troubleshoot", "It fails", "--dataset", "orders", *api.options()).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "unsaid"),
+    [
+        ([], "confidence    medium", "0.66"),
+        (["--verbose"], "0.66, medium", "### "),
+        (["--format", "markdown"], "### fetch_orders failed", "╭"),
+        (["--format", "terminal"], "╭─ fetch_orders failed", "### "),
+        (["--format", "plain"], "fetch_orders failed", "╭"),
+    ],
+)
+def test_show_prints_the_card_as_it_is_asked_for(api: Played, options: list[str], said: str, unsaid: str) -> None:
+    api.on(f"GET /v1/tasks/{INCIDENT}", (200, incident()))
+    shown = run("show", INCIDENT, *options, *api.options())
+    assert shown.exit_code == 0, shown.output
+    assert said in shown.stdout
+    assert unsaid not in shown.stdout
+    assert run("show", INCIDENT, "--format", "html", *api.options()).exit_code == 2

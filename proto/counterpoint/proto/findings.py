@@ -6,10 +6,12 @@ from counterpoint.proto.messages import Id, Shape, Time
 
 
 class SimilarAttempt(Shape):
-    """An earlier try at the same failure. `evidence` says whether a person reported the outcome or a run showed it.
+    """An earlier try at the same or a similar failure.
 
-    `outcome` is `superseded` where the failure ended for another reason. `reason` and `constraints` stood beside the
-    instruction that it followed; `changed` is what was known to differ when the failure was over.
+    `evidence` says whether a person reported the outcome or a run showed it. `outcome` is `superseded` where the
+    failure ended for another reason. `reason` and `constraints` stood beside the instruction that it followed;
+    `changed` is what was known to differ when the failure was over. `likelihood` is the probability that the failures
+    have the same cause, `because` the reasons for it.
     """
 
     id: Id
@@ -23,6 +25,8 @@ class SimilarAttempt(Shape):
     constraints: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     score: float
+    likelihood: float | None = None
+    because: tuple[str, ...] = ()
 
 
 class Citation(Shape):
@@ -57,10 +61,15 @@ class Downstream(Shape):
 
 
 class Findings(Shape):
-    """What memory and lineage know about a task. Empty lists mean: looked, and nothing found."""
+    """What memory and lineage know about a task. Empty lists mean: looked, and nothing found.
+
+    `likelihood` is the probability that what is proposed is right for this failure; from 0.7 the failure counts as
+    recognised, below that the proposal is an offer.
+    """
 
     similar_attempts: tuple[SimilarAttempt, ...] = ()
     citations: tuple[Citation, ...] = ()
     downstream: tuple[Downstream, ...] = ()
     next_steps: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    likelihood: float | None = None

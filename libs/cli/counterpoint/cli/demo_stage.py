@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from counterpoint.cli.api import WAIT_S, Api
-from counterpoint.cli.card import counted
 from counterpoint.cli.demo_checks import Told
 from counterpoint.cli.demo_incident import Arrival
 from counterpoint.cli.errors import NotReachable
 from counterpoint.cli.files import Readable, walk
 from counterpoint.cli.ingest import send_with_progress
 from counterpoint.cli.watch import STREAM
+from counterpoint.cli.words import counted
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import Task

@@ -132,7 +132,7 @@ def ingest(
             run.send(api, found.documents(partial(_note, session)), about)
             gone, unknown = _follow(session, api, found, run)
         except KeyboardInterrupt:
-            from counterpoint.cli.card import counted
+            from counterpoint.cli.words import counted
 
             done = f"{len(run.results)} of {counted(about, 'document')}"
             session.note(f"interrupted after {done}; the same command goes on where it was")
@@ -290,7 +290,7 @@ def send_with_progress(
 
 
 def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[Skipped], gone: int) -> str:
-    from counterpoint.cli.card import counted
+    from counterpoint.cli.words import counted
 
     counts = Counter(result["status"] for result in results)
     chunks = sum(result.get("chunks", 0) for result in results)

@@ -6,6 +6,7 @@ import typer
 
 from counterpoint.cli.command import Panel, command
 from counterpoint.cli.errors import Misused
+from counterpoint.cli.listing import by_submission, by_urgency, title
 from counterpoint.cli.projects import note_others
 from counterpoint.cli.session import Session
 from counterpoint.cli.table import table, when
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+FORMATS = ("terminal", "markdown", "plain")
+_ESCALATIONS = 200
+"""Escalations that are ordered by urgency before the first of them are shown."""
 STATES = ("submitted", "working", "input_required", "completed", "failed", "cancelled")
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
@@ -31,7 +35,7 @@ def tasks(
     state: Annotated[str | None, typer.Option("--state", help="Only those in this state.")] = None,
     limit: Limit = 50,
 ) -> None:
-    """List tasks, newest first."""
+    """List the tasks that changed last, the latest submitted first."""
     if state is not None and state not in STATES:
         raise Misused(f"a state is one of {', '.join(STATES)}, not {state}")
     with session.connect() as api:
@@ -47,9 +51,9 @@ def tasks(
                     task["state"] + (f" ({task['waiting_for']})" if task.get("waiting_for") else ""),
                     task["kind"],
                     task["task_id"],
-                    task.get("title") or task["description"],
+                    title(task),
                 )
-                for task in found["items"]
+                for task in by_submission(found["items"])
             ],
             "no tasks",
         ),
@@ -57,15 +61,26 @@ def tasks(
 
 
 @command(app, "show", Panel.LOOK, "counterpoint show TASK")
-def show(session: Session, task: TaskId) -> None:
+def show(
+    session: Session,
+    task: TaskId,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With the numbers, what was searched for, and all that is folded.")
+    ] = False,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="|".join(FORMATS), help="Else by where it is printed.")
+    ] = None,
+) -> None:
     """Show one task as a card: what failed, what is known, what to do next."""
+    if format_ is not None and format_ not in FORMATS:
+        raise Misused(f"a format is one of {', '.join(FORMATS)}, not {format_}")
     with session.connect() as api:
         found = api.get(f"/v1/tasks/{task}", project=session.project)
 
     def human() -> "RenderableType":
-        from counterpoint.cli.card import rendered
+        from counterpoint.cli.card import Format, rendered
 
-        return rendered(found, session.out)
+        return rendered(found, session.out, verbose=verbose, form=Format(format_) if format_ else None)
 
     session.show(found, human)
 
@@ -150,19 +165,22 @@ def attempts(
 
 @command(app, "escalations", Panel.LOOK, "counterpoint escalations")
 def escalations(session: Session, limit: Limit = 50) -> None:
-    """List the tasks that wait for somebody, and what would let them go on."""
+    """List the tasks that wait for somebody, incidents before questions, and what would let them go on."""
     with session.connect() as api:
-        found = api.pages("/v1/escalations", limit, project=session.project)
+        wanted = limit if session.json else max(limit, _ESCALATIONS)
+        found = api.pages("/v1/escalations", wanted, project=session.project)
         note_others(session, api, "escalations")
 
     def human() -> "RenderableType":
         blocks = []
-        for task in found["items"]:
+        for task in by_urgency(found["items"])[:limit]:
             escalation = task.get("escalation") or {}
-            head = f"{task['task_id']}  {task.get('title') or task['description']}"
+            head = f"{task['task_id']}  {title(task)}"
             asked = f"  {escalation.get('code')}, asks {escalation.get('to')}"
             needs = [f"  {need['kind']}: {need['what']}\n    {need['how']}" for need in escalation.get("needs", ())]
             blocks.append("\n".join([head, asked, *needs]))
+        if len(found["items"]) > limit:
+            blocks.append(f"and {len(found['items']) - limit} more")
         return "\n\n".join(blocks) or "nobody is needed"
 
     session.show(found, human)

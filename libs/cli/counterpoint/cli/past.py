@@ -153,7 +153,7 @@ def _with_progress(
 
 
 def _summary(results: Sequence[Result], unreadable: Sequence[str]) -> str:
-    from counterpoint.cli.card import counted
+    from counterpoint.cli.words import counted
 
     counts = Counter(result.status for result in results)
     said = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"

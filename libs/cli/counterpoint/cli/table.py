@@ -1,8 +1,9 @@
-"""Tables of the lists: on a narrow terminal cells fold and columns are left out, but an id stays whole."""
+"""Tables of the lists: on a narrow terminal cells fold and columns are left out, but an id stays whole, and a title
+that has no room beside it goes below."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from textwrap import shorten
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,10 +14,14 @@ CELL_CHARS = 100
 FOLDED_CHARS = 12
 """What is left at least of a column that folds anywhere."""
 _IDS = frozenset({"task", "id"})
+_TIMES = frozenset({"submitted", "when", "created", "revoked"})
 _FOLDED = frozenset({"about", "tried", "name", "namespace", "roles", "projects", "subject"})
-_SPARED = ("submitted", "when", "created", "revoked", "by", "state", "kind")
-"""What is left out first."""
-_GAP = 2
+_SENTENCES = frozenset({"about", "tried"})
+_SENTENCE_CHARS = 40
+"""Width below which a sentence is not broken into a column, but stands below its row."""
+_SPARED = ("kind", "submitted", "when", "created", "revoked", "by", "state")
+"""Columns in the order in which they are left out."""
+_GAP, _INDENT = 2, 4
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,10 @@ class Rows:
         from rich.table import Table
         from rich.text import Text
 
+        below = self._below(options.max_width)
+        if below is not None:
+            yield Text("\n".join(self._stacked(below, options.max_width)))
+            return
         places, widths = self._fitting(options.max_width)
         shown = Table(
             box=None, pad_edge=False, caption="there is more" if self.truncated else None, caption_justify="left"
@@ -40,6 +49,35 @@ class Rows:
         for row in self.cells:
             shown.add_row(*(Text(row[place]) for place in places))
         yield shown
+
+    def _below(self, most: int) -> int | None:
+        """Return the column that goes below its row, None where it has room beside the others."""
+        place = next((at for at, head in enumerate(self.heads) if head in _SENTENCES), None)
+        if place is None or self._whole(place) <= _SENTENCE_CHARS // 2:
+            return None
+        others = [at for at in range(len(self.heads)) if at != place]
+        room = most - self._sum(others, self._whole) - _GAP
+        return place if room < min(self._whole(place), _SENTENCE_CHARS) else None
+
+    def _stacked(self, below: int, most: int) -> list[str]:
+        """Return the rows as lines, each with the cell of column `below` beneath it."""
+        rest = Rows(tuple(_without(self.heads, below)), tuple(tuple(_without(row, below)) for row in self.cells), False)
+        places, fitting = rest._fitting(most)
+        widths = [rest._least(place) if width is None else width for place, width in zip(places, fitting, strict=True)]
+        lines = rest._line(rest.heads, places, widths)
+        for row, cells in zip(self.cells, rest.cells, strict=True):
+            indent = " " * _INDENT
+            lines += rest._line(cells, places, widths)
+            lines += wrap(row[below], most, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+        return [*lines, *(["there is more"] if self.truncated else [])]
+
+    @staticmethod
+    def _line(row: Sequence[str], places: Sequence[int], widths: Sequence[int]) -> list[str]:
+        folded = [wrap(row[at], width, break_on_hyphens=False) for at, width in zip(places, widths, strict=True)]
+        deep = max(map(len, folded), default=0)
+        rows = [[cell[at] if at < len(cell) else "" for cell in folded] for at in range(deep)]
+        gap = " " * _GAP
+        return [gap.join(c.ljust(width) for c, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
     def _fitting(self, most: int) -> tuple[list[int], list[int | None]]:
         """Which columns are shown and how wide each is; None leaves it to the terminal."""
@@ -64,9 +102,9 @@ class Rows:
         return max(map(len, self._column(place)))
 
     def _least(self, place: int) -> int:
-        """The width below which a column says nothing: an id's is its own, and words are not broken."""
+        """The width below which a column says nothing: ids and times stay whole, and words are not broken."""
         whole, head = self._whole(place), self.heads[place]
-        if head in _IDS:
+        if head in _IDS | _TIMES:
             return whole
         if head in _FOLDED:
             return min(whole, FOLDED_CHARS)
@@ -74,6 +112,10 @@ class Rows:
 
     def _column(self, place: int) -> tuple[str, ...]:
         return (self.heads[place], *(row[place] for row in self.cells))
+
+
+def _without(row: Sequence[str], place: int) -> list[str]:
+    return [cell for at, cell in enumerate(row) if at != place]
 
 
 def table(

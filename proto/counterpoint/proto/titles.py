@@ -1,0 +1,97 @@
+"""Title of a task: one line of at most `TITLE_CHARS` characters, made the same way whoever submitted the task."""
+
+import re
+from collections.abc import Iterator
+
+from counterpoint.proto.signature import headline
+
+TITLE_CHARS = 80
+_JOB_CHARS = 40
+_ENOUGH_CHARS = 60
+"""A title that loses whole clauses keeps at least so much; else it is cut behind a word."""
+_CUT = " …"
+_NOISE = re.compile(
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
+    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b"
+    r"|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z| UTC|[+-]\d\d:?\d\d)?",
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(r"\(\s*\)|\[\s*\]|\{\s*\}|'\s*'|\"\s*\"|[\w-]+[=#](?=[\s,;]|$)")
+_PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?")
+_QUERY = re.compile(r"(\bhttps?://[^\s?#]+)[?#]\S*")
+_ASIDE = re.compile(r"\s*\([^()]*\)|\s*\[[^\[\]]*\]")
+_CLAUSE = re.compile(r"(?:[:;,.] |\s[-–—] )")
+
+
+def title_of(description: str, title: str | None = None, error: str | None = None, job: str | None = None) -> str:
+    """Return the given title, shortened unless it only repeats job and error; else the job, its error class and message
+    without ids, paths and times; else the first sentence of the description."""
+    given = " ".join((title or "").split())
+    repeated = len(given) > TITLE_CHARS and bool(error and job) and given.startswith(job or "")
+    if given and not repeated:
+        return given if len(given) <= TITLE_CHARS else _shortened(_short_words(given))
+    if error and error.strip():
+        return failure_title(job, error)
+    if job:
+        return failure_title(job, "")
+    lines = (" ".join(line.split()) for line in description.splitlines())
+    first = next((line for line in lines if line), "")
+    sentence = re.split(r"(?<=[.?!]) ", first, maxsplit=1)[0]
+    return _cut(sentence or "no title", TITLE_CHARS)
+
+
+def failure_title(job: str | None, error: str) -> str:
+    """`<job> failed: <class>: <message>`, of which the message loses its asides and then its last clauses first."""
+    name = _end_of(job, _JOB_CHARS) if job else ""
+    raised, said = headline(error)
+    raised = re.split(r"[.$:]+", raised)[-1] if raised else ""
+    lines = (" ".join(line.split()) for line in (said or "").split("\n\n")[0].splitlines())
+    message = _short_words(": ".join(line.rstrip(" :") for line in lines if line))
+    heads = [f"{name} failed: ", f"{name}: "] if name else [""]
+    whole = f"{raised}: {message}" if raised and message and not message.startswith(raised) else message or raised
+    if not whole:
+        return f"{name} failed" if name else _cut(" ".join(error.split()) or "no title", TITLE_CHARS)
+    for body in _clauses(whole):
+        for head in heads:
+            if len(head) + len(body) <= TITLE_CHARS and (body == whole or len(head) + len(body) >= _ENOUGH_CHARS):
+                return f"{head}{body}"
+    return _cut(f"{heads[-1]}{_clear(whole)}", TITLE_CHARS)
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """The text, the same without asides, and that without its last clause, its last two, and so on."""
+    yield text
+    clear = _clear(text)
+    while clear:
+        yield clear
+        ends = [clause.start() for clause in _CLAUSE.finditer(clear)]
+        clear = clear[: ends[-1]] if ends else ""
+
+
+def _shortened(text: str) -> str:
+    fitting = (each for each in _clauses(text) if _ENOUGH_CHARS <= len(each) <= TITLE_CHARS)
+    return next(fitting, None) or _cut(_clear(text), TITLE_CHARS)
+
+
+def _clear(text: str) -> str:
+    return " ".join(_ASIDE.sub("", text).split()) or text
+
+
+def _short_words(text: str) -> str:
+    """Without ids, times and queries of addresses; of a path its last part."""
+    text = _QUERY.sub(r"\1", _NOISE.sub("", text))
+    text = _PATH.sub(lambda match: re.split(r"[/\\]", match[0].rstrip("/\\"))[-1], text)
+    return " ".join(_EMPTY.sub("", text).split()).strip(" .:;,-")
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning of a text, to the end of a word where one ends in its second half."""
+    if len(text) <= limit:
+        return text
+    end = text.rfind(" ", limit // 2, limit - len(_CUT) + 1)
+    return text[: end if end > 0 else limit - len(_CUT)].rstrip(" ,;:.-") + _CUT
+
+
+def _end_of(text: str, limit: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"…{text[1 - limit :]}"

@@ -1,0 +1,63 @@
+"""Titles: one line that fits a list, made of what says most about the failure."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.proto.titles import TITLE_CHARS, title_of
+
+PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n    g()\nhttp.client.ReadTimeout: '
+
+
+@pytest.mark.parametrize(
+    ("error", "job", "title"),
+    [
+        (
+            "ConnectionError: could not reach db.internal: connection refused (host 10.1.2.3, port 5432)",
+            "load",
+            "load failed: ConnectionError: could not reach db.internal: connection refused",
+        ),
+        (PYTHON + "Read timed out. (read timeout=30)", None, "ReadTimeout: Read timed out. (read timeout=30)"),
+        (
+            "org.example.StageException: stage 3 failed 4 times, most recent failure: executor lost on node 17",
+            "hourly_clicks_by_country_and_device",
+            "hourly_clicks_by_country_and_device: StageException: stage 3 failed 4 times",
+        ),
+        ("Error: /opt/app/releases/42/run.sh: not found", None, "Error: run.sh: not found"),
+        (
+            "batch 7f3d1b2c-1111-2222-3333-444455556666 of 2026-05-20T04:12:01Z is broken, request_id=abcdef0123456789",
+            None,
+            "batch of is broken",
+        ),
+        ("GET https://api.example/v1/rates?day=1&token=x: 503", None, "GET https://api.example/v1/rates 503"),
+        ("  ", "load", "load failed"),
+    ],
+)
+def test_a_title_names_the_job_and_the_error_without_ids_paths_and_times(
+    error: str, job: str | None, title: str
+) -> None:
+    assert title_of("Find out why.", error=error, job=job) == title
+
+
+def test_a_title_that_was_given_stays_and_a_long_one_is_shortened() -> None:
+    assert title_of("x", "The  import\nfails", "ValueError: a", "load") == "The import fails"
+    error = "ConnectionError: could not reach db.internal, nor any of its three standbys: connection refused"
+    assert title_of("x", f"load failed: {error} in the first try", error, "load") == title_of("x", None, error, "load")
+    given = "load failed: ValueError: " + "a word and " * 20
+    assert title_of("x", given).startswith("load failed: ValueError: a word and")
+
+
+def test_without_title_and_error_it_is_the_first_sentence() -> None:
+    assert title_of("\n Nobody can print. Since today.\nMore.") == "Nobody can print."
+    assert title_of("Why? " * 2) == "Why?"
+
+
+@given(
+    st.text(max_size=400), st.none() | st.text(max_size=400), st.none() | st.text(max_size=400), st.none() | st.text()
+)
+def test_a_title_is_one_line_that_fits_whoever_submits(
+    description: str, title: str | None, error: str | None, job: str | None
+) -> None:
+    made = title_of(description, title, error, job)
+    assert 0 < len(made) <= TITLE_CHARS
+    assert len(made.splitlines()) == 1
