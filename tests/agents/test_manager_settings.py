@@ -103,3 +103,13 @@ def test_a_failure_in_shadow_is_the_reporters_own() -> None:
         ("restarted it", "failed"),
     ]
     assert made.task().waiting_for == "outcome"
+
+
+def test_in_shadow_an_instruction_is_proposed_as_it_is() -> None:
+    made = house(shadow=True)
+    made.developer("stopped", 0.3, code="low_confidence")
+    made.override(instruction="do it so")
+    made.developer("proposed", text="do it so")
+    assert (made.task().proposal, made.names()[-1]) == ("do it so", "TaskProposed")
+    made.outcome("succeeded")
+    assert [(one.tried, one.outcome, one.shadow) for one in made.attempts()] == [("do it so", "succeeded", False)]

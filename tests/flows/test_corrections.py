@@ -1,8 +1,11 @@
 """What fixed it, what did not, and which incidents are the same: said by a person, on the whole house."""
 
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+from flows.conftest import Outsider
 
 ERROR = "billing.errors.LedgerLocked: ledger 4711 is locked by user batch_7"
 
@@ -88,3 +91,32 @@ async def test_equal_failures_pairs_and_their_undo(http: httpx.AsyncClient, proj
     await ops.say("one", "outcome", outcome="succeeded", note="unlocked batch_7")
     for task_id in ("one", "two"):
         assert (await ops.until(task_id, state="completed"))["result"] == "unlocked batch_7"
+
+
+async def test_a_recovery_is_learned_as_no_fix_and_asks_what_was_changed(
+    http: httpx.AsyncClient, outsider: Outsider, project: str
+) -> None:
+    ops = Reporter(http, project)
+    settings = await http.put("/v1/incident-settings", json={"quiet_s": 86_400, "shadow": True}, params=ops.params)
+    assert settings.status_code == 200, settings.text
+    job, now = {"namespace": "shop", "name": "invoices"}, datetime.now(UTC)
+    said = [("FAIL", "r1", {"errorMessage": {"message": ERROR, "programmingLanguage": "java"}}), ("COMPLETE", "r2", {})]
+    task_id = ""
+    for second, (kind, run_id, facets) in enumerate(said):
+        at = (now + timedelta(seconds=second)).isoformat()
+        event = {"eventType": kind, "eventTime": at, "run": {"runId": run_id, "facets": facets}, "job": job}
+        await outsider.publish(f"intake.{project}.lineage", json.dumps(event).encode())
+        if kind == "FAIL":
+            escalated = await outsider.until(lambda subject, _: subject == f"live.tasks.{project}.escalated")
+            task_id = escalated["task_id"]
+    ended = await ops.until(task_id, state="completed")
+    assert (ended["shadow"], ended["quiet_s"], ended["resolution"]) == (True, 86_400.0, "resolved")
+    assert await ops.attempts(task_id) == []
+    (asked,) = (await http.get("/v1/recoveries", params=ops.params)).json()["items"]
+    assert (asked["task_id"], asked["needs"][0]["kind"]) == (task_id, "outcome")
+    await ops.say(task_id, "outcome", outcome="succeeded", by="something_else", note="unlocked batch_7")
+    for _ in range(1000):
+        if not (await http.get("/v1/recoveries", params=ops.params)).json()["items"]:
+            break
+    (lesson,) = await ops.attempts(task_id)
+    assert (lesson["tried"], lesson["outcome"], lesson["evidence"]) == ("unlocked batch_7", "succeeded", "reported")

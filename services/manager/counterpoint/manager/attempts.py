@@ -81,10 +81,11 @@ Verdict = First | Own | Correction | Recovery | Repetition | Contradiction | NoS
 def verdict(dossier: Dossier, message: TaskOutcomeReported, now: datetime) -> Verdict:
     """Return the meaning of a report. Without a number it is about the latest attempt, or the reporter's next one."""
     task, place = dossier.task, dossier.place
-    if task.shadow and message.fixed_by is None and message.outcome == "succeeded":
+    unshown = task.shadow and task.override is None
+    if unshown and message.fixed_by is None and message.outcome == "succeeded":
         # Nobody was shown the proposal: whatever helped, it was not that.
         message = message.model_copy(update={"fixed_by": "something_else"})
-    if task.shadow and place == AWAITS_OUTCOME and message.outcome in FAILURES and message.attempt is None:
+    if unshown and place == AWAITS_OUTCOME and message.outcome in FAILURES and message.attempt is None:
         return Own(_own(task, dossier.next_attempt, message, now))
     pending = task.attempt if place == AWAITS_OUTCOME else None
     if place.ended and message.attempt is None and _explains(dossier, message):

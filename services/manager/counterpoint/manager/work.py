@@ -80,7 +80,7 @@ def _answered(dossier: Dossier, message: TaskWorked, now: datetime) -> Move:
 
 
 def _proposed(dossier: Dossier, message: TaskWorked, now: datetime) -> Move:
-    if dossier.task.shadow:
+    if dossier.task.shadow and dossier.task.override is None:
         return _shadowed(dossier, message, now)
     row = transition(dossier.place, Event.PROPOSED)
     if row is None:

@@ -59,7 +59,7 @@ def _explains(task: Task, report: ReportOutcome) -> bool:
 
 def _meant(task: Task, report: ReportOutcome) -> str:
     """The outcome of the proposal that a report is about. In shadow nobody was shown it."""
-    by = report.by or ("something_else" if task.shadow else "proposal")
+    by = report.by or ("something_else" if task.shadow and task.override is None else "proposal")
     other = report.outcome == "succeeded" and by != "proposal"
     return SUPERSEDED if other else report.outcome
 
