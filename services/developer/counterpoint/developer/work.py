@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from counterpoint.developer.answers import answer, cite, references
-from counterpoint.developer.attempts import proven, similar, succeeded_before, warnings
+from counterpoint.developer.attempts import similar
 from counterpoint.developer.confidence import band, confidence, terms, weaknesses
 from counterpoint.developer.evidence import Evidence
+from counterpoint.developer.lessons import proven, succeeded_before, warnings
+from counterpoint.developer.likeness import RECOGNISED
 from counterpoint.developer.passages import passages
-from counterpoint.developer.proposals import Proposal, propose
+from counterpoint.developer.proposals import Proposal, offered, propose
 from counterpoint.developer.providers import needs as provider_needs
 from counterpoint.developer.rag.generate import rendered
 from counterpoint.developer.rag.run import Graded, Run
@@ -83,13 +85,11 @@ def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> As
         reached = band(graded.probability) if graded.sufficient else "low"
         assessed = Confidence(score=round(graded.probability, 4), band=reached)
         return _waivable(Assessment(assessed, graded, waived, graded.reason))
-    inputs = terms(
-        evidence.found,
-        evidence.providers.exists,
-        succeeded_before(evidence.tried, known.topic),
-        known.topic,
-        proven(evidence.tried),
-    )
+    fixes = proven(evidence.tried)
+    recognised = message.lane == "investigate" and any(fix.likeness >= RECOGNISED for fix in fixes)
+    # Repeating an act that has worked builds nothing, so no provider is needed for it.
+    provider = None if recognised else evidence.providers.exists
+    inputs = terms(evidence.found, provider, succeeded_before(evidence.tried), known.topic, fixes)
     assessed = confidence(inputs)
     reasoning = (
         f"confidence {assessed.score:.2f} ({assessed.band}): similarity {inputs.rag_similarity:.2f}, "
@@ -195,7 +195,7 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
     failed = warnings(evidence.known)
     if not assessment.passed:
         return _low(message, evidence, assessment)
-    made = propose(evidence.known, evidence.found, known.topic.threshold, evidence.instruction)
+    made = propose(evidence.known, evidence.found, known.topic.threshold, evidence.instruction, evidence.failure)
     if made is None:
         return Stopped(
             "repeated_failure",
@@ -210,7 +210,7 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
     return Proposed(
         made,
         f"{assessment.reasoning}; proposed from {basis}",
-        _findings(message, evidence, made.citations, caveats, made.next_steps),
+        _findings(message, evidence, made.citations, caveats, made.next_steps, made.likelihood),
     )
 
 
@@ -255,11 +255,16 @@ def _unfounded(message: TaskDelegated, evidence: Evidence, assessment: Assessmen
 
 
 def _low(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> Stopped:
+    """A stop for lack of confidence, with the fix of the failure that looks most alike as an offer."""
+    offer = offered(evidence.known, evidence.failure) if message.lane == "investigate" else None
+    citations = (*(offer.citations if offer else ()), *_candidates(evidence.found))
+    caveats = (*assessment.caveats, *warnings(evidence.known))
     return Stopped(
         "low_confidence",
         assessment.reasoning,
-        _findings(message, evidence, _candidates(evidence.found), (*assessment.caveats, *warnings(evidence.known))),
+        _findings(message, evidence, citations, caveats, (), offer.likelihood if offer else None),
         (_document_need(message), _override_need()),
+        offer.text if offer else None,
     )
 
 
@@ -300,9 +305,14 @@ def _findings(
     citations: tuple[Citation, ...],
     caveats: tuple[str, ...],
     next_steps: tuple[str, ...] = (),
+    likelihood: float | None = None,
 ) -> Findings:
     return Findings(
-        similar_attempts=similar(evidence.tried), citations=citations, next_steps=next_steps, caveats=caveats
+        similar_attempts=similar(evidence.tried),
+        citations=citations,
+        next_steps=next_steps,
+        caveats=caveats,
+        likelihood=likelihood,
     )
 
 
