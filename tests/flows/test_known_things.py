@@ -17,12 +17,14 @@ PAGE = """# Harbour pipelines
 
 When the tide gauge is dry, harbour_tides is repaired by switching to the spare gauge and running it again.
 """
+CODE = "https://git.example/harbour"
 GAUGE = "How is harbour_tides repaired when the tide gauge is dry?"
 
 
 def event(kind: str, run: str, at: str, **more: Any) -> dict[str, Any]:
     facets = {"errorMessage": {"message": "TideError: gauge 7 is dry"}} if kind == "FAIL" else {}
-    owners = {"ownership": {"owners": [{"name": "quay"}]}}
+    code = {"type": "git", "url": f"{CODE}/tides.py", "repoUrl": CODE, "path": "tides.py", "version": "4f1"}
+    owners = {"ownership": {"owners": [{"name": "quay"}]}, "sourceCodeLocation": code}
     return {
         "eventTime": f"2026-11-20T04:{at}:00Z",
         "eventType": kind,
@@ -94,4 +96,8 @@ def test_a_job_is_known_by_lineage_tables_failures_and_fixes(stack: Stack, proje
     by_owner = run("entities", "Quay team")["known"]
     assert by_owner["owns"] == ["harbour_tides"]
     assert run("entities", "gauges.internal")["known"]["relations"][0]["kind"] == "runs_on"
+    assert ("depends_on", "harbour_tides", CODE) in {
+        (each["kind"], each["source"]["name"], each["target"]["name"])
+        for each in run("entities", CODE)["known"]["relations"]
+    }
     assert run("entities", "zeppelin")["known"]["relations"] == []

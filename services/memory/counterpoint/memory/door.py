@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from counterpoint.guard.capabilities import Access, Grant, Keyring, verify
 from counterpoint.guard.policy import Policy
-from counterpoint.memory import diode, erasure, takeback
+from counterpoint.memory import diode, erasure, wishes
 from counterpoint.memory.answers import Answer, Answers, answer_of
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.committer import Committer, Deleted
@@ -120,7 +120,7 @@ class Door:
         self._blobs = blobs
         self._letters = letters
         self._takebacks = takebacks
-        self._wishes: dict[str, TakeBacks | Erasures] = {takeback.STORE: takebacks, erasure.STORE: erasures}
+        self._wishes: dict[str, TakeBacks | Erasures] = {wishes.STORE: takebacks, erasure.STORE: erasures}
         self._releases = releases
         self._answers = answers
         self._revoked = revoked
@@ -287,9 +287,9 @@ class Door:
         grant, integrity = await self.authorise(caller, origin, accesses)
         self._newest(caller, origin)
         memories = _remembered(lambda: self._reads.of(_key(caller, origin), request.reads))
-        wishes = [write for write in commit.writes if write.store in self._wishes]
-        if wishes:
-            return await self._wished(grant, origin, commit, wishes[0])
+        wished = [write for write in commit.writes if write.store in self._wishes]
+        if wished:
+            return await self._wished(grant, origin, commit, wished[0])
         wrong = self._takebacks.wrong(origin.project, memories)
         if wrong is not None:
             raise Conflict(wrong.store, wrong.id, wrong.version, -1)
@@ -323,7 +323,7 @@ class Door:
                 commit = _made_again(commit, before)
             else:
                 break
-        if self._takebacks.carried(origin.project, prepared.provenance.refs) is not None:
+        if self._takebacks.carried(origin.project, prepared.provenance.refs):
             await self._takebacks.follow(origin, prepared)
         if commit.last or diode.of_gateway(grant):
             self._reads.drop(_key(caller, origin))

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -19,14 +18,16 @@ from pydantic import ValidationError
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
-from counterpoint.memory.changes import Change, Changes, Standing
+from counterpoint.memory.changes import Change, Changes
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
+from counterpoint.memory.extent import Extent
 from counterpoint.memory.influence import Influence, Version
 from counterpoint.memory.prepare import prepare, problems_of
 from counterpoint.memory.provenance import Memories, Provenance
 from counterpoint.memory.rows import Prepared
+from counterpoint.memory.wishes import STORE, Wish, Wishes
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, Write
@@ -37,38 +38,11 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-STORE = "quarantines"
 _ATTEMPTS = 5
-_LIMIT = 200_000
 _TASKS_NAMED = 500
 _WISHES_NAMED = 20
 _UNHEARD_S = 90.0
 """What was not applied until then never will be: longer than a statement may take, and than a commit waits for one."""
-
-_WISHES = """
-SELECT id, version, body, seq FROM records
-WHERE project = $1 AND store = 'quarantines' AND body IS NOT NULL AND at > $2 ORDER BY seq
-"""
-_WISH = """
-SELECT id, version, body, seq FROM records
-WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL
-"""
-_EVER = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A wish that was done: its id and version, what it says, and its place in the order of its project."""
-
-    id: str
-    version: int
-    done: TakenBack
-    seq: int
-
-    @property
-    def stands(self) -> bool:
-        """Whether what it says is wrong is so still; not for what only belongs to another wish."""
-        return self.done.kind != "lift" and not self.done.lifted and self.done.of is None
 
 
 class TakeBacks:
@@ -77,28 +51,29 @@ class TakeBacks:
     def __init__(
         self, database: Database, policy: Policy, committer: Committer, vectors: Embeddings, influence: Influence
     ) -> None:
-        self._database = database
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
         self._influence = influence
         self._changes = Changes(database, policy)
+        self._wishes = Wishes(database)
+        self._extent = Extent(influence, self._changes, self._wishes)
         self._wrong: dict[str, dict[str, frozenset[Version]]] = {}
         self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._unsure: dict[tuple[str, str], float] = {}
 
     async def remember(self, since: datetime) -> None:
         """Know again what was taken back after a moment; to be called before anything is answered."""
-        for project in await self._projects():
-            for wish in await self._wishes(project, since):
+        for project in await self._wishes.projects():
+            for wish in await self._wishes.all(project, since):
                 if wish.stands:
-                    self._known(project)[wish.id] = await self._wrong_by(project, wish)
+                    self._known(project)[wish.id] = await self._extent.of_wish(project, wish)
 
     async def finish(self, since: datetime) -> None:
         """Take back and put back what an end of the process has left of the wishes after a moment; to be called when
         commits are applied."""
-        for project in await self._projects():
-            for wish in await self._wishes(project, since):
+        for project in await self._wishes.projects():
+            for wish in await self._wishes.all(project, since):
                 await self._finish_or_say(project, wish)
 
     async def settle(self) -> None:
@@ -108,7 +83,7 @@ class TakeBacks:
         """
         for (project, wish_id), since in list(self._unsure.items()):
             async with self._alone[project]:
-                wish = await self._wish(project, wish_id)
+                wish = await self._wishes.get(project, wish_id)
                 if wish is None and time.monotonic() - since < _UNHEARD_S:
                     continue
                 if wish is None or not wish.stands:
@@ -117,13 +92,13 @@ class TakeBacks:
                     await self._finish_or_say(project, wish)
                 self._unsure.pop((project, wish_id), None)
 
-    async def _finish_or_say(self, project: str, wish: _Wish) -> None:
+    async def _finish_or_say(self, project: str, wish: Wish) -> None:
         try:
             await self._finish(project, wish)
         except (Permanent, Conflict) as error:
             log.error("takeback.unfinished", project=project, quarantine_id=wish.id, reason=str(error))
 
-    async def _finish(self, project: str, wish: _Wish) -> None:
+    async def _finish(self, project: str, wish: Wish) -> None:
         if wish.stands:
             await self._patiently(partial(self._rest, project, wish))
         if project == SHARED_PROJECT and wish.done.of is None and wish.done.kind != "lift":
@@ -194,11 +169,11 @@ class TakeBacks:
 
     async def _catch_up(self, origin: Origin, home: str, wish_id: str) -> None:
         """Take back in a project what a wish that stands is about, and was committed since."""
-        wish = await self._wish(origin.project, wish_id)
+        wish = await self._wishes.get(origin.project, wish_id)
         if wish is not None:
             if wish.stands:
                 await self._rest(origin.project, wish)
-        elif home != origin.project and (first := await self._wish(home, wish_id)) is not None and first.stands:
+        elif home != origin.project and (first := await self._wishes.get(home, wish_id)) is not None and first.stands:
             await self._in_project(origin, wish_id, first.done, first.seq)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -222,8 +197,8 @@ class TakeBacks:
             home = SHARED_PROJECT if shared else project
             first = await self._influence.said_since(home, wish.store, wish.id) if wish.kind == "rollback" else 1
             wish = wish.model_copy(update={"version": first})
-        roots = await self._roots(project, wish, shared=shared, before=before)
-        wrong, tasks = await self._reach(project, wish, roots, shared=shared)
+        roots = await self._extent.roots(project, wish, shared=shared, before=before)
+        wrong, tasks = await self._extent.of(project, roots, shared=shared)
         # From here on nobody's commit may rest on it: what is read until it is out would be read wrongly.
         before_it = self._known(project).get(wish_id)
         self._known(project)[wish_id] = wrong
@@ -245,27 +220,23 @@ class TakeBacks:
 
     async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None = None) -> None:
         """Take back what other projects have learned of a shared item, where that was not done yet."""
-        for project in await self._projects():
-            if project != SHARED_PROJECT and await self._wish(project, wish_id) is None:
+        for project in await self._wishes.projects():
+            if project != SHARED_PROJECT and await self._wishes.get(project, wish_id) is None:
                 await self._in_project(_there(origin, project), wish_id, wish, before)
 
     async def _in_project(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None) -> None:
         """Take back what a project has learned of a shared item, if anything."""
-        roots = await self._roots(SHARED_PROJECT, wish, before=before)
+        roots = await self._extent.roots(SHARED_PROJECT, wish, before=before)
         radius = await self._influence.of(origin.project, roots, shared=True, limit=1)
         if radius.touched:
             await self._patiently(partial(self._do, origin, wish_id, wish, shared=True, before=before))
 
     async def _lift_elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack) -> None:
         """Lift a take-back of the shared project in all others, where that was not done yet."""
-        for project in await self._projects():
-            known = await self._wish(project, wish.id)
+        for project in await self._wishes.projects():
+            known = await self._wishes.get(project, wish.id)
             if project != SHARED_PROJECT and known is not None and known.stands:
                 await self._patiently(partial(self._lift, _there(origin, project), wish_id, wish))
-
-    async def _projects(self) -> list[str]:
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
 
     async def _stragglers(
         self, origin: Origin, wish_id: str, wish: TakeBack, roots: frozenset[Version], *, shared: bool
@@ -273,7 +244,7 @@ class TakeBacks:
         """Take back what was committed while it was looked for."""
         if not await self._influence.link(origin.project):
             return
-        wrong, tasks = await self._reach(origin.project, wish, roots, shared=shared)
+        wrong, tasks = await self._extent.of(origin.project, roots, shared=shared)
         if wrong <= self._known(origin.project)[wish_id]:
             return
         self._known(origin.project)[wish_id] |= wrong
@@ -282,84 +253,23 @@ class TakeBacks:
             late = derived_id(wish_id, "late")
             await self._commit(origin, late, wish, changes, tasks, (), shared=shared, of=wish_id)
 
-    async def _rest(self, project: str, wish: _Wish) -> None:
+    async def _rest(self, project: str, wish: Wish) -> None:
         """Take back what was committed while it was looked for, and was not found before the process ended."""
-        wrong = await self._wrong_by(project, wish)
+        wrong = await self._extent.of_wish(project, wish)
         self._known(project)[wish.id] = wrong
         changes = await self._changes.of(project, wrong, restores=wish.done.restores)
         if changes:
             # Others may have been done since, which say otherwise of some of it.
-            standing = await self._standing(project, await self._wishes(project))
+            standing = await self._extent.standing(project, await self._wishes.all(project))
             changes = await self._changes.replayed(project, {(each.store, each.id) for each in changes}, standing)
         if changes:
             origin = Origin(message_id=new_id(), project=project, principal=wish.done.by)
             await self._commit(origin, new_id(), wish.done, changes, (), (), shared=wish.done.shared, of=wish.id)
 
-    async def _wishes(self, project: str, since: datetime = _EVER) -> list[_Wish]:
-        async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_WISHES, project, since)
-        return [_wish(row) for row in rows]
-
-    async def _wish(self, project: str, wish_id: str) -> _Wish | None:
-        async with self._database.reading(project) as connection:
-            row = await connection.fetchrow(_WISH, project, wish_id)
-        return _wish(row) if row is not None else None
-
-    async def _standing(self, project: str, wishes: Sequence[_Wish], lifted: str | None = None) -> list[Standing]:
-        """The take-backs that stand, in the order they were done; without the one that is about to be lifted."""
-        return [
-            Standing(each.id, each.seq, each.done.restores, await self._wrong_by(project, each, lifted))
-            for each in wishes
-            if each.stands and each.id != lifted
-        ]
-
-    async def _wrong_by(self, project: str, wish: _Wish, lifted: str | None = None) -> frozenset[Version]:
-        """What a wish was about when it was done and what rests on that, but for what was put back since by one that is
-        not `lifted`."""
-        before: int | None = wish.seq
-        if wish.done.shared:
-            first = await self._wish(SHARED_PROJECT, wish.id)
-            before = first.seq if first is not None else None
-        try:
-            roots = await self._roots(project, wish.done, shared=wish.done.shared, before=before)
-            without = await self._changes.put_back(project, wish.seq, (lifted,) if lifted else ())
-            wrong, _ = await self._reach(project, wish.done, roots, shared=wish.done.shared, without=without)
-        except Permanent as error:
-            # What cannot be followed any more must not keep memory from starting.
-            log.warning("takeback.unknown", project=project, quarantine_id=wish.id, reason=str(error))
-            return frozenset()
-        return wrong
-
-    async def _roots(
-        self, project: str, wish: TakeBack, *, shared: bool = False, before: int | None = None
-    ) -> frozenset[Version]:
-        """The versions that are wrong by themselves. Raises `Permanent` `not_found` when there are none."""
-        home = SHARED_PROJECT if shared else project
-        roots = await self._influence.roots(home, wish.store, wish.id, wish.version or 1, before)
-        if not roots or not self._changes.learned(wish.store):
-            problem = f"{wish.store}/{wish.id} from version {wish.version or 1} on is nothing that can be taken back"
-            raise Permanent("not_found", (Problem(field="item", problem=problem),))
-        return roots
-
-    async def _reach(
-        self,
-        project: str,
-        wish: TakeBack,
-        roots: frozenset[Version],
-        *,
-        shared: bool = False,
-        without: frozenset[Version] = frozenset(),
-    ) -> tuple[frozenset[Version], tuple[str, ...]]:
-        """Every version of the project that is wrong, and the tasks among them."""
-        radius = (await self._influence.of(project, roots, shared=shared, limit=_LIMIT, without=without)).whole()
-        tasks = sorted({each.id for each in radius.touched if each.store == "tasks"})
-        wrong = frozenset(each.key for each in radius.touched)
-        return wrong if shared else roots | wrong, tuple(tasks)
-
     async def _lift(self, origin: Origin, wish_id: str, wish: TakeBack) -> CommitReply:
         """Have stand what would stand without a quarantine or a rollback."""
         project = origin.project
-        every = await self._wishes(project)
+        every = await self._wishes.all(project)
         known = next((each for each in every if each.id == wish.id and each.done.kind != "lift"), None)
         if known is None:
             problem = Problem(field="item", problem=f"{wish.id} is no quarantine and no rollback of this project")
@@ -367,8 +277,8 @@ class TakeBacks:
         if known.done.lifted:
             raise Permanent("conflict", (Problem(field="item", problem=f"{wish.id} was lifted already"),))
         parts = [each for each in every if wish.id in (each.id, each.done.of)]
-        standing = await self._standing(project, every, wish.id)
-        wrong = await self._wrong_by(project, known, wish.id)
+        standing = await self._extent.standing(project, every, wish.id)
+        wrong = await self._extent.of_wish(project, known, wish.id)
         keys = await self._changes.moved(project, [each.id for each in parts])
         keys |= {(store, record) for store, record, _ in wrong}
         about = [each for each in standing if any((store, record) in keys for store, record, _ in each.wrong)]
@@ -432,15 +342,11 @@ class TakeBacks:
         return self._wrong.setdefault(project, {})
 
 
-def _wish(row: Any) -> _Wish:
-    return _Wish(row["id"], row["version"], TakenBack.model_validate(row["body"]), row["seq"])
-
-
-def _lifted(wish: _Wish) -> dict[str, Any]:
+def _lifted(wish: Wish) -> dict[str, Any]:
     return wish.done.model_copy(update={"lifted": True}).model_dump(mode="json", exclude_none=True)
 
 
-def _lifting(wish: _Wish) -> TakeBack:
+def _lifting(wish: Wish) -> TakeBack:
     return TakeBack(kind="lift", id=wish.id, reason="was lifted in the shared project")
 
 

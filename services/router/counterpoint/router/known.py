@@ -112,13 +112,17 @@ async def _mentioned(memory: Memory, name: str) -> list[Thing]:
 
 
 async def _owned(memory: Memory, name: str) -> list[Relation]:
-    """The jobs and data sets that a name owns, by their records, and what runs on a host of that name."""
+    """The jobs and data sets that a name owns, by their records, whose code is there, or that are on such a host."""
     found = []
     for store in ("jobs", "datasets"):
         kind = NodeKind(store.removesuffix("s"))
         (answer,) = await memory.query(List(store=store, where={"owners": [name]}, limit=200))
         for item in answer.items:
             found += of_record(Node(kind=kind, namespace=item.body["namespace"], name=item.body["name"]), item)
+    for field in ("repo_url", "url", "path"):
+        (answer,) = await memory.query(List(store="jobs", where={"code": {field: name}}, limit=200))
+        for item in answer.items:
+            found += of_record(Node(kind=NodeKind.JOB, namespace=item.body["namespace"], name=item.body["name"]), item)
     if "." in name or not found:
         (answer,) = await memory.query(List(store="datasets", limit=SCANNED))
         for item in answer.items:
