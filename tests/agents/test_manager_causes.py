@@ -75,6 +75,22 @@ def test_a_success_of_the_proposal_is_its_own() -> None:
     assert acts(house) == [("Look at the export job", "succeeded", "reported")]
 
 
+def test_a_success_without_a_cause_may_be_said_to_be_due_to_something_else_later() -> None:
+    house = proposed()
+    house.outcome("succeeded", note=UNLOCKED)
+    assert acts(house) == [("Look at the export job", "succeeded", "reported")]
+    house.outcome("succeeded", fixed_by="something_else", note=UNLOCKED)
+    assert acts(house) == [("Look at the export job", "superseded", "reported"), (UNLOCKED, "succeeded", "reported")]
+
+
+def test_a_cause_that_was_said_is_not_taken_back_by_another_report() -> None:
+    house = proposed()
+    house.outcome("succeeded", fixed_by="proposal")
+    house.outcome("succeeded", fixed_by="something_else", note=UNLOCKED)
+    assert acts(house) == [("Look at the export job", "succeeded", "reported")]
+    assert house.log[-1].message.decision == "conflict on attempt 1"  # type: ignore[attr-defined]
+
+
 def test_an_observed_recovery_is_weak_evidence_and_asks_once_what_was_changed() -> None:
     house = proposed()
     changed = ("code version: 4f1c, then 90ab",)

@@ -180,3 +180,13 @@ async def test_the_same_cause_again_is_no_conflict(front: Running) -> None:
     body = {"outcome": "succeeded", "by": "something_else", "note": "unlocked the user"}
     response = await front.me.post("/v1/tasks/t1/outcome", json=body)
     assert (response.status_code, response.json()["late"]) == (202, False)
+
+
+@pytest.mark.parametrize(("said", "status"), [(None, 202), ("proposal", 409)])
+async def test_a_cause_is_added_where_none_was_said(front: Running, said: str | None, status: int) -> None:
+    known = {"outcome": "succeeded", "evidence": "reported", "by": "me"} | ({"fixed_by": said} if said else {})
+    ended = {"state": "completed", "waiting_for": None, "escalation": None, "resolution": "resolved"}
+    await tasks(front, "t1", attempt=1, outcomes={"1": known}, **ended)
+    body = {"outcome": "succeeded", "by": "something_else", "note": "unlocked the user"}
+    response = await front.me.post("/v1/tasks/t1/outcome", json=body)
+    assert (response.status_code, response.json().get("late", False)) == (status, False)

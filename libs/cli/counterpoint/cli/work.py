@@ -147,6 +147,10 @@ def outcome(
     }
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/outcome", body, project=session.project)
+    if result == "succeeded" and by is None and note:
+        session.note("a proposal is credited with it; where something else helped, report it with --by something-else")
+    if body["by"] == "something_else" and not note:
+        session.note("what helped is learned only with --note")
     return _noted(session, reply, f"{task}: {result}, noted")
 
 

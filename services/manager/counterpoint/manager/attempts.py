@@ -186,6 +186,8 @@ def _about(dossier: Dossier, known: Attempt, message: TaskOutcomeReported, now: 
         return Repetition(known)
     if _says(known, message):
         return Repetition(known)
+    if known.outcome == "succeeded" and known.fixed_by is None and is_superseding(message) and not _is_reporters(known):
+        return Correction(_with_outcome(known, message, now), _lesson(dossier, known, message, now))
     if known.outcome == SUPERSEDED and known.note is None and message.fixed_by == known.fixed_by and message.note:
         return Correction(_with_outcome(known, message, now), _lesson(dossier, known, message, now))
     return Contradiction(known)

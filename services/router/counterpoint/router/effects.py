@@ -1,7 +1,7 @@
 """Effects: the consequences that something said about a task can still have, as its record stands. Pure; the manager
 decides."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from counterpoint.proto.attempts import SUPERSEDED, ReportOutcome
 from counterpoint.proto.errors import Permanent, Problem
@@ -27,7 +27,9 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
         raise Permanent("invalid", (Problem(field="attempt", problem=said),))
     number = report.attempt if evidence == "observed" else _number(task, report)
     told = task.outcomes.get(str(number))
-    if told is None or told["outcome"] == _meant(task, report) or (evidence == "reported" and _explains(task, report)):
+    if told is None or told["outcome"] == _meant(task, report) or _refines(told, task, report):
+        return
+    if evidence == "reported" and _explains(task, report):
         return
     if told["evidence"] == "reported" or evidence == "observed":
         problem = f"is another one than is known for attempt {number}, {told['outcome']}"
@@ -49,7 +51,14 @@ def comes_late(task: Task, report: ReportOutcome | None = None) -> bool:
         return False
     if told is None:
         return task.resolution not in UNANSWERED
-    return bool(told["evidence"] == "reported" and told["outcome"] != _meant(task, report))
+    differs = told["outcome"] != _meant(task, report) and not _refines(told, task, report)
+    return bool(told["evidence"] == "reported" and differs)
+
+
+def _refines(told: dict[str, Any], task: Task, report: ReportOutcome) -> bool:
+    """Whether a success that was reported without a cause is now said to be due to something else."""
+    unsaid = told["outcome"] == "succeeded" and told.get("fixed_by") is None
+    return unsaid and _meant(task, report) == SUPERSEDED
 
 
 def _explains(task: Task, report: ReportOutcome) -> bool:
