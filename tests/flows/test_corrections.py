@@ -120,3 +120,41 @@ async def test_a_recovery_is_learned_as_no_fix_and_asks_what_was_changed(
             break
     (lesson,) = await ops.attempts(task_id)
     assert (lesson["tried"], lesson["outcome"], lesson["evidence"]) == ("unlocked batch_7", "succeeded", "reported")
+
+
+async def test_the_lesson_is_proposed_next_time_until_it_is_said_not_to_be_the_same(
+    http: httpx.AsyncClient, project: str
+) -> None:
+    ops = Reporter(http, project)
+    known = {"source": "incidents.csv", "error_message": ERROR, "by": "ada", "when": "2026-03-02T03:00:01Z"}
+    told = known | {"tried": "Unlock batch_7 with ledgerctl unlock", "outcome": "succeeded"}
+    made = await http.post("/v1/attempts", json={"incidents": [told], "project": project})
+    attempt_id = made.json()["incidents"][0]["id"]
+    body = {"kind": "troubleshoot", "description": "The invoice run stops", "error_message": ERROR, "project": project}
+
+    async def submitted(task_id: str) -> dict[str, Any]:
+        answer = await http.post("/v1/tasks", json=body | {"task_id": task_id}, headers={"Prefer": "wait=30"})
+        task: dict[str, Any] = answer.json()
+        return task
+
+    first = await submitted("first")
+    assert first["waiting_for"] == "outcome", first
+    assert "ledgerctl unlock" in first["proposal"]
+
+    await http.put("/v1/incident-settings", json={"shadow": True}, params=ops.params)
+    unshown = await submitted("unshown")
+    assert unshown["waiting_for"] == "outcome"
+    assert "ledgerctl" not in json.dumps(unshown)
+    await ops.say("unshown", "outcome", outcome="succeeded", note="unlocked batch_7 by ledgerctl unlock")
+    await ops.until("unshown", state="completed")
+    report = (await http.get("/v1/shadow", params=ops.params)).json()
+    assert (report["proposed"], report["explained"], report["right"], report["due"]) == (1, 1, 1, False)
+    await http.delete("/v1/incident-settings", params=ops.params)
+
+    lessons = [each["attempt_id"] for each in await ops.attempts("unshown") if each["outcome"] == "succeeded"]
+    await ops.say("first", "outcome", outcome="failed", not_same=[attempt_id, *lessons])
+    apart = (await http.get("/v1/links", params=ops.params)).json()["items"]
+    assert {each["relation"] for each in apart} == {"different"}
+    again = await ops.until("first", state="input_required", waiting_for="documents")
+    assert "ledgerctl" not in json.dumps(again.get("proposal"))
+    assert attempt_id not in {one["id"] for one in again["findings"]["similar_attempts"]}
