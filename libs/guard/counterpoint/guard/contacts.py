@@ -4,11 +4,15 @@ from collections.abc import Iterator
 
 from counterpoint.guard.automata import compiled, spans
 from counterpoint.guard.kinds import Span
+from counterpoint.guard.mailboxes import is_nobody
 
 _EMAIL = compiled(
     rb"(?:^|[^\w.%+/@=~!#$&*?^-]|=)([A-Za-z0-9_](?:[\w.%+'-]{0,62}[\w+-])?@"
     rb"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-z]{2,24}))"
 )
+_USERINFO = compiled(rb"://(?:[^\s/@:\"'<>]*:)?$")
+"""What stands before the password or the user of a connection string."""
+_USERINFO_CHARS = 160
 _NO_PLACE = frozenset(
     [
         *(b"png", b"jpg", b"jpeg", b"gif", b"svg", b"webp", b"js", b"ts", b"css", b"json", b"html", b"whl", b"gz"),
@@ -73,7 +77,9 @@ def _is_email(text: bytes, start: int, end: int) -> bool:
     goes_on = following.isalnum() or following in (b"_", b"@", b"-")
     if goes_on or ending in _NO_PLACE or name.lower() in _LOGINS or b".." in name:
         return False
-    return text[max(0, start - 3) : start] != b"://"
+    if is_nobody(name.decode("ascii").lower(), host.decode("ascii").lower()):
+        return False
+    return _USERINFO.search(text[max(0, start - _USERINFO_CHARS) : start]) is None
 
 
 def _is_international(number: bytes) -> bool:

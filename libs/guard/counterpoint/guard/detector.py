@@ -11,13 +11,15 @@ import threading
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from counterpoint.guard.automata import compiled
 from counterpoint.guard.cards import find_cards
+from counterpoint.guard.connections import find_passwords
 from counterpoint.guard.contacts import find_contacts
+from counterpoint.guard.cues import is_counter, is_named
 from counterpoint.guard.finance import find_accounts
 from counterpoint.guard.identities import find_identities
 from counterpoint.guard.keys import find_keys
@@ -34,11 +36,15 @@ _NAME_CHARS = 64
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something sensitive of kind `type` at `text[start:end]` of the text that was scanned."""
+    """Something sensitive of kind `type` at `text[start:end]` of the text that was scanned.
+
+    `named`: its form or a word near it says what it is; a number that nothing names may be a counter.
+    """
 
     type: str
     start: int
     end: int
+    named: bool = field(default=True, compare=False)
 
     @property
     def kind(self) -> Class:
@@ -109,9 +115,17 @@ def _scan_value(path: tuple[str | int, ...], name: str, value: object) -> Iterat
             findings = _scan_named(name, text) if _is_telling(name) else scan(text)
             if is_assigned(name, text) or (findings and is_assigned(name, redact(text, findings))):
                 findings = (Finding("assignment", 0, len(text)),)
+            if is_counter(name):
+                findings = tuple(_unnamed(finding, text) for finding in findings)
             yield from (FieldFinding(path, False, finding) for finding in findings)
         case _:
             return
+
+
+def _unnamed(finding: Finding, text: str) -> Finding:
+    """A finding that is the whole value of a counter; what stands in a text beside other words stays as it is."""
+    whole = finding.kind in _NUMBERS and finding.end - finding.start == len(text.strip())
+    return dataclasses.replace(finding, named=False) if whole else finding
 
 
 _TELLING = compiled(
@@ -194,13 +208,13 @@ def _detect(text: str) -> tuple[Finding, ...]:
 
 def _look(text: str) -> list[Finding]:
     normal, places = _normalised(text)
-    found = (Finding(kind, start, end) for kind, (start, end) in _find_all(normal))
+    found = (Finding(kind, start, end, is_named(kind, normal, start, end)) for kind, (start, end) in _find_all(normal))
     return _apart(found if places is None else _placed(found, places))
 
 
 def _placed(findings: Iterable[Finding], places: Sequence[Span]) -> Iterator[Finding]:
     for finding in findings:
-        yield Finding(finding.type, places[finding.start][0], places[finding.end - 1][1])
+        yield Finding(finding.type, places[finding.start][0], places[finding.end - 1][1], finding.named)
 
 
 def _places_after_redaction(text: str, findings: Iterable[Finding]) -> list[Span]:
@@ -221,7 +235,8 @@ def _apart(findings: Iterable[Finding]) -> list[Finding]:
         if apart and finding.start < apart[-1][1].end:
             first_rank, first = apart[-1]
             kind = first.type if first_rank < rank else finding.type
-            apart[-1] = min(first_rank, rank), Finding(kind, first.start, max(first.end, finding.end))
+            end = max(first.end, finding.end)
+            apart[-1] = min(first_rank, rank), Finding(kind, first.start, end, first.named or finding.named)
         else:
             apart.append((rank, finding))
     return [finding for _, finding in apart]
@@ -253,6 +268,7 @@ def _find_any(text: str) -> Iterator[tuple[str, Span]]:
     for pattern in PATTERNS:
         for span in pattern.find(text):
             yield pattern.kind, span
+    yield from find_passwords(text)
     signs = text.encode("ascii", "replace")
     found = list(find_keys(signs))
     yield from (each for each in found if class_of(each[0]) == "secret")

@@ -62,7 +62,7 @@ def judge(
     Raises `Permanent` `too_large` for what is too long to be looked through.
     """
     found = [
-        (finding, rules.verdict(finding.finding.kind, label))
+        (finding, rules.verdict(finding.finding.kind, label, finding.finding.named))
         for finding in scan_fields(body, fields)
         if released is nothing or not released(value_of(body, finding))
     ]

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from counterpoint.guard.automata import Words
+from counterpoint.guard.drawn import holds_drawn
 from counterpoint.guard.gitleaks import gitleaks_rules
 from counterpoint.guard.kinds import Span, class_of
+from counterpoint.guard.patterns import is_default, is_password
+from counterpoint.guard.placeholders import is_placeholder
 from counterpoint.guard.rule import Rule
 
 _OWN = (
@@ -19,6 +22,13 @@ _OWN = (
 )
 """Keys whose shape tells them without the name of their service beside, which gitleaks' rules want to see."""
 
+_CONTEXT = frozenset(
+    ["generic_api_key", "hashicorp_tf_password", "kubernetes_secret_yaml", "curl_auth_user", "curl_auth_header"]
+)
+"""Rules that know a secret by what stands around it, so that its value has to be looked at."""
+
+_CERTIFICATE, _HEAD, _HEAD_CHARS = "LS0tLS1CRUdJTiBDRVJU", "LS0tLS1CRUdJTi", 44
+"""The base64 of `-----BEGIN CERT`; of `-----BEGIN`; and how long the whole head of a key is."""
 _UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -43,5 +53,28 @@ def find_keys(text: bytes) -> Iterator[tuple[str, Span]]:
     for number in sorted({number for word in (b"", *words.within(text)) for number in holding.get(word, ())}):
         kind = rules[number].kind
         for start, end in rules[number].find(text):
-            if class_of(kind) != "uncertain" or _UUID.fullmatch(text, start, end) is None:
+            if class_of(kind) == "uncertain" and _UUID.fullmatch(text, start, end) is not None:
+                continue
+            if kind not in _CONTEXT or _is_secret(kind, text[start:end].decode("latin-1")):
                 yield kind, (start, end)
+
+
+def _is_secret(kind: str, found: str) -> bool:
+    """Whether what a rule of `_CONTEXT` found is no placeholder and no plain word."""
+    if kind == "kubernetes_secret_yaml":
+        found = found.partition(":")[2].strip()
+        if _is_certificate(found.strip("\"'")):
+            return False
+    elif kind == "curl_auth_user":
+        user, _, password = found.partition(":")
+        password = password.strip("\"'")
+        return not password or not is_default(user.strip("\"'"), password)
+    value = found.strip("\"'")
+    if kind == "generic_api_key":
+        return not is_placeholder(value) and holds_drawn(value)
+    return not is_placeholder(value) and (kind != "hashicorp_tf_password" or is_password(value))
+
+
+def _is_certificate(value: str) -> bool:
+    """Whether a value is the base64 of a certificate, which everybody may read, or of nothing but the head of a key."""
+    return value.startswith(_CERTIFICATE) or (value.startswith(_HEAD) and len(value) <= _HEAD_CHARS)

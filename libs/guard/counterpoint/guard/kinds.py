@@ -10,7 +10,7 @@ Class = Literal["secret", "uncertain", "financial", "identity", "contact", "netw
 CLASSES: tuple[Class, ...] = get_args(Class)
 
 _CLASS: dict[str, Class] = {
-    **dict.fromkeys(("generic_api_key", "sourcegraph_access_token"), "uncertain"),
+    **dict.fromkeys(("generic_api_key", "sourcegraph_access_token", "uri_word"), "uncertain"),
     **dict.fromkeys(("card", "iban", "bitcoin_address", "ethereum_address"), "financial"),
     **dict.fromkeys(
         (
@@ -29,7 +29,12 @@ _LETTERS = frozenset(["aws", "gcp", "jwt", "uri", "api", "iban", "us", "uk", "es
 _SPOKEN_AS_WORDS = frozenset(["pypi", "pesel", "pat", "mac"])
 _NAMES = {"assignment": "password or key", "card": "payment card number", "email": "e-mail address"}
 _NAMES |= {"phone": "phone number", "jwt": "JWT", "basic_auth": "basic authentication", "bearer": "bearer token"}
-_NAMES |= {"uri_password": "password in an address", "in_aadhaar": "Aadhaar number", "pl_pesel": "PESEL number"}
+_NAMES |= {
+    "uri_password": "password in an address",
+    "uri_word": "word as a password in an address",
+    "in_aadhaar": "Aadhaar number",
+    "pl_pesel": "PESEL number",
+}
 
 
 def class_of(kind: str) -> Class:

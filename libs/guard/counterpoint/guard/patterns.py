@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from counterpoint.guard.drawn import holds_drawn, is_drawn, is_masked
 from counterpoint.guard.entropy import entropy
 from counterpoint.guard.kinds import Span
+from counterpoint.guard.placeholders import holds_chosen, is_blank, is_placeholder
+from counterpoint.guard.published import is_published
 
 STANDARD_BASE64 = str.maketrans("-_", "+/")
 """From the URL-safe alphabet to the standard one."""
@@ -48,22 +51,6 @@ class Pattern:
                 at = text.find(literal, at)
 
 
-_PLACEHOLDERS = frozenset(
-    [
-        *("changeme", "change_me", "change-me", "password", "passwd", "pass", "pwd", "secret", "token", "key"),
-        *("apikey", "api_key", "none", "null", "nil", "true", "false", "example", "placeholder", "redacted"),
-        *("hidden", "masked", "removed", "default", "dummy", "sample", "todo", "undefined", "unset", "empty"),
-        *("unknown", "user", "username", "admin", "root", "guest", "test", "value", "string"),
-    ]
-)
-_NO_VALUE = re.compile(
-    r"(?:\$\{|\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|<[^<>]*>?$|\{[A-Za-z_]*\}?$)"  # a variable, a template, a blank
-    r"|[A-Za-z_][\w.]*[(\[]"  # a call or a lookup
-    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.-]+){2,}$"  # a place
-    r"|(?:your|my|some|the|insert|enter)[-_ ]"
-    r"|.*(?:example|placeholder|changeme|dummy|xxxx)",
-    re.IGNORECASE,
-)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _WORDS = re.compile(r"[A-Z]?[a-z]+(?:[-_./:][A-Z]?[a-z]+)*")
 _HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
@@ -73,19 +60,14 @@ _NAME = re.compile(r"(?:[A-Za-z]+[0-9]{0,2}|[0-9]+)(?:[-_./](?:[A-Za-z]+[0-9]{0,
 _NAME_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
 
 
-def is_placeholder(value: str) -> bool:
-    """Whether `value` only stands where a secret would: a variable, a blank, a well-known dummy, one repeated sign."""
-    value = REDACTED.sub("", value)
-    return (
-        len(set(value)) <= 2
-        or value.strip("\"'`.,;:!?()").lower() in _PLACEHOLDERS
-        or _NO_VALUE.match(value) is not None
-    )
+def _bare(value: str) -> str:
+    """`value` without the quotes of Markdown and what closes the sentence or the call around it."""
+    return value.lstrip("`*" if "]" in value else "`*[").rstrip(")]}.,:`*")
 
 
 def is_password(value: str) -> bool:
     """Whether `value`, given as a password, is one: neither a placeholder nor plain words."""
-    value = REDACTED.sub("", value)
+    value = _bare(REDACTED.sub("", value))
     mixed = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit, _is_sign))
     return len(value) >= 6 and mixed >= 2 and not is_placeholder(value) and _WORDS.fullmatch(value) is None
 
@@ -119,6 +101,7 @@ _KEY_WORDS = ("api", "access", "auth", "account", "private", "signing")
 _NAMES: tuple[tuple[str, tuple[str, ...], _Judge], ...] = (
     ("passw", ("",), is_password),
     ("passphrase", ("",), is_password),
+    ("identified by", ("",), is_password),
     ("pwd", ("",), is_password),
     ("token", ("",), is_token),
     ("secret", ("",), is_key),
@@ -129,9 +112,11 @@ _NAMES: tuple[tuple[str, tuple[str, ...], _Judge], ...] = (
 
 _ASSIGNED = re.compile(
     r"(?P<rest>[A-Za-z0-9_-]{0,24})"  # the rest of the name
-    r"\\?[\"']?\s{0,3}(?:(?::=|=>|==?)[ \t]{0,3}|:\s{0,3})"
+    r"\\?[\"']?\]?\s{0,3}(?:(?::=|=>|==?)[ \t]{0,3}|:\s{0,3})"
     r"(?:\\?\"((?:[^\"\\\n]|\\[^\"\n])+)|\\?'([^'\\\n]+)|([^\s\"',;&|]+))"
 )
+_QUOTED = re.compile(r"(?i)(?:ord|d)?(?:\s{1,3}is)?:?\s{1,3}'((?:[^'\\\n])+)'")
+_SPOKEN = re.compile(r"(?i)(?:ord|d|s)?(?:\s{1,3}is)?[ \t]{1,3}[`\"']?([A-Za-z0-9+/=_.!#$%&*^-]{10,})")
 _OPTION = re.compile(r"[a-z-]{0,12} {1,2}([^\s\"',;&|-][^\s\"',;&|]*)")
 
 
@@ -146,21 +131,59 @@ def find_assignments(text: str) -> Iterator[Span]:
                 match = _ASSIGNED.match(text, end)
                 if match is None and _is_option(lowered, at):
                     match = _OPTION.match(text, end)
+                if match is None:
+                    match = _QUOTED.match(text, end) or _spoken(text, end)
                 if match is not None and match.lastindex is not None:
                     secret = match.lastindex
-                    if not _is_about(lowered, at, match.groupdict().get("rest") or "") and valid(match[secret]):
+                    rest = match.groupdict().get("rest") or ""
+                    if _is_about(lowered, at, rest) or _is_name(lowered, at, rest, match[secret]):
+                        pass
+                    elif valid(match[secret]):
                         yield match.span(secret)
+                    elif is_blank(match[secret]):
+                        yield from _fallback(text, match.end())
                     end = match.end()
             at = lowered.find(part, end)
 
 
+def _spoken(text: str, at: int) -> re.Match[str] | None:
+    """A value behind a mere space, which has to be random: `machine api login me password ...`."""
+    match = _SPOKEN.match(text, at)
+    return match if match is not None and holds_drawn(match[1]) and _NAME.fullmatch(match[1]) is None else None
+
+
 _OPEN = ("public", "public_", "public-", "csrf", "csrf_", "csrf-", "xsrf", "xsrf_", "xsrf-")
 _ABOUT = re.compile(r"(?i)s?[_-]?(?:ids?|names?|uris?|urls?|paths?|files?|types?|variables?|refs?)")
+_MANNER = re.compile(
+    r"(?i)(?:ord|d)?s?(?:[_.-]?encryption|[_.-]?commands?|[_.-]?hash(?:ing|er)?(?:[_-](?:module|algorithm))?|[_.-]?algorithms?|[_.-]?policy"
+    r"|[_.-]?modules?|[_.-]?methods?|[_.-]?fields?|[_.-]?columns?|[_.-]?callbacks?|[_.-]?validators?|[_.-]?plugins?"
+    r"|[_.-]?prompts?|[_.-]?secret(?:[_-]?(?:key|name))?|[_.-]?env|[_.-]?names?|[_.-]?paths?|[_.-]?files?|[_.-]?refs?)"
+)
+"""The rest of a name that says how a password is kept or where; its value is a name too."""
+_NAMED = re.compile(r"[A-Za-z][\w./ -]*")
+_OF_PLACE = re.compile(r"arn:aws[a-z-]{0,8}:[a-z]{0,24}$")
+"""The beginning of the name of something at AWS, of which a service for secrets is a part."""
+_OF_PLACE_CHARS = 48
+_DEFAULT = re.compile(r"[^\n\"']{0,64}[\"']([^\"'\s]{8,128})[\"']")
+"""What a call or a variable falls back to: the next text in quotes."""
 
 
 def _is_about(lowered: str, at: int, rest: str) -> bool:
     """Whether a name does not hold a secret but says where or which one it is, or holds what everybody may know."""
     return _ABOUT.fullmatch(rest) is not None or lowered.endswith(_OPEN, 0, at)
+
+
+def _is_name(lowered: str, at: int, rest: str, value: str) -> bool:
+    """Whether a value says how or where a password is kept, or which one at AWS: a name, with nothing random in it."""
+    named = _MANNER.fullmatch(rest) is not None and _NAMED.match(value) is not None and not holds_chosen(value)
+    return named or (_OF_PLACE.search(lowered, max(0, at - _OF_PLACE_CHARS), at) is not None and not holds_drawn(value))
+
+
+def _fallback(text: str, at: int) -> Iterator[Span]:
+    """A random text in quotes behind an expression that ends at `at`: `os.environ.get("PASSWORD", "...")`."""
+    match = _DEFAULT.match(text, at)
+    if match is not None and holds_drawn(match[1]) and is_key(match[1]):
+        yield match.span(1)
 
 
 def _is_option(lowered: str, at: int) -> bool:
@@ -196,9 +219,16 @@ def _is_jwt(token: str) -> bool:
 
 def _is_basic(credentials: str) -> bool:
     try:
-        return b":" in binascii.a2b_base64(credentials + "=" * (-len(credentials) % 4))
+        opened = binascii.a2b_base64(credentials + "=" * (-len(credentials) % 4))
     except ValueError:
         return False
+    user, colon, password = opened.partition(b":")
+    return bool(colon) and not is_default(user.decode(errors="replace"), password.decode(errors="replace"))
+
+
+def is_default(user: str, password: str) -> bool:
+    """Whether a password is a placeholder or the user's own name, and no secret to anybody."""
+    return is_published(f"{user}:{password}") or is_placeholder(password) or (password == user and not is_drawn(user))
 
 
 def _is_bearer(token: str) -> bool:
@@ -210,15 +240,11 @@ def _is_aws_access_key(key: str) -> bool:
 
 
 def _is_drawn(token: str) -> bool:
-    return entropy(token) >= 3.0
+    return entropy(token) >= 3.0 and not is_masked(token)
 
 
 def _has_key_body(block: str) -> bool:
     return _KEY_BODY.search(block) is not None
-
-
-def _is_uri_password(password: str) -> bool:
-    return REDACTED.sub("", password) != "" and not is_placeholder(password)
 
 
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/]{24}")
@@ -267,11 +293,5 @@ PATTERNS = (
     ),
     Pattern("bearer", ("earer ", "EARER "), re.compile(r"(?i:earer) {1,3}([A-Za-z0-9._~+/=-]{16,})"), _is_bearer),
     Pattern("basic_auth", ("asic ", "ASIC "), re.compile(r"(?i:asic) {1,3}([A-Za-z0-9+/]{8,}={0,2})"), _is_basic),
-    Pattern(
-        "uri_password",
-        ("://",),
-        re.compile(r"://[^\s:/?#@\"'<>]{0,128}:([^\s/@\"'<>]{1,256})@[^\s/]"),
-        _is_uri_password,
-    ),
 )
 """The kinds that have a pattern; `find_assignments` follows them."""

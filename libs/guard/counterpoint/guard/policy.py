@@ -118,9 +118,11 @@ class SensitiveRow(_Row):
     """What becomes of a text by the class of what is in it and the label of where it goes.
 
     `messages` is the label that a message is judged by at least, whatever it is based on: it stays in its project.
+    `counters` is the label from which on a number is let pass that neither its form nor a word near it names.
     """
 
     messages: str
+    counters: str
     verdicts: dict[Class, dict[str, Verdict]]
 
 
@@ -152,6 +154,7 @@ class Policy(_Row):
         for name, role in self.principals.items():
             _check(f"principals.{name}", ({*role.stores} - set(self.stores)) | ({*role.messages} - set(self.messages)))
         _check("sensitive.messages", {self.sensitive.messages} - set(self.labels))
+        _check("sensitive.counters", {self.sensitive.counters} - set(self.labels))
         _check("sensitive.verdicts", {*map(str, self.sensitive.verdicts)} ^ {*CLASSES})
         for name, verdicts in self.sensitive.verdicts.items():
             _check(f"sensitive.verdicts.{name}", set(verdicts) ^ set(self.labels))
@@ -178,8 +181,10 @@ class Policy(_Row):
         """The label as a number that a message is judged by whose content has `label`."""
         return max(label, self.level(self.sensitive.messages))
 
-    def verdict(self, kind: Class, label: int) -> Verdict:
-        """What becomes of a text that holds something of this class where the label is `label`."""
+    def verdict(self, kind: Class, label: int, named: bool = True) -> Verdict:
+        """What becomes of a text that holds something of this class, named or not, where the label is `label`."""
+        if not named and label >= self.level(self.sensitive.counters):
+            return "allow"
         return self.sensitive.verdicts[kind][self.labels[label]]
 
     def readable(self, service: str) -> frozenset[str]:

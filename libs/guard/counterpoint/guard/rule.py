@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from counterpoint.guard.automata import compiled, either, literal
+from counterpoint.guard.drawn import is_masked
 from counterpoint.guard.entropy import entropy
 from counterpoint.guard.kinds import Span
 
@@ -57,7 +58,7 @@ class Rule:
         for match in self._regex.finditer(text):
             start, end = self._secret(match)
             secret = text[start:end]
-            if self.entropy and entropy(secret) <= self.entropy:
+            if (self.entropy and entropy(secret) <= self.entropy) or is_masked(secret.decode("latin-1")):
                 continue
             line = text[text.rfind(b"\n", 0, match.start()) + 1 : _line_end(text, match.end())]
             if start < end and not any(allowed.covers(secret, match.group(), line) for allowed in self.allowed):

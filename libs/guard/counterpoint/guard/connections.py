@@ -1,0 +1,82 @@
+"""Passwords in connection strings: `scheme://user:password@host`.
+
+A random password is a secret whatever the host. One that anybody could guess is none at a host of an example, and
+uncertain at every other: it may be the real one.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from counterpoint.guard.drawn import holds_drawn
+from counterpoint.guard.kinds import Span
+from counterpoint.guard.patterns import REDACTED
+from counterpoint.guard.placeholders import is_blank, is_open, is_stock
+
+_USERINFO = re.compile(
+    r"://(?P<user>[^\s:/?#@\"'<>]{0,128}|<[^<>\s]{1,64}>):(?P<password>[^\s/@\"'<>]{1,256}|<[^<>\s]{1,64}>)"
+    r"@(?P<host>[^\s/:?#\"'`,;()\\]{1,255})"
+)
+_DEFAULTS = frozenset([("scott", "tiger"), ("sa", "sa"), ("elastic", "changeme"), ("root", "root")])
+_LETTERS = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*")
+_WORD_CHARS_MAX = 24
+_EXAMPLE_HOST = re.compile(
+    r"(?:localhost|host\.docker\.internal|\[?::1\]?|.*\.(?:example|test|invalid|localhost|tld|domain)"
+    r"|(?:.*\.)?example\.(?:com|org|net|edu)|host\.name|.*(?:example|hostname|placeholder).*"
+    r"|(?:.*[.-])?(?:my|your|some)[-_]?(?:host|server|domain|company|cluster|account|broker|db|database|org)[\w-]*(?:\..*)?"
+    r"|host\d?|server\d?|dbserver|ip|domain|remote|target|source|endpoint|address|proxy|proxyserver"
+    r"|[<{$%].*)",
+    re.IGNORECASE,
+)
+_DOCUMENTATION = tuple(map(ipaddress.ip_network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "127.0.0.0/8")))
+
+
+def find_passwords(text: str) -> Iterator[tuple[str, Span]]:
+    """Passwords in connection strings in `text`: `uri_password`, or `uri_word` for what anybody could guess."""
+    at = text.find("://")
+    while at >= 0:
+        match = _USERINFO.match(text, at)
+        at += 3
+        if match is not None:
+            kind = _kind(match["user"], match["password"], match["host"])
+            if kind is not None:
+                yield kind, match.span("password")
+            at = max(at, match.end("password"))
+        at = text.find("://", at)
+
+
+def _kind(user: str, password: str, host: str) -> str | None:
+    """What a password is at a host, None when it is none."""
+    plain = unquote(REDACTED.sub("", password))
+    if not plain or is_blank(plain) or (is_open(plain) and not is_stock(plain)):
+        return None
+    if not _is_guessable(unquote(user), plain):
+        return "uri_password"
+    bare_name = "." not in host and ":" not in host and host.isascii()
+    stock = is_stock(plain) or plain == unquote(user) or (user, plain) in _DEFAULTS
+    return None if is_example_host(host) or (bare_name and stock) else "uri_word"
+
+
+def _is_guessable(user: str, password: str) -> bool:
+    """Whether a password is an ordinary word, the user's name, a vendor's default, or made of words for a secret."""
+    if is_stock(password) or (user, password) in _DEFAULTS:
+        return True
+    word = len(password) <= _WORD_CHARS_MAX and _LETTERS.fullmatch(password) is not None and _is_one_case(password)
+    return (word or password == user) and not holds_drawn(password)
+
+
+def _is_one_case(word: str) -> bool:
+    return all(part.islower() or part.isupper() or part.istitle() for part in re.split(r"[-_.]", word))
+
+
+def is_example_host(host: str) -> bool:
+    """Whether a host is one that only examples name: this machine, RFC 2606 and RFC 5737, a word for a host."""
+    host = host.rstrip(".,]})>") or host
+    if _EXAMPLE_HOST.fullmatch(host) is not None:
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in _DOCUMENTATION if address.version == network.version)

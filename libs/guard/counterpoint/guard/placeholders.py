@@ -1,0 +1,164 @@
+"""Placeholders: values that stand where a secret would, and are none.
+
+The value alone decides. A word such as `example` beside or inside a value excuses nothing: what is left of the value
+without such words must hold nothing random and no digits of its own.
+"""
+
+import base64
+import binascii
+import re
+from urllib.parse import unquote
+
+from counterpoint.guard.drawn import holds_drawn, is_masked, without_rows
+from counterpoint.guard.published import is_published
+
+_EXACT = frozenset(
+    [
+        *("changeme", "change_me", "change-me", "password", "passwd", "pass", "pwd", "secret", "token", "key"),
+        *("apikey", "api_key", "none", "null", "nil", "true", "false", "example", "placeholder", "redacted"),
+        *("hidden", "masked", "removed", "default", "dummy", "sample", "todo", "undefined", "unset", "empty"),
+        *("unknown", "user", "username", "admin", "root", "guest", "test", "value", "string"),
+    ]
+)
+_TELLING = """
+password passwords passwort kennwort geheim passwd passphrase passcode passw pass pword pwd psw pw secret sekret token
+apikey credential credentials changeit changeme change replace replaceme placeholder example sample dummy fake test
+testing demo foo bar baz qux foobar foobared redacted masked hidden removed default todo fixme undefined unset generated
+insert enter your yours xxx mock invalid notreal mypwd topsecret topsekret admin
+administrator root guest minioadmin
+"""
+"""Words that only a value has which stands for another."""
+_PLAIN = """
+my the a an this is not no real some very super strong secure complex difficult long random top new old key keys user
+users username guests name string value here with of for to me it in at login account
+service client access private public api auth db database host server app dev local master replica replication and or
+hash salt text plain shared signing encryption base share id uuid hex bytes chars character characters broker vault
+personal store keystore truststore deploy
+"""
+"""Words that stand beside them."""
+_LEET = {"a": "a4@", "e": "e3", "i": "i1!", "l": "l1", "o": "o0", "s": "s5$", "t": "t7+", "g": "g9", "b": "b8"}
+_SIGNS = frozenset("-_.!@#$%&*:/\\ ,+?()[]{}<>='\"`~^|;")
+_LEFT_CHARS_MAX = 16
+_LONG_CHARS = 4
+_VALUE_CHARS_MAX = 256
+_SMALL_NUMBERS = frozenset(["", "0", "1", "2", "3", "4", "5", "00", "01", "02", "11", "12", "42", "99"])
+
+_SHAPE = re.compile(
+    r"(?:\$\{|\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|<[^<>]*>?$|\{[A-Za-z_]*\}?$)"  # a variable, a template, a blank
+    r"|[A-Za-z_][\w.]*[(\[]"  # a call or a lookup
+    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.-]+){2,}$"  # a place
+    r"|\[[\w ,.-]+\]$|<<[\w .-]+>>$|@[\w.]+@$|#\{|![A-Za-z]{3,}\b|arn:aws"
+    r"|_(?-i:[A-Z][A-Z0-9-]*)_$"  # set in italics
+    r"|.{0,12}\.\.\..{0,6}$"  # cut out
+    r"|(?:(?:[A-Za-z]+|\d+)[-:/$])+(?:<[A-Za-z][\w .-]*>|\$?\{[A-Za-z_])"  # a form with blanks
+    r"|\?[\w.-]{1,32}=|[A-Za-z]+=[a-z]+://"  # a query
+    r"|[\"']\s?[+.]\s?[A-Za-z_][\w.()]*\s?[+.]\s?[\"']"  # strings put together
+    r"|\s*[,;)\]][\s)]",  # what follows a string in code
+    re.IGNORECASE,
+)
+_CUT_OUT = re.compile(
+    r"(?:eyJ|hvs\.|A[KS]IA|gh[pousr]_|xox[bp]-|sk-|dapi|MII|gAAAAA|glpat-)[\w.]{0,8}\.{3}[\w.]{0,4}=*$"
+)
+"""The beginning of a token of a known form, and that it goes on."""
+_CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
+_CLOSERS = "\"'`.,;:!?()[]{}*>\\ "
+_NAME = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*")
+_OPENED = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
+_CHOSEN = re.compile(
+    r"(?!(?:sha|md|rsa|aes|utf)-?\d)(?<![A-Za-z0-9])(?:[A-Za-z]+\d{3,}|\d{3,}[A-Za-z]+)", re.IGNORECASE
+)
+"""A name and digits, as people make passwords of."""
+_NO_NAME = frozenset("$!#%^&*~")
+"""Signs that no name of a blank in angle brackets has."""
+
+
+def _spelled(word: str) -> str:
+    return "".join(f"[{re.escape(_LEET[char])}]" if char in _LEET else char for char in word)
+
+
+def _words(words: str) -> re.Pattern[str]:
+    """Any of the words, in the spelling of leet too; short ones only where they stand alone, for chance has them."""
+    longest_first = sorted(words.split(), key=len, reverse=True)
+    long = "|".join(_spelled(word) for word in longest_first if len(word) >= _LONG_CHARS)
+    short = "|".join(word for word in longest_first if len(word) < _LONG_CHARS)
+    return re.compile(f"{long}|(?<![A-Za-z0-9])(?:{short})(?![A-Za-z0-9])", re.IGNORECASE)
+
+
+_TELLING_WORD, _PLAIN_WORD = _words(_TELLING), _words(_PLAIN)
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether `value` only stands where a secret would."""
+    return is_open(value) or is_stock(value)
+
+
+def is_open(value: str) -> bool:
+    """Whether `value` is a blank, a published example, one repeated sign, or the very word for a secret."""
+    bare = value.strip(_CLOSERS)
+    return len(set(value)) <= 2 or bare.lower() in _EXACT or is_published(bare) or is_blank(value)
+
+
+def is_blank(value: str) -> bool:
+    """Whether `value` is a variable, a template, an expression or a place, with nothing in it that looks chosen."""
+    if _SHAPE.match(value) is None and not is_expression(value):
+        return False
+    if _CUT_OUT.match(value) is not None:
+        return True
+    in_brackets = value.startswith("<") and any(char in _NO_NAME for char in value)
+    return not in_brackets and not holds_chosen(value)
+
+
+def holds_chosen(value: str) -> bool:
+    """Whether something in `value` is random, or a name with digits as people make passwords of."""
+    return holds_drawn(value) or _CHOSEN.search(without_rows(value)) is not None
+
+
+def is_expression(value: str) -> bool:
+    """Whether `value` is code: the name of a variable and what closes the call around it."""
+    name = value.rstrip(_CLOSERS)
+    closes = value[len(name) : len(name) + 1] in (")", "]", "}")
+    return closes and (_NAME.fullmatch(name) is not None or _CALL.search(name) is not None)
+
+
+def is_stock(value: str) -> bool:
+    """Whether `value` is made of words for a secret, as `my_password123` and `P@ssw0rd!` are, or is a mere row.
+
+    Words of its own may stand beside them, digits of its own may not.
+    """
+    if len(value) > _VALUE_CHARS_MAX:
+        return False
+    opened = _opened(value)
+    return any(_is_stock(each) for each in (value, unquote(value), opened, _opened(opened))) or (
+        opened != "" and is_masked(opened)
+    )
+
+
+def _is_stock(value: str) -> bool:
+    if not value:
+        return False
+    left = _TELLING_WORD.sub(" ", value)
+    told = left != value
+    left = without_rows(_PLAIN_WORD.sub(" ", left))
+    words = re.findall(r"[A-Za-z]+", left)
+    digits = "".join(re.findall(r"\d+", left))
+    if any(not (char.isalnum() or char in _SIGNS) for char in left) or digits not in _SMALL_NUMBERS:
+        return False
+    if not told:
+        return not words and _is_row(value)
+    return sum(map(len, words)) <= _LEFT_CHARS_MAX and not (digits and words) and not holds_drawn(left)
+
+
+def _is_row(value: str) -> bool:
+    return any(char.isalnum() for char in value) and without_rows(value).strip("-_. ") == ""
+
+
+def _opened(value: str) -> str:
+    """The words that `value` is the base64 of, or nothing."""
+    word = value.strip(_CLOSERS)
+    if _OPENED.fullmatch(word) is None:
+        return ""
+    try:
+        opened = base64.b64decode(word, validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        return ""
+    return opened.strip() if opened.isprintable() or opened.strip().isprintable() else ""
