@@ -246,6 +246,16 @@ def test_a_proposal_is_set_anew_but_its_quotes_lists_and_references_stay_lines()
     ]
 
 
+def test_an_offer_is_not_repeated_as_a_next_step() -> None:
+    offer = "This looks alike.\n\n> Open port 53."
+    findings = incident()["findings"] | {"next_steps": [offer, "Ask the owner."], "likelihood": 0.5}
+    escalation = {"to": "human", "code": "low_confidence"}
+    lines = shown(incident(proposal=offer, findings=findings, waiting_for="override", escalation=escalation))
+    assert lines.count("Open port 53.") == 1
+    assert "may help      This looks alike." in lines
+    assert "then          Ask the owner." in lines
+
+
 def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:
     lines = shown(incident(findings=None))
     assert "not looked yet" in lines

@@ -20,8 +20,10 @@ def proposal(task: Task) -> Section:
 
 
 def next_steps(task: Task) -> Section:
-    """Return the steps that follow."""
-    return section("then", task.findings.next_steps if task.findings else ())
+    """Return the steps that follow; what is proposed already is no further step."""
+    said = flat(task.result or task.proposal or "")
+    steps = task.findings.next_steps if task.findings else ()
+    return section("then", [step for step in steps if not said or flat(step) not in said])
 
 
 def caveats(task: Task, verbose: bool) -> Section:
@@ -98,9 +100,9 @@ def _label(task: Task) -> str:
         return "answer"
     if task.result:
         return "result"
-    if task.waiting_for != "outcome":
-        return "last proposed"
-    return "may help" if is_offer(task) else "do first"
+    if is_offer(task):
+        return "may help"
+    return "do first" if task.waiting_for == "outcome" else "last proposed"
 
 
 def _quoted(citation: Citation) -> Iterator[str]:
