@@ -1,4 +1,4 @@
-"""Earlier attempts are ranked by how they went, and what failed comes back only with a reason (row A8)."""
+"""Earlier attempts are ranked by likeness and outcome, and what failed comes back only with a reason."""
 
 from datetime import timedelta
 from itertools import count
@@ -7,21 +7,28 @@ from typing import Any
 import pytest
 from agents.developer_memory import START, Shelf
 
-from counterpoint.developer.attempts import Tried, lessons, proven, recall, similar, succeeded_before, warnings
+from counterpoint.developer.attempts import Remembered, Tried, recall, similar
 from counterpoint.developer.confidence import confidence, terms
+from counterpoint.developer.failure import Failure
 from counterpoint.developer.handlers import on_delegated
+from counterpoint.developer.lessons import lessons, proven, succeeded_before, warnings
+from counterpoint.developer.likeness import SAME_JOB_SAME_TEMPLATE, LikenessModel
 from counterpoint.developer.passages import passages
-from counterpoint.developer.procedures import Procedure, procedures
 from counterpoint.developer.proposals import Instruction, propose
 from counterpoint.developer.relevance import Hit, calibration, hits
 from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.links import Link, Side
 from counterpoint.proto.memory import Item
-from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
+from counterpoint.proto.signature import Signature, signature
+from counterpoint.proto.tasks import JobRef, OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
 
 TOPIC = calibration().topic
 HERE, DIGEST = "task-9", "feedfeedfeedfeed"
+JOB = JobRef(namespace="shop", name="export")
 QUERY = "the nightly export stops with disk full"
+NOW = Failure(QUERY, signature=Signature(error_class=None, text="disk full", digest=DIGEST), job=JOB)
+BY_COSINE = LikenessModel(rank={"cosine": 1.0}, intercept=-4.0, weights={"cosine": 4.9}, fitted_on="test")
+"""A cosine of .9 is a likeness of .60, one of .1 is .03."""
 STEPS = (
     "Steps when the nightly export stops with disk full:\n\n1. Empty the folder for old exports.\n2. Double the volume."
 )
@@ -37,9 +44,11 @@ def tried(
     digest: str | None = DIGEST,
     cosine: float = 0.9,
     integrity: int = 1,
-    **more: str,
+    **more: Any,
 ) -> Item:
+    """An attempt of the same job at the same error, unless another `digest` is named: then of no job."""
     number = next(_number)
+    more.setdefault("job", JOB if digest == DIGEST else None)
     attempt = Attempt(
         attempt_id=f"attempt-{number}",
         task_id=task,
@@ -73,8 +82,8 @@ def item(store: str, record_id: str, body: dict[str, object], seq: int, cosine: 
     )
 
 
-def remembered(*items: Item) -> tuple[Tried, ...]:
-    return recall(QUERY, HERE, DIGEST, items, (), TOPIC)
+def remembered(*items: Item, links: tuple[Link, ...] = (), now: Failure = NOW) -> tuple[Tried, ...]:
+    return recall(now, HERE, Remembered(by_report=items, links=links), BY_COSINE)
 
 
 def runbook(text: str = STEPS, integrity: int = 2) -> tuple[Hit, ...]:
@@ -82,38 +91,36 @@ def runbook(text: str = STEPS, integrity: int = 2) -> tuple[Hit, ...]:
     return hits(QUERY, [item("chunks", "d", body, 1, 0.8, integrity)], TOPIC)
 
 
-def offered(text: str = STEPS, integrity: int = 2) -> tuple[Procedure, ...]:
-    return procedures(QUERY, runbook(text, integrity))
-
-
 def acts(*items: Item) -> list[str]:
     return [lesson.text for lesson in lessons(remembered(*items))]
 
 
-def test_reported_success_comes_before_observed_before_partial_before_failure() -> None:
+def test_reported_success_comes_before_partial_before_observed_before_failure() -> None:
     assert acts(
         tried("reported"),
         tried("observed", "succeeded", "observed"),
         tried("partly", "partial"),
         tried("fail", "failed"),
-    ) == ["reported", "observed", "partly", "fail"]
+    ) == ["reported", "partly", "observed", "fail"]
 
 
 def test_the_same_error_comes_before_a_similar_one() -> None:
-    assert acts(tried("similar", digest="other"), tried("same", "succeeded", "observed")) == ["same", "similar"]
+    similar_one = tried("similar", digest="other", task="task-2")
+    assert acts(similar_one, tried("same", "succeeded", "observed")) == ["same", "similar"]
 
 
 def test_of_similar_failures_the_closer_one_comes_first() -> None:
-    assert acts(tried("near", digest="a", cosine=0.9), tried("far", digest="b", cosine=0.6)) == ["near", "far"]
+    near, far = tried("near", digest="a", cosine=0.9), tried("far", digest="b", cosine=0.6, task="task-2")
+    assert acts(far, near) == ["near", "far"]
 
 
 def test_what_is_neither_the_same_nor_similar_is_not_recalled() -> None:
-    assert remembered(tried("far", digest="other", cosine=0.1), tried("unfinished", "unknown")) == ()
+    assert remembered(tried("far", digest="other", cosine=0.1), tried("unfinished", "unknown", task="task-2")) == ()
     assert remembered(tried("own", "unknown", task=HERE, digest=None, cosine=0.1))
 
 
 def test_what_worked_is_proposed_before_any_document_and_cited() -> None:
-    made = propose(lessons(remembered(tried("Move the export.", note="Moved to the large disk."))), offered(), 0.5)
+    made = propose(lessons(remembered(tried("Move the export.", note="Moved to the large disk."))), runbook(), 0.5)
     assert made
     assert made.tried == "Move the export."
     assert made.citations[0].store == "attempts"
@@ -122,31 +129,31 @@ def test_what_worked_is_proposed_before_any_document_and_cited() -> None:
     assert made.reason is None
 
 
-def test_step_that_failed_for_this_error_is_marked_in_its_procedure() -> None:
+def test_what_failed_for_this_error_is_left_out_and_the_next_passage_comes() -> None:
     known = lessons(remembered(tried("1. Empty the folder for old exports.", "failed")))
-    made = propose(known, offered(), 0.5)
+    made = propose(known, runbook(), 0.5)
     assert made
-    assert made.tried == STEPS
-    assert "Step 1 of these was tried before and failed" in made.text
+    assert made.tried == "2. Double the volume."
 
 
-def test_procedure_that_was_tried_in_this_task_is_left_out_whatever_came_of_it() -> None:
-    known = lessons(remembered(tried(STEPS, "partial", task=HERE)))
-    assert propose(known, offered(), 0.5) is None
+def test_what_was_tried_in_this_task_is_left_out_whatever_came_of_it() -> None:
+    known = lessons(remembered(tried("1. Empty the folder for old exports.", "partial", task=HERE)))
+    made = propose(known, runbook(), 0.5)
+    assert made
+    assert made.tried == "2. Double the volume."
 
 
 def test_a_failure_at_another_error_does_not_count() -> None:
     made = propose(
-        lessons(remembered(tried("1. Empty the folder for old exports.", "failed", digest="x"))), offered(), 0.5
+        lessons(remembered(tried("1. Empty the folder for old exports.", "failed", digest="x"))), runbook(), 0.5
     )
     assert made
-    assert made.tried == STEPS
-    assert "failed" not in made.text
+    assert made.tried == "1. Empty the folder for old exports."
 
 
 def test_what_failed_and_worked_comes_again_with_its_reason() -> None:
     known = lessons(remembered(tried("Move it."), tried("Move it.", "failed", "observed")))
-    made = propose(known, offered(), 0.5)
+    made = propose(known, runbook(), 0.5)
     assert made
     assert made.tried == "Move it."
     assert made.reason
@@ -155,34 +162,34 @@ def test_what_failed_and_worked_comes_again_with_its_reason() -> None:
 
 def test_what_failed_more_than_it_worked_comes_after_the_documents() -> None:
     known = lessons(remembered(tried("Move it.", "succeeded", "observed"), tried("Move it.", "failed")))
-    first = propose(known, offered(), 0.5)
+    first = propose(known, runbook(), 0.5)
     last = propose(known, (), 0.5)
     assert first
     assert last
-    assert first.tried == STEPS
+    assert first.tried.startswith("1.")
     assert last.reason
 
 
 def test_when_everything_known_has_failed_nothing_is_proposed() -> None:
     every = [passage.text for passage in passages(STEPS)]
     known = lessons(remembered(*(tried(what, "failed") for what in every)))
-    assert propose(known, offered(), 0.5) is None
+    assert propose(known, runbook(), 0.5) is None
     assert propose((), (), 0.5) is None
 
 
 def test_untrusted_documents_are_no_proposal() -> None:
-    assert propose((), offered(integrity=0), 0.5) is None
+    assert propose((), runbook(integrity=0), 0.5) is None
 
 
 def test_an_override_comes_first_until_it_was_tried_in_this_task() -> None:
     given = OverrideGiven(instruction="Look at the quota.", reasoning="It is not the disk.", by="ada", by_kind="person")
     told = Instruction(given, item("tasks", HERE, {"override": given.model_dump()}, 1, 0, 1))
     worked = tried("Move the export.")
-    first = propose(lessons(remembered(worked)), offered(), 0.5, told)
+    first = propose(lessons(remembered(worked)), runbook(), 0.5, told)
     assert first
     assert first.tried == "Look at the quota."
     assert "ada (person)" in first.text
-    then = propose(lessons(remembered(worked, tried("Look at the quota.", "failed", task=HERE))), offered(), 0.5, told)
+    then = propose(lessons(remembered(worked, tried("Look at the quota.", "failed", task=HERE))), runbook(), 0.5, told)
     assert then
     assert then.tried == "Move the export."
 
@@ -212,7 +219,7 @@ async def test_attempts_with_the_same_error_are_found_in_whatever_words() -> Non
 
 
 def test_every_line_of_a_proposal_is_a_label_a_quote_or_a_reference() -> None:
-    for made in (propose((), offered(), 0.5), propose(lessons(remembered(tried("Move it.", note="Done."))), (), 0.5)):
+    for made in (propose((), runbook(), 0.5), propose(lessons(remembered(tried("Move it.", note="Done."))), (), 0.5)):
         assert made
         quotes = {line.strip() for citation in made.citations for line in citation.quote.splitlines()}
         for line in made.text.splitlines():
@@ -231,47 +238,65 @@ def test_warnings_count_and_quote_what_failed_and_its_error() -> None:
 
 def test_findings_show_outcome_evidence_and_who() -> None:
     (shown,) = similar(remembered(tried("Move it.", "succeeded", "observed", override_by="ada")))
-    assert (shown.outcome, shown.evidence, shown.by, shown.score) == ("succeeded", "observed", "ada", 1.0)
+    assert (shown.outcome, shown.evidence, shown.by) == ("succeeded", "observed", "ada")
+    assert shown.likelihood == shown.score == SAME_JOB_SAME_TEMPLATE
+    assert shown.because[:2] == ("same error message", "same job")
     assert similar(remembered(tried("now", "unknown", task=HERE))) == ()
 
 
-def test_a_success_counts_for_confidence_when_it_is_anothers_and_trusted() -> None:
-    assert succeeded_before(remembered(tried("Move it.")), TOPIC)
-    assert succeeded_before(remembered(tried("Move it.", digest="other")), TOPIC)
-    assert not succeeded_before(remembered(tried("Move it.", "partial")), TOPIC)
-    assert not succeeded_before(remembered(tried("Move it.", task=HERE)), TOPIC)
-    assert not succeeded_before(remembered(tried("Move it.", integrity=0)), TOPIC)
+def test_a_reported_success_counts_for_confidence_when_it_is_anothers_and_trusted() -> None:
+    assert succeeded_before(remembered(tried("Move it.")))
+    assert succeeded_before(remembered(tried("Move it.", digest="other")))
+    assert not succeeded_before(remembered(tried("Move it.", digest="other", cosine=0.6)))
+    assert not succeeded_before(remembered(tried("Move it.", "partial")))
+    assert not succeeded_before(remembered(tried("Move it.", evidence="observed")))
+    assert not succeeded_before(remembered(tried("Move it.", task=HERE)))
+    assert not succeeded_before(remembered(tried("Move it.", integrity=0)))
 
 
-class TestWhatIsProven:
-    """A trusted report of what worked for the same error is a source of row A2, and nothing less is."""
+class TestProof:
+    """A trusted report of an act that worked for the same error is a source of the score, nothing less is."""
 
     def band_with(self, *items: Item, found: tuple[Hit, ...] = ()) -> tuple[int, float, str]:
         known = remembered(*items)
-        inputs = terms(found, None, succeeded_before(known, TOPIC), TOPIC, proven(known))
+        inputs = terms(found, None, succeeded_before(known), TOPIC, proven(known))
         return inputs.rag_hits, inputs.rag_similarity, confidence(inputs).band
 
-    def test_a_trusted_success_for_the_same_error_is_enough_to_propose_with_caveats(self) -> None:
-        assert self.band_with(tried("Move it.", integrity=2)) == (1, 1.0, "medium")
+    def test_recognised_once_is_medium_and_twice_is_high(self) -> None:
+        assert self.band_with(tried("Move it.", integrity=2)) == (1, 0.9, "medium")
+        twice = tried("Move it.", integrity=2), tried("Move it.", integrity=2, task="task-2")
+        assert self.band_with(*twice) == (2, 0.99, "high")
 
-    def test_three_different_acts_are_three_sources_and_one_act_that_worked_often_is_one(self) -> None:
+    def test_several_attempts_at_one_incident_are_one_source(self) -> None:
         acts = ("Move the export.", "Double the volume.", "Empty the folder.")
-        assert self.band_with(*(tried(act, integrity=2) for act in acts)) == (3, 1.0, "high")
-        assert self.band_with(*(tried("Move it.", integrity=2) for _ in range(5))) == (1, 1.0, "medium")
+        assert self.band_with(*(tried(act, integrity=2) for act in acts)) == (1, 0.9, "medium")
+
+    def test_many_that_only_look_alike_do_not_add_up(self) -> None:
+        many = [tried("Move it.", digest=f"d{n}", integrity=2, task=f"task-{n}") for n in range(5)]
+        hits_, similarity, _ = self.band_with(*many)
+        assert (hits_, round(similarity, 2)) == (5, 0.6)
+
+    @pytest.mark.parametrize("kind", ["person", "system"])
+    def test_a_report_is_trusted_by_who_made_it_whatever_opened_the_incident(self, kind: str) -> None:
+        assert self.band_with(tried("Move it.", integrity=1, by_kind=kind)) == (1, 0.9, "medium")
 
     @pytest.mark.parametrize(
         "lesser",
         [
             {"integrity": 1},
-            {"integrity": 0},
-            {"digest": "other", "integrity": 2},
+            {"integrity": 1, "by_kind": "agent"},
+            {"integrity": 0, "by_kind": "person"},
+            {"integrity": 1, "by_kind": "person", "evidence": "observed"},
+            {"digest": "other", "cosine": 0.6, "integrity": 2},
             {"outcome": "failed", "integrity": 2},
             {"outcome": "partial", "integrity": 2},
+            {"outcome": "superseded", "integrity": 2},
             {"evidence": "observed", "integrity": 2},
+            {"shadow": True, "integrity": 2},
             {"task": HERE, "integrity": 2},
         ],
     )
-    def test_what_is_untrusted_similar_failed_partial_observed_or_of_this_task_lifts_nothing(
+    def test_an_untrusted_unlike_failed_partial_observed_or_own_attempt_lifts_nothing(
         self, lesser: dict[str, Any]
     ) -> None:
         hits_, similarity, reached = self.band_with(tried("Move it.", **lesser))
@@ -290,3 +315,97 @@ class TestWhatIsProven:
         assert self.band_with(found=found)[0] == 1
         assert self.band_with(tried(said, integrity=2), found=found)[0] == 1
         assert self.band_with(tried("Double the volume.", integrity=2), found=found)[0] == 2
+
+
+class TestLikeness:
+    """The circumstances of two failures set bounds to the likeness that the model finds."""
+
+    def likeness(self, *items: Item, links: tuple[Link, ...] = (), now: Failure = NOW) -> float:
+        return max((one.likeness for one in remembered(*items, links=links, now=now)), default=0.0)
+
+    def generic(self, job: JobRef | None) -> Failure:
+        return Failure("the job failed", signature=signature("Task failed with exit code 1"), job=job)
+
+    def test_a_template_without_a_cause_recognises_nothing_alone(self) -> None:
+        digest = signature("Task failed with exit code 1").digest
+        other_job = JobRef(namespace="shop", name="mail")
+        assert (
+            self.likeness(tried("Vacuum it.", digest=digest, cosine=1.0, job=other_job), now=self.generic(JOB)) <= 0.5
+        )
+        assert self.likeness(tried("Vacuum it.", digest=digest, cosine=0.1, job=JOB), now=self.generic(JOB)) == 0.6
+
+    def test_the_word_of_a_person_outweighs_the_model(self) -> None:
+        def link(relation: str) -> Link:
+            sides = (Side(task_id=HERE, error_signature=DIGEST), Side(task_id="task-1", error_signature=DIGEST))
+            return Link(
+                link_id="l", project="shop", relation=relation, pair=sides, by="ada", by_kind="person", at=START
+            )
+
+        far = tried("Move it.", digest="other", cosine=0.1)
+        assert self.likeness(far) == 0.0
+        assert self.likeness(far, links=(link("same"),)) == 0.95
+        assert self.likeness(tried("Move it."), links=(link("different"),)) == 0.0
+
+    def test_what_was_unlinked_stays_unlinked_for_the_next_failure_of_the_job(self) -> None:
+        mine = Side(task_id="task-7", error_signature=DIGEST, job=JOB)
+        other = Side(task_id="task-1", error_signature=DIGEST, job=JobRef(namespace="shop", name="mail"))
+        link = Link(
+            link_id="l", project="shop", relation="different", pair=(mine, other), by="ada", by_kind="person", at=START
+        )
+        assert self.likeness(tried("Move it."), links=(link,)) == 0.0
+        assert self.likeness(tried("Move it.", task="task-8"), links=(link,)) == SAME_JOB_SAME_TEMPLATE
+
+    def test_a_less_alike_incident_is_never_likelier_than_one_before_it(self) -> None:
+        by_words = LikenessModel(rank={"coverage": 1.0}, intercept=-4.0, weights={"cosine": 4.9}, fitted_on="test")
+        first = tried("first", digest="a", cosine=0.6)
+        second = tried("second", digest="b", cosine=0.9, task="task-2")
+        first = first.model_copy(update={"scores": {"cosine": 0.6, "coverage": 0.9}})
+        second = second.model_copy(update={"scores": {"cosine": 0.9, "coverage": 0.1}})
+        known = recall(NOW, HERE, Remembered(by_report=(second, first)), by_words)
+        assert [one.attempt.tried for one in known] == ["first", "second"]
+        assert known[0].likeness >= known[1].likeness
+
+
+def test_an_act_for_a_failure_that_only_looks_alike_is_offered_with_what_tells_them_apart() -> None:
+    earlier = tried(
+        "Move it.", digest="other", error_message="OSError: quota exceeded", job=JobRef(namespace="shop", name="mail")
+    )
+    made = propose(lessons(remembered(earlier)), (), 0.5, now=NOW)
+    assert made
+    assert made.likelihood == pytest.approx(0.6, abs=0.01)
+    assert "looks alike" in made.text
+    assert "It was then: succeeded on" in made.text
+    assert "- job then: shop/mail; now: shop/export" in made.text
+    assert "- error then: OSError: quota exceeded" in made.text
+
+
+def test_a_recognised_fix_is_proposed_with_the_reason_and_constraints_that_stood_beside_it() -> None:
+    worked = tried(
+        "Reboot the node.", reason="It holds a stale mount.", constraints=("Drain the queue first.",), by_kind="person"
+    )
+    made = propose(lessons(remembered(worked)), runbook(), 0.5, now=NOW)
+    assert made
+    assert "looks alike" not in made.text
+    assert [citation.quote for citation in made.citations] == [
+        "Reboot the node.", "It holds a stale mount.", "Drain the queue first.",
+    ]  # fmt: skip
+
+
+async def test_a_recognised_fix_is_proposed_in_a_project_without_documents_or_provider() -> None:
+    error = "duckdb.IOException: could not set lock on file /data/x.db"
+    shelf = Shelf()
+    body = tried("Open the readers read-only.", integrity=2).body
+    earlier = {
+        **body, "description": "the report reads the file of the loader", "error_message": error, "job": None,
+        "systems": ["duckdb"],
+    }  # fmt: skip
+    shelf.put("attempts", "a", earlier, 2)
+    task = SubmitTask(
+        kind="troubleshoot", description="the report reads the file of the loader", error_message=error,
+        systems=("duckdb",),
+    )  # fmt: skip
+    message = TaskDelegated(task_id=HERE, project="shop", session_id="s", attempt=1, task=task, lane="investigate")
+    commit = await on_delegated(message, shelf.memory("message", HERE))
+    worked = TaskWorked.model_validate(commit.messages[-1].data)
+    assert "Open the readers read-only." in (worked.text or "")
+    assert worked.findings.likelihood is not None

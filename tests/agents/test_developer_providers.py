@@ -189,7 +189,7 @@ def test_only_what_a_provider_can_decide_rests_on_the_provider_index() -> None:
     def read(lane: str) -> set[str]:
         task = SubmitTask(kind="question", description="Who owns the ledger?")
         asked = queries(TaskDelegated(task_id="t", project="shop", session_id="s", attempt=1, task=task, lane=lane))
-        return {query.store for query in asked if isinstance(query, List)}
+        return {query.store for query in asked.values() if isinstance(query, List)}
 
     assert "providers" in read("investigate") & read("plan") & read("build")
     assert "providers" not in read("answer")

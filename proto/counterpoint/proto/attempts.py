@@ -84,6 +84,7 @@ class Attempt(Shape):
     task_id: Id
     project: ProjectName
     attempt: int
+    title: str | None = None
     description: str
     error_message: str | None = None
     error_signature: str | None = None

@@ -22,11 +22,9 @@ class ConfidenceTerms(Shape):
 
 
 class Confidence(Shape):
-    """A score in [0, 1], its band and the terms it came from; beside it the calibrated likelihood that what is proposed
-    is right, where one is known."""
+    """A score in [0, 1], its band and the terms it came from."""
 
     score: float = Field(ge=0, le=1)
-    likelihood: float | None = Field(default=None, ge=0, le=1)
     band: Band | str
     terms: ConfidenceTerms | None = None
 

@@ -23,6 +23,7 @@ class PastIncident(Shape):
     source: Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=r"^[^\x00]*$")]
     id: Word | None = None
     error_message: Text | None = None
+    title: Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\x00]*$")] | None = None
     description: Text | None = None
     tried: Text
     outcome: Outcome

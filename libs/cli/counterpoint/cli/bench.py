@@ -13,24 +13,25 @@ from counterpoint.cli.session import Session
 
 app = typer.Typer()
 
-BENCHES = ("commit", "flow", "line", "memory", "retrieval", "answer", "triage")
-OF_SETS = ("retrieval", "answer", "triage")
+BENCHES = ("commit", "flow", "line", "memory", "retrieval", "answer", "triage", "recognition")
+OF_SETS = ("retrieval", "answer", "triage", "recognition")
 """Those that are about the sets of a folder."""
+FITTED = ("retrieval", "recognition")
+"""Those that can write the model that they measure, fitted to the set."""
 
 
 @command(app, "bench", Panel.OPERATE, "counterpoint bench commit --json")
 def bench(
     session: Session,
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Of `retrieval`, `answer` and `triage`: a set.")
-    ] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="A set, for those that measure sets.")] = None,
     type_: Annotated[
         str | None, typer.Option("--type", metavar="conversation|docs|code|runbook", help="What the texts are.")
     ] = None,
     k: Annotated[int, typer.Option("--k", min=1, max=20, help="Of `retrieval`: how many are looked at.")] = 10,
     fit: Annotated[
-        Path | None, typer.Option("--fit", metavar="FILE", help="Of `retrieval`: write a calibration fitted to it.")
+        Path | None,
+        typer.Option("--fit", metavar="FILE", help="Of `retrieval` and `recognition`: write a model fitted to it."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
@@ -47,13 +48,13 @@ def bench(
         raise Misused("--full and --only are for the benchmark memory")
     if (name in OF_SETS) != (folder is not None):
         raise Misused(f"{', '.join(OF_SETS)} want a folder of sets" if folder is None else f"{name} takes no folder")
-    if fit and name != "retrieval":
-        raise Misused("--fit is for the benchmark retrieval")
+    if fit and name not in FITTED:
+        raise Misused(f"--fit is for the benchmarks {', '.join(FITTED)}")
     program, environment = f"{name}.py", dict(os.environ)
     arguments = ["--json"] if session.json else []
     if folder is not None:
         arguments += [str(folder.absolute())]
-        arguments += ["--type", type_] if type_ and name != "triage" else []
+        arguments += ["--type", type_] if type_ and name in ("retrieval", "answer") else []
         arguments += ["--k", str(k)] if name == "retrieval" else []
         arguments += ["--fit", str(fit.absolute())] if fit else []
     arguments += ["--full"] if full else []

@@ -19,7 +19,8 @@ from counterpoint.proto.incidents import PastIncident
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "error_message": ("error", "error_message", "error_text", "exception", "traceback", "failure"),
-    "description": ("description", "summary", "title", "problem", "incident", "symptom"),
+    "title": ("title", "subject", "headline"),
+    "description": ("description", "summary", "problem", "incident", "symptom"),
     "tried": ("tried", "fix", "action", "action_taken", "attempt", "attempted", "solution", "resolution", "remedy"),
     "outcome": ("outcome", "result", "status", "worked", "success"),
     "when": ("when", "date", "time", "timestamp", "at", "occurred_at", "resolved_at", "day"),
@@ -191,7 +192,7 @@ def _json(source: str, text: str) -> Iterator[_Raw]:
 def _known_columns(source: str, names: Iterable[str]) -> None:
     given = set(names)
     missing = [column for column in REQUIRED if not given & set(COLUMNS[column])]
-    if not given & {*COLUMNS["error_message"], *COLUMNS["description"]}:
+    if not given & {*COLUMNS["error_message"], *COLUMNS["title"], *COLUMNS["description"]}:
         missing.insert(0, "error")
     if missing:
         names = "; ".join(f"{name} ({', '.join(COLUMNS.get(name, COLUMNS['error_message'])[:4])})" for name in missing)
@@ -225,6 +226,8 @@ def _row(source: str, number: int, cells: Mapping[str, Any]) -> tuple[Row | Faul
         for name in names:
             if name in by_name and _given(cells[by_name[name]]) and column not in said:
                 said[column] = (by_name[name], cells[by_name[name]])
+    if "title" in said and "description" not in said:
+        said["description"] = said.pop("title")
     read_names = {name for name, _ in said.values()}
     left = [name for name in cells if name not in read_names and _given(cells[name])]
 

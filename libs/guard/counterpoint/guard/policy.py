@@ -1,10 +1,11 @@
 """The policy file and its reader. Default deny: what the file does not say is refused."""
 
 import re
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -57,6 +58,7 @@ class StoreRow(_Row):
     label: str
     text: tuple[str, ...]
     unsearched: tuple[str, ...] = ()
+    unsearched_while: dict[str, str] = Field(default_factory=dict)
     own_task: tuple[str, ...] = ()
     shared: bool = False
     ended: bool = False
@@ -65,6 +67,10 @@ class StoreRow(_Row):
     learned: bool = False
     keep_days: int | None = Field(default=None, ge=1)
     persons: bool = False
+
+    def hidden(self, body: Mapping[str, Any]) -> bool:
+        """Whether a record is not found by searches, as it stands."""
+        return any(body.get(name) == value for name, value in self.unsearched_while.items())
 
     def read_by(self, service: str) -> bool:
         """Owner, authors and readers may read."""

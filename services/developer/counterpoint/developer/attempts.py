@@ -1,44 +1,82 @@
-"""Attempts: what was tried before for the same or a similar failure, ranked by how it went (row A8)."""
+"""Attempts: earlier tries at the same or a similar failure, by how alike the failures are and how they went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log1p
 
-from counterpoint.developer.passages import same
-from counterpoint.developer.relevance import TRUSTED, Curve, signs_of
-from counterpoint.developer.words import content_words, coverage, weights
-from counterpoint.proto.attempts import Attempt
+from counterpoint.developer.failure import Failure, failure_of_attempt
+from counterpoint.developer.likeness import (
+    RECOGNISED,
+    SAME_REPORT_COSINE,
+    SAME_REPORT_COVERAGE,
+    Circumstances,
+    LikenessModel,
+    Resemblance,
+    because,
+    likeness,
+    shared,
+)
+from counterpoint.developer.relevance import TRUSTED
+from counterpoint.proto.attempts import SUPERSEDED, Attempt
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import SimilarAttempt
+from counterpoint.proto.links import Link, Side
 from counterpoint.proto.memory import Item
 
 SHOWN = 10
+OFFERED = 5
+"""Incidents below the likeness of the same failure that are looked at, the most alike first."""
+LEAST = 0.05
+"""Likeness below which an earlier failure is not worth a look."""
+NO_OUTCOME = frozenset({"unknown", SUPERSEDED})
+VOUCHING = frozenset({"person", "system"})
+"""Kinds of principal whose report of an outcome is trusted, whatever opened the incident."""
 
 _WORTH = {
     ("succeeded", "reported"): 4.0,
-    ("succeeded", "observed"): 2.0,
     ("partial", "reported"): 1.0,
-    ("partial", "observed"): 0.5,
+    ("succeeded", "observed"): 0.5,
+    ("partial", "observed"): 0.25,
     ("failed", "observed"): -2.0,
     ("failed", "reported"): -4.0,
 }
-"""What an outcome says for (or against) doing the same again: what was reported weighs more than what was observed."""
+"""The weight of an outcome for (or against) doing the same again. An observed recovery confirms nothing."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """An earlier attempt. `same_failure`: its error has the signature of this one; `here`: it belongs to this task."""
+    """An earlier attempt. `likeness`: the probability that its failure had the same cause, `because` the reasons;
+    `here`: it belongs to this task."""
 
     item: Item
     attempt: Attempt
-    same_failure: bool
-    here: bool
-    relevance: float
+    failure: Failure
+    likeness: float
+    because: tuple[str, ...] = ()
+    here: bool = False
+
+    @property
+    def recognised(self) -> bool:
+        """Whether its failure counts as the same one."""
+        return self.here or self.likeness >= RECOGNISED
+
+    @property
+    def incident(self) -> str:
+        """The incident it was made at."""
+        return incident_of(self.attempt, self.failure)
 
     @property
     def worth(self) -> float:
-        """How much its outcome speaks for doing the same now; similar failures count by their relevance."""
+        """The weight of its outcome, as far as the failures are alike."""
         said = _WORTH.get((self.attempt.outcome, self.attempt.evidence), 0.0)
-        return said if self.same_failure or self.here else said * self.relevance
+        return said if self.recognised else said * self.likeness
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its outcome may carry a decision: by who reported it, and never if it cites what is untrusted."""
+        if self.item.integrity >= TRUSTED:
+            return True
+        return self.item.integrity > 0 and self.attempt.evidence == "reported" and self.attempt.by_kind in VOUCHING
 
     @property
     def when(self) -> str:
@@ -47,102 +85,70 @@ class Tried:
 
     @property
     def who(self) -> str:
-        """Whose idea it was."""
+        """The author of the idea."""
         return self.attempt.override_by or self.attempt.by
 
     @property
     def basis(self) -> Source:
         """The attempt as the source of a decision."""
-        return Source(store=self.item.store, id=self.item.id, version=self.item.version, score=round(self.relevance, 4))
-
-
-def recall(
-    query: str, task_id: str, digest: str | None, searched: Sequence[Item], listed: Sequence[Item], curve: Curve
-) -> tuple[Tried, ...]:
-    """The attempts worth knowing, best first: those of this task and of this error signature, and what the search
-    found that is relevant enough. Attempts without an outcome count only within their own task."""
-    shown = {item.id: content_words(_text(item)) for item in searched}
-    worth = weights(content_words(query), shown.values())
-    tried: dict[str, Tried] = {}
-    for item in (*searched, *listed):
-        attempt = Attempt.model_validate(item.body)
-        one = Tried(
-            item=item,
-            attempt=attempt,
-            same_failure=digest is not None and attempt.error_signature == digest,
-            here=attempt.task_id == task_id,
-            relevance=1.0
-            if digest is not None and attempt.error_signature == digest
-            else curve.at(signs_of(item, coverage(worth, shown.get(item.id, frozenset())))),
-        )
-        if one.here or (attempt.outcome != "unknown" and (one.same_failure or one.relevance >= curve.threshold)):
-            tried.setdefault(item.id, one)
-    return tuple(
-        sorted(tried.values(), key=lambda one: (not one.same_failure, -one.worth, -one.relevance, -one.item.seq))
-    )
+        return Source(store=self.item.store, id=self.item.id, version=self.item.version, score=round(self.likeness, 4))
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """One act and every attempt at it, newest first: the same act tried twice is one lesson."""
+class Remembered:
+    """The answers of memory about earlier attempts: found by the whole report, by its error alone, or listed by task,
+    signature and job; and the pairs of tasks that people declared the same or different."""
 
-    attempts: tuple[Tried, ...]
+    by_report: Sequence[Item] = ()
+    by_error: Sequence[Item] = ()
+    listed: Sequence[Item] = ()
+    links: Sequence[Link] = ()
 
-    @property
-    def text(self) -> str:
-        """The act, in the words of the attempt that is cited for it."""
-        return self.cited.attempt.tried
 
-    @property
-    def cited(self) -> Tried:
-        """The attempt that speaks most for it."""
-        return max(self.attempts, key=lambda one: (one.worth, one.item.seq))
+def recall(now: Failure, task_id: str, memory: Remembered, model: LikenessModel) -> tuple[Tried, ...]:
+    """The attempts worth knowing, by the likeness of their incidents and then by how they went.
 
-    @property
-    def worth(self) -> float:
-        """All its outcomes together."""
-        return sum(one.worth for one in self.attempts)
-
-    @property
-    def failures(self) -> tuple[Tried, ...]:
-        """Its failures for this very failure."""
-        return tuple(one for one in self.attempts if one.attempt.outcome == "failed" and (one.same_failure or one.here))
-
-    @property
-    def successes(self) -> tuple[Tried, ...]:
-        """The times it worked, wholly or in part."""
-        return tuple(one for one in self.attempts if one.attempt.outcome in ("succeeded", "partial"))
-
-    @property
-    def used_here(self) -> bool:
-        """Whether this task has tried it already."""
-        return any(one.here for one in self.attempts)
-
-    @property
-    def again(self) -> str | None:
-        """The reason for doing again what has failed for this failure; None when there is none."""
-        if not self.failures or not self.successes:
-            return None
-        failed, worked = self.failures[0], self.successes[0]
-        outcome, evidence = worked.attempt.outcome, worked.attempt.evidence
-        return (
-            f"failed for this error {_times(len(self.failures))} (last {failed.when}), "
-            f"but {outcome} {_times(len(self.successes))} (last {worked.when}, {evidence})"
+    Those of this task, of all recognised incidents, and of the `OFFERED` most alike of the others. Attempts without an
+    outcome count only within their own task, and those that were shown to nobody count nowhere.
+    """
+    pairs = _pairs(now, task_id, memory)
+    incidents: dict[str, list[_Pair]] = {}
+    for pair in pairs:
+        incidents.setdefault(pair.incident, []).append(pair)
+    judged = _likenesses(incidents, model)
+    known = {name for name, each in incidents.items() if any(pair.counts for pair in each)}
+    ranked = sorted((name for name in judged if name in known), key=lambda name: -judged[name][0])
+    offered = [name for name in ranked if LEAST <= judged[name][0] < RECOGNISED][:OFFERED]
+    shown = {name for name in ranked if judged[name][0] >= RECOGNISED} | set(offered)
+    tried = [
+        Tried(
+            pair.item, pair.attempt, pair.failure, *(judged[pair.incident] if not pair.here else (1.0, ())), pair.here
         )
+        for pair in pairs
+        if pair.here or (pair.counts and pair.incident in shown)
+    ]
+    place = {name: n for n, name in enumerate(ranked)}
+    return tuple(sorted(tried, key=lambda one: (-one.likeness, place.get(one.incident, 0), -one.worth, -one.item.seq)))
 
 
-def lessons(tried: Sequence[Tried]) -> tuple[Lesson, ...]:
-    """The acts behind some attempts: those of this very failure first, then by worth."""
-    groups: list[list[Tried]] = []
-    for one in sorted(tried, key=lambda one: -one.item.seq):
-        for group in groups:
-            if same(group[0].attempt.tried, one.attempt.tried):
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    made = [Lesson(tuple(group)) for group in groups]
-    return tuple(sorted(made, key=lambda lesson: (not any(a.same_failure for a in lesson.successes), -lesson.worth)))
+def _likenesses(
+    incidents: Mapping[str, Sequence["_Pair"]], model: LikenessModel
+) -> dict[str, tuple[float, tuple[str, ...]]]:
+    """The likeness of each incident and the reasons, in the order of the model: that of its best attempt, never above
+    that of an incident which the model orders before it unless the circumstances say more."""
+    best = {name: max(each, key=lambda pair: model.order(pair.resemblance)) for name, each in incidents.items()}
+    judged: dict[str, tuple[float, tuple[str, ...]]] = {}
+    most = 1.0
+    for name in sorted(best, key=lambda name: -model.order(best[name].resemblance)):
+        pair = best[name]
+        if not pair.here:
+            most = min(most, model.at(pair.resemblance))
+        circumstances = max(
+            (each.circumstances for each in incidents[name]), key=lambda each: each.declared is not None
+        )
+        value = likeness(most, circumstances, first=not judged)
+        judged[name] = round(value, 4), because(pair.resemblance, circumstances)
+    return judged
 
 
 def similar(tried: Sequence[Tried], limit: int = SHOWN) -> tuple[SimilarAttempt, ...]:
@@ -156,58 +162,16 @@ def similar(tried: Sequence[Tried], limit: int = SHOWN) -> tuple[SimilarAttempt,
             note=shortened(one.attempt.note) if one.attempt.note else None,
             evidence=one.attempt.evidence,
             by=one.who,
-            score=round(one.relevance, 4),
+            reason=one.attempt.reason,
+            constraints=one.attempt.constraints,
+            changed=one.attempt.changed,
+            score=round(one.likeness, 4),
+            likelihood=round(one.likeness, 4),
+            because=one.because,
         )
         for one in tried
-        if one.attempt.outcome != "unknown"
+        if one.attempt.outcome not in NO_OUTCOME
     )[:limit]
-
-
-def warnings(known: Sequence[Lesson]) -> tuple[str, ...]:
-    """What has failed for this failure: how often in all, then each act with the error it ended in."""
-    failed = [lesson for lesson in known if lesson.failures]
-    if not failed:
-        return ()
-    count = sum(len(lesson.failures) for lesson in failed)
-    each = (
-        f"failed {_times(len(lesson.failures))} (last {lesson.failures[0].when}): {_quoted(lesson.failures[0])}"
-        for lesson in failed[:SHOWN]
-    )
-    return (f"attempts at this error have failed {_times(count)}", *each)
-
-
-def succeeded_before(tried: Sequence[Tried], curve: Curve) -> bool:
-    """Whether another task like this one has succeeded: the fourth term of row A2. Untrusted memory does not count."""
-    return any(
-        one.attempt.outcome == "succeeded"
-        and not one.here
-        and one.item.integrity > 0
-        and (one.same_failure or one.relevance >= curve.threshold)
-        for one in tried
-    )
-
-
-def proven(tried: Sequence[Tried]) -> tuple[Tried, ...]:
-    """What has worked on balance for this very failure in another task, as trusted principals report: of each act the
-    best try. These are sources like trusted documents (row A2); a similar failure, and what an agent reports, is not.
-    """
-    trusted = [one for one in tried if one.same_failure and not one.here and one.item.integrity >= TRUSTED]
-    return tuple(
-        lesson.cited
-        for lesson in lessons(trusted)
-        if lesson.worth > 0
-        and lesson.cited.attempt.outcome == "succeeded"
-        and lesson.cited.attempt.evidence == "reported"
-    )
-
-
-def _quoted(one: Tried) -> str:
-    error = one.attempt.outcome_error
-    return f"“{_line(one.attempt.tried)}”" + (f", then “{_line(error)}”" if error else "")
-
-
-def _line(text: str) -> str:
-    return shortened(" ".join(text.split()), 500)
 
 
 def shortened(text: str, limit: int = 2_000) -> str:
@@ -215,10 +179,96 @@ def shortened(text: str, limit: int = 2_000) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+@dataclass(frozen=True)
+class _Pair:
+    """An earlier attempt and how its failure compares with this one."""
+
+    item: Item
+    attempt: Attempt
+    failure: Failure
+    resemblance: Resemblance
+    circumstances: Circumstances
+    here: bool
+
+    @property
+    def incident(self) -> str:
+        return incident_of(self.attempt, self.failure)
+
+    @property
+    def counts(self) -> bool:
+        """Whether another task may know of it."""
+        return self.attempt.outcome not in NO_OUTCOME and not self.attempt.shadow
 
 
-def _text(item: Item) -> str:
-    body = item.body
-    return "\n".join(body.get(field) or "" for field in ("description", "error_message", "tried"))
+def _pairs(now: Failure, task_id: str, memory: Remembered) -> list[_Pair]:
+    by_report, by_error = ({item.id: item for item in found} for found in (memory.by_report, memory.by_error))
+    pairs = []
+    for item in {item.id: item for item in (*memory.listed, *memory.by_error, *memory.by_report)}.values():
+        attempt = Attempt.model_validate(item.body)
+        earlier = failure_of_attempt(attempt)
+        found = resemblance(earlier, now, _scores(by_report.get(item.id)), _scores(by_error.get(item.id)))
+        circumstances = Circumstances(
+            report=found.coverage >= SAME_REPORT_COVERAGE and found.cosine >= SAME_REPORT_COSINE,
+            template=earlier.same_template(now),
+            generic=now.generic,
+            job=earlier.same_job(now),
+            elsewhere=earlier.elsewhere(now),
+            code=earlier.common_code(now),
+            declared=declared(memory.links, task_id, now, attempt),
+        )
+        pairs.append(_Pair(item, attempt, earlier, found, circumstances, attempt.task_id == task_id))
+    return pairs
+
+
+def incident_of(attempt: Attempt, failure: Failure) -> str:
+    """The incident that an attempt was made at: its task, or the report that a past incident shares with others."""
+    return attempt.task_id if attempt.source is None else f"{attempt.source}\x1f{failure.text}"
+
+
+def resemblance(
+    earlier: Failure, now: Failure, by_report: Mapping[str, float], by_error: Mapping[str, float]
+) -> Resemblance:
+    """The features of a pair of failures, from the scores of the two searches that found the earlier one."""
+    return Resemblance(
+        coverage=by_report.get("coverage", 0.0),
+        lexical=log1p(max(0.0, by_report.get("lexical", 0.0))),
+        cosine=by_report.get("cosine", 0.0),
+        error_coverage=by_error.get("coverage", 0.0),
+        error_lexical=log1p(max(0.0, by_error.get("lexical", 0.0))),
+        error_cosine=by_error.get("cosine", 0.0),
+        error_shared=shared(earlier.error_words, now.error_words),
+        system=float(earlier.same_system(now)),
+        no_error=float(now.error is None),
+    )
+
+
+def declared(links: Sequence[Link], task_id: str, now: Failure, attempt: Attempt) -> bool | None:
+    """Whether a person declared this failure and the one of `attempt` the same or different; None where nobody did.
+
+    This task is a side of a pair by its id, or by its signature and job; a side that fits by signature alone counts
+    where the other does not.
+    """
+    for link in sorted(links, key=lambda link: link.at, reverse=True):
+        first, second = link.pair
+        for mine, other in ((first, second), (second, first)):
+            if _is_other(other, attempt) and _is_mine(mine, other, task_id, now):
+                return link.relation != "different"
+    return None
+
+
+def _is_mine(side: Side, other: Side, task_id: str, now: Failure) -> bool:
+    if side.task_id == task_id:
+        return True
+    if now.digest is None or side.error_signature != now.digest or other.task_id == task_id:
+        return False
+    if now.generic or other.error_signature == now.digest:
+        return side.job is not None and side.job == now.job
+    return True
+
+
+def _is_other(side: Side, attempt: Attempt) -> bool:
+    return attempt.attempt_id == side.attempt_id or attempt.task_id == side.task_id
+
+
+def _scores(item: Item | None) -> Mapping[str, float]:
+    return (item.scores or {}) if item is not None else {}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from counterpoint.developer.attempts import Tried
+from counterpoint.developer.lessons import either
 from counterpoint.developer.passages import same
 from counterpoint.developer.relevance import Curve, Hit, distinct
 from counterpoint.proto.decisions import Band, Confidence, ConfidenceTerms
@@ -45,14 +46,14 @@ def terms(
     """The inputs of the score.
 
     Similarity is the relevance of the best trusted hit of the topic curve, hits the number of distinct trusted
-    sources above its threshold: untrusted content adds to neither. What is `proven` for this very failure is a source
-    as well, of a relevance that is 1 because the error is the same, unless a source among the hits says it already.
+    sources above its threshold: untrusted content adds to neither. An earlier incident whose fix is `proven` is a
+    source as well, its relevance its likeness, unless a source among the hits says the same already.
 
     `provider` is None when the task names no external system.
     """
     sources = distinct(found, curve.threshold)
     more = [one for one in proven if not any(same(one.attempt.tried, hit.text) for hit in sources)]
-    relevances = [*(hit.relevance for hit in found if hit.trusted), *(one.relevance for one in proven)]
+    relevances = [*(hit.relevance for hit in found if hit.trusted), either([one.likeness for one in proven])]
     return ConfidenceTerms(
         rag_similarity=round(max(relevances, default=0.0), 4),
         rag_hits=len(sources) + len(more),

@@ -188,6 +188,7 @@ def _attempt(
         task_id=message.task_id,
         project=message.project,
         attempt=message.attempt,
+        title=task.title,
         description=task.description,
         error_message=task.error_message,
         error_signature=evidence.digest,

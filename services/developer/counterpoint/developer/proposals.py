@@ -1,17 +1,17 @@
 """Proposals: what to try next, put together from quotes alone (rows A6, A8).
 
-Three things can be quoted: an act that worked before, the instruction of an override, a procedure of a document
-that was not tried yet. The words written here only connect them.
+Three things can be quoted: an act that worked before, the instruction of an override, a passage of a document that
+was not tried yet. The words written here only connect them.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from counterpoint.developer.attempts import Lesson
-from counterpoint.developer.citations import cite, references
+from counterpoint.developer.answers import cite, references
+from counterpoint.developer.failure import Failure, differences
+from counterpoint.developer.lessons import Lesson
 from counterpoint.developer.passages import Passage, passages, same
-from counterpoint.developer.procedures import Procedure
 from counterpoint.developer.relevance import Hit
 from counterpoint.developer.words import content_words, coverage, weights
 from counterpoint.proto.findings import Citation
@@ -27,7 +27,8 @@ SUPPORTED = 0.4
 class Proposal:
     """One thing to try. `tried` is the act alone, as an attempt remembers it; `text` the markdown that people read.
 
-    `reason` says why something is proposed that has failed for this failure before.
+    `reason` says why something is proposed that has failed for this failure before; `likelihood` is the probability
+    that what is proposed is right for this failure.
     """
 
     text: str
@@ -35,6 +36,7 @@ class Proposal:
     citations: tuple[Citation, ...]
     next_steps: tuple[str, ...]
     reason: str | None = None
+    likelihood: float | None = None
 
     @property
     def sha256(self) -> str:
@@ -53,29 +55,42 @@ class Instruction:
 
 def propose(
     known: Sequence[Lesson],
-    found: Sequence[Procedure],
+    found: Sequence[Hit],
     threshold: float,
     instruction: Instruction | None = None,
+    now: Failure | None = None,
 ) -> Proposal | None:
     """The next thing to try; None when everything known has failed or nothing is known.
 
-    In this order: an override not yet tried in this task; what worked and never failed for this failure; what failed
-    for it but worked on balance, with the reason; the next untried procedure of the documents; what failed more than
-    it worked, with the reason.
+    In this order: an override not yet tried in this task; an act that worked for this very failure and never failed
+    for it; one that failed but worked on balance, with the reason; the next untried passage of the documents; an act
+    that worked for a failure that only looks alike, as an offer; one that failed more than it worked, with the reason.
     """
-    untried = [procedure for procedure in found if not _exhausted(procedure, known)]
+    open_passages = [
+        (hit, passage)
+        for hit, passage in _candidates(found, threshold)
+        if not any(same(passage.text, lesson.text) for lesson in known if lesson.used_here or lesson.failures)
+    ]
     if instruction and not any(same(instruction.given.instruction, one.text) for one in known if one.used_here):
-        return _instructed(instruction, known, threshold, untried)
+        return _instructed(instruction, known, threshold, open_passages)
     fresh = [lesson for lesson in known if lesson.successes and not lesson.used_here]
     for lesson in fresh:
-        if not lesson.failures or (lesson.again and lesson.worth > 0):
-            return _learned(lesson, untried)
-    if untried:
-        return _from_document(untried, known)
+        if lesson.recognised and (not lesson.failures or (lesson.again and lesson.worth > 0)):
+            return _learned(lesson, open_passages, now)
+    if open_passages:
+        return _from_document(open_passages)
+    if offer := offered(known, now):
+        return offer
     for lesson in fresh:
         if lesson.again:
-            return _learned(lesson, untried)
+            return _learned(lesson, open_passages, now)
     return None
+
+
+def offered(known: Sequence[Lesson], now: Failure | None = None) -> Proposal | None:
+    """The best act known from an earlier failure, recognised or only alike, that has not failed for this one."""
+    fresh = [lesson for lesson in known if lesson.successes and not lesson.used_here and not lesson.failures]
+    return next((_learned(lesson, (), now) for lesson in fresh if lesson.worth > 0), None)
 
 
 def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:
@@ -90,7 +105,7 @@ def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, P
 
 
 def _instructed(
-    instruction: Instruction, known: Sequence[Lesson], threshold: float, rest: Sequence[Procedure]
+    instruction: Instruction, known: Sequence[Lesson], threshold: float, rest: Sequence[tuple[Hit, Passage]]
 ) -> Proposal:
     given = instruction.given
     citations = [
@@ -122,60 +137,51 @@ def _support(instruction: Instruction, known: Sequence[Lesson], threshold: float
     return (hit, passage) if hit and passage and said >= SUPPORTED else None
 
 
-def _learned(lesson: Lesson, rest: Sequence[Procedure]) -> Proposal:
+def _learned(lesson: Lesson, rest: Sequence[tuple[Hit, Passage]], now: Failure | None = None) -> Proposal:
     cited = lesson.cited
     attempt = cited.attempt
     under = f", under an override of {attempt.override_by}" if attempt.override_by else ""
+    told = f"{attempt.outcome.capitalize()} on {cited.when} ({attempt.evidence} by {attempt.by}{under})"
     parts = [f"Proposed again because it {lesson.again}."] if lesson.again else []
+    if not lesson.recognised:
+        parts.append("This looks alike, and may be another failure. Check that it is the same before acting on it.")
+        told = f"It was then: {told[0].lower()}{told[1:]}"
     citations = [_field(cited.item, "tried", attempt.tried)]
-    parts += _said(f"{attempt.outcome.capitalize()} on {cited.when} ({attempt.evidence}{under})", attempt.tried, 1)
-    if attempt.note:
-        citations.append(_field(cited.item, "note", attempt.note))
-        parts += _said("Noted with its outcome", attempt.note, 2)
-    return _finished(parts, attempt.tried, citations, rest, lesson.again)
+    parts += _said(told, attempt.tried, 1)
+    beside = [
+        ("note", "Noted with its outcome", attempt.note if attempt.note != attempt.tried else None),
+        ("reason", "Reason given then", attempt.reason),
+        *((f"constraints.{n}", "Constraint that stood then", text) for n, text in enumerate(attempt.constraints)),
+        *((f"changed.{n}", "Changed between failure and recovery", text) for n, text in enumerate(attempt.changed)),
+    ]
+    for field, label, text in beside:
+        if text:
+            citations.append(_field(cited.item, field, text))
+            parts += _said(label, text, len(citations))
+    if now is not None and (unlike := differences(cited.failure, now)):
+        label = "Different then:" if lesson.recognised else "Tell them apart by:"
+        parts += [label, "\n".join(f"- {difference}" for difference in unlike)]
+    made = _finished(parts, attempt.tried, citations, rest, lesson.again)
+    return replace(made, likelihood=lesson.likelihood)
 
 
-def _exhausted(procedure: Procedure, known: Sequence[Lesson]) -> bool:
-    """Whether a procedure, or each of its steps, was tried in this task or has failed for this failure."""
-    tried = [lesson.text for lesson in known if lesson.used_here or lesson.failures]
-    if any(same(procedure.text, text) for text in tried):
-        return True
-    return bool(procedure.steps) and all(any(same(step, text) for text in tried) for step in procedure.steps)
-
-
-def _from_document(untried: Sequence[Procedure], known: Sequence[Lesson]) -> Proposal:
-    procedure = untried[0]
-    parts: list[str] = []
-    citations: list[Citation] = []
-    for excerpt in (procedure.excerpt, *procedure.more):
-        label = "From" if not parts else "See also"
-        for citation in excerpt.citations:
-            citations.append(citation)
-            parts += _said(f"{label} {citation.source_path}", citation.quote, len(citations))
-    parts += _experience(procedure, known)
-    return _finished(parts, procedure.text, citations, untried[1:])
-
-
-def _experience(procedure: Procedure, known: Sequence[Lesson]) -> list[str]:
-    """What became of a step that was tried before."""
-    said = []
-    for number, step in enumerate(procedure.steps, 1):
-        for lesson in known:
-            if same(step, lesson.text) and (lesson.failures or lesson.successes):
-                what = "failed" if lesson.failures else "worked"
-                said.append(f"Step {number} of these was tried before and {what}: {' '.join(step.split())[:80]}")
-    return said
+def _from_document(rest: Sequence[tuple[Hit, Passage]]) -> Proposal:
+    hit, passage = rest[0]
+    parts = _said(f"From {hit.source}", passage.text, 1)
+    return _finished(parts, passage.text, [cite(hit, passage)], rest[1:])
 
 
 def _finished(
     parts: Sequence[str],
     tried: str,
     citations: Sequence[Citation],
-    rest: Sequence[Procedure],
+    rest: Sequence[tuple[Hit, Passage]],
     reason: str | None = None,
 ) -> Proposal:
     text = "\n\n".join([*parts, references(citations)])
-    steps = tuple(f"{each.source}: {step}" for each in rest[:1] for step in each.steps)[:NEXT_STEPS]
+    steps = tuple(
+        f"{hit.source}: {passage.text}" for hit, passage in rest if passage.kind == "step" and hit == rest[0][0]
+    )[:NEXT_STEPS]
     return Proposal(text, tried, tuple(citations), steps, reason)
 
 

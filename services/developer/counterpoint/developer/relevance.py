@@ -7,6 +7,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from pydantic import Field
+
+from counterpoint.developer.likeness import LikenessModel, likeness_model
 from counterpoint.developer.passages import same
 from counterpoint.developer.words import content_words, coverage, weights
 from counterpoint.proto.decisions import Source
@@ -59,10 +62,12 @@ class Curve(Shape):
 
 
 class Calibration(Shape):
-    """Two curves: that a text is about the same topic as a task, and that it answers a question."""
+    """Two curves, that a text is about the same topic as a task and that it answers a question; and the model of the
+    likeness of two failures."""
 
     topic: Curve
     answer: Curve
+    likeness: LikenessModel = Field(default_factory=likeness_model)
 
 
 @cache

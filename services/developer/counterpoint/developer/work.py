@@ -3,19 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from counterpoint.developer.answers import answer
-from counterpoint.developer.answers import graded as graded_answer
-from counterpoint.developer.attempts import proven, similar, succeeded_before, warnings
-from counterpoint.developer.citations import cite, references
+from counterpoint.developer.answers import answer, cite, references
+from counterpoint.developer.attempts import similar
 from counterpoint.developer.confidence import band, confidence, terms, weaknesses
 from counterpoint.developer.evidence import Evidence
+from counterpoint.developer.lessons import proven, succeeded_before, warnings
+from counterpoint.developer.likeness import RECOGNISED
 from counterpoint.developer.passages import passages
-from counterpoint.developer.procedures import Procedure, procedures
-from counterpoint.developer.proposals import Proposal, propose
+from counterpoint.developer.proposals import Proposal, offered, propose
 from counterpoint.developer.providers import needs as provider_needs
 from counterpoint.developer.rag.generate import rendered
 from counterpoint.developer.rag.run import Graded, Run
-from counterpoint.developer.relevance import Calibration, Grade, Hit
+from counterpoint.developer.relevance import Calibration, Grade, Hit, grade
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.findings import Citation, Findings
@@ -68,21 +67,13 @@ class Assessment:
     waived_by: str | None
     reasoning: str
     caveats: tuple[str, ...] = ()
-    procedures: tuple[Procedure, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether work may go on: a procedure that is likely to answer is enough."""
-        if self.waived_by or self.answered:
+        """Whether work may go on."""
+        if self.waived_by:
             return True
         return self.grade.sufficient if self.grade else self.confidence.band != "low"
-
-    @property
-    def answered(self) -> bool:
-        """Whether a procedure is likely to answer, and no system is named that nobody has a provider for."""
-        inputs = self.confidence.terms
-        provided = inputs is None or inputs.provider_exists is not False
-        return provided and any(procedure.likely for procedure in self.procedures)
 
 
 def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> Assessment:
@@ -90,35 +81,22 @@ def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> As
     confidence of row A2; an override by who may vouch waives the gate, and the assessment says so."""
     waived = vouched(message.override)
     if message.lane == "answer":
-        graded = graded_answer(message.task.description, evidence.answers, known.answer, evidence.beside)
+        graded = grade(evidence.answers, known.answer)
         reached = band(graded.probability) if graded.sufficient else "low"
         assessed = Confidence(score=round(graded.probability, 4), band=reached)
         return _waivable(Assessment(assessed, graded, waived, graded.reason))
-    inputs = terms(
-        evidence.found,
-        evidence.providers.exists,
-        succeeded_before(evidence.tried, known.topic),
-        known.topic,
-        proven(evidence.tried),
-    )
+    fixes = proven(evidence.tried)
+    recognised = message.lane == "investigate" and any(fix.likeness >= RECOGNISED for fix in fixes)
+    # Repeating an act that has worked builds nothing, so no provider is needed for it.
+    provider = None if recognised else evidence.providers.exists
+    inputs = terms(evidence.found, provider, succeeded_before(evidence.tried), known.topic, fixes)
     assessed = confidence(inputs)
     reasoning = (
         f"confidence {assessed.score:.2f} ({assessed.band}): similarity {inputs.rag_similarity:.2f}, "
         f"{inputs.rag_hits} sources, provider {_word(inputs.provider_exists)}, "
         f"similar success {_word(inputs.similar_dag)}"
     )
-    answering = _procedures(message, evidence) if message.lane == "investigate" else ()
-    if answering:
-        best = answering[0]
-        assessed = assessed.model_copy(update={"likelihood": round(best.likelihood, 4)})
-        reasoning += f"; {best.source} answers it with a likelihood of {best.likelihood:.2f}"
-        reasoning += f", for it names {best.code}" if best.code else ""
-    return _waivable(Assessment(assessed, None, waived, reasoning, weaknesses(assessed), answering))
-
-
-def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:
-    task = message.task
-    return procedures("\n".join(filter(None, (task.description, task.error_message))), evidence.found, evidence.beside)
+    return _waivable(Assessment(assessed, None, waived, reasoning, weaknesses(assessed)))
 
 
 def _waivable(assessment: Assessment) -> Assessment:
@@ -161,11 +139,7 @@ def concluded(message: TaskDelegated, evidence: Evidence, run: Run) -> tuple[Ass
         if run.ending == "fallback"
         else None
     )
-    caveats = (
-        *((fell_back,) if fell_back else ()),
-        *run.notes,
-        *_unvouched((*evidence.answers, *evidence.beside), citations),
-    )
+    caveats = (*((fell_back,) if fell_back else ()), *run.notes, *_unvouched(evidence.answers, citations))
     corrected = f"; found after it was put in other words ({run.rewrites})" if run.rewrites else ""
     reasoning = f"{graded.reason}{corrected}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
     return assessment, Answered(text, reasoning, _findings(message, evidence, citations, caveats))
@@ -198,8 +172,8 @@ def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, 
         return _unfounded(message, evidence, assessment)
     if evidence.instruction:
         return _instructed(message, evidence, assessment, known)
-    made = answer(message.task.description, evidence.answers, known.answer.threshold, evidence.beside)
-    caveats = (*assessment.caveats, *_unvouched((*evidence.answers, *evidence.beside), made.citations))
+    made = answer(message.task.description, evidence.answers, known.answer.threshold)
+    caveats = (*assessment.caveats, *_unvouched(evidence.answers, made.citations))
     return Answered(made.text, assessment.reasoning, _findings(message, evidence, made.citations, caveats))
 
 
@@ -221,11 +195,7 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
     failed = warnings(evidence.known)
     if not assessment.passed:
         return _low(message, evidence, assessment)
-    sure = assessment.waived_by is not None or assessment.confidence.band != "low"
-    offered = [each for each in assessment.procedures if each.likely or sure]
-    made = propose(evidence.known, offered, known.topic.threshold, evidence.instruction)
-    if made is None and not any(lesson.failures or lesson.used_here for lesson in evidence.known):
-        return _low(message, evidence, assessment)
+    made = propose(evidence.known, evidence.found, known.topic.threshold, evidence.instruction, evidence.failure)
     if made is None:
         return Stopped(
             "repeated_failure",
@@ -240,7 +210,7 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
     return Proposed(
         made,
         f"{assessment.reasoning}; proposed from {basis}",
-        _findings(message, evidence, made.citations, caveats, made.next_steps),
+        _findings(message, evidence, made.citations, caveats, made.next_steps, made.likelihood),
     )
 
 
@@ -285,11 +255,16 @@ def _unfounded(message: TaskDelegated, evidence: Evidence, assessment: Assessmen
 
 
 def _low(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> Stopped:
+    """A stop for lack of confidence, with the fix of the failure that looks most alike as an offer."""
+    offer = offered(evidence.known, evidence.failure) if message.lane == "investigate" else None
+    citations = (*(offer.citations if offer else ()), *_candidates(evidence.found))
+    caveats = (*assessment.caveats, *warnings(evidence.known))
     return Stopped(
         "low_confidence",
         assessment.reasoning,
-        _findings(message, evidence, _candidates(evidence.found), (*assessment.caveats, *warnings(evidence.known))),
+        _findings(message, evidence, citations, caveats, (), offer.likelihood if offer else None),
         (_document_need(message), _override_need()),
+        offer.text if offer else None,
     )
 
 
@@ -330,9 +305,14 @@ def _findings(
     citations: tuple[Citation, ...],
     caveats: tuple[str, ...],
     next_steps: tuple[str, ...] = (),
+    likelihood: float | None = None,
 ) -> Findings:
     return Findings(
-        similar_attempts=similar(evidence.tried), citations=citations, next_steps=next_steps, caveats=caveats
+        similar_attempts=similar(evidence.tried),
+        citations=citations,
+        next_steps=next_steps,
+        caveats=caveats,
+        likelihood=likelihood,
     )
 
 

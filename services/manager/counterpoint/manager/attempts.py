@@ -268,6 +268,7 @@ def _made(task: Task, number: int, tried: str, by: str, now: datetime) -> Attemp
         task_id=task.task_id,
         project=task.project,
         attempt=number,
+        title=task.title,
         description=task.description,
         error_message=task.error_message,
         error_signature=task.error_signature,

@@ -71,10 +71,12 @@ class Embeddings:
 
         A commit does not fail for the other model: what that one lacks is filled in later.
         """
-        rows = [row for row in prepared.writes if row.body is not None and self._vectored(row)]
-        if not rows:
+        vectored = [row for row in prepared.writes if row.body is not None and self._vectored(row)]
+        loaded = [(row, json.loads(row.body or "{}")) for row in vectored]
+        searched = [pair for pair in loaded if not self._policy.stores[pair[0].store].hidden(pair[1])]
+        if not searched:
             return prepared, 0
-        bodies = [json.loads(row.body or "{}") for row in rows]
+        rows, bodies = [row for row, _ in searched], [body for _, body in searched]
         texts = [self._text(row, body) for row, body in zip(rows, bodies, strict=True)]
         label = max(row.label for row in rows)
         model, other = self._search.active.model_id, self._search.other

@@ -162,6 +162,7 @@ def attempt_of(incident: PastIncident, project: str) -> Attempt:
         task_id=known,
         project=project,
         attempt=1,
+        title=incident.title,
         description=incident.description or next(line for line in (error or "").splitlines() if line.strip()),
         error_message=error,
         error_signature=signature(error).digest if error else None,

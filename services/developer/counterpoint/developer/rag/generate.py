@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from counterpoint.developer.answers import answer
-from counterpoint.developer.citations import cite, references
+from counterpoint.developer.answers import answer, cite, references
 from counterpoint.developer.passages import Passage, passages, sentences
 from counterpoint.developer.rag.run import Draft, Sentence, Verdict
 from counterpoint.developer.rag.validate import MARK, exact, words_of
@@ -40,9 +39,9 @@ _TASK = f"""You answer questions from numbered passages, and from nothing else.
 - If they do not hold the answer, write only: {NO_ANSWER}"""
 
 
-def quoted(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> Draft:
+def quoted(question: str, found: Sequence[Hit], threshold: float) -> Draft:
     """The best quotes. Needs at least one hit."""
-    made = answer(question, found, threshold, beside)
+    made = answer(question, found, threshold)
     return _of_quotes(made.citations, "quotes")
 
 
