@@ -7,8 +7,9 @@ import pytest
 from agents.router_house import NOW, PROJECT
 from ui.http_front import Running, listening, made, running
 
-from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
+from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.links import Link, link_id
+from counterpoint.router.handlers import LINEAGE_SOURCE
 from counterpoint.router.http import Front
 
 ESCALATED: dict[str, Any] = {"escalation": {"to": "calling_llm", "code": "low_confidence"}}
@@ -190,3 +191,21 @@ async def test_a_cause_is_added_where_none_was_said(front: Running, said: str | 
     body = {"outcome": "succeeded", "by": "something_else", "note": "unlocked the user"}
     response = await front.me.post("/v1/tasks/t1/outcome", json=body)
     assert (response.status_code, response.json().get("late", False)) == (status, False)
+
+
+async def test_parts_get_the_act_that_was_proposed_for_the_whole(front: Running) -> None:
+    await tasks(front, "t1", waiting_for="outcome", escalation=None, attempt=1, proposal="text")
+    await tasks(front, "t2")
+    attempt(front, "a1", "t1", tried="Restart the pool")
+    await related(front, "merged", "t1", "t2")
+    await front.me.post("/v1/tasks/t1/outcome", json={"outcome": "succeeded"})
+    told = {one.task_id: one for one in front.house.of_type(TaskOutcomeReported)}
+    assert (told["t2"].fixed_by, told["t2"].note) == ("something_else", "Restart the pool")
+
+
+async def test_a_recovery_that_a_run_shows_says_nothing_about_the_parts(front: Running) -> None:
+    await tasks(front, "t1", "t2")
+    await related(front, "merged", "t1", "t2")
+    body = {"task_id": "t1", "outcome": "succeeded", "note": "Run 7 completed."}
+    await front.house.deliver(ReportOutcome, body, event=(LINEAGE_SOURCE, "e1"))
+    assert [one.task_id for one in front.house.of_type(TaskOutcomeReported)] == ["t1"]

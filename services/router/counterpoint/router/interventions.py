@@ -90,7 +90,8 @@ async def outcome(memory: Memory, report: ReportOutcome, sayer: Sayer, evidence:
         action_id=said.action_id,
     )
     apart = await _kept_apart(memory, known.task, report, sayer)
-    writes, messages = await _for_parts(memory, known.task, report, sayer)
+    reported = known.task if evidence == "reported" else None
+    writes, messages = await _for_parts(memory, reported, report, sayer)
     return Commit(writes=(put("actions", said.action_id, said), *apart, *writes), messages=(send(message), *messages))
 
 
@@ -131,7 +132,8 @@ async def _for_parts(
 async def _act_of(memory: Memory, task: Task, report: ReportOutcome) -> str | None:
     """Return what helped: the note where something else did, otherwise the attempt that is reported."""
     number = report.attempt or task.attempt
-    if report.by in ("something_else", "nothing") or number is None or task.waiting_for != "outcome":
+    proposed = task.waiting_for == "outcome" and not task.shadow
+    if report.by in ("something_else", "nothing") or number is None or not proposed:
         return report.note if report.by != "nothing" else None
     where = {"task_id": task.task_id, "attempt": number}
     (found,) = await memory.query(List(store="attempts", where=where, limit=1))
