@@ -84,7 +84,7 @@ class Desk:
     def outcome(self, attempt_id: str | None, **outcome: Any) -> None:
         assert attempt_id
         seen = self.shelf.items["attempts", attempt_id]
-        self.shelf.put("attempts", attempt_id, {**seen.body, **outcome}, 1, "manager")
+        self.shelf.put("attempts", attempt_id, {**seen.body, "by_kind": "person", **outcome}, 1, "manager")
 
 
 def cited_spans_exist(shelf: Shelf, worked: TaskWorked) -> None:

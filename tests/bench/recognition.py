@@ -6,7 +6,7 @@ DIR has `cases.jsonl`, one JSON object a line: `{id, pair, role: first|second|si
 description, error_message, failed_attempts, fix, difficulty?}`. Every `first`, and every `single` with a fix, is
 reported as a past incident of a project without documents: the attempts that failed, then the fix. Every `second`,
 every near miss and every `single` without a fix is then a task of its own; nothing is learned between them. `--fit`
-writes a model of likeness fitted to the set.
+writes a calibration whose model of likeness is fitted to the set.
 """
 
 import argparse
@@ -39,6 +39,7 @@ from counterpoint.developer.attempts import resemblance
 from counterpoint.developer.evidence import queries
 from counterpoint.developer.failure import failure_of_attempt, failure_of_task
 from counterpoint.developer.likeness import RECOGNISED
+from counterpoint.developer.relevance import calibration
 from counterpoint.developer.words import content_words
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import NATS_USERS
@@ -384,7 +385,8 @@ async def _fit(
     figures = cross_validated(made_of)
     say(figures)
     fitted_on = f"{given.folder.name}: {len(learned)} incidents, {len(asked)} reports; {figures}"
-    given.fit.write_text(fit(made_of, fitted_on).model_dump_json(indent=2) + "\n")
+    fitted = calibration().model_copy(update={"likeness": fit(made_of, fitted_on)})
+    given.fit.write_text(fitted.model_dump_json(indent=2) + "\n")
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ from counterpoint.developer.passages import same
 
 COUNTED = 0.5
 """Likeness from which an earlier success is a source of the confidence score."""
+UNCONFIRMED = 0.6
+"""Most likelihood of an act that nobody trusted has reported to have worked."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,23 @@ class Lesson:
         incidents: dict[str, Tried] = {}
         for one in self.successes:
             incidents.setdefault(one.incident, one)
-        values = [one.likeness for one in incidents.values() if not one.here]
-        return either(values)
+        found = either([one.likeness for one in incidents.values() if not one.here])
+        return found if self.confirmed else min(found, UNCONFIRMED)
 
     @property
     def recognised(self) -> bool:
         """Whether it worked for a failure that counts as the same one."""
         return any(one.recognised for one in self.successes)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether somebody trusted has reported that it worked."""
+        return any(one.trusted and one.attempt.evidence == "reported" for one in self.successes)
+
+    @property
+    def vouched(self) -> bool:
+        """Whether it may be proposed at all: not on the word of an untrusted source alone."""
+        return any(one.item.integrity > 0 for one in self.successes)
 
     @property
     def again(self) -> str | None:

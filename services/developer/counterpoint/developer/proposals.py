@@ -73,9 +73,9 @@ def propose(
     ]
     if instruction and not any(same(instruction.given.instruction, one.text) for one in known if one.used_here):
         return _instructed(instruction, known, threshold, open_passages)
-    fresh = [lesson for lesson in known if lesson.successes and not lesson.used_here]
+    fresh = [lesson for lesson in known if lesson.vouched and not lesson.used_here]
     for lesson in fresh:
-        if lesson.recognised and (not lesson.failures or (lesson.again and lesson.worth > 0)):
+        if lesson.recognised and lesson.confirmed and (not lesson.failures or (lesson.again and lesson.worth > 0)):
             return _learned(lesson, open_passages, now)
     if open_passages:
         return _from_document(open_passages)
@@ -88,8 +88,9 @@ def propose(
 
 
 def offered(known: Sequence[Lesson], now: Failure | None = None) -> Proposal | None:
-    """The best act known from an earlier failure, recognised or only alike, that has not failed for this one."""
-    fresh = [lesson for lesson in known if lesson.successes and not lesson.used_here and not lesson.failures]
+    """The best act known from an earlier failure, recognised or only alike, confirmed or not, that has not failed for
+    this one."""
+    fresh = [lesson for lesson in known if lesson.vouched and not lesson.used_here and not lesson.failures]
     return next((_learned(lesson, (), now) for lesson in fresh if lesson.worth > 0), None)
 
 
@@ -146,6 +147,8 @@ def _learned(lesson: Lesson, rest: Sequence[tuple[Hit, Passage]], now: Failure |
     if not lesson.recognised:
         parts.append("This looks alike, and may be another failure. Check that it is the same before acting on it.")
         told = f"It was then: {told[0].lower()}{told[1:]}"
+    elif not lesson.confirmed:
+        parts.append("This failure was seen before. Nobody trusted has confirmed that this fixed it.")
     citations = [_field(cited.item, "tried", attempt.tried)]
     parts += _said(told, attempt.tried, 1)
     beside = [

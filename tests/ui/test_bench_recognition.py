@@ -1,0 +1,87 @@
+"""`bench recognition` learns each case as a person reports it, and counts what is recalled, proposed and claimed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench.likeness_fit import Report, cross_validated, fit
+from bench.recognition import Case, Outcome, Unreadable, Words, cases, summary
+
+from counterpoint.developer.likeness import FEATURES, Resemblance
+
+
+def case(id: str, role: str = "second", **more: str) -> Case:
+    return Case.model_validate({"id": id, "pair": id[:-1], "role": role, "title": "The load stops", **more})
+
+
+def outcome(of: Case, proposed: str | None, likelihood: float, right: str | None = "1a") -> Outcome:
+    return Outcome(
+        of, (proposed,) if proposed else (), proposed, likelihood, ("1a",), frozenset({right} if right else ())
+    )
+
+
+def test_a_case_is_learned_as_its_failed_attempts_and_then_its_fix() -> None:
+    first = case(
+        "1a", "first", failed_attempts=["Restart it."], fix="Unlock the user.", error_message="locked", system="db"
+    )
+    rows = first.incidents()
+    assert [(row["tried"], row["outcome"]) for row in rows] == [
+        ("Restart it.", "failed"), ("Unlock the user.", "succeeded"),
+    ]  # fmt: skip
+    assert rows[0]["when"] < rows[1]["when"]
+    assert {row["systems"][0] for row in rows} == {"db"}
+    assert first.learned
+    assert not case("s1", "single").learned
+    assert case("s1", "single", fix="x").learned
+
+
+def test_claims_are_proposals_of_at_least_the_likeness_of_the_same_failure() -> None:
+    outcomes = [
+        outcome(case("1b", difficulty="same_text"), "1a", 0.9),
+        outcome(case("1c", difficulty="other_words"), "1a", 0.4),
+        outcome(case("1d", difficulty="other_words"), "2a", 0.8),
+        outcome(case("n1", "near_miss_of:1a"), "1a", 0.8, None),
+        outcome(case("n2", "near_miss_of:1a"), "1a", 0.3, None),
+        outcome(case("s1", "single"), None, 0.0, None),
+    ]
+    found = summary(outcomes)
+    assert (found["proposed"], found["claimed"]) == (0.6667, 0.3333)
+    assert found["wrongly_claimed"] == 0.3333
+    assert found["wrongly_claimed_by_kind"] == {"near_misses": 0.5, "strangers": 0.0}
+    assert found["by_difficulty"]["other_words"]["recall@1"] == 0.5
+    assert found["bm25_recall@1"] == 1.0
+    assert 0.5 < found["auroc"] < 1.0
+
+
+def test_words_rank_by_bm25() -> None:
+    learned = [
+        case("1a", "first", error_message="disk full on scratch"),
+        case("2a", "first", error_message="user locked"),
+    ]
+    assert Words(learned).ranked("the user is locked")[0] == "2a"
+
+
+def test_folder_without_cases_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable):
+        cases(tmp_path)
+    (tmp_path / "cases.jsonl").write_text('{"id": "1"}\n')
+    with pytest.raises(Unreadable, match="role"):
+        cases(tmp_path)
+
+
+def test_a_fitted_model_orders_what_it_was_fitted_on_and_no_likeness_counts_against() -> None:
+    draw = np.random.default_rng(3)
+
+    def report(n: int) -> Report:
+        right = int(draw.integers(4))
+        candidates = [dict(zip(FEATURES, draw.random(len(FEATURES)) * 0.4, strict=True)) for _ in range(4)]
+        candidates[right]["coverage"] += 0.6
+        return Report(f"f{n}", tuple(Resemblance(**each) for each in candidates), right if n % 3 else None, bool(n % 3))
+
+    reports = [report(n) for n in range(90)]
+    model = fit(reports, "drawn")
+    known = [each for each in reports if each.right is not None]
+    best = [max(range(4), key=lambda n: model.order(each.candidates[n])) for each in known]
+    assert sum(at == each.right for at, each in zip(best, known, strict=True)) > 0.9 * len(known)
+    assert all(weight >= 0 for name, weight in model.weights.items() if name != "no_error")
+    assert "recall@1" in cross_validated(reports)
