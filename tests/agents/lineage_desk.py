@@ -1,4 +1,4 @@
-"""A desk: what a handler does with the decisions about incidents, over records in memory."""
+"""A desk: the effects of events on incidents, by the pure functions alone, over records in memory."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -7,25 +7,17 @@ from typing import Any
 from agents.lineage_data import orders
 
 from counterpoint.lineage.events import EventType, RunEvent
-from counterpoint.lineage.failures import failure_of, flow_of, recorded_failures
+from counterpoint.lineage.failures import NO_MESSAGE, FailedRun, failure_of
 from counterpoint.lineage.graph import changes, owners
-from counterpoint.lineage.incidents import (
-    Capped,
-    Decision,
-    Incident,
-    Join,
-    Ledger,
-    Limits,
-    Open,
-    closed_by,
-    decide,
-)
+from counterpoint.lineage.incidents import Incident, Ledger, Limits, State
 from counterpoint.lineage.reading import parse
-from counterpoint.lineage.records import Job, Key, Record, Run
-from counterpoint.lineage.submission import observed_outcome, submission
+from counterpoint.lineage.records import Key, Record, Run
+from counterpoint.lineage.settling import Book, Settlement, end_of_task, settle
+from counterpoint.lineage.submission import amendment, cancellation, observed_outcome, submission
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.tasks import SubmitTask
-from counterpoint.recall.edges import Edge
+from counterpoint.proto.tasks import AmendTask, CancelTask, SubmitTask
+from counterpoint.recall.edges import Edge, EdgeKind
+from counterpoint.recall.names import job, node_of
 from counterpoint.recall.radius import blast_radius
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
@@ -36,7 +28,7 @@ FETCH = "job:prod/orders_ingest.fetch_orders"
 
 
 class Desk:
-    """What a handler does with the decisions, over records in memory."""
+    """One project. With a grace of 0 a failure has waited as soon as it comes."""
 
     def __init__(self, limits: Limits = EAGER) -> None:
         self.limits = limits
@@ -44,22 +36,42 @@ class Desk:
         self.known: dict[Key, Record] = {}
         self.incidents: dict[str, Incident] = {}
         self.ledger = Ledger()
-        self.decisions: list[Decision] = []
         self.tasks: list[SubmitTask] = []
+        self.amendments: list[AmendTask] = []
+        self.cancellations: list[CancelTask] = []
         self.outcomes: list[ReportOutcome] = []
+        self._down: dict[str, frozenset[str]] = {}
 
     def take(self, raws: Iterable[object], *, waited: bool = False) -> "Desk":
         for raw in raws:
             event = parse(raw)
             assert isinstance(event, RunEvent)
-            self.known |= changes(event, self.known)
+            changed = changes(event, self.known)
+            self.known |= changed
+            taught = any(store == "edges" for store, _ in changed)
+            if taught:
+                self._down.clear()
             run = self.run(event.run_id)
             if event.type is EventType.FAIL:
-                self._failed(event, run, waited)
+                self.settle([self._failed(event, run, waited or not self.limits.retry_grace_s)])
             elif event.type is EventType.COMPLETE:
-                for incident in closed_by(run, list(self.incidents.values())):
-                    self.incidents[incident.incident_id] = incident
-                    self.outcomes.append(observed_outcome(incident))
+                members = [one for i in self.incidents.values() for one in i.members.values() if one.job == run.job]
+                self.settle([one.judged([run]) for one in members])
+            elif taught:
+                self.settle([])
+        return self
+
+    def wait(self) -> "Desk":
+        """The grace of everything that waits is over."""
+        for incident in list(self.incidents.values()):
+            if incident.state is State.WAITING:
+                self.settle([one.model_copy(update={"waited": True}) for one in incident.failures])
+        return self
+
+    def end(self, task_id: str, at: datetime) -> "Desk":
+        """The task of an incident has ended."""
+        self.incidents[task_id], late = end_of_task(self.incidents[task_id], at)
+        self.settle(late)
         return self
 
     def run(self, run_id: str) -> Run:
@@ -67,32 +79,52 @@ class Desk:
         assert isinstance(run, Run)
         return run
 
-    def _failed(self, event: RunEvent, run: Run, waited: bool) -> None:
-        failure = failure_of(event, run)
+    def settle(self, fresh: Iterable[FailedRun]) -> None:
+        book = Book(incidents=dict(self.incidents), ledger=self.ledger)
+        found = settle(book, fresh, self._below, self.limits, project="default", now=self.now)
+        self._apply(found)
+
+    def _failed(self, event: RunEvent, run: Run, waited: bool) -> FailedRun:
+        failed = failure_of(event, run).run
         runs = [record for record in self.known.values() if isinstance(record, Run)]
-        job = self.known["jobs", event.job.node.id]
-        assert isinstance(job, Job)
-        decision = decide(
-            failure,
-            list(self.incidents.values()),
-            self.ledger,
-            self.limits,
-            project="default",
-            now=self.now,
-            tries=recorded_failures(tuple(other for other in runs if flow_of(other) == failure.run.flow)),
-            successes=[self.run(job.last_success.run_id)] if job.last_success else [],
-            waited=waited,
-        )
-        self.decisions.append(decision)
-        if isinstance(decision, Open | Join | Capped):
-            self.incidents[decision.incident.incident_id] = decision.incident
-        if isinstance(decision, Open | Capped):
-            self.ledger = decision.ledger
-        if isinstance(decision, Open):
+        edges = [record for record in self.known.values() if isinstance(record, Edge)]
+        parts = any(edge.kind is EdgeKind.PARENT and edge.source == failed.job for edge in edges)
+        return failed.model_copy(
+            update={"known_at": self.now, "waited": waited, "whole": failed.whole or parts}
+        ).judged(runs)
+
+    def _below(self, above: str, other: str) -> bool:
+        if above not in self._down:
             edges = [record for record in self.known.values() if isinstance(record, Edge)]
-            radius = blast_radius(event.job.node, edges, owners(self.known.values()))
-            stack = event.error.stack_trace if event.error else None
-            self.tasks.append(submission(decision.incident, radius, self.ledger, stack_trace=stack))
+            rows = blast_radius(node_of(above), edges, {}).downstream
+            self._down[above] = frozenset(job(row.namespace, row.name).ref for row in rows if row.kind == "job")
+        return other in self._down[above]
+
+    def _apply(self, found: Settlement) -> None:
+        shown = {incident.incident_id for incident in (*found.opened, *found.repointed)}
+        for incident in found.changed:
+            error = self.run(incident.origin.run_id).error_message or NO_MESSAGE
+            known = {"error_message": error} if incident.incident_id in shown else {}
+            self.incidents[incident.incident_id] = incident.model_copy(update=known)
+        self.ledger = found.ledger
+        for incident in found.opened:
+            self.tasks.append(self._submission(incident))
+        for incident in found.repointed:
+            self.amendments.append(amendment(self._submission(incident), incident))
+        for incident in found.merged:
+            into = self.incidents.get(incident.closed_by or "")
+            self.cancellations.append(cancellation(incident, into))
+        self.outcomes += [observed_outcome(incident) for incident in found.recovered]
+
+    def _submission(self, incident: Incident) -> SubmitTask:
+        edges = [record for record in self.known.values() if isinstance(record, Edge)]
+        radius = blast_radius(node_of(incident.job), edges, owners(self.known.values()))
+        alike = [i for i in self.incidents.values() if (i.job, i.signature) == (incident.job, incident.signature)]
+        return submission(incident, radius, self.ledger, run=self.run(incident.origin.run_id), alike=alike)
+
+    @property
+    def standing(self) -> list[Incident]:
+        return [incident for incident in self.incidents.values() if incident.active]
 
     @property
     def only(self) -> Incident:
@@ -113,6 +145,9 @@ def made(
     error: str | None = None,
     nominal: str | None = None,
     parent: tuple[str, str] | None = None,
+    reads: Iterable[str] = (),
+    writes: Iterable[str] = (),
+    job_type: str | None = None,
     **airflow: Any,
 ) -> dict[str, Any]:
     facets: dict[str, Any] = {}
@@ -124,9 +159,14 @@ def made(
         facets["parent"] = {"job": {"namespace": "ns", "name": parent[0]}, "run": {"runId": parent[1]}}
     if airflow:
         facets["airflow"] = airflow
+    named: dict[str, Any] = {"namespace": "ns", "name": job}
+    if job_type is not None:
+        named["facets"] = {"jobType": {"jobType": job_type, "integration": "AIRFLOW", "processingType": "BATCH"}}
     return {
         "eventTime": (NOW + timedelta(seconds=second)).isoformat(),
         "eventType": kind,
         "run": {"runId": run_id, "facets": facets},
-        "job": {"namespace": "ns", "name": job},
+        "job": named,
+        "inputs": [{"namespace": "db", "name": name} for name in reads],
+        "outputs": [{"namespace": "db", "name": name} for name in writes],
     }

@@ -235,10 +235,10 @@ class House:
             self.writes.append(f"{row.store}/{row.id}")
         for outgoing in commit.messages:
             message = Message.register[outgoing.type].model_validate(outgoing.data)
-            if outgoing.due_at is None:
-                self.sent.append(message)
+            if isinstance(message, LineageEvent):
+                self.timers.append((outgoing.due_at or self.now, message))
             else:
-                self.timers.append((outgoing.due_at, message))
+                self.sent.append(message)
         self.applied[origin.message_id, commit.step] = prepared.reply
         return prepared.reply
 

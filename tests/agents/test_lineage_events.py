@@ -76,15 +76,15 @@ def test_a_failed_try_of_airflow_tells_all_that_an_incident_needs() -> None:
     assert event.parent.job == job("prod", "orders_ingest")
     assert event.root == event.parent
     assert event.after == (job("prod", "orders_ingest.clean_orders"),)
-    assert not event.is_dag
+    assert not event.is_whole
 
 
 def test_a_dag_run_is_told_from_a_task() -> None:
-    assert [parse(raw).is_dag for raw in orders("2_tuesday_fails")] == [False] * 6 + [True]  # type: ignore[union-attr]
+    assert [parse(raw).is_whole for raw in orders("2_tuesday_fails")] == [False] * 6 + [True]  # type: ignore[union-attr]
 
 
 def test_a_dag_run_without_job_type_is_known_by_its_facet() -> None:
-    assert run_event(run={"runId": "r", "facets": {"airflowState": {"dagRunState": "failed"}}}).is_dag
+    assert run_event(run={"runId": "r", "facets": {"airflowState": {"dagRunState": "failed"}}}).is_whole
 
 
 def test_job_and_dataset_events_are_read() -> None:

@@ -7,23 +7,14 @@ from typing import Any
 
 import pytest
 from agents.lineage_data import event_sets, orders
-from agents.lineage_desk import EAGER, FETCH, NOW, PATIENT, TUESDAY, WEDNESDAY, Desk, fails, made
+from agents.lineage_desk import EAGER, FETCH, PATIENT, TUESDAY, WEDNESDAY, Desk, fails, made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint.lineage.failures import failure_of
-from counterpoint.lineage.incidents import (
-    Ignore,
-    Incident,
-    Ledger,
-    Limits,
-    Open,
-    State,
-    Wait,
-    Why,
-    decide,
-)
+from counterpoint.lineage.incidents import Incident, Limits, State
 from counterpoint.lineage.reading import parse
+from counterpoint.lineage.settling import incident_id_of
 
 
 @pytest.mark.parametrize("limits", [EAGER, PATIENT], ids=["at once", "after retries"])
@@ -61,7 +52,7 @@ def test_in_every_order_the_failures_of_a_run_are_the_same_one_incident(limits: 
         desk = Desk(limits).take(order)
         assert len(desk.tasks) == 1
         if limits is EAGER or order[-1]["job"]["name"] == "orders_ingest":
-            opened_by = {"incident_id", "opened_at"}
+            opened_by = {"incident_id", "opened_at", "targets"}
             assert desk.only.model_dump(exclude=opened_by) == straight.model_dump(exclude=opened_by)
         assert (desk.only.job, desk.only.signature) == (FETCH, straight.signature)
 
@@ -72,9 +63,9 @@ def test_duplicates_and_disorder_over_both_days_make_no_further_task(data: st.Da
     days = [*orders(TUESDAY), *orders(WEDNESDAY)]
     again = data.draw(st.lists(st.sampled_from(days), max_size=8))
     desk = Desk().take(data.draw(st.permutations([*days, *again])))
-    assert len(desk.tasks) == len(desk.incidents) <= 2
-    assert {incident.job for incident in desk.incidents.values()} == {FETCH}
-    assert sum(len(incident.failures) for incident in desk.incidents.values()) == 8
+    assert len(desk.tasks) - len(desk.cancellations) == len(desk.standing) == 1
+    assert {incident.job for incident in desk.standing} == {FETCH}
+    assert sum(len(incident.failures) for incident in desk.standing) == 8
 
 
 @settings(max_examples=40, deadline=None)
@@ -85,7 +76,6 @@ def test_what_comes_late_after_the_fix_opens_nothing(data: st.DataObject) -> Non
     desk.take(data.draw(st.lists(st.sampled_from(orders(TUESDAY)), max_size=8)))
     assert len(desk.tasks) == 1
     assert desk.incidents == before
-    assert all(isinstance(decision, Ignore) for decision in desk.decisions[4:])
 
 
 @settings(max_examples=40, deadline=None)
@@ -93,32 +83,45 @@ def test_what_comes_late_after_the_fix_opens_nothing(data: st.DataObject) -> Non
 def test_failures_that_arrive_after_their_fix_open_nothing(order: Sequence[dict[str, Any]]) -> None:
     desk = Desk().take([*orders("3_tuesday_fixed"), *order])
     assert desk.tasks == []
-    assert {decision.why for decision in desk.decisions if isinstance(decision, Ignore)} == {Why.RECOVERED}
+    assert desk.standing == []
 
 
-def test_a_dag_run_that_speaks_first_is_refined_by_the_task_that_failed() -> None:
-    desk = Desk().take([fails(TUESDAY)[3]])
-    assert desk.only.job == "job:prod/orders_ingest"
-    assert desk.only.error_message == "task_failure"
+def test_a_dag_run_that_fails_first_waits_for_the_failure_of_its_task() -> None:
+    desk = Desk(PATIENT).take([fails(TUESDAY)[3]])
+    assert (desk.tasks, desk.only.state) == ([], State.WAITING)
     desk.take(fails(TUESDAY)[:3])
-    assert len(desk.tasks) == 1
-    assert desk.only.job == FETCH
-    assert desk.only.error_message.startswith("ConnectionError")
+    assert (len(desk.tasks), desk.only.job, desk.only.state) == (1, FETCH, State.OPEN)
+    assert (desk.tasks[0].error_message or "").startswith("ConnectionError")
+    assert desk.amendments == []
 
 
-def test_a_dag_run_that_fails_while_a_task_is_waited_on_opens_the_incident_of_the_task() -> None:
+def test_a_task_of_a_dag_run_is_pointed_at_its_part_when_that_comes_after_the_grace() -> None:
+    desk = Desk().take([fails(TUESDAY)[3]])
+    assert (desk.only.job, desk.tasks[0].error_message) == ("job:prod/orders_ingest", "task_failure")
+    desk.take([*fails(TUESDAY)[:3], *fails(TUESDAY)])
+    assert (len(desk.tasks), desk.only.job) == (1, FETCH)
+    (amended,) = desk.amendments
+    assert amended.task_id == desk.tasks[0].task_id
+    assert (amended.error_message or "").startswith("ConnectionError")
+    assert amended.target is not None
+    assert amended.target.job is not None
+    assert amended.target.job.name == "orders_ingest.fetch_orders"
+    rows = (amended.context or {})["downstream"]
+    assert not any(row["name"] == "raw.orders" and row["hops"] < 1 for row in rows)
+
+
+def test_a_dag_run_that_fails_while_a_try_is_waited_on_waits_with_it() -> None:
     desk = Desk(PATIENT).take([fails(TUESDAY)[0], fails(TUESDAY)[3]])
-    assert [type(decision) for decision in desk.decisions] == [Wait, Open]
-    assert (desk.only.job, len(desk.only.failures)) == (FETCH, 2)
-    assert desk.tasks[0].error_message is not None
-    assert desk.tasks[0].error_message.startswith("ConnectionError")
+    assert (desk.tasks, desk.only.state) == ([], State.WAITING)
+    desk.take([fails(TUESDAY)[3]], waited=True)
+    assert (desk.only.job, len(desk.only.failures), len(desk.tasks)) == (FETCH, 2, 1)
+    assert (desk.tasks[0].error_message or "").startswith("ConnectionError")
 
 
 def test_a_try_with_retries_left_is_waited_on_and_opens_when_nothing_follows() -> None:
     desk = Desk(PATIENT).take([fails(TUESDAY)[0]])
-    (decision,) = desk.decisions
-    assert isinstance(decision, Wait)
-    assert decision.until == NOW + timedelta(hours=1)
+    assert (desk.tasks, desk.only.state) == ([], State.WAITING)
+    assert PATIENT.grace(desk.only.origin) == timedelta(hours=1)
     desk.take([fails(TUESDAY)[0]], waited=True)
     assert len(desk.tasks) == 1
 
@@ -130,9 +133,7 @@ def test_a_try_that_was_waited_on_opens_nothing_when_the_retry_worked() -> None:
     failed = made("FAIL", 0, run_id="t-1", parent=("dag", "d"), error="x", **airflow(1))
     worked = made("COMPLETE", 5, run_id="t-2", parent=("dag", "d"), **airflow(2))
     desk = Desk(PATIENT).take([failed, worked]).take([failed], waited=True)
-    assert desk.tasks == []
-    assert isinstance(desk.decisions[-1], Ignore)
-    assert desk.decisions[-1].why is Why.RECOVERED
+    assert (desk.tasks, desk.outcomes, desk.only.state) == ([], [], State.CLOSED)
 
 
 def test_another_error_of_the_same_job_in_another_run_is_another_incident() -> None:
@@ -170,8 +171,7 @@ def test_what_a_task_started_fails_with_it_as_one() -> None:
 def test_the_same_events_in_two_projects_are_two_tasks_and_twice_in_one_is_one() -> None:
     desk = Desk().take([made("FAIL", 0)])
     failure = failure_of(parse(made("FAIL", 0)), desk.run("r-1"))  # type: ignore[arg-type]
-    opened = [decide(failure, [], Ledger(), EAGER, project=name, now=NOW) for name in ("default", "default", "other")]
-    ids = [decision.incident.incident_id for decision in opened if isinstance(decision, Open)]
+    ids = [incident_id_of(name, failure.run) for name in ("default", "default", "other")]
     assert ids[0] == ids[1] == desk.only.incident_id
     assert ids[2] != ids[0]
 

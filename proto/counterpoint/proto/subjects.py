@@ -43,6 +43,7 @@ _OF_TYPE = {
     "counterpoint.task.outcome_reported.v1": "tasks.{project}.outcome_reported",
     "counterpoint.task.due.v1": "tasks.{project}.due",
     "counterpoint.task.cancel.v1": "tasks.{project}.cancel_requested",
+    "counterpoint.task.amend.v1": "tasks.{project}.amend_requested",
     "counterpoint.task.completed.v1": "tasks.{project}.completed",
     "counterpoint.task.failed.v1": "tasks.{project}.failed",
     "counterpoint.task.cancelled.v1": "tasks.{project}.cancelled",

@@ -272,6 +272,27 @@ class Change(Shape):
     tests: dict[str, int] = {}
 
 
+class AmendTask(Message):
+    """Point a task at another error than it was submitted with: what failed turned out to be something else.
+
+    Work on the error before is set aside and begins again. Fields that are left out stay as they are, but `context`
+    replaces what was there.
+    """
+
+    TYPE: ClassVar[str] = "counterpoint.task.amend.v1"
+
+    task_id: Id
+    by: str
+    by_kind: str
+    reason: ShortText
+    title: str | None = Field(default=None, max_length=300)
+    description: ShortText | None = None
+    error_message: str | None = Field(default=None, max_length=16_000)
+    target: Target | None = None
+    context: dict[str, Any] | None = None
+    source_ref: str | None = Field(default=None, max_length=2_000)
+
+
 class TaskCompleted(Message):
     """The end of a task that went well."""
 

@@ -23,6 +23,12 @@ class EventType(StrEnum):
         return self in (EventType.COMPLETE, EventType.ABORT, EventType.FAIL)
 
 
+WHOLE_TYPES = frozenset({"DAG", "APPLICATION", "COMMAND", "PROJECT", "WORKFLOW", "PIPELINE"})
+"""Values of `jobType` for jobs that run others."""
+WHOLE_JOBS = frozenset({("DBT", "JOB")})
+"""Integrations whose plain jobs run others: a dbt invocation runs models and tests."""
+
+
 class RunRef(Shape):
     """A run of a job, as the parent facet names it."""
 
@@ -75,6 +81,7 @@ class JobFacts(Shape):
 
     node: Node
     job_type: str | None = None
+    integration: str | None = None
     owners: tuple[str, ...] = ()
     code: CodeLocation | None = None
 
@@ -110,11 +117,12 @@ class RunEvent(JobEvent):
     airflow: Airflow = Airflow()
     before: tuple[Node, ...] = ()
     after: tuple[Node, ...] = ()
+    facts: dict[str, str] = {}
 
     @property
-    def is_dag(self) -> bool:
-        """Whether the job is a whole DAG, not a task of one."""
-        return self.job.job_type == "DAG"
+    def is_whole(self) -> bool:
+        """Whether the job is of a type whose runs have parts: an Airflow DAG, a dbt invocation, a Spark application."""
+        return self.job.job_type in WHOLE_TYPES or (self.job.integration, self.job.job_type) in WHOLE_JOBS
 
 
 Event = RunEvent | JobEvent | DatasetEvent

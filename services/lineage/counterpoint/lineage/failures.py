@@ -1,6 +1,7 @@
 """Failed runs, and what shows that one is over: which flow a run belongs to, and which success came after it."""
 
 import hashlib
+from collections.abc import Iterable
 
 from counterpoint.lineage.events import EventType, RunEvent
 from counterpoint.lineage.records import Run
@@ -14,21 +15,31 @@ class FailedRun(Shape):
     """One failing of a run; every try is one. Jobs are given as `Node.ref`.
 
     `flow` is the run id of the whole it was part of (of Airflow the DAG run), `dag_run_id` Airflow's own name of that:
-    a DAG run made again for the same date keeps the first and changes the second. `within` are the jobs it is part of.
+    a DAG run made again for the same date keeps the first and changes the second. `within` are the jobs it is part of,
+    `whole`: it may have parts of its own, as far as its type says. `known_at` is when lineage received it. `waited`:
+    the grace is over. `over_at` is the end of the earliest run that shows it is over, `over_by` that run; `passed`:
+    a further try of the same flow did.
     """
 
     job: str
     run_id: str
     at: Time
     flow: str
+    parent_run_id: str | None = None
     dag_run_id: str | None = None
     map_index: int | None = None
     within: tuple[str, ...] = ()
+    whole: bool = False
     signature: str
     nominal_start: Time | None = None
     try_number: int | None = None
     retries: int | None = None
     log_url: str | None = None
+    known_at: Time | None = None
+    waited: bool = False
+    over_at: Time | None = None
+    over_by: str | None = None
+    passed: bool = False
 
     @property
     def id(self) -> str:
@@ -41,10 +52,22 @@ class FailedRun(Shape):
         """Whether the task is going to be tried again, as far as is known."""
         return self.try_number is not None and self.retries is not None and self.try_number <= self.retries
 
-    def shares_flow(self, other: "FailedRun") -> bool:
-        """Whether both are of one flow."""
-        known = self.dag_run_id is not None and other.dag_run_id is not None
-        return self.flow == other.flow and (not known or self.dag_run_id == other.dag_run_id)
+    @property
+    def links(self) -> frozenset[str]:
+        """The runs that make one flow with it: itself, its parent, and the whole."""
+        return frozenset(run for run in (self.run_id, self.parent_run_id, self.flow) if run)
+
+    def judged(self, successes: Iterable[Run]) -> "FailedRun":
+        """The failure with the earliest success that shows it is over, if one of these is earlier than the known."""
+        best = self
+        for run in successes:
+            end = run.ended_at
+            if end is None or not shows_over(run, self):
+                continue
+            if best.over_at is None or (end, run.run_id) < (best.over_at, best.over_by or ""):
+                passed = self.retries_left and flow_of(run) == self.flow and run.run_id != self.run_id
+                best = self.model_copy(update={"over_at": end, "over_by": run.run_id, "passed": passed})
+        return best
 
 
 class Failure(Shape):
@@ -55,26 +78,17 @@ class Failure(Shape):
 
 
 def failure_of(event: RunEvent, run: Run) -> Failure:
-    """The failure that a FAIL event tells of; what it leaves out is taken from the run's record."""
-    of = run.model_copy(
-        update={
-            "ended_at": event.at,
-            "ended_as": EventType.FAIL,
-            "state": EventType.FAIL,
-            "error_message": event.error.headline if event.error else None,
-            "nominal_start": event.nominal_start or run.nominal_start,
-            "dag_run_id": event.airflow.dag_run_id or run.dag_run_id,
-            "try_number": event.airflow.try_number or run.try_number,
-            "log_url": event.airflow.log_url or run.log_url,
-        }
-    )
-    return _failure(of, event.at)
-
-
-def recorded_failures(runs: tuple[Run, ...]) -> tuple[Failure, ...]:
-    """The failures among recorded runs, earliest first."""
-    failed = (_failure(run, run.ended_at) for run in runs if run.state is EventType.FAIL and run.ended_at is not None)
-    return tuple(sorted(failed, key=lambda failure: (failure.run.at, failure.run.id)))
+    """The failure that a FAIL event reports; what the event leaves out is taken from the run's record."""
+    said = {
+        "ended_at": event.at,
+        "ended_as": EventType.FAIL,
+        "error_message": event.error.headline if event.error else run.error_message,
+        "nominal_start": event.nominal_start or run.nominal_start,
+        "dag_run_id": event.airflow.dag_run_id or run.dag_run_id,
+        "try_number": event.airflow.try_number or run.try_number,
+        "log_url": event.airflow.log_url or run.log_url,
+    }
+    return _failure(run.model_copy(update=said), event.at)
 
 
 def flow_of(run: Run) -> str:
@@ -115,9 +129,11 @@ def _failure(run: Run, at: Time) -> Failure:
         run_id=run.run_id,
         at=at,
         flow=flow_of(run),
+        parent_run_id=run.parent_run_id,
         dag_run_id=run.dag_run_id,
         map_index=run.map_index,
         within=within,
+        whole=bool(run.whole),
         signature=signature(message).digest,
         nominal_start=run.nominal_start,
         try_number=run.try_number,

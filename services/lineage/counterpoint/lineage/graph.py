@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, TypeVar, assert_never
 
 from counterpoint.lineage.events import DatasetEvent, DatasetUse, Event, EventType, JobEvent, RunEvent
-from counterpoint.lineage.records import Dataset, Job, Key, Mark, Record, Run, Stamped, join
+from counterpoint.lineage.records import Dataset, Job, Key, Mark, Record, Run, Stamped, join, stamp_of
 from counterpoint.recall.edges import Edge, EdgeKind, edge
 from counterpoint.recall.names import Node, dataset, job
 
@@ -112,7 +112,7 @@ def _run(event: RunEvent, stamp: str) -> Run:
         inputs=tuple(sorted(use.node.ref for use in event.inputs)),
         outputs=tuple(sorted(use.node.ref for use in event.outputs)),
     )
-    return _stamped(
+    stamped = _stamped(
         run,
         stamp,
         job=run.job,
@@ -126,12 +126,16 @@ def _run(event: RunEvent, stamp: str) -> Run:
         nominal_start=event.nominal_start,
         nominal_end=event.nominal_end,
         error_message=event.error.headline if event.error and event.type is EventType.FAIL else None,
+        stack_trace=event.error.stack_trace if event.error and event.type is EventType.FAIL else None,
+        whole=event.is_whole or None,
         dag_run_id=event.airflow.dag_run_id,
         try_number=event.airflow.try_number,
         retries=event.airflow.retries,
         map_index=event.airflow.map_index,
         log_url=event.airflow.log_url,
     )
+    stamps = stamped.stamps | {stamp_of(name): stamp for name in event.facts}
+    return stamped.model_copy(update={"facts": dict(event.facts), "stamps": stamps})
 
 
 def _stamped(record: S, stamp: str, **said: Any) -> S:

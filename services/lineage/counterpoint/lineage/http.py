@@ -18,6 +18,7 @@ from counterpoint.lineage import reader
 from counterpoint.lineage.incidents import Limits
 from counterpoint.lineage.intake import take
 from counterpoint.lineage.reading import parse
+from counterpoint.lineage.turns import Turns
 from counterpoint.proto import subjects, validation
 from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 from counterpoint.proto.lineage import LineageEvent
@@ -34,8 +35,9 @@ _STATUS = {"malformed": 400, "not_found": 404, "too_large": 413}
 """Codes of `Permanent` that are not 422."""
 
 
-def application(memory: MemoryFor, limits: Limits) -> Starlette:
+def application(memory: MemoryFor, limits: Limits, turns: Turns | None = None) -> Starlette:
     """The HTTP API; every request needs the bearer token of a principal, of which its project follows."""
+    turns = turns or Turns()
 
     async def post(request: Request) -> Response:
         principal, project = await _asker(request, memory, "report")
@@ -45,9 +47,10 @@ def application(memory: MemoryFor, limits: Limits) -> Starlette:
         for left in reversed(range(_DECISIONS)):
             asked = memory(project, principal.name)
             try:
-                commit = await take(event, asked, limits)
-                if commit.writes or commit.messages:
-                    await asked.step(commit)
+                async with turns.taken(project, event):
+                    commit = await take(event, asked, limits)
+                    if commit.writes or commit.messages:
+                        await asked.step(commit)
                 break
             except Conflict as overtaken:
                 if not left:

@@ -3,11 +3,11 @@
 import hashlib
 from collections.abc import Iterable
 
-from counterpoint.lineage.endings import completed, failed
+from counterpoint.lineage.endings import completed, failed, with_edges
 from counterpoint.lineage.events import Event, EventType, RunEvent
 from counterpoint.lineage.graph import changes, facts
 from counterpoint.lineage.incidents import Limits
-from counterpoint.lineage.records import SHAPES, Key
+from counterpoint.lineage.records import SHAPES, Key, Run
 from counterpoint.proto.memory import Commit, Get, Item, Write
 from counterpoint.recall import Memory, put, record
 
@@ -30,13 +30,20 @@ async def take(event: Event, memory: Memory, limits: Limits, *, waited: bool = F
     written = set(changed)
     match event:
         case RunEvent(type=EventType.FAIL):
-            effects = await failed(event, memory, limits, records, waited=waited)
+            effects, incident_id = await failed(event, memory, limits, records, waited=waited)
+            key: Key = ("runs", event.run_id)
+            run = records[key]
+            if isinstance(run, Run) and incident_id is not None and run.incident != incident_id:
+                records[key] = run.model_copy(update={"incident": incident_id})
+                written.add(key)
         case RunEvent(type=EventType.COMPLETE):
-            effects = await completed(event, memory, records)
+            effects = await completed(event, memory, limits, records)
         case _:
             effects = Commit()
-    if isinstance(event, RunEvent) and effects.writes:
+    ends = isinstance(event, RunEvent) and event.type in (EventType.FAIL, EventType.COMPLETE)
+    if isinstance(event, RunEvent) and ends and (written or effects.writes):
         written.add(("jobs", event.job.node.id))  # so that a success and a failure at once decide one after the other
+    effects = await with_edges([key[1] for key in written if key[0] == "edges"], records, memory, effects)
     keys = sorted(written, key=lambda key: (_ORDER[key[0]], key[1]))
     writes = [put(*key, records[key], seen=seen.get(key)) for key in keys]
     while len(writes) > _BATCH:

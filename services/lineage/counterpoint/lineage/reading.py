@@ -144,6 +144,7 @@ class _Reader:
         return JobFacts(
             node=node,
             job_type=text(self._object(facets, "jobType"), "jobType"),
+            integration=text(self._object(facets, "jobType"), "integration"),
             owners=owners(self._object(facets, "ownership")),
             code=code_location(self._object(facets, "sourceCodeLocation")),
         )

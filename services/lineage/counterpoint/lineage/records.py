@@ -56,7 +56,9 @@ class Run(Stamped):
     """A run; for Airflow each try is one. Jobs and datasets are given as `Node.ref`.
 
     `state` is how it ended (COMPLETE, FAIL, ABORT), or RUNNING while its latest START is later than any end.
-    `error_message` is that of its latest failure, and stays when the same run id later succeeds.
+    `error_message` and `stack_trace` are those of its latest failure, and stay when the same run id later succeeds.
+    `facts` are the versions, settings and figures that events reported, by kind and name. `incident` is the one that
+    its failure was taken for first.
     """
 
     SETS: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
@@ -76,6 +78,11 @@ class Run(Stamped):
     nominal_start: Time | None = None
     nominal_end: Time | None = None
     error_message: str | None = None
+    stack_trace: str | None = None
+    integration: str | None = None
+    whole: bool | None = None
+    facts: dict[str, str] = {}
+    incident: str | None = None
     dag_run_id: str | None = None
     try_number: int | None = None
     retries: int | None = None
@@ -99,11 +106,25 @@ def join(one: Record, other: Record) -> Record:
         mine, theirs = getattr(one, field), getattr(other, field)
         if field in one.SETS:
             values[field] = tuple(sorted({*mine, *theirs}))
+        elif field == "facts":
+            values[field] = _facts(one, other, mine, theirs)
         elif field != "stamps" and _rank(other, field) > _rank(one, field):
             values[field] = theirs
     stamps = {field: max(one.stamps.get(field, ""), other.stamps.get(field, "")) for field in one.stamps | other.stamps}
     joined = one.model_copy(update={**values, "stamps": stamps})
     return joined.model_copy(update={"state": _state(joined)}) if isinstance(joined, Run) else joined
+
+
+def _facts(one: Stamped, other: Stamped, mine: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
+    """The facts of both; of one name the one with the greater stamp."""
+    names = sorted({*mine, *theirs})
+    ranks = ((name, (one.stamps.get(stamp_of(name), ""), mine.get(name, ""))) for name in names)
+    return {name: max(rank, (other.stamps.get(stamp_of(name), ""), theirs.get(name, "")))[1] for name, rank in ranks}
+
+
+def stamp_of(fact: str) -> str:
+    """The name that a fact has among the stamps."""
+    return f"facts {fact}"
 
 
 def _rank(record: Stamped, field: str) -> tuple[str, str]:

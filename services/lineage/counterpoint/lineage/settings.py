@@ -1,4 +1,4 @@
-"""What the lineage service reads from its environment."""
+"""Settings of the lineage service."""
 
 from pydantic import Field
 
@@ -11,9 +11,14 @@ class LineageSettings(BusSettings):
 
     lineage_host: str = "127.0.0.1"
     lineage_port: int = 5000
-    incidents_per_hour: int = Field(default=20, ge=1)
+    incidents_per_hour: int = Field(default=200, ge=1)
     retry_grace_s: float = Field(default=900.0, ge=0)
+    part_grace_s: float = Field(default=30.0, ge=0)
 
     def limits(self) -> Limits:
         """The limits of one project."""
-        return Limits(incidents_per_hour=self.incidents_per_hour, retry_grace_s=self.retry_grace_s)
+        return Limits(
+            incidents_per_hour=self.incidents_per_hour,
+            retry_grace_s=self.retry_grace_s,
+            part_grace_s=self.part_grace_s,
+        )

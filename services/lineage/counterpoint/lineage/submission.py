@@ -1,20 +1,22 @@
-"""What is asked of others about an incident: the task when it opens, the observed outcome when a run closes it."""
+"""Messages to others about an incident: the task, its amendment, its cancellation, and the observed outcome."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from counterpoint.guard.judge import cleaned
 from counterpoint.guard.policy import policy
-from counterpoint.lineage.events import CodeLocation
-from counterpoint.lineage.incidents import Incident, Ledger
+from counterpoint.lineage.failures import NO_MESSAGE
+from counterpoint.lineage.incidents import Ending, Incident, Ledger, standing_units
+from counterpoint.lineage.records import Run
+from counterpoint.lineage.titles import title_of
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.tasks import JobRef, SubmitTask, Target
+from counterpoint.proto.tasks import AmendTask, CancelTask, JobRef, SubmitTask, Target
 from counterpoint.recall.names import node_of
 from counterpoint.recall.radius import Radius
 
-_TITLE_LIMIT_CHARS = 300
+AGENT = "lineage"
 _DESCRIPTION_LIMIT_CHARS = 16_000
 _ROWS_LIMIT = 100
-_NAMED_JOBS = 20
 
 
 def submission(
@@ -22,16 +24,18 @@ def submission(
     radius: Radius,
     ledger: Ledger,
     *,
-    stack_trace: str | None = None,
-    code: CodeLocation | None = None,
+    run: Run | None = None,
+    code: dict[str, str] | None = None,
+    alike: Sequence[Incident] = (),
+    changed: Sequence[dict[str, str]] = (),
 ) -> SubmitTask:
     """The task of an incident. Its id is the incident's, so that asking twice is asking once.
 
-    `context` holds what a person would look up first: tries, log, owner, times, what it is part of, what lies
-    downstream (rows as in findings) and how many failures the cap held back in the last hour. Secrets in names and
-    addresses are redacted; those in errors were so when they were read.
+    `run` is that of the origin. `context` holds what a person would look up first; docs/incidents.md has its fields.
+    Secrets in names and addresses are redacted; those in errors were so when they were read.
     """
     origin, job = incident.origin, node_of(incident.job)
+    error = (run.error_message if run else None) or NO_MESSAGE
     context: dict[str, Any] = {
         "incident_id": incident.incident_id,
         "error_signature": incident.signature,
@@ -43,43 +47,90 @@ def submission(
         "owner": radius.owner,
         "part_of": [str(node_of(whole)) for whole in origin.within],
         "dag_run_id": origin.dag_run_id,
+        **live_facts(incident, alike),
+        "previous_incident": incident.previous,
+        "changed": list(changed),
         "downstream": [row.model_dump(exclude_none=True) for row in radius.downstream[:_ROWS_LIMIT]],
         "downstream_truncated": radius.truncated or len(radius.downstream) > _ROWS_LIMIT,
-        "stack_trace": stack_trace,
-        "code": code.model_dump(exclude_none=True) if code else None,
+        "stack_trace": run.stack_trace if run else None,
+        "code": code,
         "capped_last_hour": len(ledger.capped),
     }
     texts = {
-        "title": f"{job.name} failed: {' '.join(incident.error_message.split())}",
-        "description": _description(incident, radius),
-        "context": {key: value for key, value in context.items() if value not in (None, [])},
+        "title": title_of(job, "" if error == NO_MESSAGE else error),
+        "description": _description(incident),
+        "context": {key: value for key, value in context.items() if value not in (None, [], {})},
     }
     rules = policy()
     harmless = cleaned(rules, texts, texts, rules.message_level(0))
     return SubmitTask(
         kind="troubleshoot",
         task_id=incident.incident_id,
-        title=harmless["title"][:_TITLE_LIMIT_CHARS],
+        title=harmless["title"],
         description=harmless["description"][:_DESCRIPTION_LIMIT_CHARS],
-        error_message=incident.error_message,
+        error_message=error,
         target=Target(job=JobRef(namespace=job.namespace, name=job.name), run_id=origin.run_id),
         context=harmless["context"],
         source_ref=f"openlineage:{job}#{origin.run_id}",
     )
 
 
-def observed_outcome(incident: Incident) -> ReportOutcome:
-    """The outcome that a closed incident shows: it works again, nobody has said why."""
+def live_facts(incident: Incident, alike: Sequence[Incident] = ()) -> dict[str, Any]:
+    """Facts that grow while the incident stands: how often it has come, and what follows from it.
+
+    `alike` are the incidents of the same job and signature, this one or not.
+    """
+    known = {one.incident_id: one for one in (*alike, incident) if one.ending is not Ending.MERGED}.values()
+    rows = []
+    for failed in standing_units(incident.affected):
+        job = node_of(failed.job)
+        rows.append({"namespace": job.namespace, "name": job.name, "failed_at": failed.at.isoformat()})
+    facts = {
+        "repeats": {
+            "count": sum(one.count for one in known),
+            "first_at": min(one.first_at for one in known).isoformat(),
+            "last_at": max(one.last_at for one in known).isoformat(),
+        },
+        "affected": rows[:_ROWS_LIMIT],
+        "affected_count": incident.affected_count,
+    }
+    return {name: value for name, value in facts.items() if value or incident.live}
+
+
+def amendment(task: SubmitTask, incident: Incident) -> AmendTask:
+    """The amendment of an incident's task that points it at what the incident is about now."""
+    return AmendTask(
+        task_id=incident.incident_id,
+        by=AGENT,
+        by_kind="system",
+        reason=f"{node_of(incident.job)} is what failed",
+        title=task.title,
+        description=task.description,
+        error_message=task.error_message,
+        target=task.target,
+        context=task.context,
+        source_ref=task.source_ref,
+    )
+
+
+def cancellation(incident: Incident, into: Incident | None) -> CancelTask:
+    """The cancellation of a task whose failures are another incident's."""
+    cause = f"{node_of(into.job)} ({into.incident_id})" if into else "another failure"
+    reason = f"{node_of(incident.job)} is the same failure as {cause}"
+    if into is not None and into.job != incident.job:
+        reason = f"the failure of {node_of(incident.job)} follows from that of {cause}"
+    return CancelTask(task_id=incident.incident_id, by=AGENT, by_kind="system", reason=reason)
+
+
+def observed_outcome(incident: Incident, changed: Sequence[dict[str, str]] = ()) -> ReportOutcome:
+    """The outcome that a closed incident shows: it works again. `changed` is what differs from the run that failed."""
     when = f" at {incident.closed_at:%Y-%m-%d %H:%M:%S} UTC" if incident.closed_at else ""
     note = f"Run {incident.closed_by} of {node_of(incident.job)} completed{when} after the failure."
     return ReportOutcome(task_id=incident.incident_id, outcome="succeeded", note=note)
 
 
-def _description(incident: Incident, radius: Radius) -> str:
+def _description(incident: Incident) -> str:
     origin = incident.origin
     tries = f" after {incident.tries} tries" if incident.tries > 1 else ""
     when = f" for {origin.nominal_start:%Y-%m-%d %H:%M} UTC" if origin.nominal_start else ""
-    jobs = list(dict.fromkeys(f"{row.namespace}/{row.name}" for row in radius.downstream if row.kind == "job"))
-    more = " and more" if radius.truncated or len(jobs) > _NAMED_JOBS else ""
-    rests = f" Downstream of it: {', '.join(jobs[:_NAMED_JOBS])}{more}." if jobs else ""
-    return f"{node_of(incident.job)} failed{tries}{when}. Find out why and what puts it right.{rests}"
+    return f"{node_of(incident.job)} failed{tries}{when}."

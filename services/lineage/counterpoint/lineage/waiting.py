@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from counterpoint.lineage.events import RunEvent, RunRef
+from counterpoint.lineage.events import EventType, RunEvent, RunRef
+from counterpoint.lineage.failures import FailedRun
 from counterpoint.proto.lineage import LineageEvent
-from counterpoint.recall.names import Node
+from counterpoint.recall.names import Node, node_of
 
 
 def once_more(event: RunEvent) -> LineageEvent:
@@ -31,6 +32,17 @@ def once_more(event: RunEvent) -> LineageEvent:
         "job": _named(event.job.node),
     }
     return LineageEvent(event=raw, waited=True)
+
+
+def reconsidered(failed: FailedRun, *, waited: bool = False) -> LineageEvent:
+    """A failure that is to be judged anew; the record of its run has the rest."""
+    raw = {
+        "eventTime": failed.at.isoformat(),
+        "eventType": EventType.FAIL.value,
+        "run": {"runId": failed.run_id},
+        "job": _named(node_of(failed.job)),
+    }
+    return LineageEvent(event=raw, waited=waited or failed.waited)
 
 
 def _run(ref: RunRef) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings, ids_for, in_force
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
-from counterpoint.proto.tasks import CancelTask, Task, TaskDue, TaskOverridden, TaskRouted, TaskWorked
+from counterpoint.proto.tasks import AmendTask, CancelTask, Task, TaskDue, TaskOverridden, TaskRouted, TaskWorked
 from counterpoint.recall import Memory, put, record
 
 PAGE = 100
@@ -73,6 +73,12 @@ class Handlers:
         move = interventions.overridden(dossier, message, memory.now)
         return self._commit(memory, dossier, move, dossier.task.last_action_id, message.action_id)
 
+    async def on_amended(self, message: AmendTask, memory: Memory) -> Commit:
+        """Point the task at another error and begin its work again."""
+        dossier = await open_dossier(memory, message.task_id)
+        move = interventions.amended(dossier, message, memory.now)
+        return self._commit(memory, dossier, move, dossier.task.last_action_id)
+
     async def on_cancel(self, message: CancelTask, memory: Memory) -> Commit:
         """End the task, whatever it is doing."""
         dossier = await open_dossier(memory, message.task_id)
@@ -119,6 +125,7 @@ def register(service: Service, bounds: Bounds | None = None) -> None:
     service.on(TaskWorked)(handlers.on_worked)
     service.on(TaskOutcomeReported)(handlers.on_outcome)
     service.on(TaskOverridden)(handlers.on_overridden)
+    service.on(AmendTask)(handlers.on_amended)
     service.on(CancelTask)(handlers.on_cancel)
     service.on(TaskDue)(handlers.on_due)
     service.on(RecordsChanged)(handlers.on_changed)

@@ -10,7 +10,16 @@ from counterpoint.manager.work import completed
 from counterpoint.manager.workflow import ESCALATED, Event, transition
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.findings import Findings
-from counterpoint.proto.tasks import CancelTask, TaskCancelled, TaskDue, TaskFailed, TaskOverridden, TaskResumed
+from counterpoint.proto.signature import signature
+from counterpoint.proto.tasks import (
+    AmendTask,
+    CancelTask,
+    TaskCancelled,
+    TaskDue,
+    TaskFailed,
+    TaskOverridden,
+    TaskResumed,
+)
 
 
 def overridden(dossier: Dossier, message: TaskOverridden, now: datetime) -> Move:
@@ -30,6 +39,32 @@ def overridden(dossier: Dossier, message: TaskOverridden, now: datetime) -> Move
         said=(Said("resume" if waited else "plan", f"{reason}, {gate}: attempt {number} goes to the developer"),),
         decision=f"delegate attempt {number} under override",
         task=attempting(dossier.task, row, now, number, override=given),
+        delegate="work",
+        messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
+    )
+
+
+def amended(dossier: Dossier, message: AmendTask, now: datetime) -> Move:
+    """The task pointed at another error, and work on it from the beginning.
+
+    What the developer still brings of the error before is stale, as under an override. An amendment that says what the
+    task says already has no effect.
+    """
+    row = transition(dossier.place, Event.AMENDED)
+    said = message.model_dump(exclude={"task_id", "by", "by_kind", "reason"}, exclude_none=True)
+    fields = {name: getattr(message, name) for name in said}
+    if row is None:
+        return late(dossier, f"an amendment by {message.by}")
+    if all(getattr(dossier.task, name) == value for name, value in fields.items()):
+        return Move(said=(Said("late", f"an amendment by {message.by}: no effect, the task is as it says"),))
+    if message.error_message is not None:
+        fields["error_signature"] = signature(message.error_message).digest
+    number, waited = dossier.next_attempt, dossier.place in ESCALATED
+    reason = f"amended by {message.by}: {message.reason}"
+    return Move(
+        said=(Said("resume" if waited else "plan", f"{reason}; attempt {number} goes to the developer"),),
+        decision=f"delegate attempt {number} at another error",
+        task=attempting(dossier.task, row, now, number, confidence=None, findings=None, **fields),
         delegate="work",
         messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
     )

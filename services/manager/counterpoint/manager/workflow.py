@@ -21,6 +21,7 @@ class Event(StrEnum):
     SUCCEEDED = "outcome: succeeded"
     FAILED = "outcome: failed or partial"
     OVERRIDDEN = "overridden"
+    AMENDED = "amended"
     REASSESS_DUE = "due: reassess"
     OUTCOME_DUE = "due: outcome"
     DEADLINE_DUE = "due: deadline"
@@ -98,6 +99,8 @@ ROWS: tuple[Row, ...] = (
     *(Row(at, Event.OVERRIDDEN, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
     *(Row(at, Event.OVERRIDDEN, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
     *(Row(at, Event.QUIET_DUE, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
+    *(Row(at, Event.AMENDED, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
+    *(Row(at, Event.AMENDED, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
     *(Row(at, Event.DEADLINE_DUE, None, FAILED, ("TaskFailed",)) for at in LIVE),
     *(Row(at, Event.CANCEL, None, CANCELLED, ("TaskCancelled",)) for at in LIVE),
 )

@@ -19,6 +19,7 @@ from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed, i
 from counterpoint.router.bodies import Page, ignored, message_of, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.effects import comes_late
+from counterpoint.router.incidents import with_incidents
 from counterpoint.router.intake import receive
 from counterpoint.router.openapi import takes
 from counterpoint.router.pairs import all_parts
@@ -106,7 +107,8 @@ async def tasks(asked: Asking, state: State | None = None, limit: Limit = 50, cu
     asked.needs("read")
     where = {"state": state} if state else {}
     found = await asked.look(List(store="tasks", where=where, limit=limit, cursor=int(cursor) if cursor else None))
-    return page((shown(record(item, Task)) for item in found.items), found.next_cursor)
+    known = await with_incidents(asked.memory(), [record(item, Task) for item in found.items])
+    return page((shown(task) for task in known), found.next_cursor)
 
 
 @router.get("/escalations", responses={200: {"model": Page[Task]}}, response_model=None)
@@ -121,7 +123,8 @@ async def escalations(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -
     found = await asked.look(
         List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=int(cursor) if cursor else None)
     )
-    waiting = [task for task in (record(item, Task) for item in found.items) if task.escalation]
+    known = await with_incidents(asked.memory(), [record(item, Task) for item in found.items])
+    waiting = [task for task in known if task.escalation]
     parts = await all_parts(asked.memory()) if waiting else frozenset()
     return page((shown(task) for task in waiting if task.task_id not in parts), found.next_cursor)
 
@@ -143,7 +146,8 @@ async def task(
 ) -> Response:
     """A task as it is, or as it is when it has ended, waits for input, or the wait is over."""
     asked.needs("read")
-    return reply(await waited(asked, task_id, wait))
+    (known,) = await with_incidents(asked.memory(), [await waited(asked, task_id, wait)])
+    return reply(known)
 
 
 @router.post(

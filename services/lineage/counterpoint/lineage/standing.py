@@ -1,0 +1,189 @@
+"""What memory holds about the incidents that an event may concern: read before anything is decided."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from counterpoint.lineage.failures import FailedRun
+from counterpoint.lineage.grouping import Below
+from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, State
+from counterpoint.lineage.records import Run
+from counterpoint.lineage.settling import Book, Settlement, end_of_task, settle
+from counterpoint.proto.memory import Found, Get, Item, List, MemoryQuery, Walk
+from counterpoint.proto.tasks import ENDED, Task
+from counterpoint.recall import Memory, record
+from counterpoint.recall.edges import Edge, EdgeKind
+from counterpoint.recall.names import node_of
+from counterpoint.recall.neighbours import downstream_jobs, upstream_jobs
+
+STORE = "incidents"
+RUNS_LIMIT = 50
+_BATCH = 100
+
+
+@dataclass(slots=True)
+class Desk:
+    """The incidents read so far, with the items they were read from, and which jobs are downstream of which."""
+
+    memory: Memory
+    ledger: Ledger = field(default_factory=Ledger)
+    ledger_item: Item | None = None
+    items: dict[str, Item] = field(default_factory=dict)
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    late: list[FailedRun] = field(default_factory=list)
+    _pairs: set[tuple[str, str]] = field(default_factory=set)
+    _related: set[str] = field(default_factory=set)
+
+    @property
+    def book(self) -> Book:
+        """The incidents and the ledger as values."""
+        return Book(incidents=self.incidents, ledger=self.ledger)
+
+    @property
+    def below(self) -> Below:
+        """Whether the second job is downstream of the first, as far as was read."""
+        return lambda above, job: (above, job) in self._pairs
+
+    def take_ledger(self, found: Found) -> None:
+        """Keep the ledger of an answer."""
+        for item in found.items:
+            self.ledger, self.ledger_item = record(item, Ledger), item
+
+    def take(self, items: Iterable[Item]) -> None:
+        """Keep the incidents among items."""
+        for item in items:
+            if item.id != LEDGER_ID and item.id not in self.items:
+                self.items[item.id] = item
+                incident = record(item, Incident)
+                self.incidents[item.id] = incident
+                if incident.ending is not Ending.MERGED:
+                    follow = {failed.job for failed in incident.affected}
+                    self._pairs |= {(above.job, job) for above in incident.roots for job in follow}
+
+    async def read(self, incident_ids: Iterable[str]) -> None:
+        """Read incidents, and those that they were merged into. Raises `Transient` or `Denied`."""
+        ahead = {incident_id for incident_id in incident_ids if incident_id not in self.items}
+        while ahead:
+            wanted = sorted(ahead)
+            for at in range(0, len(wanted), _BATCH):
+                batch = wanted[at : at + _BATCH]
+                found = await self.memory.query(*(Get(store=STORE, id=incident_id) for incident_id in batch))
+                self.take(item for answer in found for item in answer.items)
+            ahead = {
+                incident.closed_by
+                for incident_id in wanted
+                if (incident := self.incidents.get(incident_id)) and incident.ending is Ending.MERGED
+                if incident.closed_by is not None and incident.closed_by not in self.items
+            } - set(wanted)
+
+    async def close_ended(self) -> None:
+        """Close the incidents whose task has ended, and note what became known of them after that.
+
+        Raises `Transient` or `Denied`.
+        """
+        asked = sorted(i.incident_id for i in self.incidents.values() if i.state is State.OPEN)
+        for at in range(0, len(asked), _BATCH):
+            batch = asked[at : at + _BATCH]
+            found = await self.memory.query(*(Get(store="tasks", id=task_id) for task_id in batch))
+            for answer in found:
+                for item in answer.items:
+                    self._end(record(item, Task))
+
+    def _end(self, task: Task) -> None:
+        if task.state in ENDED and task.ended_at is not None:
+            closed, late = end_of_task(self.incidents[task.task_id], task.ended_at)
+            self.incidents[task.task_id] = closed
+            self.late += late
+
+    async def settled(self, fresh: Sequence[FailedRun], limits: Limits) -> Settlement:
+        """The records as they are with `fresh` failures. Raises `Transient` or `Denied`."""
+        while True:
+            found = settle(self.book, fresh, self.below, limits, project=self.memory.project, now=self.memory.now)
+            begun = {one.incident_id: one for one in found.changed if one.incident_id not in self.items}
+            await self.read(begun)
+            unrelated = [one.origin for one in begun.values() if one.origin.job not in self._related and one.active]
+            for origin in unrelated:
+                await self.relate(origin)
+            if not unrelated and not begun.keys() & self.items.keys():
+                return found
+
+    async def relate(self, failed: FailedRun, also: Sequence[Edge] = ()) -> None:
+        """Read which of the standing incidents lie upstream or downstream of a failure, and these incidents.
+
+        `also` are edges that memory does not hold yet. Raises `Transient` or `Denied`.
+        """
+        self._related.add(failed.job)
+        spans = self.ledger.around(failed)
+        if not spans and not any(incident.affected for incident in self.incidents.values()):
+            return
+        node = node_of(failed.job)
+        above = await upstream_jobs(self.memory, [node], also)
+        down = await downstream_jobs(self.memory, node, failed.within, also)
+        near = above.above(failed.job, {span.job: span.within for span in spans}) | down
+        await self.read(span.incident_id for span in spans if span.job in near)
+        jobs = {one.job: one.within for i in self.incidents.values() for one in i.members.values()}
+        self._pairs |= {(job, failed.job) for job in above.above(failed.job, jobs)}
+        self._pairs |= {(failed.job, job) for job in jobs.keys() & down - {failed.job}}
+
+    async def relate_affected(self) -> None:
+        """Read how the failures that follow from others are related among themselves.
+
+        Raises `Transient` or `Denied`.
+        """
+        jobs = {one.job: one.within for i in self.incidents.values() for one in i.affected}
+        if len(jobs) < 2:
+            return
+        above = await upstream_jobs(self.memory, [node_of(job) for job in jobs])
+        self._pairs |= {(other, job) for job in jobs for other in above.above(job, jobs)}
+
+
+async def open_desk(memory: Memory, failed: FailedRun, also: Sequence[Edge] = ()) -> tuple[Desk, tuple[Run, ...], bool]:
+    """What is known around a failure: the incidents, the completed runs that may show it is over, and whether its job
+    has parts. `also` are edges that memory does not hold yet.
+
+    Raises `Transient` or `Denied`.
+    """
+    links = sorted(failed.links)
+    alike = {"job": failed.job, "state": "COMPLETE"}
+    flow: list[MemoryQuery] = [
+        *(List(store="runs", where={"parent_run_id": run, "ended_as": "FAIL"}, limit=RUNS_LIMIT) for run in links),
+        *(List(store="runs", where={"root_run_id": run, "ended_as": "FAIL"}, limit=RUNS_LIMIT) for run in links),
+        *(Get(store="runs", id=run) for run in links),
+    ]
+    rest: list[MemoryQuery] = [
+        Get(store=STORE, id=LEDGER_ID),
+        List(store=STORE, where={"job": failed.job}, limit=RUNS_LIMIT),
+        Walk(store="edges", start=(failed.job,), direction="down", depth=1, limit=1000),
+        List(store="runs", where=alike, limit=RUNS_LIMIT),
+        *(List(store="runs", where={**alike, "parent_run_id": run}, limit=RUNS_LIMIT) for run in links),
+    ]
+    found = await memory.query(*rest, *flow)
+    ledger, alike_incidents, edges, *runs = found
+    desk = Desk(memory)
+    desk.take_ledger(ledger)
+    desk.take(alike_incidents.items)
+    successes = [record(item, Run) for answer in runs[: 1 + len(links)] for item in answer.items]
+    of_flow = [record(item, Run) for answer in runs[1 + len(links) :] for item in answer.items]
+    await desk.read(sorted({run.incident for run in of_flow if run.incident}))
+    await desk.relate(failed, also)
+    has_parts = any(record(item, Edge).kind is EdgeKind.PARENT for item in edges.items)
+    return desk, tuple({run.run_id: run for run in successes}.values()), has_parts
+
+
+async def desk_of(memory: Memory, job: str, own: Run | None) -> Desk:
+    """What is known of the failures of a job that has completed; `own` is the run that did.
+
+    Raises `Transient` or `Denied`.
+    """
+    ledger, alike, failed = await memory.query(
+        Get(store=STORE, id=LEDGER_ID),
+        List(store=STORE, where={"job": job}, limit=RUNS_LIMIT),
+        List(store="runs", where={"job": job, "ended_as": "FAIL"}, limit=RUNS_LIMIT),
+    )
+    desk = Desk(memory)
+    desk.take_ledger(ledger)
+    desk.take(alike.items)
+    runs: Sequence[Run] = [record(item, Run) for item in failed.items]
+    runs = [*runs, own] if own else runs
+    await desk.read(sorted({run.incident for run in runs if run.incident}))
+    await desk.relate_affected()
+    return desk

@@ -1,0 +1,45 @@
+"""The incidents that stand are the same whatever the order, repetition and concurrency of the events (row F5)."""
+
+import random
+
+import pytest
+from agents.incident_reference import Standing, history, standing
+from agents.lineage_house import House
+
+from counterpoint.lineage.incidents import Incident, Limits, State, standing_units
+from counterpoint.recall.names import node_of
+
+PATIENT = Limits(incidents_per_hour=1000, retry_grace_s=900)
+
+
+def of(incidents: list[Incident]) -> Standing:
+    """Incidents in the terms of the reference."""
+    assert all(incident.state is State.OPEN for incident in incidents)
+    return frozenset(
+        (
+            node_of(i.job).name,
+            i.error_message,
+            i.count,
+            frozenset(failed.run_id for failed in i.failures if failed.over_at is None),
+            frozenset(node_of(failed.job).name for failed in standing_units(i.affected)),
+        )
+        for i in incidents
+    )
+
+
+@pytest.mark.parametrize("seed", range(16))
+async def test_shuffled_and_repeated_events_leave_the_reference_s_incidents(seed: int) -> None:
+    known, draw = history(seed), random.Random(seed)
+    events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]
+    if seed % 4:
+        draw.shuffle(events)
+    house = House(PATIENT)
+    for at in range(0, len(events), 10):
+        if seed % 3:
+            await house.take(events[at : at + 10])
+        else:
+            await house.take_at_once(events[at : at + 10])
+        if seed % 5 == 0:
+            await house.wait(draw.choice([0, 60, 1000]))
+    await house.wait(10_000)
+    assert of([i for i in house.incidents if i.active]) == standing(known)
