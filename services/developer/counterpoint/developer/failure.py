@@ -69,8 +69,14 @@ class Failure:
 
 
 def failure_of_task(task: SubmitTask) -> Failure:
-    """The failure that a task reports."""
+    """The failure that a task reports.
+
+    The sentences of a task that lineage has made of events are its own, the same for every incident but for names and
+    times: only the job and the error say anything about the failure.
+    """
     job = task.target.job if task.target else None
+    if job and task.task_id is not None and (task.context or {}).get("incident_id") == task.task_id:
+        return _failure(None, job.name, task.error_message, task.systems, job)
     return _failure(task.title, task.description, task.error_message, task.systems, job)
 
 
