@@ -5,10 +5,10 @@ UV := .tools/bin/uv
 BIN := .venv/bin
 STAMP := .venv/.stamp
 
-.PHONY: help setup run demo test check format proto proofs bench chaos peers clean
+.PHONY: help setup run demo test check format proto proofs bench chaos peers producers clean
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(UV):
 	python3 -m venv .tools
@@ -64,6 +64,12 @@ peers: setup ## mem0 and LangGraph's store on the same work, in an environment t
 	python3 -m venv .peers
 	-.peers/bin/pip install --quiet --disable-pip-version-check -r tests/bench/peers/packages.txt
 	$(BIN)/python tests/bench/peers/run.py .peers/bin/python; status=$$?; rm -rf .peers; exit $$status
+
+producers: setup ## Real Airflow and dbt, one incident each, in environments that are thrown away (minutes)
+	@rm -rf .producers && mkdir .producers
+	@for name in airflow dbt; do python3 -m venv .producers/$$name && .producers/$$name/bin/pip install --quiet \
+		--disable-pip-version-check -r tests/producers/$$name.txt > .producers/$$name.log 2>&1 || true; done
+	$(BIN)/python tests/producers/run.py .producers; status=$$?; rm -rf .producers; exit $$status
 
 clean: ## Forget what was installed
 	rm -rf .venv .tools

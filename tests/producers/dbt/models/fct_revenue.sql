@@ -1,0 +1,1 @@
+select sum(cast(amount as integer)) as revenue from {{ ref('stg_orders') }}
