@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 import pytest
-from diode.memories import GOOD, POISON, ingest, learn, reading, there, wish
+from diode.memories import GOOD, POISON, commit_of, ingest, learn, reading, there, wish
 from diode.memory_house import PERSON, REPORTED, WORKED, House, decision
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from counterpoint.memory.changes import Written, standing_version
 from counterpoint.memory.influence import Influence
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Get, HybridSearch, Line, List, Outgoing, VectorSearch, Write
+from counterpoint.proto.memory import Cypher, Get, HybridSearch, Line, List, Outgoing, VectorSearch, Write
 
 WRONG = st.frozensets(st.integers(1, 6), max_size=6)
 VERSIONS = st.lists(st.booleans(), min_size=1, max_size=6).map(
@@ -242,3 +242,43 @@ async def test_what_comes_after_a_shown_page_keeps_its_taint(house: House, proje
     await house.done("developer", origin, reads=1, writes=(attempt,))
     (kept,) = (await house.found("router", house.standing(project), Get(store="attempts", id="own"))).items
     assert (kept.integrity, kept.label) == (0, 2)
+
+
+async def test_the_past_shows_each_record_once_as_it_stood(house: House, project: str) -> None:
+    """What was put back has its old place, and stands again from when that was done."""
+    document = await ingest(house, project, POISON)
+    learned = await learn(house, project, new_id())
+    store, record = learned["attempt"]
+    person = house.standing(project, principal=PERSON)
+
+    async def stood(as_of: str) -> list[str]:
+        found = await house.found("router", person, List(store=store, as_of=as_of, limit=10))
+        return [each.id for each in found.items]
+
+    learned_at = await commit_of(house, project, store, record)
+    out = await wish(house, project, "quarantine", store="documents", id=document)
+    out_at = await commit_of(house, project, "quarantines", out)
+    lifted = await wish(house, project, "lift", id=out)
+    lifted_at = await commit_of(house, project, "quarantines", lifted)
+    assert [await stood(each) for each in (learned_at, out_at, lifted_at)] == [[record], [], [record]]
+
+
+async def test_who_follows_the_record_finds_what_was_put_back(house: House, project: str) -> None:
+    """The graph, and the epoch by which an answer in the cache is known to be old."""
+    document = await ingest(house, project, POISON)
+    task = new_id()
+    await learn(house, project, task)
+    person = house.standing(project, principal=PERSON)
+    count = Cypher(query="MATCH (a:Action) RETURN count(a)")
+
+    async def actions() -> Any:
+        return (await house.found("router", person, count)).report
+
+    before = await actions()
+    out = await wish(house, project, "quarantine", store="documents", id=document)
+    assert await actions() != before
+    lifted = await wish(house, project, "lift", id=out)
+    assert await actions() == before
+    house.restart()
+    epoch = await house.epochs.of(project, ["attempts"])
+    assert epoch.commits[0] == await commit_of(house, project, "quarantines", lifted)
