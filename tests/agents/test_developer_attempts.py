@@ -24,6 +24,7 @@ from counterpoint.developer.likeness import (
     likeness_model,
 )
 from counterpoint.developer.passages import passages
+from counterpoint.developer.procedures import Procedure, procedures
 from counterpoint.developer.proposals import Instruction, propose
 from counterpoint.developer.relevance import Hit, calibration, hits
 from counterpoint.proto.attempts import Attempt
@@ -102,6 +103,10 @@ def runbook(text: str = STEPS, integrity: int = 2) -> tuple[Hit, ...]:
     return hits(QUERY, [item("chunks", "d", body, 1, 0.8, integrity)], TOPIC)
 
 
+def offered(text: str = STEPS, integrity: int = 2) -> tuple[Procedure, ...]:
+    return procedures(QUERY, runbook(text, integrity))
+
+
 def acts(*items: Item) -> list[str]:
     return [lesson.text for lesson in lessons(remembered(*items))]
 
@@ -131,7 +136,7 @@ def test_what_is_neither_the_same_nor_similar_is_not_recalled() -> None:
 
 
 def test_what_worked_is_proposed_before_any_document_and_cited() -> None:
-    made = propose(lessons(remembered(tried("Move the export.", note="Moved to the large disk."))), runbook(), 0.5)
+    made = propose(lessons(remembered(tried("Move the export.", note="Moved to the large disk."))), offered(), 0.5)
     assert made
     assert made.tried == "Move the export."
     assert made.citations[0].store == "attempts"
@@ -140,31 +145,31 @@ def test_what_worked_is_proposed_before_any_document_and_cited() -> None:
     assert made.reason is None
 
 
-def test_what_failed_for_this_error_is_left_out_and_the_next_passage_comes() -> None:
+def test_step_that_failed_for_this_error_is_marked_in_its_procedure() -> None:
     known = lessons(remembered(tried("1. Empty the folder for old exports.", "failed")))
-    made = propose(known, runbook(), 0.5)
+    made = propose(known, offered(), 0.5)
     assert made
-    assert made.tried == "2. Double the volume."
+    assert made.tried == STEPS
+    assert "Step 1 of these was tried before and failed" in made.text
 
 
-def test_what_was_tried_in_this_task_is_left_out_whatever_came_of_it() -> None:
-    known = lessons(remembered(tried("1. Empty the folder for old exports.", "partial", task=HERE)))
-    made = propose(known, runbook(), 0.5)
-    assert made
-    assert made.tried == "2. Double the volume."
+def test_procedure_that_was_tried_in_this_task_is_left_out_whatever_came_of_it() -> None:
+    known = lessons(remembered(tried(STEPS, "partial", task=HERE)))
+    assert propose(known, offered(), 0.5) is None
 
 
 def test_a_failure_at_another_error_does_not_count() -> None:
     made = propose(
-        lessons(remembered(tried("1. Empty the folder for old exports.", "failed", digest="x"))), runbook(), 0.5
+        lessons(remembered(tried("1. Empty the folder for old exports.", "failed", digest="x"))), offered(), 0.5
     )
     assert made
-    assert made.tried == "1. Empty the folder for old exports."
+    assert made.tried == STEPS
+    assert "failed" not in made.text
 
 
 def test_what_failed_and_worked_comes_again_with_its_reason() -> None:
     known = lessons(remembered(tried("Move it."), tried("Move it.", "failed", "observed")))
-    made = propose(known, runbook(), 0.5)
+    made = propose(known, offered(), 0.5)
     assert made
     assert made.tried == "Move it."
     assert made.reason
@@ -173,34 +178,34 @@ def test_what_failed_and_worked_comes_again_with_its_reason() -> None:
 
 def test_what_failed_more_than_it_worked_comes_after_the_documents() -> None:
     known = lessons(remembered(tried("Move it.", "succeeded", "observed"), tried("Move it.", "failed")))
-    first = propose(known, runbook(), 0.5)
+    first = propose(known, offered(), 0.5)
     last = propose(known, (), 0.5)
     assert first
     assert last
-    assert first.tried.startswith("1.")
+    assert first.tried == STEPS
     assert last.reason
 
 
 def test_when_everything_known_has_failed_nothing_is_proposed() -> None:
     every = [passage.text for passage in passages(STEPS)]
     known = lessons(remembered(*(tried(what, "failed") for what in every)))
-    assert propose(known, runbook(), 0.5) is None
+    assert propose(known, offered(), 0.5) is None
     assert propose((), (), 0.5) is None
 
 
 def test_untrusted_documents_are_no_proposal() -> None:
-    assert propose((), runbook(integrity=0), 0.5) is None
+    assert propose((), offered(integrity=0), 0.5) is None
 
 
 def test_an_override_comes_first_until_it_was_tried_in_this_task() -> None:
     given = OverrideGiven(instruction="Look at the quota.", reasoning="It is not the disk.", by="ada", by_kind="person")
     told = Instruction(given, item("tasks", HERE, {"override": given.model_dump()}, 1, 0, 1))
     worked = tried("Move the export.")
-    first = propose(lessons(remembered(worked)), runbook(), 0.5, told)
+    first = propose(lessons(remembered(worked)), offered(), 0.5, told)
     assert first
     assert first.tried == "Look at the quota."
     assert "ada (person)" in first.text
-    then = propose(lessons(remembered(worked, tried("Look at the quota.", "failed", task=HERE))), runbook(), 0.5, told)
+    then = propose(lessons(remembered(worked, tried("Look at the quota.", "failed", task=HERE))), offered(), 0.5, told)
     assert then
     assert then.tried == "Move the export."
 
@@ -230,7 +235,7 @@ async def test_attempts_with_the_same_error_are_found_in_whatever_words() -> Non
 
 
 def test_every_line_of_a_proposal_is_a_label_a_quote_or_a_reference() -> None:
-    for made in (propose((), runbook(), 0.5), propose(lessons(remembered(tried("Move it.", note="Done."))), (), 0.5)):
+    for made in (propose((), offered(), 0.5), propose(lessons(remembered(tried("Move it.", note="Done."))), (), 0.5)):
         assert made
         quotes = {line.strip() for citation in made.citations for line in citation.quote.splitlines()}
         for line in made.text.splitlines():
@@ -393,7 +398,7 @@ def test_an_act_for_a_failure_that_only_looks_alike_is_offered_with_what_tells_t
 @pytest.mark.parametrize("unconfirmed", [{"by_kind": "agent"}, {"evidence": "observed"}, {"by_kind": None}])
 def test_a_fix_that_nobody_trusted_confirmed_is_an_offer_after_the_documents(unconfirmed: dict[str, Any]) -> None:
     known = lessons(remembered(*(tried(f"Do act {n}.", task=f"task-{n}", **unconfirmed) for n in range(100))))
-    first = propose(known, runbook(), 0.5, now=NOW)
+    first = propose(known, offered(), 0.5, now=NOW)
     assert first
     assert first.citations[0].store == "chunks"
     offer = propose(known, (), 0.5, now=NOW)
@@ -412,7 +417,7 @@ def test_a_recognised_fix_is_proposed_with_the_reason_and_constraints_that_stood
     worked = tried(
         "Reboot the node.", reason="It holds a stale mount.", constraints=("Drain the queue first.",), by_kind="person"
     )
-    made = propose(lessons(remembered(worked)), runbook(), 0.5, now=NOW)
+    made = propose(lessons(remembered(worked)), offered(), 0.5, now=NOW)
     assert made
     assert "looks alike" not in made.text
     assert [citation.quote for citation in made.citations] == [

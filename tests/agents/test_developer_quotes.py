@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.developer.answers import answer, cite
+from counterpoint.developer.answers import answer
+from counterpoint.developer.citations import cite
 from counterpoint.developer.passages import passages, same, sentences
 from counterpoint.developer.relevance import Hit, calibration, grade, hits
 from counterpoint.proto.memory import Item
@@ -141,16 +142,18 @@ def test_an_answer_is_quotes_and_their_references_alone(question: str) -> None:
 
 def test_an_answer_takes_the_sentence_that_holds_the_words() -> None:
     made = answer(QUESTIONS[0], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[0])], KNOWN.answer.threshold)
-    assert made.citations[0].quote == "It keeps jobs for a day."
+    assert "It keeps jobs for a day." in made.citations[0].quote
     made = answer(QUESTIONS[1], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[1])], KNOWN.answer.threshold)
-    assert made.citations[0].quote == "| big | 12 |"
+    assert "| printer | room |" in made.text
+    assert "| big | 12 |" in made.text
 
 
 def test_an_answer_that_is_a_step_brings_its_list() -> None:
     question = "How do I list the jobs of a full spooler?"
     made = answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
-    quotes = [citation.quote[:2] for citation in made.citations]
-    assert [quote for quote in quotes if quote[0].isdigit()] == ["1.", "2.", "3."]
+    assert [made.text.index(step) for step in ("1. List", "2. Cancel", "3. Restart")] == sorted(
+        made.text.index(step) for step in ("1. List", "2. Cancel", "3. Restart")
+    )
 
 
 def test_the_grader_wants_words_and_meaning() -> None:

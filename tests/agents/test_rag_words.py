@@ -42,7 +42,7 @@ def supported(text: str, found: tuple[Hit, ...] = FOUND) -> list[str | None]:
 
 
 class TestRoute:
-    @pytest.mark.parametrize("question", ["What is it?", "Who is he and why?", "怎么办"])
+    @pytest.mark.parametrize("question", ["What is it?", "Who is he and why?"])
     def test_without_content_words_meaning_alone_counts(self, question: str) -> None:
         assert route(question).mode == "vector"
 

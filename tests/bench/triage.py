@@ -243,7 +243,7 @@ async def _asked(http: httpx.AsyncClient, case: Case) -> tuple[str | None, float
     task = answer.json()
     text = task.get("result") if task["state"] == "completed" else task.get("proposal")
     confidence = task.get("confidence") or {}
-    likely = confidence.get("likelihood")
+    likely = (task.get("findings") or {}).get("likelihood")
     return text, (confidence.get("score") if likely is None else likely)
 
 

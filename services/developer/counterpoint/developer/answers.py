@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from counterpoint.developer.citations import cite, references
 from counterpoint.developer.passages import Passage, passages, sentences
-from counterpoint.developer.relevance import Hit
+from counterpoint.developer.relevance import Curve, Grade, Hit, grade
+from counterpoint.developer.selection import select
 from counterpoint.developer.words import content_words, coverage, weights
 from counterpoint.proto.findings import Citation
 
@@ -22,20 +24,27 @@ class Answer:
     citations: tuple[Citation, ...]
 
 
-def cite(hit: Hit, passage: Passage) -> Citation:
-    """The citation of a passage of a hit; offsets count characters of the whole document."""
-    return Citation(
-        store=hit.item.store,
-        id=hit.item.id,
-        version=hit.item.version,
-        source_path=hit.source,
-        start=hit.start + passage.start,
-        end=hit.start + passage.end,
-        quote=passage.text,
-    )
+def answer(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> Answer:
+    """What of the best hits answers a question. Needs at least one hit.
+
+    Of documents the excerpts of the sections that fit best, of which `beside` are further passages; of conversations
+    and programs their best spans.
+    """
+    selected = select(question, found, beside)
+    if selected is None:
+        return _spans(question, found, threshold)
+    citations = selected.citations
+    return Answer(_quoted(citations), citations)
 
 
-def answer(question: str, found: Sequence[Hit], threshold: float) -> Answer:
+def graded(question: str, found: Sequence[Hit], curve: Curve, beside: Sequence[Hit] = ()) -> Grade:
+    """Whether what was found is enough to answer: of documents by the likelihood of the excerpts, else by that of the
+    best passage."""
+    selected = select(question, found, beside)
+    return grade(found, curve) if selected is None else selected.grade
+
+
+def _spans(question: str, found: Sequence[Hit], threshold: float) -> Answer:
     """Spans of the best hits: of each of the first few its best, and then what adds to the question's words.
 
     A hit after the first has to be half as likely as what is enough. Where a span is a step, the other steps of its
@@ -94,16 +103,12 @@ def _with_steps(taken: Sequence[tuple[Hit, Passage]]) -> list[tuple[Hit, Passage
 
 def _rendered(taken: Sequence[tuple[Hit, Passage]]) -> Answer:
     citations = tuple(cite(hit, passage) for hit, passage in taken)
+    return Answer(_quoted(citations), citations)
+
+
+def _quoted(citations: Sequence[Citation]) -> str:
     quotes = [
         f"{citation.quote}{chr(10) if citation.quote.endswith('```') else ' '}[{number}]"
         for number, citation in enumerate(citations, 1)
     ]
-    return Answer("\n\n".join([*quotes, references(citations)]), citations)
-
-
-def references(citations: Sequence[Citation]) -> str:
-    """The numbered list of what a text cites."""
-    return "\n".join(
-        f"[{number}] {citation.source_path}, characters {citation.start} to {citation.end}  "
-        for number, citation in enumerate(citations, 1)
-    )
+    return "\n\n".join([*quotes, references(citations)])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from counterpoint.developer.attempts import Remembered, Tried, recall
 from counterpoint.developer.failure import Failure, failure_of_task
+from counterpoint.developer.german import english
 from counterpoint.developer.lessons import Lesson, lessons
 from counterpoint.developer.proposals import Instruction
 from counterpoint.developer.providers import Lookup, look_up
@@ -18,6 +19,9 @@ from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.recall import Memory, record
 
 CHUNKS = 20
+NEIGHBOURS = 2
+"""Chunks before and after one that was found: a section is mostly no longer."""
+MOST_ALSO = 4
 SIMILAR, OWN, SAME_ERROR, SAME_JOB, LINKS = 30, 20, 50, 30, 50
 """Attempts by each of the searches and lists that find them, whose texts are long, and links."""
 PROVIDERS = 1000
@@ -30,13 +34,15 @@ since a system that is not in it stops a task."""
 class Evidence:
     """The findings of all queries: chunks, earlier attempts and their lessons, providers, and the override on record.
 
-    `found` and `answers` are the same chunks, as they are on the topic, and as the search ranks them; `searched_for`
-    says in words what was looked for, so that an empty answer can be told from no question.
+    `found` and `answers` are the same chunks, as they are on the topic, and as the search ranks them, and `beside`
+    those next to them in their documents; `searched_for` says in words what was looked for, so that an empty answer
+    can be told from no question.
     """
 
     failure: Failure
     found: tuple[Hit, ...]
     answers: tuple[Hit, ...]
+    beside: tuple[Hit, ...]
     tried: tuple[Tried, ...]
     known: tuple[Lesson, ...]
     providers: Lookup
@@ -61,8 +67,9 @@ def queries(
         "chunks": HybridSearch(
             store="chunks",
             text=asked_for.text[:QUERY_CHARS] if asked_for else now.text,
-            also=tuple(text[:QUERY_CHARS] for text in asked_for.also) if asked_for else (),
+            also=_also(message, asked_for),
             k=CHUNKS,
+            neighbours=NEIGHBOURS,
             vector_weight=1.0 if meaning_alone else None,
         ),
         "by_report": HybridSearch(store="attempts", text=now.text, k=SIMILAR),
@@ -124,10 +131,12 @@ def weigh(
         support = hits(message.override.instruction, items("support"), known.topic)
         instruction = Instruction(message.override, items("task")[0], support)
     sought = asked_for.text if asked_for else now.text
+    chunks = [item for item in items("chunks") if item.scores is not None]
     return Evidence(
         failure=now,
-        found=hits(now.text, items("chunks"), known.topic),
-        answers=ranked(hits(sought, items("chunks"), known.answer)),
+        found=hits(now.text, chunks, known.topic),
+        answers=ranked(hits(sought, chunks, known.answer)),
+        beside=hits(sought, [item for item in items("chunks") if item.scores is None], known.answer),
         tried=tried,
         known=lessons(tried),
         providers=look_up(task.systems, now.text, [Provider.model_validate(item.body) for item in items("providers")]),
@@ -147,6 +156,13 @@ def _in_words(message: TaskDelegated, now: Failure, sought: str, partial: bool) 
     if partial:
         asked.append("of all that only as much as one answer holds, the best and the newest")
     return asked
+
+
+def _also(message: TaskDelegated, asked_for: Asked | None) -> tuple[str, ...]:
+    """Other wordings to look for: those of a rewriting, and a German text in English words."""
+    texts = asked_for.also if asked_for else ()
+    said = english(asked_for.text if asked_for else message.task.description)
+    return tuple(text[:QUERY_CHARS] for text in dict.fromkeys((*texts, *((said,) if said else ()))))[:MOST_ALSO]
 
 
 def _by_providers(message: TaskDelegated) -> bool:

@@ -1,17 +1,18 @@
 """Proposals: what to try next, put together from quotes alone (rows A6, A8).
 
-Three things can be quoted: an act that worked before, the instruction of an override, a passage of a document that
-was not tried yet. The words written here only connect them.
+Three things can be quoted: an act that worked before, the instruction of an override, a procedure of a document
+that was not tried yet. The words written here only connect them.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from counterpoint.developer.answers import cite, references
+from counterpoint.developer.citations import cite, references
 from counterpoint.developer.failure import Failure, differences
 from counterpoint.developer.lessons import Lesson
 from counterpoint.developer.passages import Passage, passages, same
+from counterpoint.developer.procedures import Procedure
 from counterpoint.developer.relevance import Hit
 from counterpoint.developer.words import content_words, coverage, weights
 from counterpoint.proto.findings import Citation
@@ -55,7 +56,7 @@ class Instruction:
 
 def propose(
     known: Sequence[Lesson],
-    found: Sequence[Hit],
+    found: Sequence[Procedure],
     threshold: float,
     instruction: Instruction | None = None,
     now: Failure | None = None,
@@ -63,27 +64,23 @@ def propose(
     """The next thing to try; None when everything known has failed or nothing is known.
 
     In this order: an override not yet tried in this task; an act that worked for this very failure and never failed
-    for it; one that failed but worked on balance, with the reason; the next untried passage of the documents; an act
+    for it; one that failed but worked on balance, with the reason; the next untried procedure of the documents; an act
     that worked for a failure that only looks alike, as an offer; one that failed more than it worked, with the reason.
     """
-    open_passages = [
-        (hit, passage)
-        for hit, passage in _candidates(found, threshold)
-        if not any(same(passage.text, lesson.text) for lesson in known if lesson.used_here or lesson.failures)
-    ]
+    untried = [procedure for procedure in found if not _exhausted(procedure, known)]
     if instruction and not any(same(instruction.given.instruction, one.text) for one in known if one.used_here):
-        return _instructed(instruction, known, threshold, open_passages)
+        return _instructed(instruction, known, threshold, untried)
     fresh = [lesson for lesson in known if lesson.vouched and not lesson.used_here]
     for lesson in fresh:
         if lesson.recognised and lesson.confirmed and (not lesson.failures or (lesson.again and lesson.worth > 0)):
-            return _learned(lesson, open_passages, now)
-    if open_passages:
-        return _from_document(open_passages)
+            return _learned(lesson, untried, now)
+    if untried:
+        return _from_document(untried, known)
     if offer := offered(known, now):
         return offer
     for lesson in fresh:
         if lesson.again:
-            return _learned(lesson, open_passages, now)
+            return _learned(lesson, untried, now)
     return None
 
 
@@ -95,7 +92,7 @@ def offered(known: Sequence[Lesson], now: Failure | None = None) -> Proposal | N
 
 
 def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:
-    """Passages in the order to try them: numbered steps before prose, by the relevance of their section, in its order.
+    """Passages that may support an instruction: numbered steps before prose, by the relevance of their section.
 
     Nothing is taken from untrusted hits, or from hits below the threshold.
     """
@@ -106,7 +103,7 @@ def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, P
 
 
 def _instructed(
-    instruction: Instruction, known: Sequence[Lesson], threshold: float, rest: Sequence[tuple[Hit, Passage]]
+    instruction: Instruction, known: Sequence[Lesson], threshold: float, rest: Sequence[Procedure]
 ) -> Proposal:
     given = instruction.given
     citations = [
@@ -138,7 +135,7 @@ def _support(instruction: Instruction, known: Sequence[Lesson], threshold: float
     return (hit, passage) if hit and passage and said >= SUPPORTED else None
 
 
-def _learned(lesson: Lesson, rest: Sequence[tuple[Hit, Passage]], now: Failure | None = None) -> Proposal:
+def _learned(lesson: Lesson, rest: Sequence[Procedure], now: Failure | None = None) -> Proposal:
     cited = lesson.cited
     attempt = cited.attempt
     under = f", under an override of {attempt.override_by}" if attempt.override_by else ""
@@ -168,23 +165,48 @@ def _learned(lesson: Lesson, rest: Sequence[tuple[Hit, Passage]], now: Failure |
     return replace(made, likelihood=lesson.likelihood)
 
 
-def _from_document(rest: Sequence[tuple[Hit, Passage]]) -> Proposal:
-    hit, passage = rest[0]
-    parts = _said(f"From {hit.source}", passage.text, 1)
-    return _finished(parts, passage.text, [cite(hit, passage)], rest[1:])
+def _exhausted(procedure: Procedure, known: Sequence[Lesson]) -> bool:
+    """Whether a procedure, or each of its steps, was tried in this task or has failed for this failure."""
+    tried = [lesson.text for lesson in known if lesson.used_here or lesson.failures]
+    if any(same(procedure.text, text) for text in tried):
+        return True
+    return bool(procedure.steps) and all(any(same(step, text) for text in tried) for step in procedure.steps)
+
+
+def _from_document(untried: Sequence[Procedure], known: Sequence[Lesson]) -> Proposal:
+    procedure = untried[0]
+    parts: list[str] = []
+    citations: list[Citation] = []
+    for excerpt in (procedure.excerpt, *procedure.more):
+        label = "From" if not parts else "See also"
+        for citation in excerpt.citations:
+            citations.append(citation)
+            parts += _said(f"{label} {citation.source_path}", citation.quote, len(citations))
+    parts += _experience(procedure, known)
+    made = _finished(parts, procedure.text, citations, untried[1:])
+    return replace(made, likelihood=round(procedure.likelihood, 4))
+
+
+def _experience(procedure: Procedure, known: Sequence[Lesson]) -> list[str]:
+    """The outcome of each step that was tried before."""
+    said = []
+    for number, step in enumerate(procedure.steps, 1):
+        for lesson in known:
+            if same(step, lesson.text) and (lesson.failures or lesson.successes):
+                what = "failed" if lesson.failures else "worked"
+                said.append(f"Step {number} of these was tried before and {what}: {' '.join(step.split())[:80]}")
+    return said
 
 
 def _finished(
     parts: Sequence[str],
     tried: str,
     citations: Sequence[Citation],
-    rest: Sequence[tuple[Hit, Passage]],
+    rest: Sequence[Procedure],
     reason: str | None = None,
 ) -> Proposal:
     text = "\n\n".join([*parts, references(citations)])
-    steps = tuple(
-        f"{hit.source}: {passage.text}" for hit, passage in rest if passage.kind == "step" and hit == rest[0][0]
-    )[:NEXT_STEPS]
+    steps = tuple(f"{each.source}: {step}" for each in rest[:1] for step in each.steps)[:NEXT_STEPS]
     return Proposal(text, tried, tuple(citations), steps, reason)
 
 

@@ -10,7 +10,7 @@ import Stemmer  # type: ignore[import-not-found]
 
 _COMPOUND = re.compile(r"\b\d+(?:[.:-]\d+)+\b")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_WORD = re.compile(r"[a-z][a-z0-9]*|\d{2,}")
+_WORD = re.compile(r"[^\W\d_][^\W_]*|\d{2,}")
 _STOP = frozenset(files("counterpoint.developer").joinpath("stopwords.txt").read_text().split())
 _STEMMER = Stemmer.Stemmer("english")
 

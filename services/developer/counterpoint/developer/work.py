@@ -3,18 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from counterpoint.developer.answers import answer, cite, references
+from counterpoint.developer.answers import answer
+from counterpoint.developer.answers import graded as graded_answer
 from counterpoint.developer.attempts import similar
+from counterpoint.developer.citations import cite, references
 from counterpoint.developer.confidence import band, confidence, terms, weaknesses
 from counterpoint.developer.evidence import Evidence
 from counterpoint.developer.lessons import proven, succeeded_before, warnings
 from counterpoint.developer.likeness import RECOGNISED
 from counterpoint.developer.passages import passages
+from counterpoint.developer.procedures import Procedure, procedures
 from counterpoint.developer.proposals import Proposal, offered, propose
 from counterpoint.developer.providers import needs as provider_needs
 from counterpoint.developer.rag.generate import rendered
 from counterpoint.developer.rag.run import Graded, Run
-from counterpoint.developer.relevance import Calibration, Grade, Hit, grade
+from counterpoint.developer.relevance import Calibration, Grade, Hit
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.findings import Citation, Findings
@@ -67,13 +70,27 @@ class Assessment:
     waived_by: str | None
     reasoning: str
     caveats: tuple[str, ...] = ()
+    procedures: tuple[Procedure, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether work may go on."""
-        if self.waived_by:
+        """Whether work may go on: a procedure that is likely to answer is enough."""
+        if self.waived_by or self.answered:
             return True
         return self.grade.sufficient if self.grade else self.confidence.band != "low"
+
+    @property
+    def answered(self) -> bool:
+        """Whether a procedure is likely to answer, and no system is named that nobody has a provider for."""
+        inputs = self.confidence.terms
+        provided = inputs is None or inputs.provider_exists is not False
+        return provided and any(procedure.likely for procedure in self.procedures)
+
+    @property
+    def offered(self) -> tuple[Procedure, ...]:
+        """The procedures that may be proposed: below the gate only those that are likely to answer."""
+        sure = self.waived_by is not None or self.confidence.band != "low"
+        return tuple(procedure for procedure in self.procedures if procedure.likely or sure)
 
 
 def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> Assessment:
@@ -81,7 +98,7 @@ def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> As
     confidence of row A2; an override by who may vouch waives the gate, and the assessment says so."""
     waived = vouched(message.override)
     if message.lane == "answer":
-        graded = grade(evidence.answers, known.answer)
+        graded = graded_answer(message.task.description, evidence.answers, known.answer, evidence.beside)
         reached = band(graded.probability) if graded.sufficient else "low"
         assessed = Confidence(score=round(graded.probability, 4), band=reached)
         return _waivable(Assessment(assessed, graded, waived, graded.reason))
@@ -96,7 +113,17 @@ def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> As
         f"{inputs.rag_hits} sources, provider {_word(inputs.provider_exists)}, "
         f"similar success {_word(inputs.similar_dag)}"
     )
-    return _waivable(Assessment(assessed, None, waived, reasoning, weaknesses(assessed)))
+    answering = _procedures(message, evidence) if message.lane == "investigate" else ()
+    if answering:
+        best = answering[0]
+        reasoning += f"; {best.source} answers it with a likelihood of {best.likelihood:.2f}"
+        reasoning += f", for it names {best.code}" if best.code else ""
+    return _waivable(Assessment(assessed, None, waived, reasoning, weaknesses(assessed), answering))
+
+
+def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:
+    task = message.task
+    return procedures("\n".join(filter(None, (task.description, task.error_message))), evidence.found, evidence.beside)
 
 
 def _waivable(assessment: Assessment) -> Assessment:
@@ -139,7 +166,11 @@ def concluded(message: TaskDelegated, evidence: Evidence, run: Run) -> tuple[Ass
         if run.ending == "fallback"
         else None
     )
-    caveats = (*((fell_back,) if fell_back else ()), *run.notes, *_unvouched(evidence.answers, citations))
+    caveats = (
+        *((fell_back,) if fell_back else ()),
+        *run.notes,
+        *_unvouched((*evidence.answers, *evidence.beside), citations),
+    )
     corrected = f"; found after it was put in other words ({run.rewrites})" if run.rewrites else ""
     reasoning = f"{graded.reason}{corrected}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
     return assessment, Answered(text, reasoning, _findings(message, evidence, citations, caveats))
@@ -172,8 +203,8 @@ def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, 
         return _unfounded(message, evidence, assessment)
     if evidence.instruction:
         return _instructed(message, evidence, assessment, known)
-    made = answer(message.task.description, evidence.answers, known.answer.threshold)
-    caveats = (*assessment.caveats, *_unvouched(evidence.answers, made.citations))
+    made = answer(message.task.description, evidence.answers, known.answer.threshold, evidence.beside)
+    caveats = (*assessment.caveats, *_unvouched((*evidence.answers, *evidence.beside), made.citations))
     return Answered(made.text, assessment.reasoning, _findings(message, evidence, made.citations, caveats))
 
 
@@ -195,7 +226,10 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
     failed = warnings(evidence.known)
     if not assessment.passed:
         return _low(message, evidence, assessment)
-    made = propose(evidence.known, evidence.found, known.topic.threshold, evidence.instruction, evidence.failure)
+    offers = assessment.offered
+    made = propose(evidence.known, offers, known.topic.threshold, evidence.instruction, evidence.failure)
+    if made is None and not any(lesson.failures or lesson.used_here for lesson in evidence.known):
+        return _low(message, evidence, assessment)
     if made is None:
         return Stopped(
             "repeated_failure",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
+from counterpoint.developer import answers
 from counterpoint.developer.confidence import band
 from counterpoint.developer.evidence import Evidence, look, weigh
 from counterpoint.developer.rag import route as routing
@@ -16,7 +17,7 @@ from counterpoint.developer.rag.generate import kept, plain, prompt, quoted, wri
 from counterpoint.developer.rag.rewrite import rewritten
 from counterpoint.developer.rag.run import Asked, Draft, Graded, Lead, Node, Route, Run, Seen
 from counterpoint.developer.rag.validate import verdicts
-from counterpoint.developer.relevance import Calibration, grade
+from counterpoint.developer.relevance import Calibration
 from counterpoint.developer.used import cited
 from counterpoint.proto.decisions import Confidence, Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
@@ -191,8 +192,8 @@ class Desk:
         return run.model_copy(update={"leads": leads})
 
     def _evaluate(self, run: Run) -> _Taken:
-        graded = grade(self.evidence.answers, self._known.answer)
         asked = run.asked or Asked(text=run.question)
+        graded = answers.graded(asked.text, self.evidence.answers, self._known.answer, self.evidence.beside)
         other = rewritten(run.meant, asked, self.evidence.answers, run.rewrites)
         held = Graded(sufficient=graded.sufficient, probability=round(graded.probability, 4), reason=graded.reason)
         after = course.evaluated(run, held, other, late := self._late)
@@ -228,11 +229,11 @@ class Desk:
                 self._said = ("the model wrote nothing, so the answer is made of quotes",)
         if run.draft is not None and run.draft.by == "quotes":
             return kept(run.draft, run.verdicts)
-        return quoted(asked.text, found, self._known.answer.threshold)
+        return quoted(asked.text, found, self._known.answer.threshold, self.evidence.beside)
 
     def _validate(self, run: Run) -> _Taken:
         draft = run.draft or Draft()
-        judged = verdicts(draft, self.evidence.answers)
+        judged = verdicts(draft, (*self.evidence.answers, *self.evidence.beside))
         after = course.validated(run, judged, self._late)
         wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(judged, 1) if not verdict.supported]
         supported = len(judged) - len(wrong)

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from counterpoint.developer.answers import answer, cite, references
+from counterpoint.developer.answers import answer
+from counterpoint.developer.citations import cite, references
 from counterpoint.developer.passages import Passage, passages, sentences
 from counterpoint.developer.rag.run import Draft, Sentence, Verdict
 from counterpoint.developer.rag.validate import MARK, exact, words_of
@@ -39,9 +40,9 @@ _TASK = f"""You answer questions from numbered passages, and from nothing else.
 - If they do not hold the answer, write only: {NO_ANSWER}"""
 
 
-def quoted(question: str, found: Sequence[Hit], threshold: float) -> Draft:
+def quoted(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> Draft:
     """The best quotes. Needs at least one hit."""
-    made = answer(question, found, threshold)
+    made = answer(question, found, threshold, beside)
     return _of_quotes(made.citations, "quotes")
 
 

@@ -56,6 +56,7 @@ def html(content: bytes) -> dict[str, Any]:
     try:
         soup = BeautifulSoup(content.decode(), "html.parser")
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
+        _unfold(soup)
         for tag in soup.select(", ".join((*_LEFT_OUT, "head"))):
             tag.decompose()
         for image in soup.find_all("img"):
@@ -70,6 +71,20 @@ def html(content: bytes) -> dict[str, Any]:
     except RecursionError:
         return {"refused": "is HTML that is nested too deeply"}
     return {"text": "\n".join(line.rstrip() for line in text.split("\n")).strip() + "\n", "title": title}
+
+
+def _unfold(soup: Any) -> None:
+    """Put a template that a page's script would show in its place, where it holds more text than the page itself."""
+    from bs4 import BeautifulSoup
+
+    kinds = ("text/x-handlebars-template", "text/x-template", "text/template", "text/html")
+    found = [tag for tag in soup.find_all("script") if str(tag.get("type") or "").lower() in kinds]
+    shown = [BeautifulSoup(tag.get_text(), "html.parser") for tag in found]
+    left_out = {id(each) for tag in soup.find_all(("script", "style", "head")) for each in tag.descendants}
+    beside = sum(len(text) for text in soup.find_all(string=True) if id(text) not in left_out)
+    if sum(len(each.get_text()) for each in shown) > beside:
+        for tag, each in zip(found, shown, strict=True):
+            tag.replace_with(each)
 
 
 def _plain(text: str) -> str:

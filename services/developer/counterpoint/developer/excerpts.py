@@ -1,0 +1,213 @@
+"""Excerpts: of a section the coherent part that bears on a question, within a number of characters."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from counterpoint.developer.citations import cite
+from counterpoint.developer.sections import Section
+from counterpoint.developer.units import BODY, Unit
+from counterpoint.developer.wanted import Wanted
+from counterpoint.proto.findings import Citation
+
+BUDGET = 1_100
+"""Characters of an excerpt: what people read at once, and room for its references."""
+LONG, LONGER = 400, 1_200
+"""A unit of more than `LONG` characters counts less the longer it is, half at `LONGER` more."""
+LISTED = frozenset({"step", "item", "term", "row", "code"})
+
+_PROHIBITS = re.compile(
+    r"\b(?:never|do(?:es)? not|don['’]t|must not|mustn['’]t|should not|shouldn['’]t|may not|cannot|can['’]t"
+    r"|not (?:be )?(?:safe|supported|suitable|allowed|permitted|recommended)|unsafe|avoid|forbidden|prohibited|refrain"
+    r"|niemals|nie|nicht|kein(?:e[nmrs]?)?|verboten|untersagt|unzulässig)\b",
+    re.IGNORECASE,
+)
+
+
+def prohibits(text: str) -> bool:
+    """Whether a text says what may not be done."""
+    return _PROHIBITS.search(text) is not None
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Units of a section in their order, with what the best of them covers of what was asked."""
+
+    section: Section
+    units: tuple[int, ...]
+    covered: float
+    best: int
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join(quote for quote in self.quotes)
+
+    @property
+    def quotes(self) -> tuple[str, ...]:
+        """Its stretches."""
+        return tuple(self.section.text[start:end] for start, end in self.stretches)
+
+    @property
+    def stretches(self) -> tuple[tuple[int, int], ...]:
+        """From where to where it runs in its section; units that follow one another are one stretch."""
+        made: list[tuple[int, int]] = []
+        last = -2
+        for n in self.units:
+            unit = self.section.units[n]
+            if n == last + 1 and made:
+                made[-1] = (made[-1][0], unit.end)
+            else:
+                made.append((unit.start, unit.end))
+            last = n
+        return tuple(made)
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """What it quotes."""
+        return tuple(
+            cite(hit, passage) for start, end in self.stretches for hit, passage in self.section.spans(start, end)
+        )
+
+
+def scores(wanted: Wanted, section: Section) -> list[float]:
+    """How much of what was asked each unit holds, by itself and a little by the headings and the opener above it."""
+    about = wanted.held(section.headings)
+    found = []
+    opener: frozenset[str] = frozenset()
+    for unit in section.units:
+        if unit.kind not in BODY:
+            if unit.kind in ("heading", "header"):
+                opener = wanted.held(unit.text) if unit.kind == "heading" else opener | wanted.held(unit.text)
+            found.append(0.0)
+            continue
+        held = wanted.held(unit.text)
+        value = wanted.share(held) + 0.35 * wanted.share((opener | about) - held)
+        value += 0.25 * wanted.fits(unit.text)
+        if wanted.permission and prohibits(unit.text):
+            value += 0.15 * (value > 0.1)
+        value /= 1 + max(0, unit.end - unit.start - LONG) / LONGER
+        found.append(value if held else 0.5 * value)
+        opener = held if unit.opens else opener if unit.kind in LISTED else frozenset()
+    return found
+
+
+def excerpt(wanted: Wanted, section: Section, budget: int = BUDGET) -> Excerpt | None:
+    """The part of a section that bears on a question; None where nothing of it can be quoted."""
+    units = section.units
+    body = [n for n, unit in enumerate(units) if unit.kind in BODY]
+    if not body:
+        return None
+    worth = scores(wanted, section)
+    best = max(body, key=lambda n: (worth[n], -n))
+    dropped = _beside_the_point(wanted, section, worth, best)
+    kept: set[int] = set()
+
+    def size(of: set[int]) -> int:
+        return sum(units[n].end - units[n].start + 2 for n in of)
+
+    def take(n: int) -> None:
+        more = {m for m in closure(units, n) if m not in dropped} | {n}
+        for option in (more, {n}):
+            if size(kept | option) <= budget:
+                kept.update(option)
+                return
+
+    take(best)
+    if not kept:
+        return Excerpt(section, (best,), worth[best], best)
+    order = sorted(
+        (n for n in body if n not in dropped),
+        key=lambda n: (-(worth[n] / (worth[best] or 1)) + 0.9 * min(abs(n - best), 12) / 12, n),
+    )
+    for n in order:
+        if n not in kept:
+            take(n)
+    return Excerpt(section, tuple(sorted(kept)), worth[best], best)
+
+
+def closure(units: Sequence[Unit], n: int) -> set[int]:
+    """What belongs with a unit: the sentence that opens its list, the other steps of its procedure, the headers of its
+    row, what it opens itself, and what is nested in it."""
+    unit = units[n]
+    found = {n}
+    if unit.opens:
+        found |= _opened(units, n)
+    for m in range(n + 1, len(units)):
+        if units[m].indent <= unit.indent or unit.kind not in ("step", "item", "term"):
+            break
+        found.add(m)
+    if unit.kind in LISTED:
+        first = n
+        beside = {"markup"} if unit.kind == "code" else LISTED | {"header", "markup"}
+        while first > 0 and units[first - 1].kind in beside:
+            first -= 1
+            if units[first].kind == "header" or (units[first].indent < unit.indent and units[first].kind in LISTED):
+                found.add(first)
+        if first > 0 and units[first - 1].kind == "paragraph" and (units[first - 1].opens or unit.kind in ("step",)):
+            found.add(first - 1)
+        if unit.kind == "code" and first > 0 and units[first - 1].kind in BODY:
+            found.add(first - 1)
+    if unit.kind == "step":
+        found |= _procedure(units, n)
+    return found
+
+
+def _opened(units: Sequence[Unit], n: int) -> set[int]:
+    """What follows a unit that leads over to it: a list, a table or a block of code."""
+    found: set[int] = set()
+    kind = None
+    for m in range(n + 1, len(units)):
+        each = units[m]
+        if each.kind == "markup":
+            continue
+        if each.kind == "paragraph" and not found:
+            return {m}
+        if each.kind in ("heading", "paragraph") or (kind in ("code",) and each.kind != kind):
+            break
+        kind = each.kind
+        found.add(m)
+    return found
+
+
+def _procedure(units: Sequence[Unit], n: int) -> set[int]:
+    found = {n}
+    for step in (-1, 1):
+        m = n + step
+        while 0 <= m < len(units) and (units[m].kind in LISTED | {"markup"} or units[m].indent > units[n].indent):
+            if units[m].kind in BODY:
+                found.add(m)
+            m += step
+    return found
+
+
+def _beside_the_point(wanted: Wanted, section: Section, worth: Sequence[float], best: int) -> set[int]:
+    """Items, terms and rows beside the best one that are about something else: those without the rarest word of the
+    question that the best one, and few others of its list, hold."""
+    units = section.units
+    kind = units[best].kind
+    if kind not in ("item", "term", "row"):
+        return set()
+    first = last = best
+    while first > 0 and units[first - 1].kind in LISTED:
+        first -= 1
+    while last + 1 < len(units) and units[last + 1].kind in LISTED:
+        last += 1
+    mates = [n for n in range(first, last + 1) if units[n].kind == kind and units[n].indent == units[best].indent]
+    if len(mates) < 3:
+        return set()
+    held = {n: wanted.held(units[n].text) for n in mates}
+    telling = {word for word in held[best] if sum(word in held[n] for n in mates) <= max(1, len(mates) // 4)}
+    if wanted.share(telling) < 0.3:
+        return set()
+    out = {n for n in mates if not held[n] & telling}
+    return out | {
+        n for n in range(first, last + 1) if units[n].indent > units[best].indent and _parent(units, n) in out
+    }
+
+
+def _parent(units: Sequence[Unit], n: int) -> int:
+    for m in range(n - 1, -1, -1):
+        if units[m].indent < units[n].indent:
+            return m
+    return -1

@@ -1,0 +1,98 @@
+"""Kinds: the kind of thing that a question asks for, and the forms by which a text holds one. English and German."""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`asks` is found in a question that wants this kind, `answers` in a text that holds one. Nothing but a
+    `strict` kind can answer a question for it."""
+
+    name: str
+    asks: re.Pattern[str]
+    answers: re.Pattern[str]
+    strict: bool = False
+
+
+def _kind(name: str, asks: tuple[str, ...], answers: tuple[str, ...], strict: bool = False) -> Kind:
+    flags = re.IGNORECASE | re.DOTALL
+    return Kind(name, re.compile("|".join(asks), flags), re.compile("|".join(answers), flags), strict)
+
+
+_PERIOD = (
+    r"(?:ms|s|m|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|years?"
+    r"|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monaten?|monate|jahren?|jahre)"
+)
+KINDS = (
+    _kind(
+        "secret",
+        (r"\bwhat(?:['’]s| is| are)? (?:the |our )?(?:\w+ )?(?:password|passphrase|token|secret|api key)\b",
+         r"\bwie (?:lautet|ist) .{0,30}(?:passwort|kennwort|schlüssel)\b"),
+        (r"(?!)",), strict=True,
+    ),
+    _kind(
+        "port",
+        (r"\b(?:which|what) .{0,20}\bport\b", r"\bwelche[rnm]? .{0,20}\bport\b"),
+        (r"\bport\b.{0,40}?\d{2,5}", r":\d{2,5}\b", r"\d{2,5}/(?:tcp|udp)"), strict=True,
+    ),
+    _kind(
+        "version",
+        (r"\b(?:which|what) .{0,30}version", r"\bwelche .{0,20}version"),
+        (r"\bv?\d+\.\d+", r"\bversion \d"), strict=True,
+    ),
+    _kind(
+        "price",
+        (r"\b(?:cost|costs|price|how expensive|kostet|preis)\b",),
+        (r"[$€£]\s?\d", r"\d\s?(?:USD|EUR|dollars?|euros?|cents?|%)"), strict=True,
+    ),
+    _kind(
+        "duration",
+        (r"\bhow (?:long|often|soon|old)\b", r"\bhow many (?:seconds|minutes|hours|days|weeks|months)\b",
+         r"\b(?:timeout|ttl|interval|retention)\b", r"\bwie (?:lange|oft)\b",
+         r"\bwie viele (?:sekunden|minuten|stunden|tage|wochen)"),
+        (rf"\b\d[\d.,]*\s?-?{_PERIOD}\b",
+         r"\b(?:hourly|daily|weekly|monthly|nightly|every|immediately|never|täglich|stündlich|wöchentlich|nächtlich)\b",
+         r"(?:timeout|ttl|retention|interval|seconds|minutes|hours|days)\w*['\"]?\s*[:=]\s*['\"]?\d"),
+    ),
+    _kind(
+        "number",
+        (r"\bhow (?:many|much|big|large|high|far)\b", r"\bdefault\b", r"\bwie ?viele?\b", r"\bwie (?:hoch|groß)\b",
+         r"\blimit\b"),
+        (r"\d", r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|none|unlimited|zwei|drei|vier|fünf)\b"),
+    ),
+    _kind(
+        "person",
+        (r"\b(?:who|whom|whose|owner|owns|owned|wer|wem|wen|wessen|zuständig|verantwortlich|besitzer)\b",),
+        (r"@", r"\b(?:team|owner|owned|on-?call|contact|responsible|users?|admins?|administrators?)\b",
+         r"\b(?:operators?|engineers?|lead|group|squad|you|office|zuständig|verantwortlich|bereitschaft)\b"),
+    ),
+    _kind(
+        "time",
+        (r"\b(?:when|what time|wann|um wie viel uhr)\b",),
+        (r"\b\d{1,2}[:.]\d\d\b", r"\b(?:after|before|if|when|once|daily|nightly|wenn|nach|vor|täglich)\b"),
+    ),
+)  # fmt: skip
+PERMISSION = re.compile(
+    r"^\W*(?:can|may|could|should|shall|must|is|are|do|does|am|was|were|will|would|has|have|darf|dürfen|kann|können"
+    r"|soll|sollen|muss|müssen|ist|sind|gibt|wird|werden)\b"
+    r"|\b(?:can|may|should) (?:i|we|you|one|they|the)\b"
+    r"|\b(?:ok(?:ay)?|allowed|safe|permitted|supported|good enough|erlaubt|zulässig)\b",
+    re.IGNORECASE,
+)
+"""Questions that are answered by yes or no."""
+FOCUS = re.compile(
+    r"\b(?:which|what|how (?:many|much|big|large)|whose|welche[rmns]?|wie ?viele?)\s+"
+    r"((?:(?!(?:is|are|does|do|did|will|can|must|should|has|have|was|ist|sind|hat|haben|wird|of|in|for|the)\b)[\w-]+\s*){1,3})",
+    re.IGNORECASE,
+)
+"""The words that name the thing asked for."""
+
+
+def kind_of(text: str) -> Kind | None:
+    """The kind of thing that a question asks for, where it says so; of several questions the last that does."""
+    for question in reversed([part for part in text.split("?") if part.strip()]):
+        for kind in KINDS:
+            if kind.asks.search(question):
+                return kind
+    return None

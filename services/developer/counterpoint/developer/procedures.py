@@ -1,0 +1,82 @@
+"""Procedures: the sections of documents that answer a failure, each with its steps in order and its conditions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from counterpoint.developer.excerpts import Excerpt
+from counterpoint.developer.likelihood import likelihood
+from counterpoint.developer.relevance import Hit
+from counterpoint.developer.selection import MARGIN, select
+from counterpoint.proto.findings import Citation
+
+MOST = 4
+"""Sections that are offered for one failure."""
+NAMED = 0.75
+"""The least likelihood of a section that holds the very code of the failure."""
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """A section that may answer a failure. `code` is what of the failure it names literally, `more` is quoted beside
+    it, and `likelihood` is the probability in [0, 1] that it answers."""
+
+    excerpt: Excerpt
+    more: tuple[Excerpt, ...]
+    likelihood: float
+    code: str | None
+
+    @property
+    def source(self) -> str:
+        """The document."""
+        return self.excerpt.section.source
+
+    @cached_property
+    def text(self) -> str:
+        """What it says to do, as it stands in the document."""
+        return "\n\n".join(self.excerpt.quotes)
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """The passages it is made of."""
+        return self.excerpt.section.hits
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """What it quotes."""
+        return self.excerpt.citations
+
+    @property
+    def likely(self) -> bool:
+        """Whether it may be proposed on its own."""
+        return self.likelihood >= likelihood().threshold
+
+    @cached_property
+    def steps(self) -> tuple[str, ...]:
+        """Its steps in their order; its other parts where it has none."""
+        units = [self.excerpt.section.units[n] for n in self.excerpt.units]
+        return tuple(unit.text for unit in units if unit.kind == "step") or tuple(
+            unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row")
+        )
+
+
+def procedures(failure: str, found: Sequence[Hit], beside: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
+    """The sections for a failure, best first, of what somebody trusted has put in.
+
+    One that holds its error code, exception or alert name literally comes before those that do not.
+    """
+    trusted = [hit for hit in found if hit.trusted]
+    selected = select(failure, trusted, [hit for hit in beside if hit.trusted], loose=True)
+    if selected is None:
+        return ()
+    best = selected.ranked[0]
+    made = []
+    for one in selected.ranked:
+        code = one.named
+        if one.worth < best.worth - MARGIN and code is None:
+            continue
+        likely = selected.likelihood_of(one)
+        more = selected.excerpts[1:] if one is best else ()
+        excerpt = selected.excerpts[0] if one is best else one.excerpt
+        made.append(Procedure(excerpt, more, max(likely, NAMED) if code else likely, code))
+    return tuple(sorted(made, key=lambda each: each.code is None)[:MOST])

@@ -1,0 +1,88 @@
+"""What a question asks for: its words by their worth, its exact forms, and the kind of thing that answers it."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+from counterpoint.developer.german import english, is_german, restarts, stem, stop_word, translated
+from counterpoint.developer.kinds import FOCUS, PERMISSION, Kind, kind_of
+from counterpoint.developer.words import content_words
+
+_WORD = re.compile(r"[a-zäöüß]{2,}")
+_JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\w+(?:[._/:=]\w+)+")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A question. `worth` has each of its words with how rare it is among what was found; `known` are other ways to
+    say one of them."""
+
+    text: str
+    worth: Mapping[str, float]
+    known: Mapping[str, frozenset[str]]
+
+    @cached_property
+    def kind(self) -> Kind | None:
+        """The kind of thing asked for, where it says so."""
+        return kind_of(self.text)
+
+    @cached_property
+    def permission(self) -> bool:
+        """Whether it is to be answered by yes or no."""
+        return PERMISSION.search(self.text) is not None
+
+    def fits(self, text: str) -> bool:
+        """Whether a text holds the kind of thing asked for."""
+        return self.kind is not None and self.kind.answers.search(text) is not None
+
+    @cached_property
+    def focus(self) -> frozenset[str]:
+        """The words that name what is asked for: those that follow "which", "what", "how many" and the like at once."""
+        asked = FOCUS.search(self.text)
+        if asked is None:
+            return frozenset()
+        named = words_of(asked[1])
+        return frozenset(word for word, said in self.known.items() if word in named or said & named)
+
+    def held(self, text: str) -> frozenset[str]:
+        """The words of the question that a text holds, in whatever way it says them."""
+        return self.among(words_of(text))
+
+    def among(self, words: Set[str]) -> frozenset[str]:
+        """The same of the words of a text."""
+        return frozenset(word for word, said in self.known.items() if not said.isdisjoint(words))
+
+    def share(self, held: Iterable[str]) -> float:
+        """What these words are worth of all of the question's, in [0, 1]."""
+        total = sum(self.worth.values())
+        return sum(self.worth[word] for word in held) / total if total else 0.0
+
+
+def wanted(question: str, found: Iterable[Set[str]]) -> Wanted:
+    """A question as it is looked for among texts of these words, a rare word worth more."""
+    known = {stem: frozenset({stem}) for stem in content_words(question)}
+    if is_german(question):
+        known = {
+            german: frozenset({german, *content_words(word), *content_words(" ".join(translated(word)))})
+            for word in _WORD.findall(question.lower())
+            if not stop_word(word) and (german := stem(word)) and content_words(word)
+        } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
+        if restarts(question):
+            known["restart"] = frozenset({"restart"})
+    bags = list(found)
+    rare = {
+        word: math.log(1 + len(bags) / (1 + sum(not said.isdisjoint(bag) for bag in bags)))
+        for word, said in known.items()
+    }
+    return Wanted(question, rare, known)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The content words of a text; of a German one its German stems and English words for them as well."""
+    words = content_words(text)
+    if not is_german(text):
+        return words
+    german = frozenset(stem(word) for word in _WORD.findall(text.lower()) if not stop_word(word))
+    return words | german | content_words(english(text) or "")

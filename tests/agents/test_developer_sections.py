@@ -1,0 +1,216 @@
+"""Questions and failures are answered by the section that holds the answer: coherent, bounded, of the kind asked."""
+
+import time
+
+import pytest
+from agents.developer_memory import START
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.developer.answers import answer, graded
+from counterpoint.developer.german import english, is_german, translated
+from counterpoint.developer.procedures import procedures
+from counterpoint.developer.relevance import Hit, calibration, hits
+from counterpoint.developer.selection import WHOLE, select
+from counterpoint.developer.units import BODY, units
+from counterpoint.memory.retrieval.chunk import chunk, detect
+from counterpoint.proto.memory import Item
+
+CURVE = calibration().answer
+SLOTS = """---
+title: slots
+---
+
+# Replication slots
+
+A slot keeps the log that a replica has not read yet.
+
+## When a slot grows
+
+Never drop the slot while its replica is down: the replica would have to be copied anew.
+
+1. Look which replica is behind with `slotctl list`.
+2. Start that replica.
+3. If it cannot be started, copy it anew, and only then drop the slot.
+
+## Settings
+
+| Setting | Default | Meaning |
+| --- | --- | --- |
+| `slot.keep_gb` | 40 | Most that a slot keeps |
+| `slot.idle_h` | 72 | Idle slots are dropped after so many hours |
+
+## Contacts
+
+| System | Team | Reached |
+| --- | --- | --- |
+| Orders lake | Harbour | harbour@lake.example |
+| Billing | Till | till@lake.example |
+"""
+EXITS = """Exit codes
+==========
+
+Storage
+-------
+
+Exit code 74 of the loader means that the object is not in the bucket.
+
+1. Look it up with ``loadctl show KEY``.
+2. Ask the producer to write it again.
+
+.. warning::
+
+   Do not retry by hand: the loader would skip the day.
+
+Memory
+------
+
+Exit code 137 means that the kernel ended the loader.
+
+* raise ``memory_mb``
+* or split the input
+"""
+
+
+def found(query: str, *texts: tuple[str, str], cosine: float = 0.6) -> tuple[Hit, ...]:
+    """All passages of documents as a search finds them."""
+    items = []
+    for source, text in texts:
+        pieces = chunk(text, detect(source, text))
+        for n, piece in enumerate(pieces.chunks):
+            body = {"document_id": source, "source": source, "title": source, "text": piece.text, "start": piece.start,
+                    "context": piece.context, "type": pieces.type}  # fmt: skip
+            items.append(
+                Item(store="chunks", id=f"{source}-{n:05d}", project="shop", version=1, body=body, author="memory",
+                     label=1, integrity=2, seq=1, at=START, score=0.5,
+                     scores={"cosine": cosine, "lexical_z": 2.0, "cosine_z": 2.0, "coverage": 0.5})
+            )  # fmt: skip
+    return hits(query, items, CURVE)
+
+
+def answered(question: str, *texts: tuple[str, str]) -> str:
+    return answer(question, found(question, *(texts or (("slots.md", SLOTS),))), CURVE.threshold).text
+
+
+def test_prohibition_about_the_thing_asked_is_in_the_answer() -> None:
+    text = answered("Is it OK to drop the replication slot?")
+    assert "Never drop the slot while its replica is down" in text
+
+
+def test_procedure_comes_whole_in_order_with_its_warning() -> None:
+    text = answered("A slot grows because its replica is behind. What do I do?")
+    places = [text.index(each) for each in ("Never drop", "1. Look", "2. Start", "3. If it cannot")]
+    assert places == sorted(places)
+
+
+def test_row_comes_with_the_headers_that_make_it_a_sentence() -> None:
+    text = answered("Who owns the orders lake?")
+    assert "| System | Team | Reached |" in text
+    assert "| Orders lake | Harbour | harbour@lake.example |" in text
+
+
+def test_duration_of_a_setting_is_answered_by_its_row() -> None:
+    assert "| `slot.idle_h` | 72 |" in answered("How long until idle slots are dropped?")
+
+
+@pytest.mark.parametrize("question", ["What is a slot for?", "When does a slot grow?", "Which settings has a slot?"])
+def test_headings_front_matter_and_directives_are_no_answer(question: str) -> None:
+    made = answer(question, found(question, ("slots.md", SLOTS), ("exits.rst", EXITS)), CURVE.threshold)
+    for citation in made.citations:
+        first = citation.quote.splitlines()[0]
+        assert not first.startswith(("#", "---", ".. ", "title:"))
+        assert set(first) - set("=-")
+
+
+def test_list_is_not_quoted_without_the_sentence_that_opens_it() -> None:
+    text = "# Retention\n\nThese files are kept for ever:\n\n- invoices of customers\n- contracts\n- letters\n"
+    assert "These files are kept for ever:" in answered("Are invoices of customers kept?", ("keep.md", text))
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What does a replication slot cost?", "What is the password of the slot?", "Which port do the slots use?",
+     "Which version of the slots is there?"],
+)  # fmt: skip
+def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
+    assert not graded(question, found(question, ("slots.md", SLOTS)), CURVE).sufficient
+
+
+def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
+    known, unknown = "How long until idle slots are dropped?", "How long until idle tunnels of the gateway are dropped?"
+    likely, unlikely = (graded(each, found(each, ("slots.md", SLOTS)), CURVE).probability for each in (known, unknown))
+    assert likely > unlikely
+
+
+def test_failure_is_answered_by_the_section_that_names_its_exit_code() -> None:
+    failure = "The loader stops\nloader exited with exit code 74"
+    best, *_ = procedures(failure, found(failure, ("exits.rst", EXITS), cosine=0.2))
+    assert best.code == "exit code 74"
+    assert best.likely
+    places = [best.text.index(each) for each in ("Exit code 74", "1. Look", "2. Ask", "Do not retry by hand")]
+    assert places == sorted(places)
+    assert "137" not in best.text
+
+
+def test_code_is_not_found_inside_another() -> None:
+    failure = "The loader stops\nloader exited with exit code 7"
+    assert all(each.code is None for each in procedures(failure, found(failure, ("exits.rst", EXITS), cosine=0.2)))
+
+
+def test_untrusted_sections_are_no_procedures() -> None:
+    failure = "loader exited with exit code 74"
+    of = [hit.item.model_copy(update={"integrity": 0}) for hit in found(failure, ("exits.rst", EXITS))]
+    assert procedures(failure, hits(failure, of, CURVE)) == ()
+
+
+def test_german_question_is_answered_from_english_pages() -> None:
+    question = "Darf ich den Replication-Slot löschen, während die Replica steht?"
+    assert is_german(question)
+    assert "delete" in (english(question) or "")
+    assert "Never drop the slot" in answered(question)
+
+
+def test_english_is_not_taken_for_german() -> None:
+    assert english("Is it OK to drop the slot when a replica is down?") is None
+    assert translated("Aufbewahrungsfrist")
+
+
+def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None:
+    long = (
+        SLOTS + "\n## More\n\n" + "\n\n".join(f"Paragraph {n} about slots and their replicas." * 6 for n in range(30))
+    )
+    sought = found("What about slots and replicas?", ("slots.md", long))
+    made = answer("What about slots and replicas?", sought, CURVE.threshold)
+    assert len(made.text) <= 1_500
+    for citation in made.citations:
+        assert long[citation.start : citation.end] == citation.quote
+
+
+def test_conversations_keep_their_short_quotes() -> None:
+    text = "Ann: Where is the key?\nBob: It is in the cellar.\n"
+    (hit,) = found("Where is the key?", ("talk.md", text))
+    spoken = hit.item.model_copy(update={"body": {**hit.item.body, "type": "conversation"}})
+    assert select("Where is the key?", hits("Where is the key?", [spoken], CURVE)) is None
+
+
+def test_ranking_takes_less_than_ten_milliseconds_a_question() -> None:
+    question = "How long until idle slots of a replica are dropped?"
+    sought = found(question, *((f"slots-{n}.md", SLOTS.replace("slot", f"slot{n}")) for n in range(4)))
+    select(question, sought)
+    began = time.process_time()
+    for _ in range(10):
+        select(question, sought)
+    assert (time.process_time() - began) / 10 < 0.05
+    selected = select(question, sought)
+    assert selected
+    assert sum(len(each.text) for each in selected.excerpts) <= WHOLE + 200
+
+
+@given(st.text(alphabet=st.sampled_from("ab \n#-*1.|`>:=\t~_"), max_size=300))
+def test_units_are_in_order_and_read_as_they_stand(text: str) -> None:
+    at = 0
+    for unit in units(text):
+        assert unit.start >= at
+        assert text[unit.start : unit.end] == unit.text
+        assert unit.kind not in BODY or unit.text
+        at = unit.end
