@@ -117,6 +117,8 @@ _ASSIGNED = re.compile(
 )
 _QUOTED = re.compile(r"(?i)(?:ord|d)?(?:\s{1,3}is)?:?\s{1,3}'((?:[^'\\\n])+)'")
 _SPOKEN = re.compile(r"(?i)(?:ord|d|s)?(?:\s{1,3}is)?[ \t]{1,3}[`\"']?([A-Za-z0-9+/=_.!#$%&*^-]{10,})")
+_BEHIND = frozenset(" \t\nodsODS:")
+"""What a value that no sign assigns may stand behind: a space, or the rest of the word."""
 _OPTION = re.compile(r"[a-z-]{0,12} {1,2}([^\s\"',;&|-][^\s\"',;&|]*)")
 
 
@@ -131,7 +133,7 @@ def find_assignments(text: str) -> Iterator[Span]:
                 match = _ASSIGNED.match(text, end)
                 if match is None and _is_option(lowered, at):
                     match = _OPTION.match(text, end)
-                if match is None:
+                if match is None and text[end : end + 1] in _BEHIND:
                     match = _QUOTED.match(text, end) or _spoken(text, end)
                 if match is not None and match.lastindex is not None:
                     secret = match.lastindex
@@ -140,7 +142,7 @@ def find_assignments(text: str) -> Iterator[Span]:
                         pass
                     elif valid(match[secret]):
                         yield match.span(secret)
-                    elif is_blank(match[secret]):
+                    elif "(" in match[secret] and is_blank(match[secret]):
                         yield from _fallback(text, match.end())
                     end = match.end()
             at = lowered.find(part, end)
