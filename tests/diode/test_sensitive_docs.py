@@ -98,6 +98,8 @@ DRESSES = (
     "https://example:{}@example.com/",
     "# placeholder, not real\napi_key = {}",
     "example_secret: {}  # dummy",
+    "password=get('{}')",
+    "password={{{{ '{}' }}}}",
 )
 
 
@@ -111,7 +113,16 @@ def test_words_for_an_example_hide_no_random_value(dress: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["Falcon7391!", "hunter2example", "Winter2024!-placeholder", "<Falcon7391>", "${P:-Falcon7391}"]
+    "value",
+    [
+        "Falcon7391!",
+        "Falcon1234!example",
+        "S3cr3tFalcon",
+        "hunter2example",
+        "Winter2024!-placeholder",
+        "<Falcon7391>",
+        "${P:-Falcon7391}",
+    ],
 )
 def test_a_chosen_password_is_no_placeholder(value: str) -> None:
     assert not is_placeholder(value)
@@ -138,7 +149,7 @@ def test_hosts_of_examples(host: str) -> None:
     assert is_example_host(host)
 
 
-@pytest.mark.parametrize("host", ["db.prod.acme.io", "10.0.0.7", "contest.io", "latest"])
+@pytest.mark.parametrize("host", ["db.prod.acme.io", "example.acme.io", "10.0.0.7", "contest.io", "latest"])
 def test_hosts_that_may_be_real(host: str) -> None:
     assert not is_example_host(host)
 

@@ -23,7 +23,7 @@ _LETTERS = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*")
 _WORD_CHARS_MAX = 24
 _EXAMPLE_HOST = re.compile(
     r"(?:localhost|host\.docker\.internal|\[?::1\]?|.*\.(?:example|test|invalid|localhost|tld|domain)"
-    r"|(?:.*\.)?example\.(?:com|org|net|edu)|host\.name|.*(?:example|hostname|placeholder).*"
+    r"|(?:.*\.)?(?:example|contoso|fabrikam|company)\.(?:com|org|net|edu)|host\.name|.*(?:hostname|placeholder).*|(?:example[\w-]+|[\w-]+example[\w-]*)(?:\..*)?"
     r"|(?:.*[.-])?(?:my|your|some)[-_]?(?:host|server|domain|company|cluster|account|broker|db|database|org)[\w-]*(?:\..*)?"
     r"|host\d?|server\d?|dbserver|ip|domain|remote|target|source|endpoint|address|proxy|proxyserver"
     r"|[<{$%].*)",

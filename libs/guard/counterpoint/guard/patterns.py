@@ -142,7 +142,7 @@ def find_assignments(text: str) -> Iterator[Span]:
                         pass
                     elif valid(match[secret]):
                         yield match.span(secret)
-                    elif "(" in match[secret] and is_blank(match[secret]):
+                    elif ("(" in match[secret] or "{" in match[secret]) and is_blank(match[secret]):
                         yield from _fallback(text, match.end())
                     end = match.end()
             at = lowered.find(part, end)
@@ -184,7 +184,7 @@ def _is_name(lowered: str, at: int, rest: str, value: str) -> bool:
 def _fallback(text: str, at: int) -> Iterator[Span]:
     """A random text in quotes behind an expression that ends at `at`: `os.environ.get("PASSWORD", "...")`."""
     match = _DEFAULT.match(text, at)
-    if match is not None and holds_drawn(match[1]) and is_key(match[1]):
+    if match is not None and holds_drawn(match[1]) and is_password(match[1]):
         yield match.span(1)
 
 

@@ -33,7 +33,7 @@ my the a an this is not no real some very super strong secure complex difficult 
 users username guests name string value here with of for to me it in at login account
 service client access private public api auth db database host server app dev local master replica replication and or
 hash salt text plain shared signing encryption base share id uuid hex bytes chars character characters broker vault
-personal store keystore truststore deploy
+personal store keystore truststore deploy initial temporary temp current previous updated rotated
 """
 """Words that stand beside them."""
 _LEET = {"a": "a4@", "e": "e3", "i": "i1!", "l": "l1", "o": "o0", "s": "s5$", "t": "t7+", "g": "g9", "b": "b8"}
@@ -79,7 +79,9 @@ def _spelled(word: str) -> str:
 def _words(words: str) -> re.Pattern[str]:
     """Any of the words, in the spelling of leet too; short ones only where they stand alone, for chance has them."""
     longest_first = sorted(words.split(), key=len, reverse=True)
-    long = "|".join(_spelled(word) for word in longest_first if len(word) >= _LONG_CHARS)
+    long = (
+        "(?:my|your|our|the)?(?:" + "|".join(_spelled(word) for word in longest_first if len(word) >= _LONG_CHARS) + ")"
+    )
     short = "|".join(word for word in longest_first if len(word) < _LONG_CHARS)
     return re.compile(f"{long}|(?<![A-Za-z0-9])(?:{short})(?![A-Za-z0-9])", re.IGNORECASE)
 
@@ -145,7 +147,9 @@ def _is_stock(value: str) -> bool:
         return False
     if not told:
         return not words and _is_row(value)
-    return sum(map(len, words)) <= _LEFT_CHARS_MAX and not (digits and words) and not holds_drawn(left)
+    if words and any(char.isdigit() for char in value):
+        return False
+    return sum(map(len, words)) <= _LEFT_CHARS_MAX and not holds_drawn(left)
 
 
 def _is_row(value: str) -> bool:
