@@ -134,7 +134,7 @@ class House:
         """A principal with that token."""
         given = {"name": f"name of {token}", "kind": "system", "projects": ("*",), "roles": ("report", "read")} | more
         known = Principal(**given)
-        self._write("principals", hashlib.sha256(token.encode()).hexdigest(), known.model_dump(mode="json"))
+        self.write("principals", hashlib.sha256(token.encode()).hexdigest(), known.model_dump(mode="json"))
         return known
 
     def client(self, token: str | None = TOKEN) -> httpx.AsyncClient:
@@ -231,7 +231,7 @@ class House:
                 return CommitReply(status="refused", refusal=refusal)
         for row in prepared.writes:
             assert row.body is not None
-            self._write(row.store, row.id, json.loads(row.body))
+            self.write(row.store, row.id, json.loads(row.body))
             self.writes.append(f"{row.store}/{row.id}")
         for outgoing in commit.messages:
             message = Message.register[outgoing.type].model_validate(outgoing.data)
@@ -242,7 +242,7 @@ class House:
         self.applied[origin.message_id, commit.step] = prepared.reply
         return prepared.reply
 
-    def _write(self, store: str, record_id: str, body: dict[str, Any]) -> None:
+    def write(self, store: str, record_id: str, body: dict[str, Any]) -> None:
         self.seq += 1
         known = self.records.get((store, record_id))
         self.records[store, record_id] = Item(

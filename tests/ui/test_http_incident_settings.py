@@ -104,10 +104,20 @@ def test_the_command_sends_what_was_named_and_shows_what_holds(api: Played) -> N
         "at": "2026-03-02T03:00Z",
     }
     api.on(f"PUT {URL}", (200, stored))
-    words = ("incident-settings", "--job", "shop/load", "--quiet", "12h", "--no-shadow", *api.options())
+    words = (
+        "incident-settings",
+        "--job",
+        "shop/load",
+        "--quiet",
+        "12h",
+        "--open-after",
+        "3",
+        "--no-shadow",
+        *api.options(),
+    )
     result = CliRunner().invoke(app, list(words))
     assert result.exit_code == 0, result.output
-    assert api.asked[0].body == {"job": JOB, "quiet_s": 43200, "shadow": False}
+    assert api.asked[0].body == {"job": JOB, "open_after": 3, "quiet_s": 43200, "shadow": False}
     assert result.stdout == "shop/load: closes after 12 quiet hours, not in shadow (me, 2026-03-02)\n"
     wrong = CliRunner().invoke(app, ["incident-settings", "--quiet", "soon", *api.options()])
     assert wrong.exit_code == 2

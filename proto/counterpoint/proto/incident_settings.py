@@ -1,4 +1,4 @@
-"""Settings of incidents, by project or by job: when one closes by itself, and whether anything is proposed for it."""
+"""Settings of incidents, by project or by job: when one opens and closes, and whether anything is proposed for it."""
 
 import hashlib
 from collections.abc import Iterable
@@ -17,11 +17,12 @@ SHADOW_REPORT_S = 7 * 24 * 3600
 class IncidentSettings(Shape):
     """The settings of a project, or of one `job`; what is left out is inherited by a job, and the default otherwise.
 
-    `quiet_s`: seconds without a failure after which an incident closes by itself. `shadow`: it is recognised and
-    recorded, and nothing is proposed.
+    `open_after`: flows that must fail in a row until an incident asks for a task. `quiet_s`: seconds without a failure
+    after which it closes by itself. `shadow`: it is recognised and recorded, and nothing is proposed.
     """
 
     job: JobRef | None = None
+    open_after: int | None = Field(default=None, ge=1, le=50)
     quiet_s: float | None = Field(default=None, ge=60, le=366 * 24 * 3600)
     shadow: bool | None = None
 
@@ -38,6 +39,7 @@ class StoredIncidentSettings(IncidentSettings):
 class InForce(Shape):
     """The settings that hold for one failure."""
 
+    open_after: int = 1
     quiet_s: float | None = None
     shadow: bool = False
 

@@ -21,6 +21,9 @@ def incident_settings(
     job: Annotated[
         str | None, typer.Option("--job", metavar="NS/NAME", help="A job; the whole project without one.")
     ] = None,
+    open_after: Annotated[
+        int | None, typer.Option("--open-after", min=1, max=50, help="Ask for a task after so many failed flows.")
+    ] = None,
     quiet: Annotated[
         str | None,
         typer.Option("--quiet", metavar="TIME", help="Close after so long without a failure: 90m, 12h, 2d; 0 never."),
@@ -32,6 +35,8 @@ def incident_settings(
 ) -> None:
     """Show or change how incidents of a project, or of one job, are handled. Changes hold for those that open later."""
     body: dict[str, Any] = {"job": job_of(job)} if job else {}
+    if open_after is not None:
+        body["open_after"] = open_after
     if quiet is not None:
         body["quiet_s"] = _seconds(quiet) or None
     if shadow is not None:
@@ -79,6 +84,8 @@ def _line(one: dict[str, Any]) -> str:
     job = one.get("job")
     whose = f"{job['namespace']}/{job['name']}" if job else "project"
     said = []
+    if one.get("open_after"):
+        said.append(f"opens after {one['open_after']} failed flows")
     if one.get("quiet_s"):
         said.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
     if one.get("shadow") is not None:

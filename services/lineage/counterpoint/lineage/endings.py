@@ -10,10 +10,12 @@ from counterpoint.lineage.failures import FailedRun, failure_of
 from counterpoint.lineage.graph import owners
 from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, State
 from counterpoint.lineage.records import Job, Key, Record, Run
+from counterpoint.lineage.recovery import differences
 from counterpoint.lineage.settling import Settlement
 from counterpoint.lineage.standing import STORE, Desk, desk_of, open_desk
 from counterpoint.lineage.submission import amendment, cancellation, live_facts, observed_outcome, submission
 from counterpoint.lineage.waiting import once_more, reconsidered
+from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.memory import Commit, Get, Outgoing, Write
 from counterpoint.recall import Memory, decide, put, record, send
 from counterpoint.recall.edges import Edge
@@ -180,7 +182,7 @@ async def _commit(
     for incident in settlement.merged:
         into = changed.get(incident.closed_by or "") or desk.incidents.get(incident.closed_by or "")
         messages.append(send(cancellation(incident, into)))
-    messages += [send(observed_outcome(incident)) for incident in settlement.recovered]
+    messages += [send(each) for each in await _recoveries(memory, settlement.recovered, records)]
     messages += _decisions(memory, desk, settlement)
     writes: list[Write] = []
     for incident_id in sorted(changed):
@@ -237,9 +239,24 @@ async def _radius(memory: Memory, incident: Incident, records: Records) -> Radiu
     )
 
 
+async def _recoveries(memory: Memory, recovered: Sequence[Incident], records: Records) -> list[ReportOutcome]:
+    """The outcomes that recoveries show, each with what differs between the last failure and the run that worked."""
+    ends = {incident.closed_by for incident in recovered if incident.closed_by}
+    runs = await _known_runs(memory, {incident.origin.run_id for incident in recovered} | ends, records)
+    outcomes = []
+    for incident in recovered:
+        failed, success = runs.get(incident.origin.run_id), runs.get(incident.closed_by or "")
+        outcomes.append(observed_outcome(incident, differences(failed, success) if failed and success else ()))
+    return outcomes
+
+
 async def _runs(memory: Memory, incidents: Sequence[Incident], records: Records) -> dict[str, Run]:
-    """The runs of the origins: those of the event as they are with it, the others as memory has them."""
-    wanted = {incident.origin.run_id for incident in incidents}
+    """The runs of the origins."""
+    return await _known_runs(memory, {incident.origin.run_id for incident in incidents}, records)
+
+
+async def _known_runs(memory: Memory, wanted: set[str], records: Records) -> dict[str, Run]:
+    """Runs by id: those of the event as they are with it, the others as memory has them."""
     own = {run.run_id: run for run in records.values() if isinstance(run, Run) and run.run_id in wanted}
     missing = sorted(wanted - own.keys())
     if not missing:

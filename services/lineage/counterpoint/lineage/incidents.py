@@ -9,7 +9,9 @@ from enum import StrEnum
 from typing import Any
 
 from counterpoint.lineage.failures import FailedRun
+from counterpoint.proto.incident_settings import IncidentSettings, in_force
 from counterpoint.proto.messages import Shape, Time
+from counterpoint.recall.names import job
 
 LEDGER_ID = "ledger"
 KEPT_FAILURES = 50
@@ -126,12 +128,26 @@ class Ledger(Shape):
 
 
 class Limits(Shape):
-    """Incidents that a project may open in an hour; how long a failed try is waited on that has retries left, and how
+    """Incidents that a project may open in an hour; the flows that must fail in a row until one is opened, by job where
+    `open_after_of` names it; how long a failed try is waited on that has retries left, and how
     long the failure of a whole waits for that of a part (never longer than the former)."""
 
     incidents_per_hour: int
     retry_grace_s: float
     part_grace_s: float = 30.0
+    open_after: int = 1
+    open_after_of: dict[str, int] = {}
+
+    def under(self, settings: Iterable[IncidentSettings]) -> "Limits":
+        """The limits with the settings of the project and of its jobs."""
+        known = [one for one in settings if one.open_after is not None]
+        project = in_force(one for one in known if one.job is None)
+        of = {job(one.job.namespace, one.job.name).ref: one.open_after or 1 for one in known if one.job}
+        return self.model_copy(update={"open_after": project.open_after, "open_after_of": of})
+
+    def is_enough(self, incident: Incident) -> bool:
+        """Whether an incident has hit as many flows as its job takes to be asked for."""
+        return incident.count >= self.open_after_of.get(incident.job, self.open_after)
 
     def grace(self, failed: FailedRun) -> timedelta:
         """How long this failure waits."""

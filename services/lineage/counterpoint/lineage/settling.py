@@ -242,7 +242,7 @@ class _Matching:
             if incident.targets[-1] != target and len(incident.targets) < _TARGETS:
                 incident = incident.model_copy(update={"targets": (*incident.targets, target)})
                 self._repointed.append(incident.incident_id)
-        elif not group.waits:
+        elif not group.waits and self._limits.is_enough(incident):
             if len(self._ledger.opened) < self._limits.incidents_per_hour:
                 opened = {"state": State.OPEN, "opened_at": self._now, "targets": (target,)}
                 incident = incident.model_copy(update=opened)

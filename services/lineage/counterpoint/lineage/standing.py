@@ -8,6 +8,8 @@ from counterpoint.lineage.grouping import Below
 from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, State
 from counterpoint.lineage.records import Run
 from counterpoint.lineage.settling import Book, Settlement, end_of_task, settle
+from counterpoint.proto.incident_settings import STORE as SETTINGS
+from counterpoint.proto.incident_settings import IncidentSettings
 from counterpoint.proto.memory import Found, Get, Item, List, MemoryQuery, Walk
 from counterpoint.proto.tasks import ENDED, Task
 from counterpoint.recall import Memory, record
@@ -17,6 +19,7 @@ from counterpoint.recall.neighbours import downstream_jobs, upstream_jobs
 
 STORE = "incidents"
 RUNS_LIMIT = 50
+SETTINGS_LIMIT = 200
 _BATCH = 100
 
 
@@ -30,6 +33,7 @@ class Desk:
     items: dict[str, Item] = field(default_factory=dict)
     incidents: dict[str, Incident] = field(default_factory=dict)
     late: list[FailedRun] = field(default_factory=list)
+    settings: tuple[IncidentSettings, ...] = ()
     _pairs: set[tuple[str, str]] = field(default_factory=set)
     _related: set[str] = field(default_factory=set)
 
@@ -96,6 +100,7 @@ class Desk:
 
     async def settled(self, fresh: Sequence[FailedRun], limits: Limits) -> Settlement:
         """The records as they are with `fresh` failures. Raises `Transient` or `Denied`."""
+        limits = limits.under(self.settings)
         while True:
             found = settle(self.book, fresh, self.below, limits, project=self.memory.project, now=self.memory.now)
             begun = {one.incident_id: one for one in found.changed if one.incident_id not in self.items}
@@ -151,14 +156,15 @@ async def open_desk(memory: Memory, failed: FailedRun, also: Sequence[Edge] = ()
     ]
     rest: list[MemoryQuery] = [
         Get(store=STORE, id=LEDGER_ID),
+        List(store=SETTINGS, limit=SETTINGS_LIMIT),
         List(store=STORE, where={"job": failed.job}, limit=RUNS_LIMIT),
         Walk(store="edges", start=(failed.job,), direction="down", depth=1, limit=1000),
         List(store="runs", where=alike, limit=RUNS_LIMIT),
         *(List(store="runs", where={**alike, "parent_run_id": run}, limit=RUNS_LIMIT) for run in links),
     ]
     found = await memory.query(*rest, *flow)
-    ledger, alike_incidents, edges, *runs = found
-    desk = Desk(memory)
+    ledger, settings, alike_incidents, edges, *runs = found
+    desk = Desk(memory, settings=tuple(record(item, IncidentSettings) for item in settings.items))
     desk.take_ledger(ledger)
     desk.take(alike_incidents.items)
     successes = [record(item, Run) for answer in runs[: 1 + len(links)] for item in answer.items]
@@ -174,12 +180,13 @@ async def desk_of(memory: Memory, job: str, own: Run | None) -> Desk:
 
     Raises `Transient` or `Denied`.
     """
-    ledger, alike, failed = await memory.query(
+    ledger, settings, alike, failed = await memory.query(
         Get(store=STORE, id=LEDGER_ID),
+        List(store=SETTINGS, limit=SETTINGS_LIMIT),
         List(store=STORE, where={"job": job}, limit=RUNS_LIMIT),
         List(store="runs", where={"job": job, "ended_as": "FAIL"}, limit=RUNS_LIMIT),
     )
-    desk = Desk(memory)
+    desk = Desk(memory, settings=tuple(record(item, IncidentSettings) for item in settings.items))
     desk.take_ledger(ledger)
     desk.take(alike.items)
     runs: Sequence[Run] = [record(item, Run) for item in failed.items]

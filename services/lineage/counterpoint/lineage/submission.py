@@ -122,11 +122,16 @@ def cancellation(incident: Incident, into: Incident | None) -> CancelTask:
     return CancelTask(task_id=incident.incident_id, by=AGENT, by_kind="system", reason=reason)
 
 
-def observed_outcome(incident: Incident, changed: Sequence[dict[str, str]] = ()) -> ReportOutcome:
+def observed_outcome(incident: Incident, changed: Sequence[str] = ()) -> ReportOutcome:
     """The outcome that a closed incident shows: it works again. `changed` is what differs from the run that failed."""
     when = f" at {incident.closed_at:%Y-%m-%d %H:%M:%S} UTC" if incident.closed_at else ""
     note = f"Run {incident.closed_by} of {node_of(incident.job)} completed{when} after the failure."
-    return ReportOutcome(task_id=incident.incident_id, outcome="succeeded", note=note)
+    rules = policy()
+    texts = {"changed": list(changed)}
+    harmless = cleaned(rules, texts, texts, rules.message_level(0))
+    return ReportOutcome(
+        task_id=incident.incident_id, outcome="succeeded", note=note, changed=tuple(harmless["changed"])
+    )
 
 
 def _description(incident: Incident) -> str:

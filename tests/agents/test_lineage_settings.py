@@ -1,0 +1,100 @@
+"""Settings by project or job in lineage: an incident asks for a task after enough flows have failed in a row."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from agents.lineage_house import NOW, PROJECT, House
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterpoint.lineage.incidents import Limits, State
+from counterpoint.lineage.records import Run
+from counterpoint.lineage.recovery import differences
+from counterpoint.proto.incident_settings import IncidentSettings, settings_id
+from counterpoint.proto.tasks import JobRef
+
+LOAD = JobRef(namespace="ns", name="load")
+
+
+def event(kind: str, second: int, job: str = "load", **facets: Any) -> dict[str, Any]:
+    error = {"errorMessage": {"message": "Error: disk is full"}} if kind == "FAIL" else {}
+    return {
+        "eventTime": (NOW + timedelta(seconds=second)).isoformat(),
+        "eventType": kind,
+        "run": {"runId": f"{job}-{second}", "facets": error | facets},
+        "job": {"namespace": "ns", "name": job},
+    }
+
+
+def house(**open_after: int) -> House:
+    """A house with `open_after` of the project or, by name, of jobs."""
+    made = House()
+    for name, after in open_after.items():
+        job = None if name == "project" else JobRef(namespace="ns", name=name)
+        known = IncidentSettings(job=job, open_after=after).model_dump(mode="json", exclude_none=True)
+        made.write("incident_settings", settings_id(job), known | {"project": PROJECT, "by": "me"})
+    return made
+
+
+@pytest.mark.parametrize(("setting", "asked"), [({}, 1), ({"project": 3}, 0), ({"project": 3, "load": 1}, 1)])
+async def test_a_job_goes_before_its_project(setting: dict[str, int], asked: int) -> None:
+    made = house(**setting)
+    await made.take([event("FAIL", 0)])
+    assert len(made.tasks) == asked
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.permutations(range(3)))
+async def test_a_task_is_asked_for_once_enough_flows_have_failed_in_any_order(order: list[int]) -> None:
+    made = house(load=3)
+    events = [event("FAIL", second) for second in range(3)]
+    for place in order[:2]:
+        await made.take([events[place]])
+        assert made.tasks == []
+    await made.take([events[order[2]]])
+    (task,), (incident,) = made.tasks, made.incidents
+    assert (incident.state, incident.count, task.task_id) == (State.OPEN, 3, incident.incident_id)
+
+
+async def test_a_run_that_works_begins_the_count_anew() -> None:
+    made = house(load=2)
+    await made.take([event("FAIL", 0), event("COMPLETE", 5), event("FAIL", 10)])
+    assert (made.tasks, made.outcomes) == ([], [])
+    await made.take([event("FAIL", 20)])
+    assert len(made.tasks) == 1
+
+
+def test_other_jobs_are_under_the_project() -> None:
+    limits = Limits(incidents_per_hour=1, retry_grace_s=0)
+    held = limits.under([IncidentSettings(open_after=2), IncidentSettings(job=LOAD, open_after=5)])
+    assert (held.open_after, held.open_after_of) == (2, {"job:ns/load": 5})
+
+
+def run(run_id: str, **more: Any) -> Run:
+    return Run(run_id=run_id, job="job:ns/load", **more)
+
+
+def test_a_recovery_keeps_what_is_known_to_have_changed() -> None:
+    start = {"started_at": NOW, "ended_at": NOW + timedelta(minutes=1)}
+    longer = start | {"ended_at": NOW + timedelta(minutes=3)}
+    failed = run("r1", facts={"image": "load:4", "pool": "8"}, retries=1, **start)
+    success = run("r2", facts={"image": "load:5", "pool": "8", "region": "eu"}, retries=3, **longer)
+    assert differences(failed, success) == (
+        "image: load:4, then load:5",
+        "region: not said, then eu",
+        "retries: 1, then 3",
+        "duration: 0:01:00, then 0:03:00",
+    )
+    assert differences(success, success) == ()
+    assert differences(failed, run("r3", facts=failed.facts, retries=1, **start)) == ()
+
+
+async def test_what_changed_is_told_with_the_recovery() -> None:
+    made = House()
+    retries = [
+        {"airflow": {"task": {"task_id": "load", "retries": n}, "taskInstance": {"try_number": n + 1}}} for n in (0, 2)
+    ]
+    await made.take([event("FAIL", 0, **retries[0]), event("COMPLETE", 60, **retries[1])])
+    (outcome,) = made.outcomes
+    assert outcome.changed == ("retries: 0, then 2",)
