@@ -69,7 +69,7 @@ producers: setup ## Real Airflow and dbt, one incident each, in environments tha
 	@rm -rf .producers && mkdir .producers
 	@for name in airflow dbt; do python3 -m venv .producers/$$name && .producers/$$name/bin/pip install --quiet \
 		--disable-pip-version-check -r tests/producers/$$name.txt > .producers/$$name.log 2>&1 || true; done
-	$(BIN)/python tests/producers/run.py .producers; status=$$?; rm -rf .producers; exit $$status
+	@$(BIN)/python tests/producers/run.py .producers; status=$$?; rm -rf .producers; exit $$status
 
 clean: ## Forget what was installed
 	rm -rf .venv .tools
