@@ -73,6 +73,7 @@ def invented(known: int, new: int) -> tuple[list[Invented], list[Invented]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 async def test_new_failures_are_rarely_claimed_to_be_known(http: httpx.AsyncClient, project: str) -> None:
     told, asked = invented(2_000, 500)
     assert len(asked) == 500
