@@ -121,6 +121,19 @@ def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
     assert "succeeded (observed alone, nobody has confirmed it)" in flat(shown(recognised(0.9, evidence="observed")))
 
 
+def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
+    lines = flat(shown(incident(findings={}, shadow=True)))
+    assert "not shown, incidents of this job are in shadow" in lines
+    assert "none like it" not in lines
+
+
+def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:
+    superseded = flat(shown(recognised(0.9, outcome="superseded")))
+    assert "not what ended it (reported)" in superseded
+    assert "fixed by" not in superseded
+    assert "noted: Open port 53." not in flat(shown(recognised(0.9, note="Open port 53.")))
+
+
 def test_conditions_of_the_fix_stand_beside_it_unless_the_proposal_says_them() -> None:
     condition = "Drain the queue first."
     task = recognised(0.9, constraints=[condition])

@@ -134,5 +134,5 @@ def test_the_report_is_shown_in_words(api: Played) -> None:
     report = {"proposed": 1, "explained": 1, "right": 0, "share": 0.0, "due": True, "items": [item]}
     api.on("GET /v1/shadow", (200, report))
     shown = CliRunner().invoke(app, ["shadow", *api.options()]).stdout
-    assert "1 proposals, 1 of their incidents were explained, 0 would have been right" in shown
+    assert "proposals 1, incidents of them explained 1, would have been right 0" in shown
     assert "would have said: Restart it" in shown

@@ -54,7 +54,9 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
         return
     before = _before(task)
     here = [one for one in task.findings.similar_attempts if one not in before]
-    if not before:
+    if not before and task.shadow and task.override is None:
+        yield "not shown, incidents of this job are in shadow: `counterpoint shadow` reports"
+    elif not before:
         yield "no: earlier attempts were looked for, and there are none like it"
     else:
         fix = _fix(before)
@@ -127,13 +129,16 @@ def _how(attempt: SimilarAttempt) -> str:
             return "no outcome yet"
         case "succeeded", "observed":
             return "succeeded (observed alone, nobody has confirmed it)"
+        case "superseded", evidence:
+            return f"not what ended it ({evidence})"
         case outcome, evidence:
             return f"{outcome} ({evidence})"
 
 
 def _tried(attempt: SimilarAttempt, verbose: bool) -> str:
     limit = 2_000 if verbose else _TRIED_CHARS
-    note = f"; noted: {_line(attempt.note, limit)}" if attempt.note else ""
+    noted = attempt.note if attempt.note != attempt.tried else None
+    note = f"; noted: {_line(noted, limit)}" if noted else ""
     alike = f", likelihood {attempt.likelihood:.2f}" if verbose and attempt.likelihood is not None else ""
     return f"{attempt.when.date()}  {_how(attempt)}, {attempt.by}{alike}: “{_line(attempt.tried, limit)}”{note}"
 
