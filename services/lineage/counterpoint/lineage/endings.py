@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from counterpoint.lineage.changes import changed_since
 from counterpoint.lineage.events import RunEvent
 from counterpoint.lineage.failures import FailedRun, failure_of
 from counterpoint.lineage.graph import owners
@@ -17,6 +18,7 @@ from counterpoint.lineage.submission import amendment, cancellation, live_facts,
 from counterpoint.lineage.waiting import once_more, reconsidered
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.memory import Commit, Get, Outgoing, Write
+from counterpoint.proto.tasks import SubmitTask
 from counterpoint.recall import Memory, decide, put, record, send
 from counterpoint.recall.edges import Edge
 from counterpoint.recall.lineage import blast_radius_of
@@ -55,7 +57,7 @@ async def failed(
     commit = await _commit(memory, desk, settlement, records, event)
     waits = home is not None and home.state is State.WAITING and not failure.waited and failure.over_at is None
     timers = _timers(memory, desk, settlement, limits, but=failure)
-    if waits and (failure.retries_left or failure.whole):
+    if waits and (failure.retries_left or failure.whole or failure.statement):
         timers.append(send(once_more(event), due_at=memory.now + limits.grace(failure)))
     commit = commit.model_copy(update={"messages": (*commit.messages, *timers)})
     return commit, home.incident_id if home else None
@@ -165,10 +167,9 @@ async def _commit(
     runs = await _runs(memory, shown, records)
     messages: list[Outgoing] = []
     for incident in settlement.opened:
-        messages.append(await _asked(memory, desk, settlement, incident, records, runs))
+        messages.append(send(await _task(memory, desk, settlement, incident, records, runs)))
     for incident in settlement.repointed:
-        radius = await _radius(memory, incident, records)
-        task = submission(incident, radius, settlement.ledger, run=runs.get(incident.origin.run_id))
+        task = await _task(memory, desk, settlement, incident, records, runs)
         messages.append(send(amendment(task, incident)))
     named = {"error_message": lambda i: runs[i.origin.run_id].error_message if i.origin.run_id in runs else None}
     for incident in shown:
@@ -215,19 +216,21 @@ async def _moved(memory: Memory, desk: Desk, changed: Iterable[Incident], event:
     )
 
 
-async def _asked(
+async def _task(
     memory: Memory,
     desk: Desk,
     settlement: Settlement,
     incident: Incident,
     records: Records,
     runs: Mapping[str, Run],
-) -> Outgoing:
+) -> SubmitTask:
     radius = await _radius(memory, incident, records)
     known = desk.incidents | {one.incident_id: one for one in settlement.changed}
     alike = [one for one in known.values() if one.job == incident.job and one.signature == incident.signature]
-    task = submission(incident, radius, settlement.ledger, run=runs.get(incident.origin.run_id), alike=alike)
-    return send(task)
+    run = runs.get(incident.origin.run_id)
+    job, changed = await changed_since(memory, incident, run, records)
+    code = job.code.model_dump(exclude_none=True) if job is not None and job.code is not None else None
+    return submission(incident, radius, settlement.ledger, run=run, code=code, alike=alike, changed=changed)
 
 
 async def _radius(memory: Memory, incident: Incident, records: Records) -> Radius:

@@ -138,15 +138,42 @@ def neighbours(node: Node, facet: Mapping[str, Any]) -> tuple[tuple[Node, ...], 
     return jobs("upstream_task_ids"), jobs("downstream_task_ids")
 
 
-def _harmless(said: str | None) -> str | None:
+def harmless(said: str | None) -> str | None:
     """The text with `[redacted:<type>]` in place of each secret: the record tells that one was there, and its kind."""
     rules = policy()
     return None if said is None else cleaned_text(rules, said, rules.message_level(0))
 
 
+def fallback_error(run_facets: Mapping[str, Any], datasets: object) -> RunError | None:
+    """The error of a failed run without an error facet: failed assertions of its tests, or the result of its node.
+
+    dbt reports the one for tests, and producers of their own a result facet with a message.
+    """
+    failed = []
+    for dataset in datasets if isinstance(datasets, list) else ():
+        if not isinstance(dataset, Mapping):
+            continue
+        for key in ("inputFacets", "facets"):
+            listed = _part(_part(dataset, key), "dataQualityAssertions").get("assertions")
+            for one in listed if isinstance(listed, list) else ():
+                if isinstance(one, Mapping) and one.get("success") is False:
+                    column = f" on column {one['column']}" if isinstance(one.get("column"), str) else ""
+                    failed.append(f"{one.get('assertion') or 'assertion'}{column} of {dataset.get('name')}")
+    if failed:
+        said = harmless(f"test failed: {'; '.join(dict.fromkeys(failed))}") or ""
+        return RunError(headline=said[:ERROR_LIMIT_CHARS])
+    for name in sorted(run_facets):
+        if "result" not in name.lower() and "error" not in name.lower():
+            continue
+        for part in (_part(run_facets, name), _part(_part(run_facets, name), "run_result")):
+            if message := text(part, "message") or text(part, "error"):
+                return RunError(headline=(harmless(message) or "")[:ERROR_LIMIT_CHARS].strip())
+    return None
+
+
 def run_error(facet: Mapping[str, Any]) -> RunError | None:
     """The error of a failed run, secrets redacted. Its class is often in the stack trace alone, its message in both."""
-    message, stack = (_harmless(text(facet, key)) for key in ("message", "stackTrace"))
+    message, stack = (harmless(text(facet, key)) for key in ("message", "stackTrace"))
     if message is None and stack is None:
         return None
     raised_class, raised = headline(stack) if stack is not None else (None, "")

@@ -16,9 +16,10 @@ class FailedRun(Shape):
 
     `flow` is the run id of the whole it was part of (of Airflow the DAG run), `dag_run_id` Airflow's own name of that:
     a DAG run made again for the same date keeps the first and changes the second. `within` are the jobs it is part of,
-    `whole`: it may have parts of its own, as far as its type says. `known_at` is when lineage received it. `waited`:
-    the grace is over. `over_at` is the end of the earliest run that shows it is over, `over_by` that run; `passed`:
-    a further try of the same flow did.
+    `whole`: it may have parts of its own, as far as its type says. `statement`: it is one statement of the job, which
+    the producer reports as a job of its own. `told`: there is an error. `known_at` is when lineage received it.
+    `waited`: the grace is over. `over_at` is the end of the earliest run that shows it is over, `over_by` that run;
+    `passed`: a further try of the same flow did.
     """
 
     job: str
@@ -30,6 +31,8 @@ class FailedRun(Shape):
     map_index: int | None = None
     within: tuple[str, ...] = ()
     whole: bool = False
+    statement: bool = False
+    told: bool = True
     signature: str
     nominal_start: Time | None = None
     try_number: int | None = None
@@ -121,11 +124,18 @@ def shows_over(success: Run, failed: FailedRun) -> bool:
     return success.started_at is None or success.started_at > failed.at
 
 
+def is_statement(job: str, parent: str) -> bool:
+    """Whether a job is a numbered statement of another: `model.shop.orders.sql.2` is one of `model.shop.orders`."""
+    return job.startswith(f"{parent}.sql.") and job.removeprefix(f"{parent}.sql.").isdecimal()
+
+
 def _failure(run: Run, at: Time) -> Failure:
     message = run.error_message or NO_MESSAGE
-    within = tuple(dict.fromkeys(whole for whole in (run.parent, run.root) if whole is not None and whole != run.job))
+    statement = run.parent is not None and is_statement(run.job, run.parent)
+    job = run.parent if statement and run.parent else run.job
+    within = tuple(dict.fromkeys(whole for whole in (run.parent, run.root) if whole is not None and whole != job))
     failed = FailedRun(
-        job=run.job,
+        job=job,
         run_id=run.run_id,
         at=at,
         flow=flow_of(run),
@@ -134,6 +144,8 @@ def _failure(run: Run, at: Time) -> Failure:
         map_index=run.map_index,
         within=within,
         whole=bool(run.whole),
+        statement=statement,
+        told=run.error_message is not None,
         signature=signature(message).digest,
         nominal_start=run.nominal_start,
         try_number=run.try_number,

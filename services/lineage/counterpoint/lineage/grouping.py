@@ -17,6 +17,11 @@ UnitKey = tuple[str, int, str, str, str]
 """Job, index of a mapped task or -1, flow, DAG run, and the moment since which it is over."""
 
 
+def _weight(failed: FailedRun) -> tuple[int, bool, bool, datetime, str]:
+    """How much of its unit a failure says."""
+    return failed.try_number or 0, failed.told, not failed.statement, failed.at, failed.run_id
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """The failed tries of one job in one flow that are standing, or over at the same moment."""
@@ -38,7 +43,13 @@ class Unit:
     @property
     def latest(self) -> FailedRun:
         """The failing that stands for the unit."""
-        return max(self.tries, key=lambda failed: (failed.try_number or 0, failed.at, failed.run_id))
+        return max(self.tries, key=_weight)
+
+    @property
+    def count(self) -> int:
+        """How often it was tried, as far as is known; statements of one run are one try."""
+        numbers = [failed.try_number for failed in self.tries if failed.try_number is not None]
+        return max(numbers, default=max(1, sum(not failed.statement for failed in self.tries)))
 
     @property
     def passed(self) -> bool:
@@ -49,7 +60,8 @@ class Unit:
     def waits(self) -> bool:
         """Whether another try is to come, or a part's failure."""
         latest = self.latest
-        return (latest.retries_left or latest.whole) and not latest.waited
+        partial = all(failed.statement for failed in self.tries)
+        return (latest.retries_left or latest.whole or partial) and not latest.waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,8 @@ class Group:
     @property
     def origin(self) -> FailedRun:
         """The failure that says what is broken: the latest."""
-        return max((unit.latest for unit in self.units), key=lambda failed: (failed.at, failed.run_id))
+        latest = [unit.latest for unit in self.units]
+        return max(latest, key=lambda failed: (failed.told, not failed.statement, failed.at, failed.run_id))
 
     @property
     def first(self) -> datetime:

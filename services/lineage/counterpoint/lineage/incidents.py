@@ -74,7 +74,7 @@ class Incident(Shape):
     @property
     def origin(self) -> FailedRun:
         """The failure that says what is broken."""
-        return max((failed for failed in self.failures if failed.job == self.job), key=lambda f: (f.at, f.run_id))
+        return max(self.roots, key=lambda failed: (failed.told, not failed.statement, failed.at, failed.run_id))
 
     @property
     def roots(self) -> tuple[FailedRun, ...]:

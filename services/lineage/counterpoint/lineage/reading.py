@@ -15,6 +15,7 @@ from counterpoint.lineage.events import (
     EventType,
     JobEvent,
     JobFacts,
+    RunError,
     RunEvent,
     RunRef,
 )
@@ -22,12 +23,14 @@ from counterpoint.lineage.facets import (
     airflow,
     airflow_owners,
     code_location,
+    fallback_error,
     neighbours,
     owners,
     parse_time,
     run_error,
     text,
 )
+from counterpoint.lineage.facts import run_facts
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.recall.names import NAME_LIMIT_CHARS, OWN_NAMESPACE, Node, NodeKind
 
@@ -103,12 +106,16 @@ class _Reader:
             root=root,
             nominal_start=self._time(nominal, "run.facets.nominalTime", "nominalStartTime"),
             nominal_end=self._time(nominal, "run.facets.nominalTime", "nominalEndTime"),
-            error=run_error(self._object(facets, "errorMessage")),
+            error=run_error(self._object(facets, "errorMessage")) or self._fallback(kind, facets, raw),
+            facts=run_facts(raw, facts.code),
             airflow=airflow(task_facet or dag_facet),
             before=_unique(before + self._dependencies(depends, "upstream"), facts.node),
             after=_unique(after + self._dependencies(depends, "downstream"), facts.node),
             ignored=tuple(self.ignored),
         )
+
+    def _fallback(self, kind: EventType, facets: Mapping[str, Any], raw: Mapping[str, Any]) -> RunError | None:
+        return fallback_error(facets, raw.get("inputs")) if kind is EventType.FAIL else None
 
     def _event_type(self, raw: Mapping[str, Any]) -> EventType | None:
         match raw.get("eventType"):

@@ -211,7 +211,6 @@ class _Matching:
             flows |= set(known.flows)
             first = min(first, known.first_at)
         unit = max(group.units, key=lambda each: (each.latest.at, each.latest.run_id))
-        numbers = [failed.try_number for failed in unit.tries if failed.try_number is not None]
         values = {
             "job": origin.job,
             "flow": origin.flow,
@@ -221,7 +220,7 @@ class _Matching:
             "affected_count": len(standing_units(group.affected)),
             "flows": tuple(sorted(flows))[:_KEPT_FLOWS],
             "count": len(flows),
-            "tries": max(numbers, default=len(unit.tries)),
+            "tries": unit.count,
             "first_at": first,
             "last_at": max(failed.at for failed in roots),
         }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from counterpoint.lineage.failures import FailedRun
+from counterpoint.lineage.failures import FailedRun, is_statement
 from counterpoint.lineage.grouping import Below
 from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, State
 from counterpoint.lineage.records import Run
@@ -171,7 +171,8 @@ async def open_desk(memory: Memory, failed: FailedRun, also: Sequence[Edge] = ()
     of_flow = [record(item, Run) for answer in runs[1 + len(links) :] for item in answer.items]
     await desk.read(sorted({run.incident for run in of_flow if run.incident}))
     await desk.relate(failed, also)
-    has_parts = any(record(item, Edge).kind is EdgeKind.PARENT for item in edges.items)
+    parts = [edge for item in edges.items if (edge := record(item, Edge)).kind is EdgeKind.PARENT]
+    has_parts = any(not is_statement(edge.target, edge.source) for edge in parts)
     return desk, tuple({run.run_id: run for run in successes}.values()), has_parts
 
 

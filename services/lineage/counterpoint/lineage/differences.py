@@ -1,0 +1,119 @@
+"""Differences between two runs of a job: what is known to have changed since the last success. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from counterpoint.lineage.records import Job, Run
+
+Difference = dict[str, str]
+"""`what`, and as far as known `name`, `before`, `after`, `url`."""
+
+DIFFERENCES_LIMIT = 40
+_ORDER = ("code", "repository", "image", "configuration", "schema", "freshness", "volume", "duration", "upstream")
+_VOLUME_RATIO, _DURATION_RATIO = 1.5, 2.0
+_LEAST_DURATION, _SECOND = timedelta(seconds=30), timedelta(seconds=1)
+_COMPARISONS = (("github.", "{repo}/compare/{before}...{after}"), ("gitlab", "{repo}/-/compare/{before}...{after}"))
+
+
+def differences(before: Run, after: Run) -> list[Difference]:
+    """What differs from one run to another, the most telling first. Both must have reported a fact for it to count.
+
+    Volumes and durations count where they differ by half and by double.
+    """
+    found: list[Difference] = []
+    for name in sorted(before.facts.keys() & after.facts.keys()):
+        old, new = before.facts[name], after.facts[name]
+        if old == new:
+            continue
+        what, _, of = name.partition(" ")
+        if what == "volume" and not _differs(_number(old), _number(new), _VOLUME_RATIO):
+            continue
+        if what == "schema":
+            old, new = _columns(old, new)
+        found.append(_difference(what, of, old, new))
+    for row in found:
+        repo = after.facts.get("repository")
+        if row["what"] == "code" and "name" not in row and repo:
+            row |= _comparison(repo, row["before"], row["after"])
+    took, takes = _duration(before), _duration(after)
+    if (
+        took
+        and takes
+        and max(took, takes) >= _LEAST_DURATION
+        and _differs(took / _SECOND, takes / _SECOND, _DURATION_RATIO)
+    ):
+        found.append(_difference("duration", "", _spoken(took), _spoken(takes)))
+    return _sorted(found)
+
+
+def upstream_differences(
+    since: datetime, failed_at: datetime, producers: Mapping[str, Sequence[Job]]
+) -> list[Difference]:
+    """What became of the inputs since a moment: by dataset the jobs that write it."""
+    found: list[Difference] = []
+    for dataset, jobs in producers.items():
+        for job in jobs:
+            good, bad = job.last_success, job.last_failure
+            if bad is not None and bad.at <= failed_at and (good is None or good.at < bad.at):
+                found.append(_difference("upstream", job.name, "", f"failed at {_moment(bad.at)}"))
+        written = [job.last_success.at for job in jobs if job.last_success is not None]
+        if written and max(written) < since:
+            said = f"not written since {_moment(max(written))}"
+            found.append(_difference("freshness", dataset, "", said))
+    return _sorted(found)
+
+
+def _difference(what: str, name: str, before: str, after: str) -> Difference:
+    values = {"what": what, "name": name, "before": before, "after": after}
+    return {key: value for key, value in values.items() if value}
+
+
+def _sorted(found: list[Difference]) -> list[Difference]:
+    rank = {what: at for at, what in enumerate(_ORDER)}
+    found.sort(key=lambda row: (rank.get(row["what"], len(rank)), row.get("name", "")))
+    return found[:DIFFERENCES_LIMIT]
+
+
+def _columns(old: str, new: str) -> tuple[str, str]:
+    """The columns that only one of two schemas has."""
+    before, after = set(old.split(", ")), set(new.split(", "))
+    return ", ".join(sorted(before - after)) or "-", ", ".join(sorted(after - before)) or "-"
+
+
+def _comparison(repo: str, before: str, after: str) -> Difference:
+    address = re.sub(r"^git@([^:]+):", r"https://\1/", repo).removesuffix(".git").rstrip("/")
+    host = re.match(r"https?://([^/]+)/", f"{address}/")
+    if host is None:
+        return {}
+    for forge, form in _COMPARISONS:
+        if forge in host[1]:
+            return {"url": form.format(repo=address, before=before, after=after)}
+    return {}
+
+
+def _number(said: str) -> float:
+    found = re.match(r"\d+", said)
+    return float(found[0]) if found else 0.0
+
+
+def _differs(one: float, other: float, ratio: float) -> bool:
+    low, high = sorted((one, other))
+    return high > 0 and (low == 0 or high / low >= ratio)
+
+
+def _duration(run: Run) -> timedelta | None:
+    if run.started_at is None or run.ended_at is None or run.ended_at <= run.started_at:
+        return None
+    return run.ended_at - run.started_at
+
+
+def _spoken(took: timedelta) -> str:
+    seconds = round(took.total_seconds())
+    hours, minutes, rest = seconds // 3600, seconds % 3600 // 60, seconds % 60
+    parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
+    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
