@@ -16,6 +16,7 @@ from counterpoint.recall.ownership import ownership_rows
 from counterpoint.router.things import (
     Relation,
     Thing,
+    exceptions_named,
     failure_of_run,
     fix_of,
     fixing,
@@ -25,6 +26,7 @@ from counterpoint.router.things import (
     of_edge,
     of_record,
     of_row,
+    raising,
     thing_of,
 )
 
@@ -152,6 +154,8 @@ def told() -> dict[str, Any]:
         if (fix := fix_of(item("attempts", "a", {}), one))
     ]
     relations += [fixing(fix, thing) for fix in fixes]
+    assert [each.name for each in exceptions_named("tideerror", [failure])] == ["TideError"]
+    relations += [each for each in (raising(failure),) if each]
     found = known("harbour_tides", (thing,), relations, [failure, failure], fixes, truncated=False)
     return found.model_dump(mode="json")
 
@@ -162,7 +166,7 @@ def test_the_four_questions_are_answered_each_with_its_record() -> None:
     assert found["fed_by"] == ["tides"]
     assert [(each["exception"], each["provenance"]["store"]) for each in found["broken_by"]] == [("TideError", "runs")]
     assert [(each["tried"], each["by"]) for each in found["fixed_by"]] == [("raised the limit", "dana")]
-    assert {each["kind"] for each in found["relations"]} == {"owns", "consumes", "fixed_by"}
+    assert {each["kind"] for each in found["relations"]} == {"owns", "consumes", "fixed_by", "mentions"}
     assert all(each["provenance"]["id"] for each in found["relations"])
 
 

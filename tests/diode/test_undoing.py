@@ -122,7 +122,8 @@ async def test_all_is_as_it_was_when_all_is_undone(house: House, steps: list[Ste
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(900)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, lifts=LIFTS)
 async def test_all_is_as_it_was_when_much_is_undone(house: House, steps: list[Step], lifts: list[int]) -> None:
     await undone(house, steps, lifts)

@@ -81,7 +81,7 @@ def test_a_job_is_known_by_lineage_tables_failures_and_fixes(stack: Stack, proje
             f"{stack.endpoints.lineage}/api/v1/lineage?project={project}", json=each, headers=headers, trust_env=False
         )
         assert sent.status_code == 201
-    error = ("submit", "troubleshoot", "harbour_tides failed", "--job", "prod/harbour_tides", "--wait")
+    error = ("submit", "troubleshoot", "harbour_tides failed with TideError", "--job", "prod/harbour_tides", "--wait")
     task = run(*error, code=4)
     run("outcome", task["task_id"], "succeeded", "--by", "something-else", "--note", "Switched to gauge 8")
 
@@ -93,6 +93,9 @@ def test_a_job_is_known_by_lineage_tables_failures_and_fixes(stack: Stack, proje
     assert known["broken_by"][0]["exception"] == "TideError"
     assert "Switched to gauge 8" in [each["tried"] for each in known["fixed_by"]]
     assert known["documented_in"]
+    error = run("entities", "TideError")["known"]
+    assert {each["kind"] for each in error["things"]} >= {"exception"}
+    assert [each["tried"] for each in error["fixed_by"]] == ["Switched to gauge 8"]
     by_owner = run("entities", "Quay team")["known"]
     assert by_owner["owns"] == ["harbour_tides"]
     assert run("entities", "gauges.internal")["known"]["relations"][0]["kind"] == "runs_on"

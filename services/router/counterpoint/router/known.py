@@ -13,11 +13,13 @@ from counterpoint.recall.lineage import lineage_of
 from counterpoint.recall.names import Node, NodeKind
 from counterpoint.recall.ownership import ownership_rows
 from counterpoint.router.things import (
+    UNKNOWN,
     Failure,
     Fix,
     Known,
     Relation,
     Thing,
+    exceptions_named,
     failure_of_attempt,
     failure_of_run,
     fix_of,
@@ -29,6 +31,7 @@ from counterpoint.router.things import (
     of_provider,
     of_record,
     of_row,
+    raising,
     same,
     thing_of,
 )
@@ -38,6 +41,8 @@ NODES = 5
 SCANNED = 1000
 """Jobs, data sets and providers that are looked through for a name that is no id."""
 CHUNKS, ATTEMPTS, RUNS = 30, 100, 20
+FAILED = 200
+"""Failed runs that are looked through for the name of an exception, the newest."""
 _HOPS, _AROUND = 1, 3
 _LINE_CHARS = 300
 
@@ -67,8 +72,10 @@ async def look_up(memory: Memory, name: str) -> Known:
     things += providers
     relations += await _documents(memory, name, things)
     failures, fixes = await _history(memory, name, jobs.values())
-    about = things[0] if things else Thing(kind="service", name=name)
+    things += exceptions_named(name, failures)
+    about = things[0] if things else Thing(kind=UNKNOWN, name=name)
     relations += [fixing(fix, about) for fix in fixes]
+    relations += [each for failure in failures if (each := raising(failure)) is not None]
     return known(name, things, relations, failures, fixes, truncated=truncated)
 
 
@@ -143,7 +150,7 @@ async def _documents(memory: Memory, name: str, things: Sequence[Thing]) -> list
     """What pages and programs say: who documents it, who mentions it, and the rows of ownership tables."""
     search = HybridSearch(store="chunks", text=name, k=CHUNKS, vector_weight=0, neighbours=_AROUND)
     (answer,) = await memory.query(search)
-    about = things[0] if things else Thing(kind="service", name=name)
+    about = things[0] if things else Thing(kind=UNKNOWN, name=name)
     named = _whole_word(name)
     found: list[Relation] = []
     for items in _of_documents(answer.items):
@@ -162,9 +169,12 @@ async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[lis
     """What broke a thing, and what fixed it: failed runs and attempts of its jobs, and those that name it."""
     failures: list[Failure | None] = []
     items: dict[str, Item] = {}
-    refs = set()
-    for node in jobs:
-        refs.add((node.namespace, node.name))
+    nodes, named = list(jobs), _whole_word(name)
+    if not nodes:
+        (answer,) = await memory.query(List(store="runs", where={"state": "FAIL"}, limit=FAILED))
+        told = (item for item in answer.items if named.search(str(item.body.get("error_message") or "")))
+        failures += [failure_of_run(item) for item in told]
+    for node in nodes:
         runs, attempts = await memory.query(
             List(store="runs", where={"job": node.ref, "state": "FAIL"}, limit=RUNS),
             List(store="attempts", where={"job": {"namespace": node.namespace, "name": node.name}}, limit=ATTEMPTS),
@@ -172,7 +182,6 @@ async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[lis
         failures += [failure_of_run(item) for item in runs.items]
         items |= {item.id: item for item in attempts.items}
     (answer,) = await memory.query(HybridSearch(store="attempts", text=name, k=ATTEMPTS, vector_weight=0))
-    named = _whole_word(name)
     for item in answer.items:
         if named.search("\n".join(str(item.body.get(each) or "") for each in ("error_message", "description", "job"))):
             items[item.id] = item

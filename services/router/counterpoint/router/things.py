@@ -28,6 +28,8 @@ RelationKind = Literal[
 _PROGRAMS = frozenset({"python", "javascript", "typescript", "notebook"})
 _TALK = frozenset({"conversation"})
 _LOCAL = frozenset({"", "file"})
+UNKNOWN = "thing"
+"""The kind of what only has a name."""
 
 
 class Provenance(Shape):
@@ -154,14 +156,14 @@ def of_edge(edge: Edge) -> Relation | None:
 def of_row(row: OwnershipRow, named: str, things: Sequence[Thing], item: Item) -> list[Relation]:
     """What a row of an ownership table says about a name: who owns it, or what it owns."""
     said = _said("document", item, row.quote)
-    of = things[0] if things else Thing(kind="service", name=named)
+    of = things[0] if things else Thing(kind=UNKNOWN, name=named)
     found = []
     for owner in row.owners:
         for thing in row.things:
             if same(thing, named):
                 source, target = Thing(kind="owner", name=owner), of
             elif same(owner, named):
-                source, target = Thing(kind="owner", name=owner), Thing(kind="service", name=thing)
+                source, target = Thing(kind="owner", name=owner), Thing(kind=UNKNOWN, name=thing)
             else:
                 continue
             found.append(
@@ -228,6 +230,26 @@ def fixing(fix: Fix, thing: Thing) -> Relation:
     target = Thing(kind="attempt", name=fix.tried, properties={"by": fix.by, "evidence": fix.evidence})
     properties = {"failure": fix.failure} if fix.failure else {}
     return Relation(kind="fixed_by", source=thing, target=target, properties=properties, provenance=fix.provenance)
+
+
+def raising(failure: Failure) -> Relation | None:
+    """A job, and the exception that it failed with; None where either is not known."""
+    if failure.exception is None or failure.job is None:
+        return None
+    namespace, _, name = failure.job.rpartition("/")
+    source = Thing(kind="job", name=name, properties={"namespace": namespace})
+    target = Thing(kind="exception", name=failure.exception)
+    return Relation(kind="mentions", source=source, target=target, provenance=failure.provenance)
+
+
+def exceptions_named(name: str, failures: Iterable[Failure]) -> list[Thing]:
+    """The exceptions of failures that have this name, or its last part."""
+    found = dict.fromkeys(each.exception for each in failures if each.exception)
+    return [
+        Thing(kind="exception", name=exception)
+        for exception in found
+        if same(exception, name) or same(exception.rpartition(".")[2], name)
+    ]
 
 
 def same(one: str, other: str) -> bool:
