@@ -63,6 +63,25 @@ async def test_the_cause_is_learned_with_what_stood_beside_it(http: httpx.AsyncC
     assert (lesson["tried"], lesson["outcome"], lesson["by_kind"]) == (note, "succeeded", "person")
 
 
+async def test_the_reason_and_the_conditions_of_an_override_are_on_the_second_card(
+    http: httpx.AsyncClient, project: str
+) -> None:
+    ops = Reporter(http, project)
+    await escalated(http, project, "first")
+    given = {"instruction": "Restart the ledger service", "reasoning": "its lock is stale"}
+    constraints = ["Drain the queue first", "Do not reboot the host"]
+    await ops.say("first", "override", **given, constraints=constraints, confidence_override=True)
+    await ops.until("first", state="input_required", waiting_for="outcome")
+    await ops.say("first", "outcome", outcome="succeeded")
+    await ops.until("first", state="completed")
+    body = {"kind": "troubleshoot", "description": "The invoice run stops", "error_message": ERROR, "project": project}
+    answer = await http.post("/v1/tasks", json=body | {"task_id": "second"}, headers={"Prefer": "wait=30"})
+    second = answer.json()
+    assert second["waiting_for"] == "outcome", second
+    for said in (*given.values(), *constraints):
+        assert said in second["proposal"]
+
+
 async def test_equal_failures_pairs_and_their_undo(http: httpx.AsyncClient, project: str) -> None:
     ops = Reporter(http, project)
     for task_id in ("one", "two"):

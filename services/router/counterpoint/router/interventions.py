@@ -132,7 +132,7 @@ async def _for_parts(
 async def _act_of(memory: Memory, task: Task, report: ReportOutcome) -> str | None:
     """Return what helped: the note where something else did, otherwise the attempt that is reported."""
     number = report.attempt or task.attempt
-    proposed = task.waiting_for == "outcome" and not task.shadow
+    proposed = task.waiting_for == "outcome" and (task.override is not None or not task.shadow)
     if report.by in ("something_else", "nothing") or number is None or not proposed:
         return report.note if report.by != "nothing" else None
     where = {"task_id": task.task_id, "attempt": number}
