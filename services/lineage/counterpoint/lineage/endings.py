@@ -11,7 +11,7 @@ from counterpoint.lineage.failures import FailedRun, failure_of
 from counterpoint.lineage.graph import owners
 from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, State
 from counterpoint.lineage.records import Job, Key, Record, Run
-from counterpoint.lineage.recovery import differences
+from counterpoint.lineage.recovery import changed_between
 from counterpoint.lineage.settling import Settlement
 from counterpoint.lineage.standing import STORE, Desk, desk_of, open_desk
 from counterpoint.lineage.submission import amendment, cancellation, live_facts, observed_outcome, submission
@@ -249,7 +249,7 @@ async def _recoveries(memory: Memory, recovered: Sequence[Incident], records: Re
     outcomes = []
     for incident in recovered:
         failed, success = runs.get(incident.origin.run_id), runs.get(incident.closed_by or "")
-        outcomes.append(observed_outcome(incident, differences(failed, success) if failed and success else ()))
+        outcomes.append(observed_outcome(incident, changed_between(failed, success) if failed and success else ()))
     return outcomes
 
 
