@@ -4,6 +4,7 @@ import random
 
 import pytest
 from agents.incident_reference import Standing, history, standing
+from agents.lineage_desk import Desk
 from agents.lineage_house import House
 
 from counterpoint.lineage.incidents import Incident, Limits, State, standing_units
@@ -43,3 +44,18 @@ async def test_shuffled_and_repeated_events_leave_the_reference_s_incidents(seed
             await house.wait(draw.choice([0, 60, 1000]))
     await house.wait(10_000)
     assert of([i for i in house.incidents if i.active]) == standing(known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(50))
+def test_a_thousand_shuffles_of_a_history_leave_the_same_incidents(seed: int) -> None:
+    known = history(seed)
+    wanted = standing(known)
+    for shuffle in range(1000):
+        draw = random.Random(f"{seed} {shuffle}")
+        events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]
+        draw.shuffle(events)
+        desk = Desk(PATIENT).take(events).wait()
+        while any(incident.state is State.WAITING for incident in desk.standing):
+            desk.wait()
+        assert of(desk.standing) == wanted, shuffle
