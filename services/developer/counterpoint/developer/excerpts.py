@@ -22,6 +22,10 @@ _PROHIBITS = re.compile(
     r"|niemals|nie|nicht|kein(?:e[nmrs]?)?|verboten|untersagt|unzulässig)\b",
     re.IGNORECASE,
 )
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ0-9`\"'(*])")
+_LINE_END = re.compile(r"\n")
+MOST_RUNS = 400
+"""Runs of sentences or lines that are compared where a unit has to be cut."""
 
 
 def prohibits(text: str) -> bool:
@@ -31,12 +35,16 @@ def prohibits(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Units of a section in their order, with what the best of them covers of what was asked."""
+    """Units of a section in their order, with what the best of them covers of what was asked.
+
+    `clip` is the part that is quoted of a single unit too long to be quoted whole.
+    """
 
     section: Section
     units: tuple[int, ...]
     covered: float
     best: int
+    clip: tuple[int, int] | None = None
 
     @property
     def text(self) -> str:
@@ -51,6 +59,8 @@ class Excerpt:
     @property
     def stretches(self) -> tuple[tuple[int, int], ...]:
         """From where to where it runs in its section; units that follow one another are one stretch."""
+        if self.clip is not None:
+            return (self.clip,)
         made: list[tuple[int, int]] = []
         last = -2
         for n in self.units:
@@ -115,7 +125,7 @@ def excerpt(wanted: Wanted, section: Section, budget: int = BUDGET) -> Excerpt |
 
     take(best)
     if not kept:
-        return Excerpt(section, (best,), worth[best], best)
+        return Excerpt(section, (best,), worth[best], best, _clip(wanted, units[best], budget))
     order = sorted(
         (n for n in body if n not in dropped),
         key=lambda n: (-(worth[n] / (worth[best] or 1)) + 0.9 * min(abs(n - best), 12) / 12, n),
@@ -124,6 +134,24 @@ def excerpt(wanted: Wanted, section: Section, budget: int = BUDGET) -> Excerpt |
         if n not in kept:
             take(n)
     return Excerpt(section, tuple(sorted(kept)), worth[best], best)
+
+
+def _clip(wanted: Wanted, unit: Unit, budget: int) -> tuple[int, int]:
+    """The run of sentences, or of lines where it is no prose, that holds most of what was asked within the budget."""
+    cut = _SENTENCE_END if unit.kind in ("paragraph", "item", "step", "term") else _LINE_END
+    edges = [0, *(each.end() for each in cut.finditer(unit.text)), len(unit.text)]
+    runs = [
+        (first, last)
+        for n, first in enumerate(edges[:-1])
+        for m, last in enumerate(edges[n + 1 :])
+        if last > first and (m == 0 or last - first <= budget)
+    ][:MOST_RUNS]
+    first, last = max(
+        runs,
+        key=lambda run: (round(wanted.share(wanted.held(unit.text[slice(*run)])), 3), min(run[1] - run[0], budget)),
+    )
+    body = unit.text[first : min(last, first + budget)].rstrip()
+    return unit.start + first, unit.start + first + len(body)
 
 
 def closure(units: Sequence[Unit], n: int) -> set[int]:

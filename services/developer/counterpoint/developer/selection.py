@@ -54,7 +54,7 @@ class Candidate:
             self.search
             - 2 * self.behind
             + self.covered
-            + 0.5 * self.headings
+            + 0.25 * self.headings
             + self.unit
             + self.exact
             + 0.5 * (self.named is not None)
