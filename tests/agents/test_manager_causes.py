@@ -97,6 +97,7 @@ def test_an_observed_recovery_is_weak_evidence_and_asks_once_what_was_changed() 
     house.outcome("succeeded", evidence="observed", by="lineage", changed=changed)
     (proposal,) = house.attempts()
     assert (proposal.outcome, proposal.evidence, proposal.changed) == ("succeeded", "observed", changed)
+    assert house.task().result == "recovered (observed by lineage)\ncode version: 4f1c, then 90ab"
     (need,) = house.task().needs
     assert "what was changed" in need.what
     assert need.how in house.last(TaskCompleted).findings.next_steps[0]

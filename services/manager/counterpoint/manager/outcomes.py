@@ -90,7 +90,7 @@ def _resolved(dossier: Dossier, learned: tuple[Attempt, ...], learn: Said, now: 
     unexplained = last.evidence == "observed" or (last.outcome == SUPERSEDED and last.fixed_by != "nothing")
     asked = (of_recovery(dossier.task, last.attempt if credited else None),) if unexplained else ()
     findings = _asking(with_tried(dossier.task.findings, _tried(dossier, *learned)), asked)
-    result = last.tried if credited else _said_of_end(last)
+    result = last.tried if credited and last.evidence == "reported" else _said_of_end(last)
     task = moved(
         dossier.task,
         row,
@@ -133,6 +133,8 @@ def _recovered(dossier: Dossier, message: TaskOutcomeReported, what: str, now: d
 
 def _said_of_end(attempt: Attempt) -> str:
     who = f"({attempt.evidence} by {attempt.by})"
+    if attempt.evidence == "observed":
+        return "\n".join((attempt.note or f"recovered {who}", *attempt.changed))
     match attempt.fixed_by:
         case "nothing":
             return attempt.note or f"recovered by itself {who}"
