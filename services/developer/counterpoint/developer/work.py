@@ -173,7 +173,7 @@ def concluded(message: TaskDelegated, evidence: Evidence, run: Run) -> tuple[Ass
     )
     corrected = f"; found after it was put in other words ({run.rewrites})" if run.rewrites else ""
     reasoning = f"{graded.reason}{corrected}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
-    return assessment, Answered(text, reasoning, _findings(message, evidence, citations, caveats))
+    return assessment, Answered(text, reasoning, _findings(evidence, citations, caveats))
 
 
 def vouched(override: OverrideGiven | None) -> str | None:
@@ -205,7 +205,7 @@ def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, 
         return _instructed(message, evidence, assessment, known)
     made = answer(message.task.description, evidence.answers, known.answer.threshold, evidence.beside)
     caveats = (*assessment.caveats, *_unvouched((*evidence.answers, *evidence.beside), made.citations))
-    return Answered(made.text, assessment.reasoning, _findings(message, evidence, made.citations, caveats))
+    return Answered(made.text, assessment.reasoning, _findings(evidence, made.citations, caveats))
 
 
 def _unvouched(found: Sequence[Hit], citations: Sequence[Citation]) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ def _instructed(message: TaskDelegated, evidence: Evidence, assessment: Assessme
     made = propose((), (), known.topic.threshold, evidence.instruction)
     if made is None:
         raise ValueError("an instruction always makes a text")
-    return Answered(made.text, assessment.reasoning, _findings(message, evidence, made.citations, assessment.caveats))
+    return Answered(made.text, assessment.reasoning, _findings(evidence, made.citations, assessment.caveats))
 
 
 def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
@@ -234,7 +234,7 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
         return Stopped(
             "repeated_failure",
             "everything known was tried for this failure, and there is no reason to try any of it again",
-            _findings(message, evidence, (), (*assessment.caveats, *failed)),
+            _findings(evidence, (), (*assessment.caveats, *failed)),
             (_document_need(message), _override_need()),
         )
     caveats = (*assessment.caveats, *failed)
@@ -244,7 +244,7 @@ def _investigate(message: TaskDelegated, evidence: Evidence, assessment: Assessm
     return Proposed(
         made,
         f"{assessment.reasoning}; proposed from {basis}",
-        _findings(message, evidence, made.citations, caveats, made.next_steps, made.likelihood),
+        _findings(evidence, made.citations, caveats, made.next_steps, made.likelihood),
     )
 
 
@@ -258,7 +258,7 @@ def _plan(message: TaskDelegated, evidence: Evidence, assessment: Assessment, kn
     text, citations = _outline(evidence, known)
     if text is None:
         return _unfounded(message, evidence, assessment)
-    return Answered(text, assessment.reasoning, _findings(message, evidence, citations, assessment.caveats))
+    return Answered(text, assessment.reasoning, _findings(evidence, citations, assessment.caveats))
 
 
 def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
@@ -272,7 +272,7 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, k
     return Stopped(
         "no_model",
         f"{assessment.reasoning}; code is written by a model, and there is none",
-        _findings(message, evidence, citations, caveats),
+        _findings(evidence, citations, caveats),
         (Need(kind="model", what=what, how=""),),
         text,
     )
@@ -283,7 +283,7 @@ def _unfounded(message: TaskDelegated, evidence: Evidence, assessment: Assessmen
     return Stopped(
         "insufficient_evidence",
         assessment.reasoning,
-        _findings(message, evidence, _candidates(evidence.answers), caveats),
+        _findings(evidence, _candidates(evidence.answers), caveats),
         (_document_need(message),),
     )
 
@@ -296,7 +296,7 @@ def _low(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> 
     return Stopped(
         "low_confidence",
         assessment.reasoning,
-        _findings(message, evidence, citations, caveats, (), offer.likelihood if offer else None),
+        _findings(evidence, citations, caveats, (), offer.likelihood if offer else None),
         (_document_need(message), _override_need()),
         offer.text if offer else None,
     )
@@ -307,7 +307,7 @@ def _no_provider(message: TaskDelegated, evidence: Evidence) -> Stopped:
     return Stopped(
         "no_provider",
         f"no official provider is known for {', '.join(missing)}; nothing is built around a missing provider",
-        _findings(message, evidence, _candidates(evidence.found), ()),
+        _findings(evidence, _candidates(evidence.found), ()),
         provider_needs(missing, message.project),
     )
 
@@ -334,7 +334,6 @@ def _candidates(found: Sequence[Hit]) -> tuple[Citation, ...]:
 
 
 def _findings(
-    message: TaskDelegated,
     evidence: Evidence,
     citations: tuple[Citation, ...],
     caveats: tuple[str, ...],
