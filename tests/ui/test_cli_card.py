@@ -267,6 +267,9 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
     assert lines.count("Open port 53.") == 1
     assert "may help      This looks alike." in lines
     assert "then          Ask the owner." in lines
+    stopped = shown(incident(proposal=None, findings=findings, waiting_for="documents", escalation=escalation))
+    assert stopped.count("Open port 53.") == 1
+    assert "may help      This looks alike." in stopped
 
 
 def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:

@@ -14,14 +14,14 @@ _BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")
 
 
 def proposal(task: Task) -> Section:
-    """Return the result, or what is proposed."""
-    said = task.result or task.proposal
+    """Return the result, or what is proposed, or what a stopped task offers."""
+    said = _text(task)
     return section(_label(task), reflowed(said.strip()) if said else (), "markdown")
 
 
 def next_steps(task: Task) -> Section:
     """Return the steps that follow; what is proposed already is no further step."""
-    said = flat(task.result or task.proposal or "")
+    said = flat(_text(task) or "")
     steps = task.findings.next_steps if task.findings else ()
     return section("then", [step for step in steps if not said or flat(step) not in said])
 
@@ -50,7 +50,7 @@ def quotes(task: Task, verbose: bool) -> Section:
     label = "nearest" if unfounded(task) else "quoted"
     if task.findings is None:
         return section(label, ())
-    said = flat(task.result or task.proposal or "")
+    said = flat(_text(task) or "")
     rest = [citation for citation in task.findings.citations if flat(citation.quote) not in said]
     shown = rest if verbose else rest[:_QUOTES]
     return section(label, [line for citation in shown for line in _quoted(citation)])
@@ -93,6 +93,12 @@ def reflowed(markdown: str) -> Iterator[str]:
 def flat(quoted: str) -> str:
     """Return a text on one line, without the marks of a quote."""
     return " ".join(" ".join(line.removeprefix(">") for line in quoted.split("\n")).split())
+
+
+def _text(task: Task) -> str | None:
+    """Return the text in front; an offer that a task has stopped with is the first of its next steps."""
+    steps = task.findings.next_steps if task.findings and is_offer(task) else ()
+    return task.result or task.proposal or next(iter(steps), None)
 
 
 def _label(task: Task) -> str:
