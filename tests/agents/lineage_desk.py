@@ -9,7 +9,7 @@ from agents.lineage_data import orders
 from counterpoint.lineage.events import EventType, RunEvent
 from counterpoint.lineage.failures import NO_MESSAGE, FailedRun, failure_of
 from counterpoint.lineage.graph import changes, owners
-from counterpoint.lineage.incidents import Incident, Ledger, Limits, State
+from counterpoint.lineage.incidents import Ending, Incident, Ledger, Limits, State
 from counterpoint.lineage.reading import parse
 from counterpoint.lineage.records import Key, Record, Run
 from counterpoint.lineage.settling import Book, Settlement, end_of_task, settle
@@ -55,7 +55,8 @@ class Desk:
             if event.type is EventType.FAIL:
                 self.settle([self._failed(event, run, waited or not self.limits.retry_grace_s)])
             elif event.type is EventType.COMPLETE:
-                members = [one for i in self.incidents.values() for one in i.members.values() if one.job == run.job]
+                kept = [i for i in self.incidents.values() if i.ending is not Ending.MERGED]
+                members = [one for i in kept for one in i.members.values() if one.job == run.job]
                 self.settle([one.judged([run]) for one in members])
             elif taught:
                 self.settle([])

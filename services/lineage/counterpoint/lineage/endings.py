@@ -72,7 +72,8 @@ async def completed(event: RunEvent, memory: Memory, limits: Limits, records: Re
     desk = await desk_of(memory, run.job, run)
     judged = []
     for incident in desk.incidents.values():
-        for known in incident.members.values():
+        # What was merged is kept elsewhere; the copy that stayed is not judged any more.
+        for known in incident.members.values() if incident.ending is not Ending.MERGED else ():
             if known.job == run.job and (after := known.judged([run])) != known:
                 judged.append(after)
     if not judged:
