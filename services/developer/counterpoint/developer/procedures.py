@@ -7,9 +7,11 @@ from functools import cached_property
 from counterpoint.developer.excerpts import Excerpt
 from counterpoint.developer.likelihood import likelihood
 from counterpoint.developer.relevance import Hit
-from counterpoint.developer.selection import MARGIN, select
+from counterpoint.developer.selection import MARGIN, Candidate, chosen, select
 from counterpoint.proto.findings import Citation
 
+STEPS = 0.3
+"""What it counts for a section that it says what to do, step by step."""
 MOST = 4
 """Sections that are offered for one failure."""
 NAMED = 0.75
@@ -51,13 +53,22 @@ class Procedure:
         """Whether it may be proposed on its own."""
         return self.likelihood >= likelihood().threshold
 
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """Its numbered steps in their order."""
+        units = [self.excerpt.section.units[n] for n in self.excerpt.units]
+        return tuple(unit.text for unit in units if unit.kind == "step")
+
     @cached_property
     def steps(self) -> tuple[str, ...]:
-        """Its steps in their order; its other parts where it has none."""
+        """The same; its other parts where it has none."""
         units = [self.excerpt.section.units[n] for n in self.excerpt.units]
-        return tuple(unit.text for unit in units if unit.kind == "step") or tuple(
-            unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row")
-        )
+        return self.numbered or tuple(unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row"))
+
+
+def _instructs(one: Candidate) -> bool:
+    """Whether an excerpt holds steps."""
+    return any(one.section.units[n].kind == "step" for n in one.excerpt.units)
 
 
 def procedures(failure: str, found: Sequence[Hit], beside: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
@@ -69,14 +80,14 @@ def procedures(failure: str, found: Sequence[Hit], beside: Sequence[Hit] = ()) -
     selected = select(failure, trusted, [hit for hit in beside if hit.trusted], loose=True)
     if selected is None:
         return ()
-    best = selected.ranked[0]
+    ordered = sorted(selected.ranked, key=lambda one: -(one.worth + STEPS * _instructs(one)))
+    best, excerpts = ordered[0], chosen(selected.wanted, ordered)
     made = []
-    for one in selected.ranked:
+    for one in ordered:
         code = one.named
         if one.worth < best.worth - MARGIN and code is None:
             continue
         likely = selected.likelihood_of(one)
-        more = selected.excerpts[1:] if one is best else ()
-        excerpt = selected.excerpts[0] if one is best else one.excerpt
-        made.append(Procedure(excerpt, more, max(likely, NAMED) if code else likely, code))
+        excerpt, *more = excerpts if one is best else (one.excerpt,)
+        made.append(Procedure(excerpt, tuple(more), max(likely, NAMED) if code else likely, code))
     return tuple(sorted(made, key=lambda each: each.code is None)[:MOST])

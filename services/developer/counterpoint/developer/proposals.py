@@ -206,7 +206,7 @@ def _finished(
     reason: str | None = None,
 ) -> Proposal:
     text = "\n\n".join([*parts, references(citations)])
-    steps = tuple(f"{each.source}: {step}" for each in rest[:1] for step in each.steps)[:NEXT_STEPS]
+    steps = tuple(f"{each.source}: {step}" for each in rest[:1] for step in each.numbered)[:NEXT_STEPS]
     return Proposal(text, tried, tuple(citations), steps, reason)
 
 
