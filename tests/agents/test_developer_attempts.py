@@ -350,6 +350,19 @@ class TestLikeness:
         )
         assert self.likeness(tried("Vacuum it.", digest=digest, cosine=0.1, job=JOB), now=self.generic(JOB)) == 0.6
 
+    def test_all_incidents_with_the_message_of_the_first_are_lifted_and_none_behind_another(self) -> None:
+        placeless = dataclasses.replace(NOW, job=None)
+
+        def known(*items: Item) -> dict[str, float]:
+            return {one.attempt.tried: one.likeness for one in remembered(*items, now=placeless)}
+
+        one = tried("one", cosine=0.7, job=None, error_message="x")
+        two = tried("two", cosine=0.5, job=None, task="task-2")
+        other = tried("other", digest="other", cosine=0.6, task="task-3")
+        assert known(tried("one", cosine=0.7, job=None), two) == {"one": 0.7, "two": 0.7}
+        assert known(tried("one", cosine=0.7, job=None), other, two)["two"] < 0.5
+        assert known(one)["one"] < RECOGNISED
+
     def test_the_word_of_a_person_outweighs_the_model(self) -> None:
         def link(relation: str) -> Link:
             sides = (Side(task_id=HERE, error_signature=DIGEST), Side(task_id="task-1", error_signature=DIGEST))

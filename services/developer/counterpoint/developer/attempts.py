@@ -128,7 +128,13 @@ def recall(now: Failure, task_id: str, memory: Remembered, model: LikenessModel)
         if pair.here or (pair.counts and pair.incident in shown)
     ]
     place = {name: n for n, name in enumerate(ranked)}
-    return tuple(sorted(tried, key=lambda one: (-one.likeness, place.get(one.incident, 0), -one.worth, -one.item.seq)))
+
+    def order(one: Tried) -> tuple[float, float, int, float, int]:
+        """Order by likeness; recognised ones then by outcome, others by the order of the model."""
+        outcome = -one.worth if one.recognised else 0.0
+        return -one.likeness, outcome, place.get(one.incident, 0), -one.worth, -one.item.seq
+
+    return tuple(sorted(tried, key=order))
 
 
 def _likenesses(
@@ -138,7 +144,7 @@ def _likenesses(
     that of an incident which the model orders before it unless the circumstances say more."""
     best = {name: max(each, key=lambda pair: model.order(pair.resemblance)) for name, each in incidents.items()}
     judged: dict[str, tuple[float, tuple[str, ...]]] = {}
-    most = 1.0
+    most, first = 1.0, True
     for name in sorted(best, key=lambda name: -model.order(best[name].resemblance)):
         pair = best[name]
         if not pair.here:
@@ -146,7 +152,8 @@ def _likenesses(
         circumstances = max(
             (each.circumstances for each in incidents[name]), key=lambda each: each.declared is not None
         )
-        value = likeness(most, circumstances, first=not judged)
+        first = first and (circumstances.template or circumstances.report)
+        value = likeness(most, circumstances, first=first)
         judged[name] = round(value, 4), because(pair.resemblance, circumstances)
     return judged
 

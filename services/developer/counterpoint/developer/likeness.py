@@ -107,7 +107,8 @@ def likeness_model(file: Path | None = None) -> LikenessModel:
 def likeness(value: float, known: Circumstances, first: bool = True) -> float:
     """The probability that the causes are the same: `value` of the model, within the bounds of the circumstances.
 
-    `first`: the model orders no other failure before it, without which a message in common alone lifts nothing.
+    `first`: the model orders no failure with another message before it, without which a message in common alone lifts
+    nothing.
     """
     if known.declared is not None:
         return CONFIRMED if known.declared else REFUTED
