@@ -82,7 +82,7 @@ def checkpoint(note, key):
     lines = text.split("\n")
     if len(lines) != 3 or lines[0] != name or not lines[1].isdecimal() or str(int(lines[1])) != lines[1]:
         raise ValueError("the note is no checkpoint of this log")
-    for line in signatures.splitlines():
+    for line in signatures.split("\n"):
         dash, _, rest = line.partition(" ")
         signer, _, encoded = rest.partition(" ")
         if (dash, signer) == ("\u2014", name):

@@ -108,6 +108,22 @@ async def test_changed_consumer_settings_are_not_silently_ignored(
     assert str(caught.value).count(";") == 0
 
 
+async def test_a_consumer_of_an_older_release_is_widened_and_goes_on_from_where_it_was(
+    bus: Nats, js: JetStreamContext
+) -> None:
+    older = tuple(
+        replace(spec, filters=spec.filters[1:]) if (spec.stream, spec.durable) == ("TASKS", "manager") else spec
+        for spec in consumer_specs(policy())
+    )
+    await provision(bus.url, USER, PASSWORDS[USER], older)
+    before = await js.consumer_info("TASKS", "manager")
+    await provision(bus.url, USER, PASSWORDS[USER])
+    after = await js.consumer_info("TASKS", "manager")
+    (wanted,) = [spec for spec in consumer_specs(policy()) if (spec.stream, spec.durable) == ("TASKS", "manager")]
+    assert set(after.config.filter_subjects or ()) == set(wanted.filters)
+    assert after.created == before.created
+
+
 async def test_a_service_declares_nothing(house: SmallHouse) -> None:
     manager = house.service("manager")
 

@@ -10,7 +10,7 @@ from diode.memories import GOOD, POISON, SEARCH, commit_of, ingest, learn, there
 from diode.memory_house import PERSON, House
 
 from counterpoint.guard.policy import policy
-from counterpoint.memory import erasure, takeback
+from counterpoint.memory import erasure, extent
 from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.knowledge import Knowledge
@@ -336,16 +336,16 @@ async def test_what_is_looked_through_while_it_is_erased_leaves_no_name_behind(
     assert await everywhere(house, project, MARK) == []
 
 
-@pytest.mark.parametrize("module", [erasure, takeback])
+@pytest.mark.parametrize(("module", "limit"), [(erasure, "_LIMIT"), (extent, "LIMIT")])
 async def test_what_is_too_much_to_be_followed_is_refused_and_not_done_in_part(
-    house: House, project: str, monkeypatch: pytest.MonkeyPatch, module: Any
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str
 ) -> None:
     document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
     await learn(house, project, new_id())
-    monkeypatch.setattr(module, "_LIMIT", 1)
+    monkeypatch.setattr(module, limit, 1)
     wishes = {
         erasure: Write(store="erasures", id=new_id(), body={"scope": "source", "what": "wrong.md", "reason": "r"}),
-        takeback: Write(
+        extent: Write(
             store="quarantines",
             id=new_id(),
             body={"kind": "quarantine", "store": "documents", "id": document, "reason": "r"},
@@ -362,6 +362,6 @@ async def test_a_quarantine_that_cannot_be_followed_any_more_does_not_keep_memor
     document = await ingest(house, project, POISON)
     await learn(house, project, new_id())
     await wish(house, project, "quarantine", store="documents", id=document)
-    monkeypatch.setattr(takeback, "_LIMIT", 1)
+    monkeypatch.setattr(extent, "LIMIT", 1)
     await house.remember()
     await house.finish()

@@ -49,7 +49,7 @@ def test_retrieval_prints_its_measures_by_leg_and_category(folder: Path, tmp_pat
     assert report["grader_auroc"] == 1.0
     for measured in ("queries_per_s", "p50_ms", "p95_ms", "ingest_chunks_per_s"):
         assert report[measured] > 0  # type: ignore[operator]
-    assert set(json.loads((tmp_path / "fitted.json").read_text())) == {"topic", "answer"}
+    assert set(json.loads((tmp_path / "fitted.json").read_text())) == {"topic", "answer", "likeness"}
 
 
 def test_answers_cite_what_they_rest_on(folder: Path) -> None:

@@ -58,11 +58,17 @@ async def test_a_principal_without_a_role_in_the_project_is_refused_everywhere(f
         "/v1/tasks": TASK,
         "/v1/search": {"text": "x"},
         "/v1/documents": {"source": "a", "text": "x"},
+        "/v1/links": {"relation": "same", "tasks": ["a", "b"]},
+        "/v1/incident-settings": {"quiet_s": 60},
     }
+    query = {"item": "x", "name": "x", "relation": "same", "task": ["a", "b"]}
     async with front.as_principal("elsewhere", projects=["billing"]) as elsewhere:
         for method, path in OPERATIONS:
             response = await elsewhere.request(
-                method, re.sub("[{}]", "", path.replace("{tier}", "graph")), json=bodies.get(path), params={"item": "x"}
+                method,
+                re.sub("[{}]", "", path.replace("{tier}", "graph")),
+                json=bodies.get(path),
+                params=query,
             )
             problem(response, 403, "role")
 

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
 
 import nats
 import structlog
@@ -133,6 +134,12 @@ async def _consumer(js: JetStreamContext, spec: ConsumerSpec) -> list[str]:
         return []
     if found.filter_subject and not found.filter_subjects:
         found.filter_subjects = [found.filter_subject]
+    if set(found.filter_subjects or ()) < set(wanted.filter_subjects or ()):
+        # A later release consumes more; where nothing else differs the consumer goes on from where it was.
+        widened = replace(found, filter_subject=None, filter_subjects=wanted.filter_subjects)
+        await js.add_consumer(spec.stream, widened)
+        found = (await js.consumer_info(spec.stream, spec.durable)).config
+        log.info("consumer.widened", stream=spec.stream, consumer=spec.durable)
     return _differences(
         f"consumer {spec.stream}/{spec.durable}",
         wanted,
