@@ -47,7 +47,7 @@ def find_passwords(text: str) -> Iterator[tuple[str, Span]]:
 
 
 def _kind(user: str, password: str, host: str) -> str | None:
-    """What a password is at a host, None when it is none."""
+    """Class of a password at a host; None where it is no password."""
     plain = unquote(REDACTED.sub("", password))
     if not plain or is_blank(plain) or (is_open(plain) and not is_stock(plain)):
         return None

@@ -11,7 +11,7 @@ _EMAIL = compiled(
     rb"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-z]{2,24}))"
 )
 _USERINFO = compiled(rb"://(?:[^\s/@:\"'<>]*:)?$")
-"""What stands before the password or the user of a connection string."""
+"""Text before the password or the user of a connection string."""
 _USERINFO_CHARS = 160
 _NO_PLACE = frozenset(
     [

@@ -76,7 +76,7 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
 
 _BEFORE, _AFTER = 64, 32
 _TAG = re.compile(r"\[?redacted:[a-z0-9_]+\]?")
-"""What stands in place of a finding: the word in it is nobody's."""
+"""Placeholder in the place of a finding; its word counts for nobody."""
 _LABEL = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s{0,2}(?P<sign>[=:@]?)\s{0,2}[\"'(\[{]{0,2}$")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ALONE = re.compile(r"(?<![\w./@-])[A-Za-z]+(?:/[A-Za-z]+)?(?![\w/@-]|\.\w)")

@@ -118,7 +118,7 @@ _ASSIGNED = re.compile(
 _QUOTED = re.compile(r"(?i)(?:ord|d)?(?:\s{1,3}is)?:?\s{1,3}'((?:[^'\\\n])+)'")
 _SPOKEN = re.compile(r"(?i)(?:ord|d|s)?(?:\s{1,3}is)?[ \t]{1,3}[`\"']?([A-Za-z0-9+/=_.!#$%&*^-]{10,})")
 _BEHIND = frozenset(" \t\nodsODS:")
-"""What a value that no sign assigns may stand behind: a space, or the rest of the word."""
+"""Text before a value that no sign assigns: a space, or the rest of the word."""
 _OPTION = re.compile(r"[a-z-]{0,12} {1,2}([^\s\"',;&|-][^\s\"',;&|]*)")
 
 
@@ -167,7 +167,7 @@ _OF_PLACE = re.compile(r"arn:aws[a-z-]{0,8}:[a-z]{0,24}$")
 """The beginning of the name of something at AWS, of which a service for secrets is a part."""
 _OF_PLACE_CHARS = 48
 _DEFAULT = re.compile(r"[^\n\"']{0,64}[\"']([^\"'\s]{8,128})[\"']")
-"""What a call or a variable falls back to: the next text in quotes."""
+"""Fallback of a call or a variable: the next text in quotes."""
 
 
 def _is_about(lowered: str, at: int, rest: str) -> bool:

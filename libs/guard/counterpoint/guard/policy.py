@@ -182,7 +182,7 @@ class Policy(_Row):
         return max(label, self.level(self.sensitive.messages))
 
     def verdict(self, kind: Class, label: int, named: bool = True) -> Verdict:
-        """What becomes of a text that holds something of this class, named or not, where the label is `label`."""
+        """Return the verdict on a text that holds something of this class, named or not, at the label `label`."""
         if not named and label >= self.level(self.sensitive.counters):
             return "allow"
         return self.sensitive.verdicts[kind][self.labels[label]]

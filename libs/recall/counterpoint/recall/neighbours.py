@@ -1,4 +1,4 @@
-"""Which jobs lie upstream of a job, and which downstream: the relation of the blast radius, read in both directions."""
+"""Jobs upstream and downstream of a job: the relation of the blast radius, read in both directions."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ class Upstream:
     edges: tuple[Edge, ...]
 
     def above(self, job: str, others: Mapping[str, Collection[str]]) -> frozenset[str]:
-        """Which of `others`, each with the jobs it is part of, have the job in their blast radius."""
+        """Return those of `others`, each with the jobs it is part of, that have the job in their blast radius."""
         up: dict[str, list[tuple[EdgeKind, str]]] = defaultdict(list)
         for edge in self.edges:
             up[edge.target].append((edge.kind, edge.source))

@@ -74,14 +74,14 @@ class Excerpt:
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """What it quotes."""
+        """Return the spans that it quotes."""
         return tuple(
             cite(hit, passage) for start, end in self.stretches for hit, passage in self.section.spans(start, end)
         )
 
 
 def scores(wanted: Wanted, section: Section) -> list[float]:
-    """How much of what was asked each unit holds, by itself and a little by the headings and the opener above it."""
+    """Share of the question that each unit holds, by itself and a little by the headings and the opener above it."""
     about = wanted.held(section.headings)
     found = []
     opener: frozenset[str] = frozenset()
@@ -182,7 +182,7 @@ def closure(units: Sequence[Unit], n: int) -> set[int]:
 
 
 def _opened(units: Sequence[Unit], n: int) -> set[int]:
-    """What follows a unit that leads over to it: a list, a table or a block of code."""
+    """Return the list, table or block of code that a unit leads over to."""
     found: set[int] = set()
     kind = None
     for m in range(n + 1, len(units)):

@@ -11,7 +11,7 @@ from counterpoint.developer.selection import MARGIN, Candidate, chosen, select
 from counterpoint.proto.findings import Citation
 
 STEPS = 0.3
-"""What it counts for a section that it says what to do, step by step."""
+"""Weight of a section that says what to do, step by step."""
 MOST = 4
 """Sections that are offered for one failure."""
 NAMED = 0.75
@@ -35,7 +35,7 @@ class Procedure:
 
     @cached_property
     def text(self) -> str:
-        """What it says to do, as it stands in the document."""
+        """Return the steps as they stand in the document."""
         return "\n\n".join(self.excerpt.quotes)
 
     @property
@@ -45,7 +45,7 @@ class Procedure:
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """What it quotes."""
+        """Return the spans that it quotes."""
         return self.excerpt.citations
 
     @property

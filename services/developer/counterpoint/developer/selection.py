@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def worth(self) -> float:
-        """How well it fits, comparable among the candidates of one question."""
+        """Fit, comparable among the candidates of one question."""
         return (
             self.search
             - 2 * self.behind
@@ -111,7 +111,7 @@ def chosen(wanted: Wanted, ranked: Sequence[Candidate], margin: float = MARGIN) 
 
 
 def _kin(first: Candidate, other: Candidate) -> float:
-    """What it counts that a section is of the document of the best one, or a part of it."""
+    """Weight of a section of the same document as the best one, or a part of it."""
     if first.section.source != other.section.source:
         return 0.0
     return KIN + KIN * other.section.best.context.startswith(f"{first.section.best.context} > ")
@@ -127,12 +127,12 @@ class Selection:
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """What it quotes."""
+        """Return the spans that it quotes."""
         return tuple(citation for each in self.excerpts for citation in each.citations)
 
     @cached_property
     def signs(self) -> dict[str, float]:
-        """What speaks for its being right, by name."""
+        """Features of the likelihood, by name."""
         return self.signs_of(self.ranked[0])
 
     def signs_of(self, one: Candidate) -> dict[str, float]:

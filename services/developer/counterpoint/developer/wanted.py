@@ -1,4 +1,4 @@
-"""What a question asks for: its words by their worth, its exact forms, and the kind of thing that answers it."""
+"""Parts of a question: its words by their worth, its exact forms, and the kind of thing that answers it."""
 
 import math
 import re

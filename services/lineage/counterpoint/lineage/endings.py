@@ -270,7 +270,7 @@ async def _known_runs(memory: Memory, wanted: set[str], records: Records) -> dic
 
 
 def _decisions(memory: Memory, desk: Desk, settlement: Settlement) -> list[Outgoing]:
-    """What was decided, for each incident that changed and is more than waiting."""
+    """Return the decisions, for each incident that changed and is more than waiting."""
     kinds: list[tuple[str, Iterable[Incident]]] = [
         ("opened", settlement.opened),
         ("capped", settlement.capped),

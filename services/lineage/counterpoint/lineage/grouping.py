@@ -18,7 +18,7 @@ UnitKey = tuple[str, int, str, str, str]
 
 
 def _weight(failed: FailedRun) -> tuple[int, bool, bool, datetime, str]:
-    """How much of its unit a failure says."""
+    """Rank of a failure by how much of its unit it tells."""
     return failed.try_number or 0, failed.told, not failed.statement, failed.at, failed.run_id
 
 
@@ -47,7 +47,7 @@ class Unit:
 
     @property
     def count(self) -> int:
-        """How often it was tried, as far as is known; statements of one run are one try."""
+        """Number of tries, as far as is known; statements of one run are one try."""
         numbers = [failed.try_number for failed in self.tries if failed.try_number is not None]
         return max(numbers, default=max(1, sum(not failed.statement for failed in self.tries)))
 
@@ -185,7 +185,7 @@ def _echoes(failures: Collection[FailedRun], flows: Mapping[str, str]) -> dict[s
 
 
 def _wholes(members: Iterable[FailedRun]) -> dict[str, set[str]]:
-    """What each job of a flow is part of, through any number of levels."""
+    """Return the wholes of each job of a flow, through any number of levels."""
     within: dict[str, set[str]] = defaultdict(set)
     for failed in members:
         within[failed.job] |= set(failed.within)

@@ -150,7 +150,7 @@ class Limits(Shape):
         return incident.count >= self.open_after_of.get(incident.job, self.open_after)
 
     def grace(self, failed: FailedRun) -> timedelta:
-        """How long this failure waits."""
+        """Return the time that this failure waits."""
         only_whole = min(self.part_grace_s, self.retry_grace_s)
         return timedelta(seconds=self.retry_grace_s if failed.retries_left else only_whole)
 

@@ -22,7 +22,7 @@ from counterpoint.lineage.incidents import (
 _KEPT_FLOWS = 1000
 _STANDING_SPANS, _CLOSED_SPANS = 1000, 200
 _TARGETS = 5
-"""How often a task is pointed anew, at most."""
+"""Most times that a task is pointed anew."""
 _HOUR = timedelta(hours=1)
 _MOMENT = timedelta(microseconds=1)
 
@@ -113,7 +113,7 @@ def _add(pool: dict[str, FailedRun], failed: FailedRun) -> None:
 
 
 def _joined(one: FailedRun, other: FailedRun) -> FailedRun:
-    """What is known of the same failing twice."""
+    """Merge two readings of one failing."""
     overs = [(each.over_at, each.over_by or "", each) for each in (one, other) if each.over_at is not None]
     over = min(overs, key=lambda each: each[:2])[2] if overs else one
     # Of two readings of one event the later one has more of the run's record.
@@ -150,7 +150,7 @@ def _is_late(failed: FailedRun, ended: Incident) -> bool:
 
 
 class _Matching:
-    """Which record each group is kept in, and what the records become."""
+    """Assignment of groups to records, and the records that result."""
 
     def __init__(self, book: Book, groups: tuple[Group, ...], limits: Limits, project: str, now: datetime) -> None:
         self._book, self._limits, self._project, self._now = book, limits, project, now
@@ -335,7 +335,7 @@ class _Matching:
 
 
 def _claim(group: Group, incident: Incident) -> int | None:
-    """How strongly an active incident is a group's: by its own failures, an echo's, or one that follows."""
+    """Strength of an active incident's claim to a group: by its own failures, an echo's, or one that follows."""
     own = {failed.run_id for failed in incident.roots}
     if own & {failed.run_id for failed in group.roots}:
         return 0

@@ -1,4 +1,4 @@
-"""What memory holds about the incidents that an event may concern: read before anything is decided."""
+"""Records of the incidents that an event may concern, read before anything is decided."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -44,7 +44,7 @@ class ManagerSettings(BusSettings):
         return [name for each in value.split(",") if (name := each.strip())] if isinstance(value, str) else value
 
     def outside(self) -> Outside:
-        """What may be called; a model by folder is memory's own and never is."""
+        """Models that may be called; a model by folder is memory's own and never is."""
         named = (self.embedding_model, *sorted(self.embedding_models))
         embedding = [name for name in named if name and not name.startswith(_FOLDER)]
         models = (self.model, self.model_manager, self.model_developer)

@@ -148,7 +148,7 @@ class Changes:
         return store in self._policy.stores and self._policy.stores[store].learned
 
     async def of(self, project: str, wrong: Iterable[Version], *, restores: bool) -> list[Change]:
-        """What becomes of the records that stand, when the newest take-back says that some versions are wrong."""
+        """Return the records as they stand once the newest take-back declares some versions wrong."""
         wrong = frozenset(wrong)
         keys = {(store, record) for store, record, _ in wrong}
         if restores:
@@ -168,7 +168,7 @@ class Changes:
         ]
 
     async def replayed(self, project: str, keys: Iterable[Key], standing: Sequence[Standing]) -> list[Change]:
-        """What becomes of some records, when no other take-backs than these stand."""
+        """Return some records as they are when no other take-backs than these stand."""
         wrongs = [(each.place, each.restores, _by_key(each.wrong)) for each in standing]
         changes = []
         for key, (written, present, row) in (await self._histories(project, keys)).items():

@@ -297,7 +297,7 @@ def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> tuple[frozens
 
 
 def _declared(writes: Iterable[Write]) -> frozenset[Ref]:
-    """What the records that are written name as their own sources."""
+    """Return the sources that the written records name themselves."""
     return frozenset(
         Ref(store=each["store"], id=each["id"], version=each["version"])
         for write in writes

@@ -79,7 +79,7 @@ class Memories:
 
 
 def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """What a record or message names: its `sources`, and the citations of its findings, candidates among them."""
+    """Return the names in a record or message: its `sources` and the citations of its findings, candidates too."""
     findings, sources = body.get("findings") or {}, body.get("sources") or ()
     if not findings and not sources:
         return ()

@@ -13,7 +13,7 @@ from counterpoint.router.bodies import PLAIN, Page, page, reply
 from counterpoint.router.desk import Asking
 from counterpoint.router.known import look_up
 from counterpoint.router.tasks import Cursor, Limit
-from counterpoint.router.things import Known
+from counterpoint.router.things import KnownThing
 
 router = APIRouter(prefix="/v1/entities", tags=["memory"])
 
@@ -65,7 +65,7 @@ async def entities(
     return page(({"id": item.id, **item.body} for item in found.items), found.next_cursor)
 
 
-@router.get("/known", responses={200: {"model": Known}}, response_model=None)
+@router.get("/known", responses={200: {"model": KnownThing}}, response_model=None)
 async def known_thing(
     asked: Asking,
     name: Annotated[str, Query(min_length=1, max_length=500, pattern=PLAIN, description="A job, data set, owner, ...")],

@@ -16,7 +16,7 @@ from counterpoint.router.things import (
     UNKNOWN,
     Failure,
     Fix,
-    Known,
+    KnownThing,
     Relation,
     Thing,
     exceptions_named,
@@ -47,8 +47,8 @@ _HOPS, _AROUND = 1, 3
 _LINE_CHARS = 300
 
 
-async def look_up(memory: Memory, name: str) -> Known:
-    """What is known of a name. Raises `Transient` or `Denied`."""
+async def look_up(memory: Memory, name: str) -> KnownThing:
+    """Look a name up. Raises `Transient` or `Denied`."""
     name = name.strip()
     nodes, truncated = await _nodes(memory, name)
     things = [thing_of(node) for node in nodes]
@@ -147,7 +147,7 @@ async def _providers(memory: Memory, name: str) -> list[Thing]:
 
 
 async def _documents(memory: Memory, name: str, things: Sequence[Thing]) -> list[Relation]:
-    """What pages and programs say: who documents it, who mentions it, and the rows of ownership tables."""
+    """Collect from pages and programs who documents it, who mentions it, and the rows of ownership tables."""
     search = HybridSearch(store="chunks", text=name, k=CHUNKS, vector_weight=0, neighbours=_AROUND)
     (answer,) = await memory.query(search)
     about = things[0] if things else Thing(kind=UNKNOWN, name=name)
@@ -166,7 +166,7 @@ async def _documents(memory: Memory, name: str, things: Sequence[Thing]) -> list
 
 
 async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[list[Failure], list[Fix]]:
-    """What broke a thing, and what fixed it: failed runs and attempts of its jobs, and those that name it."""
+    """Collect the failures and fixes of a thing: failed runs and attempts of its jobs, and those that name it."""
     failures: list[Failure | None] = []
     items: dict[str, Item] = {}
     nodes, named = list(jobs), _whole_word(name)

@@ -84,7 +84,7 @@ class Fix(Shape):
     provenance: Provenance
 
 
-class Known(Shape):
+class KnownThing(Shape):
     """All that is known of a name: the things it stands for, their relations, and the answers made of these.
 
     `feeds` are the names downstream of it, `fed_by` those upstream. `truncated`: there is more.
@@ -109,7 +109,7 @@ def thing_of(node: Node) -> Thing:
 
 
 def of_record(node: Node, item: Item) -> list[Relation]:
-    """What the record of a job or a data set says: its owners, its repository and its file, where it runs."""
+    """Relations in the record of a job or a data set: its owners, its repository and its file, where it runs."""
     thing, body, said = thing_of(node), item.body, _said("lineage", item)
     found = [
         Relation(kind="owns", source=Thing(kind="owner", name=owner), target=thing, provenance=said)
@@ -139,7 +139,7 @@ def host_of(namespace: str) -> str | None:
 
 
 def of_edge(edge: Edge) -> Relation | None:
-    """What an edge of the lineage graph says; a whole and its part are no relation."""
+    """Relation of an edge of the lineage graph; a whole and its part are none."""
     source, target = edge.ends
     said = Provenance(by="lineage", store="edges", id=edge.id, version=1)
     match edge.kind:
@@ -154,7 +154,7 @@ def of_edge(edge: Edge) -> Relation | None:
 
 
 def of_row(row: OwnershipRow, named: str, things: Sequence[Thing], item: Item) -> list[Relation]:
-    """What a row of an ownership table says about a name: who owns it, or what it owns."""
+    """Relation of a name in a row of an ownership table: its owner, or what it owns."""
     said = _said("document", item, row.quote)
     of = things[0] if things else Thing(kind=UNKNOWN, name=named)
     found = []
@@ -265,7 +265,7 @@ def known(
     fixes: Iterable[Fix],
     *,
     truncated: bool,
-) -> Known:
+) -> KnownThing:
     """Put together what is known of a name, each relation once and each failure by its newest record."""
     once = {(r.kind, r.source.kind, r.source.name, r.target.kind, r.target.name): r for r in reversed([*relations])}
     every = tuple(reversed(once.values()))
@@ -286,7 +286,7 @@ def known(
     ]
     newest = sorted(failures, key=lambda each: each.at.isoformat() if each.at else "", reverse=True)
     by_message = {(each.exception, each.message): each for each in reversed(newest)}
-    return Known(
+    return KnownThing(
         name=name,
         things=tuple(things),
         relations=every,

@@ -139,7 +139,7 @@ class LocalModel:
         return self._load()[0].encode(_characters(text), None if second is None else _characters(second))
 
     def run(self, encoding: "Encoding") -> npt.NDArray[np.float32]:
-        """What the graph makes of one text: (tokens, n) or (n,). Raises `Permanent`."""
+        """Run the graph on one text; returns (tokens, n) or (n,). Raises `Permanent`."""
         _, session, output = self._load()
         given = {
             **dict.fromkeys(_IDS, encoding.ids),
