@@ -15,6 +15,7 @@ INCIDENTS = sorted(path for path in (ROOT / "examples" / "incidents").glob("*.ya
 TIMEOUT_S = 240
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S + 30)
 @pytest.mark.parametrize("incident", INCIDENTS, ids=lambda path: path.stem)
 async def test_the_story_holds(incident: Path, tmp_path: Path) -> None:

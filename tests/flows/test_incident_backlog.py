@@ -104,6 +104,7 @@ def live(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [task for task in tasks if task["state"] not in ("completed", "failed", "cancelled")]
 
 
+@pytest.mark.slow
 async def test_fifty_failed_flows_posted_at_once_are_fifty_right_tasks(front: Front) -> None:
     events = []
     for at in range(50):

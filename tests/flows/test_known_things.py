@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from flows.test_takeback import Command
 
 from counterpoint.local.stack import Stack
@@ -36,6 +37,7 @@ def event(kind: str, run: str, at: str, **more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_persons_fix_stays_when_a_page_that_was_only_shown_is_taken_back(
     stack: Stack, project: str, tmp_path: Path
 ) -> None:
