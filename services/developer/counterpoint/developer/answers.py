@@ -25,7 +25,7 @@ class Answer:
 
 
 def answer(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> Answer:
-    """What of the best hits answers a question. Needs at least one hit.
+    """Pick the parts of the best hits that answer a question. Needs at least one hit.
 
     Of documents the excerpts of the sections that fit best, of which `beside` are further passages; of conversations
     and programs their best spans.

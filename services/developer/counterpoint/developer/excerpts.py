@@ -155,7 +155,7 @@ def _clip(wanted: Wanted, unit: Unit, budget: int) -> tuple[int, int]:
 
 
 def closure(units: Sequence[Unit], n: int) -> set[int]:
-    """What belongs with a unit: the sentence that opens its list, the other steps of its procedure, the headers of its
+    """Parts of a unit: the sentence that opens its list, the other steps of its procedure, the headers of its
     row, what it opens itself, and what is nested in it."""
     unit = units[n]
     found = {n}

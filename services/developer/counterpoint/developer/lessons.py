@@ -144,7 +144,7 @@ def succeeded_before(tried: Sequence[Tried]) -> bool:
 
 
 def proven(tried: Sequence[Tried]) -> tuple[Tried, ...]:
-    """Of each earlier incident that is alike enough the best success that a trusted principal reported, if the act
+    """Best success that a trusted principal reported for each earlier incident that is alike enough, if the act
     worked more than it failed. These are sources like trusted documents; several attempts at one incident are one.
     """
     trusted = [one for one in tried if one.trusted and not one.here and one.likeness >= COUNTED]

@@ -55,7 +55,7 @@ class Wanted:
         return frozenset(word for word, said in self.known.items() if not said.isdisjoint(words))
 
     def share(self, held: Iterable[str]) -> float:
-        """What these words are worth of all of the question's, in [0, 1]."""
+        """Share in [0, 1] of the worth of the question's words that these have."""
         total = sum(self.worth.values())
         return sum(self.worth[word] for word in held) / total if total else 0.0
 

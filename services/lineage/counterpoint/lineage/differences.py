@@ -17,7 +17,7 @@ _COMPARISONS = (("github.", "{repo}/compare/{before}...{after}"), ("gitlab", "{r
 
 
 def differences(before: Run, after: Run) -> list[Difference]:
-    """What differs from one run to another, the most telling first. Both must have reported a fact for it to count.
+    """Differences from one run to another, the most telling first. Both must have reported a fact for it to count.
 
     Volumes and durations count where they differ by half and by double.
     """
@@ -50,7 +50,7 @@ def differences(before: Run, after: Run) -> list[Difference]:
 def upstream_differences(
     since: datetime, failed_at: datetime, producers: Mapping[str, Sequence[Job]]
 ) -> list[Difference]:
-    """What became of the inputs since a moment: by dataset the jobs that write it."""
+    """State of the inputs since a moment: by dataset the jobs that write it."""
     found: list[Difference] = []
     for dataset, jobs in producers.items():
         for job in jobs:

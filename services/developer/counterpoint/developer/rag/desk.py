@@ -277,7 +277,7 @@ class Desk:
         )  # fmt: skip
 
     def _used(self, node: Node, run: Run) -> tuple[Source, ...]:
-        """What a step is decided by: the best passage for the grade, what is cited for a draft and its check."""
+        """Basis of a step's decision: the best passage for the grade, what is cited for a draft and its check."""
         if self._evidence is None or node in ("route", "retrieve"):
             return ()
         if node == "evaluate":
