@@ -1,6 +1,7 @@
 """What many tests stand on: one running Counterpoint for the whole session, and a project of one's own inside it."""
 
 import logging
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -23,6 +24,11 @@ settings.load_profile("same")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--update`: write golden files anew instead of comparing with them."""
     parser.addoption("--update", action="store_true", help="write golden files anew")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors, at most four: the tests wait for engines much of their time."""
+    return min(4, (os.cpu_count() or 1) + 1)
 
 
 @pytest.fixture(autouse=True)

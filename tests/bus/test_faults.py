@@ -239,7 +239,7 @@ async def test_poison_that_kills_its_process_ends_in_the_dead_letters_and_stays_
         assert (letter["code"], letter["consumer"]) == ("max_deliveries", "developer")
         await victim.until_ready(30)
         await house.wipe_bus()
-        await eventually(lambda: not manager.waiting_for())
+        await eventually(lambda: not manager.waiting_for() and not router.waiting_for())
         await route(router, place, "fine")
         await eventually(lambda: _developed(house, place))
         assert victim.running, "the dead message was not delivered again"
