@@ -35,7 +35,7 @@ _SETTLED = frozenset({"input_required", "completed", "failed"})
 
 
 @dataclass(frozen=True)
-class Told:
+class Target:
     """Where a producer sends its events: the OpenLineage API, a token, and the folder of its own files."""
 
     lineage: str
@@ -52,7 +52,7 @@ class Producer:
 
     name: str
     program: str
-    environment: Callable[[Told], dict[str, str]]
+    environment: Callable[[Target], dict[str, str]]
     run: Callable[[Path, str | None], list[str]]
     errors: tuple[str, str]
     fix: str
@@ -73,12 +73,12 @@ class Report:
         print(f"  {'ok' if ok else 'FAILED'}  {name}" + ("" if ok else f": {seen}"), flush=True)
 
 
-def airflow_transport(told: Told) -> str:
+def airflow_transport(target: Target) -> str:
     """The transport of README.md, with this house's address and token."""
     (line,) = re.findall(r"^export AIRFLOW__OPENLINEAGE__TRANSPORT=.*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     value = shlex.split(line)[1].partition("=")[2]
     transport = json.loads(value)
-    transport["url"], transport["auth"]["apiKey"] = told.lineage, told.token
+    transport["url"], transport["auth"]["apiKey"] = target.lineage, target.token
     return json.dumps(transport)
 
 
@@ -87,12 +87,12 @@ PRODUCERS = (
         name="airflow",
         program="airflow",
         prepare=("db", "migrate"),
-        environment=lambda told: {
-            "AIRFLOW_HOME": str(told.folder),
+        environment=lambda target: {
+            "AIRFLOW_HOME": str(target.folder),
             "AIRFLOW__CORE__DAGS_FOLDER": str(HERE / "airflow"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__OPENLINEAGE__NAMESPACE": "airflow",
-            "AIRFLOW__OPENLINEAGE__TRANSPORT": airflow_transport(told),
+            "AIRFLOW__OPENLINEAGE__TRANSPORT": airflow_transport(target),
         },
         run=lambda folder, error: ["dags", "test", "orders_ingest"],
         variable="ORDERS_BREAK",
@@ -105,11 +105,11 @@ PRODUCERS = (
     Producer(
         name="dbt",
         program="dbt-ol",
-        environment=lambda told: {
-            "OPENLINEAGE_URL": told.lineage,
-            "OPENLINEAGE_API_KEY": told.token,
+        environment=lambda target: {
+            "OPENLINEAGE_URL": target.lineage,
+            "OPENLINEAGE_API_KEY": target.token,
             "OPENLINEAGE_NAMESPACE": "dbt",
-            "SHOP_DATABASE": str(told.folder / "shop.duckdb"),
+            "SHOP_DATABASE": str(target.folder / "shop.duckdb"),
             "DBT_SEND_ANONYMOUS_USAGE_STATS": "False",
         },
         run=lambda folder, error: [
@@ -151,12 +151,12 @@ def play(producer: Producer, programs: Path, data: Path, endpoints: Endpoints, f
     with Api(Address(endpoints.http, endpoints.token)) as api:
         principal = {"name": producer.name, "kind": "system", "roles": ["report"], "projects": [project]}
         token = str(api.post("/v1/principals", principal)["token"])
-        told = producer.environment(Told(endpoints.lineage, token, folder))
+        settings = producer.environment(Target(endpoints.lineage, token, folder))
         environment = {
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(folder),
             "LANG": "C.UTF-8",
-            **told,
+            **settings,
         }
         if producer.prepare:
             _run([str(programs / producer.program), *producer.prepare], environment, folder)

@@ -1,4 +1,4 @@
-"""The demo: an incident that it was not written for is played and recognised, and a check that fails is told."""
+"""The demo: an incident that it was not written for is played and recognised, and a check that fails is said."""
 
 import io
 import json
@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from counterpoint.cli.demo import ended
-from counterpoint.cli.demo_checks import Told
+from counterpoint.cli.demo_checks import Transcript
 from counterpoint.cli.errors import CommandError, Exit
 from counterpoint.cli.session import Session
 
@@ -44,8 +44,8 @@ def session(*, json_alone: bool) -> Session:
     return Session(url=None, token=None, data_dir=None, project=None, json=json_alone)
 
 
-def told(console: Console | None) -> Told:
-    made = Told(console, Console(file=io.StringIO()))
+def played(console: Console | None) -> Transcript:
+    made = Transcript(console, Console(file=io.StringIO()))
     made.begin("a part")
     made.check("this holds", True, "seen")
     return made
@@ -53,7 +53,7 @@ def told(console: Console | None) -> Told:
 
 def test_a_check_that_fails_is_told_with_what_was_seen_and_fails_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     page = io.StringIO()
-    made = told(Console(file=page, width=100))
+    made = played(Console(file=page, width=100))
     made.check("that holds", False, {"state": "working"})
     assert "✔ this holds" in page.getvalue()
     assert '✘ that holds; seen: {"state": "working"}' in page.getvalue()
@@ -64,7 +64,7 @@ def test_a_check_that_fails_is_told_with_what_was_seen_and_fails_the_demo(capsys
 
 
 def test_the_report_for_programs_holds_every_check(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(session(json_alone=True), told(None), "orders", 1.0, 2.0) == Exit.DONE
+    assert ended(session(json_alone=True), played(None), "orders", 1.0, 2.0) == Exit.DONE
     report = json.loads(capsys.readouterr().out)
     assert report["checks"] == [{"part": "a part", "name": "this holds", "ok": True, "seen": "seen"}]
     assert report["seconds"] == {"ready": 1.0, "total": 2.0}
@@ -72,4 +72,4 @@ def test_the_report_for_programs_holds_every_check(capsys: pytest.CaptureFixture
 
 def test_a_story_that_was_not_played_is_no_success() -> None:
     with pytest.raises(CommandError):
-        ended(session(json_alone=True), Told(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)
+        ended(session(json_alone=True), Transcript(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)

@@ -17,7 +17,7 @@ from counterpoint.cli.operate import quiet_logs
 from counterpoint.cli.session import Session
 
 if TYPE_CHECKING:
-    from counterpoint.cli.demo_checks import Told
+    from counterpoint.cli.demo_checks import Transcript
     from counterpoint.cli.demo_incident import Incident
     from counterpoint.local.endpoints import Endpoints
 
@@ -39,18 +39,18 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder.")] = False,
 ) -> Exit | None:
     """Start a stack of its own, play an incident on it, check what came back, and stop it."""
-    from counterpoint.cli.demo_checks import Told
+    from counterpoint.cli.demo_checks import Transcript
     from counterpoint.cli.demo_incident import read_incident
 
     if not incident.is_file():
         raise Misused(f"{incident} is not there; the demo plays a file of a checkout, or one named by --incident")
     story = read_incident(incident)
     quiet_logs()
-    told = Told(None if session.json else session.out, session.err)
+    transcript = Transcript(None if session.json else session.out, session.err)
     folder = Path(tempfile.mkdtemp(prefix="counterpoint-demo-"))
     began = monotonic()
     try:
-        ready_s = asyncio.run(_staged(session, told, story, folder))
+        ready_s = asyncio.run(_staged(session, transcript, story, folder))
     except asyncio.CancelledError:
         return Exit.FAILED
     finally:
@@ -58,10 +58,10 @@ def demo(
             session.note(f"the data is kept: counterpoint up --data-dir {folder}")
         else:
             shutil.rmtree(folder)
-    return ended(session, told, story.name, ready_s, monotonic() - began)
+    return ended(session, transcript, story.name, ready_s, monotonic() - began)
 
 
-async def _staged(session: Session, told: "Told", incident: "Incident", folder: Path) -> float:
+async def _staged(session: Session, transcript: "Transcript", incident: "Incident", folder: Path) -> float:
     """Start the stack, play, stop it. Returns the seconds until it was ready."""
     from counterpoint.local.stack import Stack
 
@@ -75,34 +75,36 @@ async def _staged(session: Session, told: "Told", incident: "Incident", folder: 
     try:
         await stack.start()
         ready_s = monotonic() - began
-        playing = asyncio.create_task(asyncio.to_thread(_play, told, stack.endpoints, incident))
-        await _watched(asyncio.create_task(stack.watch()), playing, told)
+        playing = asyncio.create_task(asyncio.to_thread(_play, transcript, stack.endpoints, incident))
+        await _watched(asyncio.create_task(stack.watch()), playing, transcript)
     finally:
-        told.stopped.set()
+        transcript.stopped.set()
         await stack.stop()
         if playing is not None:
             await asyncio.gather(playing, return_exceptions=True)
     return ready_s
 
 
-async def _watched(supervising: asyncio.Task[None], playing: asyncio.Task[None], told: "Told") -> None:
+async def _watched(supervising: asyncio.Task[None], playing: asyncio.Task[None], transcript: "Transcript") -> None:
     """Wait for the end of the story, as long as the stack is well and no wait takes too long."""
     try:
         while not playing.done():
             await asyncio.wait({supervising, playing}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
             if supervising.done():
                 supervising.result()
-            if told.waited_s() > PATIENCE_S:
-                told.check("nothing is waited for too long", False, f"waited {PATIENCE_S:g} s for {told.waiting_for}")
+            if transcript.waited_s() > PATIENCE_S:
+                transcript.check(
+                    "nothing is waited for too long", False, f"waited {PATIENCE_S:g} s for {transcript.waiting_for}"
+                )
                 return
         playing.result()
     except CommandError as error:
-        told.check("the story can go on", False, error.problem())
+        transcript.check("the story can go on", False, error.problem())
     finally:
         supervising.cancel()
 
 
-def _play(told: "Told", endpoints: "Endpoints", incident: "Incident") -> None:
+def _play(transcript: "Transcript", endpoints: "Endpoints", incident: "Incident") -> None:
     from counterpoint.cli.address import Address
     from counterpoint.cli.api import Api
     from counterpoint.cli.demo_stage import Cast, Stage
@@ -130,26 +132,26 @@ def _play(told: "Told", endpoints: "Endpoints", incident: "Incident") -> None:
             person=connected(endpoints.http, person),
             airflow=connected(endpoints.lineage, airflow),
         )
-        Story(incident, Stage(incident.name, cast, ROOT, told), told).play()
+        Story(incident, Stage(incident.name, cast, ROOT, transcript), transcript).play()
 
 
-def ended(session: Session, told: "Told", incident: str, ready_s: float, total_s: float) -> Exit:
+def ended(session: Session, transcript: "Transcript", incident: str, ready_s: float, total_s: float) -> Exit:
     """Print the report of a story and say whether it went as it had to. Raises CommandError when nothing was seen."""
-    if not told.checks:
+    if not transcript.checks:
         raise CommandError("the story was not played")
     report = {
         "incident": incident,
-        "ok": not told.failed,
-        "checks": [{"part": c.part, "name": c.name, "ok": c.ok, "seen": c.seen} for c in told.checks],
-        "cards": told.cards,
+        "ok": not transcript.failed,
+        "checks": [{"part": c.part, "name": c.name, "ok": c.ok, "seen": c.seen} for c in transcript.checks],
+        "cards": transcript.cards,
         "seconds": {"ready": round(ready_s, 1), "total": round(total_s, 1)},
     }
-    failed = "".join(f"\n✘ {check.part}: {check.name}" for check in told.failed)
+    failed = "".join(f"\n✘ {check.part}: {check.name}" for check in transcript.failed)
     session.show(
         report,
         lambda: (
-            f"\n{len(told.checks) - len(told.failed)} of {len(told.checks)} checks hold{failed}\n"
+            f"\n{len(transcript.checks) - len(transcript.failed)} of {len(transcript.checks)} checks hold{failed}\n"
             f"ready after {ready_s:.1f} s, {total_s:.1f} s in all"
         ),
     )
-    return Exit.FAILED if told.failed else Exit.DONE
+    return Exit.FAILED if transcript.failed else Exit.DONE

@@ -24,8 +24,8 @@ class Check:
 
 
 @dataclass
-class Told:
-    """The story as it is told: printed to `console`, if there is one, and kept for the report. `progress` shows bars.
+class Transcript:
+    """The record of a story: printed to `console`, if there is one, and kept for the report. `progress` shows bars.
 
     `stopped` is set from outside when the story has to end where it is.
     """

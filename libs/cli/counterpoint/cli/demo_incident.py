@@ -60,8 +60,8 @@ class Failure(Arrival):
     downstream: tuple[Rests, ...] = ()
 
 
-class Told(_Part):
-    """An outcome as somebody tells it."""
+class ReportedOutcome(_Part):
+    """An outcome as a person gives it."""
 
     outcome: Outcome
     error_message: str | None = None
@@ -80,7 +80,7 @@ class Instruction(_Part):
 class Resolution(_Part):
     """How the third attempt ends: events that show it, if any, then what a person says."""
 
-    report: Told
+    report: ReportedOutcome
     events: Beside | None = None
 
 
@@ -119,7 +119,7 @@ class Incident(_Part):
     knowledge: tuple[Beside, ...]
     before: Arrival | None = None
     failure: Failure
-    attempts: tuple[Told, Told]
+    attempts: tuple[ReportedOutcome, ReportedOutcome]
     override: Instruction
     resolution: Resolution
     again: Arrival

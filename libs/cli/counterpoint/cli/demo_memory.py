@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from counterpoint.cli.api import WAIT_S, Api
-from counterpoint.cli.demo_checks import Told
+from counterpoint.cli.demo_checks import Transcript
 
 SOURCE = "ledger-runbook.md"
 RIGHT = "The nightly export of the ledger is repaired by restarting the export worker and running it again.\n"
@@ -13,38 +13,40 @@ QUESTION = "How is the nightly export of the ledger repaired?"
 SECRET = "The export logs in with password=Tr0ub4dor&3-ledger every night."
 
 
-def take_back(api: Api, told: Told, project: str) -> None:
+def take_back(api: Api, transcript: Transcript, project: str) -> None:
     """Play it in a project of its own."""
-    told.begin("6. A wrong memory is taken back")
+    transcript.begin("6. A wrong memory is taken back")
     for text in (RIGHT, WRONG):
         _ingest(api, project, SOURCE, text)
-    told.say(f"a second hand has changed {SOURCE}: {WRONG.strip()}")
+    transcript.say(f"a second hand has changed {SOURCE}: {WRONG.strip()}")
     answer = _asked(api, project)
-    told.say(f"asked: {QUESTION}")
-    told.show(f"  {answer.get('result', '').strip()}")
-    told.check("what is wrong is believed", "deleting the table" in answer.get("result", ""), answer)
+    transcript.say(f"asked: {QUESTION}")
+    transcript.show(f"  {answer.get('result', '').strip()}")
+    transcript.check("what is wrong is believed", "deleting the table" in answer.get("result", ""), answer)
     radius = api.get("/v1/blast-radius", item=SOURCE, project=project)
     touched = Counter(each["store"] for each in radius["items"])
-    told.show("  what rests on it: " + ", ".join(f"{count} of {store}" for store, count in sorted(touched.items())))
-    told.check(
+    transcript.show(
+        "  what rests on it: " + ", ".join(f"{count} of {store}" for store, count in sorted(touched.items()))
+    )
+    transcript.check(
         "it is traced to the task and its decisions",
         answer["task_id"] in radius["tasks"] and touched["decisions"] and touched["actions"],
         dict(touched),
     )
     wish = {"item": SOURCE, "reason": "it deletes a table"}
     out = api.post("/v1/quarantines", wish | {"kind": "quarantine"}, project=project)
-    told.say(f"under quarantine: {sum(out['out'].values())} records, in one commit")
-    told.check("it is in no search any more", not _found(api, project), _found(api, project))
-    told.check("and in no answer", _asked(api, project).get("state") == "input_required", "an answer")
-    told.check("but the past still shows it", _found(api, project, as_of=answer["ended_at"]), "nothing")
+    transcript.say(f"under quarantine: {sum(out['out'].values())} records, in one commit")
+    transcript.check("it is in no search any more", not _found(api, project), _found(api, project))
+    transcript.check("and in no answer", _asked(api, project).get("state") == "input_required", "an answer")
+    transcript.check("but the past still shows it", _found(api, project, as_of=answer["ended_at"]), "nothing")
     back = api.post("/v1/quarantines", wish | {"kind": "rollback"}, project=project)
-    told.say(f"rolled back: {sum(back['restored'].values())} records are what they had been")
-    told.check("what stood before is the answer", "restarting" in _asked(api, project).get("result", ""), back)
+    transcript.say(f"rolled back: {sum(back['restored'].values())} records are what they had been")
+    transcript.check("what stood before is the answer", "restarting" in _asked(api, project).get("result", ""), back)
     refused = _ingest(api, project, "login.md", SECRET)
-    told.check("a page with a password is not taken in", refused["status"] in ("refused", "quarantined"), refused)
+    transcript.check("a page with a password is not taken in", refused["status"] in ("refused", "quarantined"), refused)
     report = api.get("/v1/audit/verify", project=project)
     proofs = api.get(f"/v1/audit/proofs/{answer['task_id']}", project=project)
-    told.check(
+    transcript.check(
         "the log of it all verifies, and every decision has its proof", report["ok"] and proofs["leaves"], report
     )
 

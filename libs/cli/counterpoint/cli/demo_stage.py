@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from counterpoint.cli.api import WAIT_S, Api
-from counterpoint.cli.demo_checks import Told
+from counterpoint.cli.demo_checks import Transcript
 from counterpoint.cli.demo_incident import Arrival
 from counterpoint.cli.errors import NotReachable
 from counterpoint.cli.files import Readable, walk
@@ -37,13 +37,13 @@ class Stage:
     project: str
     cast: Cast
     root: Path
-    told: Told
+    transcript: Transcript
     _heard: str = field(default="0", init=False)
 
     def arrive(self, what: str, arrival: Arrival) -> None:
         """Have a failure, or its end, arrive as it does: by its events one after the other, or as a task."""
         if arrival.task:
-            self.told.say(f"{what}, submitted: {arrival.task.description}")
+            self.transcript.say(f"{what}, submitted: {arrival.task.description}")
             body = arrival.task.model_dump(mode="json", exclude_defaults=True) | {"project": self.project}
             self.cast.calling_llm.post("/v1/tasks", body)
             return
@@ -51,32 +51,34 @@ class Stage:
         for event in events:
             self.cast.airflow.post("/api/v1/lineage", event)
         name = arrival.events.name if arrival.events else ""
-        self.told.say(f"{what}: {len(events)} OpenLineage events of {name} posted")
+        self.transcript.say(f"{what}: {len(events)} OpenLineage events of {name} posted")
 
     def ingest(self, what: str, paths: Sequence[Path], project: str | None = None) -> None:
         """Hand documents over as the administrator."""
         documents = [found for found in walk(paths, self.root) if isinstance(found, Readable)]
-        results = send_with_progress(self.told.progress, self.cast.administrator, documents, project or self.project)
+        results = send_with_progress(
+            self.transcript.progress, self.cast.administrator, documents, project or self.project
+        )
         chunks = sum(result.get("chunks", 0) for result in results)
-        self.told.say(f"ingested {what}: {counted(len(results), 'document')}, {counted(chunks, 'passage')}")
+        self.transcript.say(f"ingested {what}: {counted(len(results), 'document')}, {counted(chunks, 'passage')}")
         refused = [result for result in results if result["status"] == "refused"]
-        self.told.check("they are remembered", len(results) == len(documents) and not refused, refused)
+        self.transcript.check("they are remembered", len(results) == len(documents) and not refused, refused)
 
     def submit(self, body: dict[str, Any]) -> Task:
         """Hand a task in and wait until it has ended or waits for input."""
         body = body | {"project": self.project}
         task_id = self.cast.calling_llm.post("/v1/tasks", body)["task_id"]
-        self.told.wait(f"task {task_id} to end or to wait for input")
+        self.transcript.wait(f"task {task_id} to end or to wait for input")
         while True:
             found = self.cast.calling_llm.get(f"/v1/tasks/{task_id}", wait=WAIT_S, project=self.project)
             task = Task.model_validate(found)
             if task.state not in ("submitted", "working"):
-                self.told.wait(None)
+                self.transcript.wait(None)
                 return task
 
-    def report(self, task: Task, attempt: int, told: dict[str, Any]) -> None:
+    def report(self, task: Task, attempt: int, outcome: dict[str, Any]) -> None:
         """Say as the person how an attempt went."""
-        self.cast.person.post(f"/v1/tasks/{task.task_id}/outcome", told | {"attempt": attempt}, project=self.project)
+        self.cast.person.post(f"/v1/tasks/{task.task_id}/outcome", outcome | {"attempt": attempt}, project=self.project)
 
     def task(self, task: Task) -> Task:
         """The task as it is now."""
@@ -104,7 +106,7 @@ class Stage:
             return new if any(wanted(task) for task in new) else None
 
         new = self._hear(what, look)
-        self.told.check("it is one task", len(new) == 1, [task.task_id for task in new])
+        self.transcript.check("it is one task", len(new) == 1, [task.task_id for task in new])
         return next(task for task in new if wanted(task))
 
     def until(self, task: Task, what: str, wanted: Callable[[Task], bool]) -> Task:
@@ -122,18 +124,18 @@ class Stage:
 
     def _hear(self, what: str, look: Callable[[], Seen | None]) -> Seen:
         """Look, and again after each decision that is made, until there is something to see."""
-        self.told.wait(what)
+        self.transcript.wait(what)
         found = look()
         if found is None:
             for event in self.cast.person.stream(
-                STREAM, last_id=self._heard, stopped=self.told.stopped, project=self.project
+                STREAM, last_id=self._heard, stopped=self.transcript.stopped, project=self.project
             ):
                 self._heard = event.id or self._heard
                 if (found := look()) is not None:
                     break
         if found is None:
             raise NotReachable(f"the decision stream ended while waiting for {what}")
-        self.told.wait(None)
+        self.transcript.wait(None)
         return found
 
     def source(self, path: Path) -> str:
