@@ -79,6 +79,23 @@ def test_a_failure_after_the_incident_was_closed_is_a_new_one() -> None:
     assert len(desk.tasks) == 2
 
 
+@pytest.mark.parametrize("whole_first", [False, True])
+def test_the_incident_of_a_part_names_the_last_one_of_its_job_whichever_event_comes_first(whole_first: bool) -> None:
+    desk = Desk(PATIENT)
+
+    def fail(at: int) -> SubmitTask:
+        part = made("FAIL", at, job="dag.a", run_id=f"r{at}", parent=("dag", f"d{at}"), error="disk full")
+        whole = made("FAIL", at + 1, job="dag", run_id=f"d{at}", error="task_failure")
+        return desk.take([whole, part] if whole_first else [part, whole]).tasks[-1]
+
+    first = fail(0)
+    assert first.task_id is not None
+    desk.end(first.task_id, desk.now)
+    second = fail(9)
+    assert second.context is not None
+    assert second.context["previous_incident"] == first.task_id
+
+
 def test_many_failures_are_counted_though_few_are_kept() -> None:
     desk = Desk().take(made("FAIL", at, run_id=f"r{at}", error="disk full") for at in range(KEPT_FAILURES + 10))
     assert len(desk.tasks) == 1

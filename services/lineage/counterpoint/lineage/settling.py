@@ -225,7 +225,8 @@ class _Matching:
             "last_at": max(failed.at for failed in roots),
         }
         if known:
-            return known.model_copy(update=values)
+            previous = known.previous if known.job == origin.job else self._previous(origin)
+            return known.model_copy(update=values | {"previous": previous})
         return Incident(
             incident_id=self._new_id(roots[0]),
             state=State.WAITING,
