@@ -165,7 +165,9 @@ def test_the_card_is_what_the_demo_prints() -> None:
         [COMMAND, "demo", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=360, check=False
     )
     assert played.returncode == 0, played.stdout[-4000:] + played.stderr[-4000:]
-    printed = {name: _alike(normalised(shown)) for name, shown in json.loads(played.stdout)["cards"].items()}
+    cards = json.loads(played.stdout)["cards"]
+    assert {"burst", "burst again", "near miss"} <= cards.keys()
+    printed = {name: _alike(normalised(shown)) for name, shown in cards.items()}
     pieces = [_alike(normalised(piece)) for piece in card(README)]
     assert len(pieces) > 3
     assert any(_holds(whole, pieces) for whole in printed.values()), printed

@@ -1,5 +1,6 @@
 """Incident files: those of the examples are read, others are refused field by field, and only files hold the story."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,22 @@ def test_the_examples_are_incidents(path: Path) -> None:
     assert incident.knowledge
     assert all(file.is_absolute() for file in incident.knowledge)
     assert list(incident.failure.lines()) or incident.failure.task
+
+
+def test_a_failure_without_documents_is_posted_as_a_flow_with_its_part_and_its_whole() -> None:
+    """The whole's own error says nothing, and the part's last try stands in the same burst."""
+    incident = read_incident(ROOT / "examples" / "incidents" / "orders.yaml").undocumented
+    assert incident is not None
+    for arrival in (incident.failure, incident.again, incident.near_miss):
+        failed = [event for line in arrival.lines() if (event := json.loads(line))["eventType"] == "FAIL"]
+        part, whole = failed[-2]["run"], failed[-1]["run"]
+        assert failed[-2]["job"]["name"] == incident.job
+        assert part["facets"]["parent"]["run"]["runId"] == whole["runId"]
+        task, instance = part["facets"]["airflow"]["task"], part["facets"]["airflow"]["taskInstance"]
+        assert instance["try_number"] == task["retries"] + 1
+        assert whole["facets"]["errorMessage"]["message"] == "task_failure"
+    runs = [{json.loads(line)["run"]["runId"] for line in each.lines()} for each in (incident.failure, incident.again)]
+    assert not runs[0] & runs[1]
 
 
 def test_two_incidents_share_no_words_of_their_stories() -> None:

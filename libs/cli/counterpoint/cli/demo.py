@@ -107,6 +107,7 @@ async def _watched(supervising: asyncio.Task[None], playing: asyncio.Task[None],
 def _play(transcript: "Transcript", endpoints: "Endpoints", incident: "Incident") -> None:
     from counterpoint.cli.address import Address
     from counterpoint.cli.api import Api
+    from counterpoint.cli.demo_burst import Burst
     from counterpoint.cli.demo_stage import Cast, Stage
     from counterpoint.cli.demo_story import Story
 
@@ -117,22 +118,26 @@ def _play(transcript: "Transcript", endpoints: "Endpoints", incident: "Incident"
 
         administrator = connected(endpoints.http, endpoints.token)
 
-        def principal(name: str, kind: str, *roles: str) -> str:
-            made = administrator.post(
-                "/v1/principals", {"name": name, "kind": kind, "roles": roles, "projects": [incident.name]}
-            )
-            return str(made["token"])
+        def stage(project: str) -> Stage:
+            def principal(name: str, kind: str, *roles: str) -> str:
+                name += project.removeprefix(incident.name)
+                body = {"name": name, "kind": kind, "roles": roles, "projects": [project]}
+                return str(administrator.post("/v1/principals", body)["token"])
 
-        agent = principal("calling_llm", "agent", "submit", "report", "read", "override")
-        person = principal("on-call", "person", "submit", "report", "read", "ingest")
-        airflow = principal("airflow", "system", "report", "submit")
-        cast = Cast(
-            administrator=administrator,
-            calling_llm=connected(endpoints.http, agent),
-            person=connected(endpoints.http, person),
-            airflow=connected(endpoints.lineage, airflow),
-        )
-        Story(incident, Stage(incident.name, cast, ROOT, transcript), transcript).play()
+            agent = principal("calling_llm", "agent", "submit", "report", "read", "override")
+            person = principal("on-call", "person", "submit", "report", "read", "ingest")
+            airflow = principal("airflow", "system", "report", "submit", "read")
+            cast = Cast(
+                administrator=administrator,
+                calling_llm=connected(endpoints.http, agent),
+                person=connected(endpoints.http, person),
+                airflow=connected(endpoints.lineage, airflow),
+            )
+            return Stage(project, cast, ROOT, transcript)
+
+        Story(incident, stage(incident.name), transcript).play()
+        if incident.undocumented:
+            Burst(incident.undocumented, stage(f"{incident.name}-burst")).play()
 
 
 def ended(session: Session, transcript: "Transcript", incident: str, ready_s: float, total_s: float) -> Exit:

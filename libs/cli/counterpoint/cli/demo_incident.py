@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from counterpoint.cli.errors import Misused
-from counterpoint.proto.attempts import Outcome
+from counterpoint.proto.attempts import FixedBy, Outcome
 from counterpoint.proto.messages import ProjectName
 from counterpoint.proto.tasks import SubmitTask
 
@@ -66,6 +66,7 @@ class ReportedOutcome(_Part):
     outcome: Outcome
     error_message: str | None = None
     note: str | None = None
+    by: FixedBy | None = None
 
 
 class Instruction(_Part):
@@ -100,6 +101,21 @@ class Unknown(_Part):
     document: Beside
 
 
+class Undocumented(_Part):
+    """A failure in a project without documents, whose flows arrive all at once.
+
+    `job` is the part of the flow that failed, `error` the beginning of its error; `near_miss` is another failure of it.
+    """
+
+    job: str
+    error: str
+    failure: Arrival
+    report: ReportedOutcome
+    repaired: Arrival
+    again: Arrival
+    near_miss: Arrival
+
+
 class Question(_Part):
     """A question, with the end of the source that answers it, or one that is honestly not answered.
 
@@ -126,6 +142,7 @@ class Incident(_Part):
     recognised: Recognised
     unknown: Unknown | None = None
     questions: tuple[Question, ...] = ()
+    undocumented: Undocumented | None = None
 
 
 def read_incident(path: Path) -> Incident:

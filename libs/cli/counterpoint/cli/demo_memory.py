@@ -1,4 +1,4 @@
-"""The last part of the demo: a wrong memory is traced to what it touched, and taken back."""
+"""The sixth part of the demo: a wrong memory is traced to what it touched, and taken back."""
 
 from collections import Counter
 from typing import Any

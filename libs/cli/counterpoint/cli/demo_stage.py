@@ -1,9 +1,11 @@
 """What can be done and seen on the stage of the demo, by HTTP alone: nothing here knows the story."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from counterpoint.cli.api import WAIT_S, Api
 from counterpoint.cli.demo_checks import Transcript
@@ -15,7 +17,7 @@ from counterpoint.cli.watch import STREAM
 from counterpoint.cli.words import counted
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.line import Action
-from counterpoint.proto.tasks import Task
+from counterpoint.proto.tasks import JobRef, Task
 
 Seen = TypeVar("Seen")
 
@@ -49,9 +51,21 @@ class Stage:
             return
         events = list(arrival.lines())
         for event in events:
-            self.cast.airflow.post("/api/v1/lineage", event)
+            self._post(event)
         name = arrival.events.name if arrival.events else ""
         self.transcript.say(f"{what}: {len(events)} OpenLineage events of {name} posted")
+
+    def burst(self, what: str, arrival: Arrival) -> None:
+        """Have all events of a flow arrive at once, as a backlog does after an outage; the last is sent first."""
+        events = list(arrival.lines())
+        with ThreadPoolExecutor(len(events)) as senders:
+            for posted in [senders.submit(self._post, event) for event in reversed(events)]:
+                posted.result()
+        name = arrival.events.name if arrival.events else ""
+        self.transcript.say(f"{what}: {len(events)} OpenLineage events of {name} posted at once")
+
+    def _post(self, event: str) -> None:
+        self.cast.airflow.post("/api/v1/lineage", event)
 
     def ingest(self, what: str, paths: Sequence[Path], project: str | None = None) -> None:
         """Hand documents over as the administrator."""
@@ -137,6 +151,12 @@ class Stage:
             raise NotReachable(f"the decision stream ended while waiting for {what}")
         self.transcript.wait(None)
         return found
+
+    def last_run(self, job: JobRef) -> str | None:
+        """The state of a job's latest run in lineage, as Marquez spells it."""
+        path = f"/api/v1/namespaces/{quote(job.namespace, safe='')}/jobs/{quote(job.name, safe='')}"
+        run = self.cast.airflow.get(path)["latestRun"]
+        return run and str(run["state"])
 
     def source(self, path: Path) -> str:
         """The name of a file as a source."""

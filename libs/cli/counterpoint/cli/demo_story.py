@@ -1,16 +1,16 @@
-"""The story of the demo, in six parts. What is said in it comes from the incident's file."""
+"""The first six parts of the demo, on one project. What is said in it comes from the incident's file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from counterpoint.cli.demo_checks import Transcript
 from counterpoint.cli.demo_incident import Arrival, Incident, Question, Unknown
 from counterpoint.cli.demo_memory import take_back
 from counterpoint.cli.demo_stage import Stage
+from counterpoint.cli.demo_task import holds, is_ended, proposed, state, waits_for
 from counterpoint.cli.tree import drawn
 from counterpoint.proto.line import Action
-from counterpoint.proto.tasks import ENDED, Task
+from counterpoint.proto.tasks import Task
 
 OWN_PROJECT = "counterpoint"
 """Where Counterpoint's own documents go: its README tells the end of this story, and the incident must not read it."""
@@ -56,12 +56,12 @@ class Story:
                 and task.escalation.code == "insufficient_evidence"
                 and task.escalation.needs
                 and not task.result,
-                _state(task),
+                state(task),
             )
             return
         self.transcript.show((task.result or "no answer") + "\n")
         cited = findings.citations if findings else ()
-        self.transcript.check("it is answered", task.state == "completed" and task.result, _state(task))
+        self.transcript.check("it is answered", task.state == "completed" and task.result, state(task))
         self.transcript.check(
             f"the answer cites {question.cites}",
             any(one.source_path.endswith(question.cites or "") for one in cited),
@@ -86,7 +86,7 @@ class Story:
             self.stage.arrive("what ran well before", incident.before)
         known = self.stage.ids()
         self.stage.arrive("the failure", incident.failure)
-        task = self.stage.only_new(known, "the failure has become a task with a proposal", _proposed(1))
+        task = self.stage.only_new(known, "the failure has become a task with a proposal", proposed(1))
         self.transcript.card("failure", task)
         self._check_first_card(task)
         seen = [task.proposal]
@@ -94,16 +94,16 @@ class Story:
             self.transcript.say(f"reported: attempt {number} {attempt.outcome}: {attempt.error_message}")
             self.stage.report(task, number, attempt.model_dump(exclude_none=True))
             if number < len(incident.attempts):
-                task = self.stage.until(task, f"attempt {number + 1} to be proposed", _proposed(number + 1))
+                task = self.stage.until(task, f"attempt {number + 1} to be proposed", proposed(number + 1))
                 self.transcript.show(f"\nattempt {number + 1}:\n{task.proposal}\n")
                 self.transcript.check("another thing is proposed", task.proposal not in seen, task.proposal)
                 seen.append(task.proposal)
-        task = self.stage.until(task, "the repeated failure to escalate", _waits_for("override"))
+        task = self.stage.until(task, "the repeated failure to escalate", waits_for("override"))
         self.transcript.card("escalated", task)
         self.transcript.check(
             "the repeated failure has escalated to the calling LLM by itself",
             task.escalation and (task.escalation.code, task.escalation.to) == ("repeated_failure", "calling_llm"),
-            _state(task),
+            state(task),
         )
         task = self._overridden(task)
         return self._resolved(task)
@@ -115,10 +115,10 @@ class Story:
         self.stage.cast.calling_llm.post(
             f"/v1/tasks/{task.task_id}/override", given.model_dump(mode="json"), project=task.project
         )
-        task = self.stage.until(task, f"attempt {number} to be proposed", _proposed(number))
+        task = self.stage.until(task, f"attempt {number} to be proposed", proposed(number))
         self.transcript.show(f"\nattempt {number}:\n{task.proposal}\n")
         self.transcript.check(
-            "the next proposal is the instruction, quoted", _holds(task.proposal, given.instruction), task.proposal
+            "the next proposal is the instruction, quoted", holds(task.proposal, given.instruction), task.proposal
         )
         self.transcript.check(
             "the override is recorded under who gave it",
@@ -131,19 +131,19 @@ class Story:
         resolution, number = self.incident.resolution, task.attempt or 0
         if resolution.events:
             self.stage.arrive("the run that works", Arrival.model_construct(events=resolution.events, task=None))
-            task = self.stage.until(task, "the incident to be closed by the run that works", _ended)
+            task = self.stage.until(task, "the incident to be closed by the run that works", is_ended)
             observed = task.outcomes.get(str(number), {})
             self.transcript.check(
                 "the run has closed the incident as observed",
                 task.state == "completed" and observed.get("evidence") == "observed",
-                _state(task) | {"outcomes": task.outcomes},
+                state(task) | {"outcomes": task.outcomes},
             )
         self.transcript.say(f"a person reports: {resolution.report.outcome}, {resolution.report.note}")
         self.stage.report(task, number, resolution.report.model_dump(exclude_none=True))
         note = resolution.report.note
 
         def noted(now: Task) -> bool:
-            return _ended(now) and now.outcomes.get(str(number), {}).get("note") == note
+            return is_ended(now) and now.outcomes.get(str(number), {}).get("note") == note
 
         task = self.stage.until(task, "the person's report to be noted", noted)
         self.transcript.card("closed", task)
@@ -151,7 +151,7 @@ class Story:
         self.transcript.check(
             "what the person changed is remembered with the attempt, as reported",
             task.state == "completed" and kept.get("evidence") == "reported" and kept.get("outcome") == "succeeded",
-            _state(task) | {"outcomes": task.outcomes},
+            state(task) | {"outcomes": task.outcomes},
         )
         return task
 
@@ -160,7 +160,7 @@ class Story:
         self.transcript.begin("3. It breaks again")
         known = self.stage.ids()
         self.stage.arrive("the same fault on another day", incident.again)
-        task = self.stage.only_new(known, "the failure has become a task with a proposal", _proposed(1))
+        task = self.stage.only_new(known, "the failure has become a task with a proposal", proposed(1))
         self.transcript.card("again", task)
         attempts = task.findings.similar_attempts if task.findings else ()
         citations = task.findings.citations if task.findings else ()
@@ -180,11 +180,11 @@ class Story:
         self.transcript.check(
             f"it says what worked, and that it was an idea of {incident.recognised.by}",
             [(one.id, one.by) for one in worked] == [(first.attempt_id, incident.recognised.by)]
-            and _holds(worked[0].tried, incident.override.instruction),
+            and holds(worked[0].tried, incident.override.instruction),
             said,
         )
         self.transcript.check(
-            "what worked is proposed first", _holds(task.proposal, incident.override.instruction), task.proposal
+            "what worked is proposed first", holds(task.proposal, incident.override.instruction), task.proposal
         )
         self.transcript.check(
             "the proposal cites the learned attempt",
@@ -205,7 +205,7 @@ class Story:
             and task.escalation
             and task.escalation.needs
             and all(need.how for need in task.escalation.needs),
-            _state(task),
+            state(task),
         )
         before = len(self.stage.line(task))
         self.stage.ingest("a document about something else", [unknown.unrelated])
@@ -214,20 +214,20 @@ class Story:
         self.transcript.check(
             "an unrelated document wakes nothing",
             still.waiting_for == "documents" and still.resumes == 0,
-            _state(still),
+            state(still),
         )
         self.stage.ingest("the document that is needed", [unknown.document])
         task = self.stage.until(task, "the task to go on by itself", lambda now: now.waiting_for == "outcome")
         self.transcript.card("resumed", task)
-        self.transcript.check("the right document has resumed it, once", task.resumes == 1, _state(task))
+        self.transcript.check("the right document has resumed it, once", task.resumes == 1, state(task))
         cited = [one.source_path for one in task.findings.citations] if task.findings else []
         self.transcript.check(
             "the proposal cites that document", any(self.stage.source(unknown.document) == one for one in cited), cited
         )
         self.transcript.say("reported: it worked")
         self.stage.report(task, task.attempt or 1, {"outcome": "succeeded"})
-        task = self.stage.until(task, "the task to complete", _ended)
-        self.transcript.check("it completes", task.state == "completed", _state(task))
+        task = self.stage.until(task, "the task to complete", is_ended)
+        self.transcript.check("it completes", task.state == "completed", state(task))
 
     def _why(self, first: Task) -> None:
         self.transcript.begin("5. Why")
@@ -262,7 +262,7 @@ class Story:
 
     def _check_first_card(self, task: Task) -> None:
         arrival, findings, context = self.incident.failure, task.findings, task.context or {}
-        self.transcript.check("the card says what failed and the error", task.error_message, _state(task))
+        self.transcript.check("the card says what failed and the error", task.error_message, state(task))
         if arrival.events:
             named = {name: context.get(name) for name in ("tries", "log_url", "owner")}
             self.transcript.check("it names tries, log and owner", all(named.values()), named)
@@ -282,37 +282,13 @@ class Story:
         self.transcript.check("it shows nothing of the other project", not foreign, foreign)
         self.transcript.check(
             "it quotes a paragraph of what the team has written, with its source",
-            quoted and _holds(task.proposal, quoted[0].quote) and self.stage.resolves(quoted[0].source_path, quoted[0]),
+            quoted and holds(task.proposal, quoted[0].quote) and self.stage.resolves(quoted[0].source_path, quoted[0]),
             task.proposal,
         )
         self.transcript.check(
-            "it shows its confidence with the terms", task.confidence and task.confidence.terms, _state(task)
+            "it shows its confidence with the terms", task.confidence and task.confidence.terms, state(task)
         )
-
-
-def _proposed(attempt: int) -> Callable[[Task], bool]:
-    return lambda task: task.attempt == attempt and task.waiting_for == "outcome"
-
-
-def _waits_for(what: str) -> Callable[[Task], bool]:
-    return lambda task: task.waiting_for == what
-
-
-def _ended(task: Task) -> bool:
-    return task.state in ENDED
 
 
 def _assessed(line: Sequence[Action], before: int) -> bool:
     return any(action.agent == "developer" and action.kind == "assess" for action in line[before:])
-
-
-def _holds(text: str | None, quoted: str) -> bool:
-    """Whether a text quotes another, wherever its lines break."""
-    lines = (line.removeprefix(">").strip() for line in (text or "").splitlines())
-    return " ".join(quoted.split()) in " ".join(" ".join(lines).split())
-
-
-def _state(task: Task) -> dict[str, Any]:
-    """What is shown of a task where a check fails."""
-    shown = {"task_id", "state", "waiting_for", "attempt", "escalation", "confidence", "resumes", "resolution"}
-    return task.model_dump(mode="json", include=shown, exclude_none=True)
