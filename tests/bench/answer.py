@@ -97,7 +97,9 @@ async def measured(http: httpx.AsyncClient, name: str, of: Set, type: str) -> Re
 
 async def _ingest(http: httpx.AsyncClient, project: str, corpus: Corpus) -> None:
     documents = [
-        document.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for document in corpus.documents
+        document.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        for document in corpus.documents
+        if (document.text or "").strip()
     ]
     turn = asyncio.Semaphore(AT_ONCE)
 

@@ -283,7 +283,11 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
         said = [name for name in ("shared", "workflow") if getattr(row, name, False)]
         said += [
             *more,
-            *(name for name in ("ended", "settles", "system", "persons", "learned") if getattr(row, name, False)),
+            *(
+                name
+                for name in ("ended", "settles", "common", "system", "persons", "learned")
+                if getattr(row, name, False)
+            ),
         ]
         return ", ".join(said) or "-"
 

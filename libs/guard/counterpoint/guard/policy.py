@@ -63,6 +63,7 @@ class StoreRow(_Row):
     shared: bool = False
     ended: bool = False
     settles: bool = False
+    common: bool = False
     system: bool = False
     learned: bool = False
     keep_days: int | None = Field(default=None, ge=1)

@@ -25,7 +25,7 @@ from counterpoint.memory.fitting import shortened
 from counterpoint.memory.handed import Handed
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.letters import RETRY, Letters
-from counterpoint.memory.prepare import accesses_of, prepare, problems_of, refusal, refusal_of
+from counterpoint.memory.prepare import accesses_of, owned, prepare, problems_of, refusal, refusal_of
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import (
     COMMITS_USED,
@@ -62,6 +62,7 @@ from counterpoint.proto.memory import (
     Refusal,
     Write,
 )
+from counterpoint.proto.principals import Principal
 
 log = structlog.get_logger()
 
@@ -74,9 +75,19 @@ REPLY_LIMIT_BYTES = 1000 * 1000
 """What the bus carries, less what an envelope takes."""
 
 _CAUSE = """
-SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads FROM messages m
+SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads,
+       a.body::jsonb ->> 'principal' AS principal
+FROM messages m
 LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
+LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
 WHERE m.id = $1
+"""
+
+
+_OWNERS = """
+SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
+CROSS JOIN LATERAL (
+    SELECT * FROM records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
 """
 
 
@@ -194,10 +205,14 @@ class Door:
 
     async def _may_ingest(self, caller: str, origin: Origin) -> int:
         _, integrity = await self.authorise(caller, origin)
-        principal = await self._principals.of(origin.principal)
+        principal = await self._asker(origin)
         if principal is None or not principal.may("ingest", origin.project):
             raise Denied("role", f"the role ingest in project {origin.project}")
         return integrity
+
+    async def _asker(self, origin: Origin) -> Principal | None:
+        """The principal that asks by itself; None for the work of a capability, whatever name the request holds."""
+        return None if origin.capability is not None else await self._principals.of(origin.principal)
 
     async def authorise(self, caller: str, origin: Origin, accesses: tuple[Access, ...] = ()) -> tuple[Grant, int]:
         """What this caller may do for this origin, and the integrity of what it does. Raises `Denied`."""
@@ -206,7 +221,7 @@ class Door:
             grant = verify(self._keyring, origin.capability, accesses, now=asked.now, revoked=self._revoked)
             integrity = VOUCHED
         else:
-            principal = await self._principals.of(origin.principal)
+            principal = await self._asker(origin)
             grant = diode.standing(self._policy, asked, principal)
             integrity = VOUCHED if principal is not None and principal.kind != "agent" else DERIVED
         rule = diode.holder(grant, asked)
@@ -251,7 +266,7 @@ class Door:
 
     async def _reembed(self, caller: str, origin: Origin, asked: Reembed, queries: int) -> bytes:
         """Every project is searched by the same model: who operates them all may change it."""
-        principal = await self._principals.of(origin.principal)
+        principal = await self._asker(origin)
         if principal is None or not principal.may("operate", origin.project) or "*" not in principal.projects:
             raise Denied("role", "the role operate in all projects")
         if self._reembedding is None or queries > 1:
@@ -294,6 +309,8 @@ class Door:
         if wrong is not None:
             raise Conflict(wrong.store, wrong.id, wrong.version, -1)
         cause, version = await self._cause(origin)
+        if origin.capability is not None:
+            origin = origin.model_copy(update={"principal": cause.principal})
         caused_by = cause.with_(Provenance(integrity=integrity))
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
             caused_by = caused_by.with_(self._reads.by_any(origin.message_id))
@@ -307,6 +324,7 @@ class Door:
                 caused_by=caused_by,
                 memories=memories,
                 task_version=version,
+                owners=await self._owners(origin.project, owned(self._policy, grant, commit)),
                 screen=await self._releases.screen(origin.project),
             )
             again = [
@@ -364,12 +382,22 @@ class Door:
         refs = frozenset(Ref(store=read[0], id=read[1], version=read[2]) for read in reads)
         sort = self._policy.messages.get(row["type"])
         result = sort is not None and sort.result
-        found = Provenance(row["label"], row["integrity"], refs, str(row["commit_id"]), result)
+        found = Provenance(
+            row["label"], row["integrity"], refs, str(row["commit_id"]), result, principal=row["principal"]
+        )
         self._origins.remember(origin.message_id, found)
         self._versions[origin.message_id] = row["task_version"]
         while len(self._versions) > 50_000:
             self._versions.popitem(last=False)
         return found, row["task_version"]
+
+    async def _owners(self, project: str, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """The tasks of records, deleted ones too, as far as they belong to one."""
+        if not keys:
+            return {}
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_OWNERS, project, [store for store, _ in keys], [each for _, each in keys])
+        return {(row["store"], row["id"]): row["task_id"] for row in rows if row["task_id"] is not None}
 
     def sent_version(self, message_id: str, version: int | None) -> None:
         """Remember the task version of a message that was just sent."""

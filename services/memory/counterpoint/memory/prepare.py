@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -47,12 +48,14 @@ def prepare(
     caused_by: Provenance,
     memories: Memories,
     task_version: int | None,
+    owners: Mapping[tuple[str, str], str] = MappingProxyType({}),
     restored: tuple[WriteRow, ...] = (),
     forgets: Mapping[str, Any] | None = None,
     screen: Screen = PLAIN,
 ) -> Prepared:
     """The rows of a commit, stamped with the provenance of the inbound message and of all that this delivery has read;
-    rows that are `restored` keep the stamps that they had. An erasure says in its leaf which others it `forgets`.
+    rows that are `restored` keep the stamps that they had. `owners` are the tasks of records that are there already.
+    An erasure says in its leaf which others it `forgets`.
 
     What the policy wants redacted at a row's label is not in it any more.
 
@@ -74,7 +77,7 @@ def prepare(
     cited, quoted = _cited(asked, provenance.refs | memories.cited)
     announced: list[Outgoing] = []
     screening = Screening(policy, screen)
-    rows = tuple(_write_row(policy, grant, origin, write, provenance, screening) for write in writes)
+    rows = tuple(_write_row(policy, grant, origin, write, provenance, screening, owners) for write in writes)
     rows += restored
     if commit.dead_letter is not None:
         rows += (dead_row(policy, screen, commit_id, origin, grant, commit.dead_letter),)
@@ -123,7 +126,7 @@ def prepare(
         cancel_timers=commit.cancel_timers,
         bound_to=grant.task,
         reply=reply,
-        provenance=dataclasses.replace(provenance, commit=commit_id),
+        provenance=dataclasses.replace(provenance, commit=commit_id, principal=origin.principal),
         traceparent=origin.traceparent,
         cause=caused_by.commit,
     )
@@ -197,12 +200,20 @@ def _only_traces(policy: Policy, writes: Iterable[Write], outgoing: Iterable[Out
 
 
 def _write_row(
-    policy: Policy, grant: Grant, origin: Origin, write: Write, provenance: Provenance, screening: Screening
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    write: Write,
+    provenance: Provenance,
+    screening: Screening,
+    owners: Mapping[tuple[str, str], str],
 ) -> WriteRow:
     body = write.body or {}
     task = write.id if write.store == "tasks" else body.get("task_id", origin.task_id)
     if grant.task is not None and body.get("task_id", grant.task) != grant.task:
         raise Denied("task", "a record about the capability's task")
+    if grant.task is not None and owners.get((write.store, write.id), grant.task) != grant.task:
+        raise Denied("task", "a record of the capability's task, not of another")
     agent = str(body["agent"]) if write.store in diode.ALWAYS and "agent" in body else grant.audience
     signer = agent if agent != grant.audience else policy.services[grant.audience].agents[0]
     label = max(policy.store_level(write.store), provenance.label) if write.store in policy.stores else 0
@@ -367,6 +378,18 @@ def _leaf(
 
 def _ref_key(ref: Ref) -> tuple[str, str, int]:
     return ref.store, ref.id, ref.version
+
+
+def owned(policy: Policy, grant: Grant, commit: Commit) -> tuple[tuple[str, str], ...]:
+    """The records that a commit changes, by store and id, of which it matters whose they are."""
+    if grant.task is None:
+        return ()
+    stores = policy.stores
+    return tuple(
+        (write.store, write.id)
+        for write in commit.writes
+        if write.expect > 0 and write.store != "tasks" and write.store in stores and not stores[write.store].common
+    )
 
 
 def accesses_of(commit: Commit) -> tuple[Access, ...]:

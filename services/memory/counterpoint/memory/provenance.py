@@ -25,13 +25,14 @@ VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """What something rests on: the highest label and the lowest integrity of all of it, and every item; of a message
-    also the commit that sent it, and whether it brings the `result` of that."""
+    also the commit that sent it, the principal on whose behalf, and whether it brings the `result` of that."""
 
     label: int = 0
     integrity: int = VOUCHED
     refs: frozenset[Ref] = frozenset()
     commit: str | None = None
     result: bool = False
+    principal: str | None = None
 
     def with_(self, other: "Provenance") -> "Provenance":
         """What rests on both."""
@@ -41,6 +42,7 @@ class Provenance:
             self.refs | other.refs,
             self.commit or other.commit,
             self.result or other.result,
+            self.principal or other.principal,
         )
 
 
