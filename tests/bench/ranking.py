@@ -1,7 +1,21 @@
-"""How good a ranking is: discounted gain, recall, and how well a score tells what is relevant from what is not."""
+"""Quality of rankings and of probabilities: discounted gain, recall, separation by a score, and calibration."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A range of probabilities from `start`: how many, their mean, and the share of them that came true."""
+
+    start: float
+    count: int
+    mean: float
+    right: float
 
 
 def ndcg(ranked: Sequence[str], relevant: Mapping[str, float], k: int) -> float:
@@ -33,3 +47,26 @@ def auroc(scores: Sequence[float], truths: Sequence[bool]) -> float | None:
         at = end
     of_positives = sum(rank for rank, truth in zip(ranks, truths, strict=True) if truth)
     return (of_positives - positives * (positives + 1) / 2) / (positives * (len(truths) - positives))
+
+
+def reliability(judged: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
+    """`BINS` equal ranges of probabilities with whether each came true, without those that are empty."""
+    bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for value, right in judged:
+        bins[min(int(value * BINS), BINS - 1)].append((value, right))
+    return tuple(
+        Bin(
+            start=n / BINS,
+            count=len(each),
+            mean=round(sum(value for value, _ in each) / len(each), 4),
+            right=round(sum(right for _, right in each) / len(each), 4),
+        )
+        for n, each in sorted(bins.items())
+    )
+
+
+def ece(judged: Sequence[tuple[float, bool]]) -> float | None:
+    """Expected calibration error: the mean distance of probability and share right over the bins, by their size."""
+    if not judged:
+        return None
+    return round(sum(each.count * abs(each.mean - each.right) for each in reliability(judged)) / len(judged), 4)

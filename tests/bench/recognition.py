@@ -31,7 +31,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.likeness_fit import Report, cross_validated, fit
 from bench.measure import quiet_logs, say, stop_when_told
-from bench.ranking import auroc
+from bench.ranking import auroc, ece, reliability
 
 from counterpoint import bus
 from counterpoint.bus import BusSettings, Service
@@ -52,7 +52,6 @@ from counterpoint.recall import Memory
 
 PROJECT, PRINCIPAL, SOURCE = "recognition", "administrator", "recognition"
 AT_ONCE, WAIT_S, BATCH = 3, 60, 100
-BINS = 10
 LONGEST_TITLE, LONGEST_SYSTEM = 300, 64
 
 
@@ -167,7 +166,10 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "wrongly_claimed_by_kind": {name: _share([_claims(one) for one in each]) for name, each in kinds.items()},
         "auroc": None if area is None else round(area, 4),
         "ece": ece(offers),
-        "reliability": reliability(offers),
+        "reliability": [
+            {"from": each.start, "proposals": each.count, "likelihood": each.mean, "right": each.right}
+            for each in reliability(offers)
+        ],
         "seconds": len(seconds),
         "near_misses": len(kinds["near_misses"]),
         "strangers": len(kinds["strangers"]),
@@ -192,30 +194,6 @@ def _claims(one: Outcome) -> bool:
 
 def _share(of: Sequence[bool]) -> float | None:
     return round(sum(of) / len(of), 4) if of else None
-
-
-def reliability(judged: Sequence[tuple[float, bool]]) -> list[dict[str, float]]:
-    """Ten equal bins of the likelihood: how many proposals, their mean likelihood, the share right."""
-    bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for value, right in judged:
-        bins[min(int(value * BINS), BINS - 1)].append((value, right))
-    return [
-        {
-            "from": n / BINS,
-            "proposals": len(each),
-            "likelihood": round(sum(value for value, _ in each) / len(each), 4),
-            "right": round(sum(right for _, right in each) / len(each), 4),
-        }
-        for n, each in sorted(bins.items())
-    ]
-
-
-def ece(judged: Sequence[tuple[float, bool]]) -> float | None:
-    """Expected calibration error: the mean distance of likelihood and share right over the bins, by their size."""
-    if not judged:
-        return None
-    gaps = (each["proposals"] * abs(each["likelihood"] - each["right"]) for each in reliability(judged))
-    return round(sum(gaps) / len(judged), 4)
 
 
 class Words:

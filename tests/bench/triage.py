@@ -17,7 +17,6 @@ import os
 import platform
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from pydantic import Field, SecretStr, ValidationError
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.measure import quiet_logs, say, stop_when_told
+from bench.ranking import ece, reliability
 
 from counterpoint import bus
 from counterpoint.bus import BusSettings, Service
@@ -45,7 +45,6 @@ Verdict = Literal["right", "partly", "wrong", "refused"]
 
 MOST_CHARS = 1_500
 SECTIONS = 5
-BINS = 10
 PROJECT, PRINCIPAL = "triage", "administrator"
 BATCH_BYTES, AT_ONCE, WAIT_S = 256 * 1024, 3, 60
 REFUSED = 422
@@ -117,7 +116,10 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
         **_shares(outcomes),
         "by_type": {each: _shares([one for one in outcomes if one.case.type == each]) for each in types},
-        "reliability": reliability(judged),
+        "reliability": [
+            {"from": each.start, "answers": each.count, "confidence": each.mean, "right": each.right}
+            for each in reliability(judged)
+        ],
         "ece": ece(judged),
         "baseline": {
             "first_section": _share(
@@ -147,30 +149,6 @@ def _shares(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def _share(of: Iterable[bool]) -> float | None:
     each = list(of)
     return round(sum(each) / len(each), 4) if each else None
-
-
-def reliability(judged: Sequence[tuple[float, bool]]) -> list[dict[str, float]]:
-    """Ten equal bins of the confidence of what was answered: how many, their mean confidence, the share right."""
-    bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for confidence, right in judged:
-        bins[min(int(confidence * BINS), BINS - 1)].append((confidence, right))
-    return [
-        {
-            "from": n / BINS,
-            "answers": len(each),
-            "confidence": round(sum(confidence for confidence, _ in each) / len(each), 4),
-            "right": round(sum(right for _, right in each) / len(each), 4),
-        }
-        for n, each in sorted(bins.items())
-    ]
-
-
-def ece(judged: Sequence[tuple[float, bool]]) -> float | None:
-    """Expected calibration error: the mean distance of confidence and share right over the bins, by their answers."""
-    if not judged:
-        return None
-    gaps = (each["answers"] * abs(each["confidence"] - each["right"]) for each in reliability(judged))
-    return round(sum(gaps) / len(judged), 4)
 
 
 class Unreadable(Exception):

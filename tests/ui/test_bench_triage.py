@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from bench.triage import Case, Expected, Outcome, Unreadable, cases, ece, summary, verdict
+from bench.ranking import ece, reliability
+from bench.triage import Case, Expected, Outcome, Unreadable, cases, summary, verdict
 
 WANTED = Expected(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
 
@@ -46,6 +47,14 @@ def test_summary_counts_right_among_answerable_and_refused_among_the_others() ->
 def test_calibration_error_is_zero_where_confidence_is_the_share_right() -> None:
     assert ece([(0.75, True)] * 3 + [(0.75, False)]) == 0.0
     assert ece([]) is None
+
+
+def test_certainty_falls_into_the_last_bin_and_empty_bins_are_left_out() -> None:
+    bins = reliability([(1.0, True), (0.95, False), (0.31, True)])
+    assert [(each.start, each.count, each.mean, each.right) for each in bins] == [
+        (0.3, 1, 0.31, 1.0),
+        (0.9, 2, 0.975, 0.5),
+    ]
 
 
 def test_folder_without_documents_is_refused(tmp_path: Path) -> None:
