@@ -20,6 +20,12 @@ from counterpoint.proto.memory import (
 ACTION = {"agent": "developer", "kind": "work"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def earlier(house: House) -> frozenset[str]:
+    """The messages of files that ran before on the same memory: some of them break its log to see it found."""
+    return frozenset(house.sent)
+
+
 class TestStoresAndMessages:
     async def test_a_store_that_is_not_ones_own_is_not_written_or_read(self, house: House, project: str) -> None:
         developer = house.handed(await house.delegated(project, "t-1"))
@@ -255,6 +261,7 @@ class TestUnreadable:
         assert (await house.verify(project))["ok"]
 
 
-async def test_after_all_of_this_the_audit_log_verifies(house: House) -> None:
-    for project in {message.project for message in list(house.sent.values())[::-10]}:
+async def test_after_all_of_this_the_audit_log_verifies(house: House, earlier: frozenset[str]) -> None:
+    sent = [message.project for message_id, message in house.sent.items() if message_id not in earlier]
+    for project in set(sent[::-10]):
         assert (await house.verify(project))["broken"] == []
