@@ -252,6 +252,20 @@ def test_warnings_count_and_quote_what_failed_and_its_error() -> None:
     assert warnings(lessons(remembered(tried("Move it.")))) == ()
 
 
+def test_procedure_that_was_tried_is_named_by_its_summary() -> None:
+    """The opening words of a section say what is wrong, not what was done."""
+    first = propose((), offered(), 0.0)
+    assert first is not None
+    assert first.summary == "Empty the folder for old exports; Double the volume"
+    known = lessons(remembered(tried(first.tried, "failed", summary=first.summary)))
+    assert "“Empty the folder for old exports; Double the volume”" in warnings(known)[1]
+    helped = remembered(tried(first.tried, summary=first.summary))
+    assert similar(helped)[0].summary == first.summary
+    again = propose(lessons(helped), (), 0.0)
+    assert again is not None
+    assert (again.tried, again.summary) == (first.tried, first.summary)
+
+
 def test_findings_show_outcome_evidence_and_who() -> None:
     (shown,) = similar(remembered(tried("Move it.", "succeeded", "observed", override_by="ada")))
     assert (shown.outcome, shown.evidence, shown.by) == ("succeeded", "observed", "ada")

@@ -12,6 +12,7 @@ from counterpoint.developer.german import english, is_german, translated
 from counterpoint.developer.procedures import procedures
 from counterpoint.developer.relevance import Hit, calibration, hits
 from counterpoint.developer.selection import WHOLE, select
+from counterpoint.developer.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.units import BODY, units
 from counterpoint.memory.retrieval.chunk import chunk, detect
 from counterpoint.proto.memory import Item
@@ -150,6 +151,43 @@ def test_failure_is_answered_by_the_section_that_names_its_exit_code() -> None:
     places = [best.text.index(each) for each in ("Exit code 74", "1. Look", "2. Ask", "Do not retry by hand")]
     assert places == sorted(places)
     assert "137" not in best.text
+
+
+@pytest.mark.parametrize(
+    ("failure", "page", "summary"),
+    [
+        (
+            "loader exited with exit code 74",
+            ("exits.rst", EXITS),
+            "Storage: Look it up with ``loadctl show KEY``; Ask the producer to write it again",
+        ),
+        (
+            "the slot grows while its replica is down",
+            ("slots.md", SLOTS),
+            "When a slot grows: Look which replica is behind with `slotctl list`; Start that replica",
+        ),
+        (
+            "exit code 9: the disk is full",
+            (
+                "log.md",
+                "# Outage of March\n\n## Course\n\nThe loader ended with exit code 9 because the disk was full.\n",
+            ),
+            "Outage of March: Course",
+        ),
+    ],
+)
+def test_procedure_is_summarised_by_its_heading_and_the_beginnings_of_its_steps(
+    failure: str, page: tuple[str, str], summary: str
+) -> None:
+    best, *_ = procedures(failure, found(failure, page))
+    assert (best.summary or "").startswith(summary)
+    assert len(best.summary or "") <= LIMIT_CHARS
+
+
+@given(st.lists(st.text(max_size=200)), st.lists(st.text(max_size=200)))
+def test_summary_is_one_line_within_its_limit(headings: list[str], steps: list[str]) -> None:
+    summary = summary_of(headings, steps)
+    assert summary is None or (0 < len(summary) <= LIMIT_CHARS and len(summary.splitlines()) == 1)
 
 
 def test_code_is_not_found_inside_another() -> None:

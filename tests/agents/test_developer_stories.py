@@ -151,6 +151,9 @@ async def test_two_attempts_fail_the_override_helps_and_the_next_task_starts_wit
     outcomes = [known.outcome for known in again.findings.similar_attempts]
     assert outcomes == ["succeeded", *["failed"] * story["recognised"]["failed"]]
     assert again.findings.similar_attempts[0].by == "claude"
+    summaries = [known.summary for known in again.findings.similar_attempts]
+    assert summaries[0] is None
+    assert all(summaries[1:])
     assert "attempts at this error have failed twice" in again.findings.caveats
     assert sum("failed once (" in caveat for caveat in again.findings.caveats) == story["recognised"]["failed"]
     assert again.confidence

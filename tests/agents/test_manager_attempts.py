@@ -249,5 +249,8 @@ def test_findings_name_each_attempt_once_and_those_of_the_task_first(own: int, o
             for n in range(others)
         )
     )
-    ids = [one.id for one in with_tried(known, tried).similar_attempts]
+    tried = [one.model_copy(update={"summary": "Page: Look at x"}) for one in tried]
+    shown = with_tried(known, tried).similar_attempts
+    assert [one.summary for one in shown[:own]] == ["Page: Look at x"] * own
+    ids = [one.id for one in shown]
     assert ids == [f"a{n}" for n in range(max(own, others))]

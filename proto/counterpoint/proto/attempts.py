@@ -43,7 +43,7 @@ class ReportOutcome(Message):
 
 
 class TaskOutcomeReported(Message):
-    """How an attempt went, said by a principal (`reported`) or shown by a later run (`observed`).
+    """The outcome of an attempt, said by a principal (`reported`) or shown by a later run (`observed`).
 
     `by` is the principal; `fixed_by` is the `by` of ReportOutcome. `changed`: differences between the last failure
     and the run that shows it is over, as far as its events say.
@@ -72,6 +72,7 @@ SUPERSEDED = "superseded"
 class Attempt(Shape):
     """One try at a task: what was proposed, for which error, and how it went (row A8).
 
+    `summary` is the act in a line, where it is a procedure of a document: its heading and the beginnings of its steps.
     `by` is who made it, or who said how it went, and `by_kind` is the kind of principal that reported the outcome.
     `outcome` is `superseded` where the failure ended for another reason: `fixed_by` says which. `reason` and
     `constraints` stood beside the override that led to it. `changed`: differences that were known between the failure
@@ -91,6 +92,7 @@ class Attempt(Shape):
     systems: tuple[str, ...] = ()
     job: JobRef | None = None
     tried: str
+    summary: str | None = None
     outcome: Outcome | Literal["superseded", "unknown"] | str = "unknown"
     outcome_error: str | None = None
     note: str | None = None

@@ -9,14 +9,15 @@ class SimilarAttempt(Shape):
     """An earlier try at the same or a similar failure.
 
     `evidence` says whether a person reported the outcome or a run showed it. `outcome` is `superseded` where the
-    failure ended for another reason. `reason` and `constraints` stood beside the instruction that it followed;
-    `changed` is what was known to differ when the failure was over. `likelihood` is the probability that the failures
-    have the same cause, `because` the reasons for it.
+    failure ended for another reason. `summary` is the act in a line, where it is a procedure of a document. `reason`
+    and `constraints` stood beside the instruction that it followed; `changed` is what was known to differ when the
+    failure was over. `likelihood` is the probability that the failures have the same cause, `because` the reasons.
     """
 
     id: Id
     when: Time
     tried: str
+    summary: str | None = None
     outcome: Literal["succeeded", "failed", "partial", "superseded", "unknown"] | str
     note: str | None = None
     evidence: Literal["reported", "observed"] | str = "reported"
@@ -61,7 +62,7 @@ class Downstream(Shape):
 
 
 class Findings(Shape):
-    """What memory and lineage know about a task. Empty lists mean: looked, and nothing found.
+    """Knowledge of memory and lineage about a task. Empty lists mean: looked, and nothing found.
 
     `likelihood` is the probability that what is proposed is right for this failure; from 0.7 the failure counts as
     recognised, below that the proposal is an offer.

@@ -22,7 +22,7 @@ class Side(Shape):
 
 
 class Link(Shape):
-    """What a person, or an agent on behalf of one, said of two tasks; the record of the store `links`.
+    """The word of a person, or of an agent on behalf of one, on two tasks; the record of the store `links`.
 
     There is one record for each pair, whatever the order, and the last word counts. `merged`: the same failure, and
     the second of `pair` is handled as a part of the first. Undoing it deletes the record.

@@ -153,7 +153,7 @@ def attempts(
                     when(one.get("decided_at") or one["at"]),
                     f"{one['outcome']} ({one['evidence']})" if one["outcome"] != "unknown" else "unknown",
                     one.get("override_by") or one["by"],
-                    one["tried"],
+                    one.get("summary") or one["tried"],
                     f"{one['task_id']} #{one['attempt']}",
                 )
                 for one in found["items"]

@@ -195,6 +195,7 @@ def _attempt(
         systems=task.systems,
         job=task.target.job if task.target else None,
         tried=result.proposal.tried,
+        summary=result.proposal.summary,
         by=AGENT,
         override_by=instructed.by if instructed else None,
         reason=instructed.reasoning if instructed else None,

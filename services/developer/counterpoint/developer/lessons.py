@@ -165,7 +165,7 @@ def times(count: int) -> str:
 
 def _quoted(one: Tried) -> str:
     error = one.attempt.outcome_error
-    return f"“{_line(one.attempt.tried)}”" + (f", then “{_line(error)}”" if error else "")
+    return f"“{_line(one.attempt.summary or one.attempt.tried)}”" + (f", then “{_line(error)}”" if error else "")
 
 
 def _line(text: str) -> str:

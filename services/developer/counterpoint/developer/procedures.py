@@ -8,6 +8,7 @@ from counterpoint.developer.excerpts import Excerpt
 from counterpoint.developer.likelihood import likelihood
 from counterpoint.developer.relevance import Hit
 from counterpoint.developer.selection import MARGIN, Candidate, chosen, select
+from counterpoint.developer.summaries import summary_of
 from counterpoint.proto.findings import Citation
 
 STEPS = 0.3
@@ -37,6 +38,11 @@ class Procedure:
     def text(self) -> str:
         """Return the steps as they stand in the document."""
         return "\n\n".join(self.excerpt.quotes)
+
+    @property
+    def summary(self) -> str | None:
+        """Its heading and the beginnings of its steps, in a line."""
+        return summary_of(self.excerpt.section.path, self.numbered)
 
     @property
     def hits(self) -> tuple[Hit, ...]:

@@ -26,7 +26,8 @@ SUPPORTED = 0.4
 
 @dataclass(frozen=True)
 class Proposal:
-    """One thing to try. `tried` is the act alone, as an attempt remembers it; `text` the markdown that people read.
+    """One thing to try. `tried` is the act alone, as an attempt remembers it, and `summary` a line of it where it is a
+    procedure; `text` is the markdown that people read.
 
     `reason` says why something is proposed that has failed for this failure before; `likelihood` is the probability
     that what is proposed is right for this failure.
@@ -38,6 +39,7 @@ class Proposal:
     next_steps: tuple[str, ...]
     reason: str | None = None
     likelihood: float | None = None
+    summary: str | None = None
 
     @property
     def sha256(self) -> str:
@@ -162,7 +164,7 @@ def _learned(lesson: Lesson, rest: Sequence[Procedure], now: Failure | None = No
         label = "Different then:" if lesson.recognised else "Tell them apart by:"
         parts += [label, "\n".join(f"- {difference}" for difference in unlike)]
     made = _finished(parts, attempt.tried, citations, rest, lesson.again)
-    return replace(made, likelihood=lesson.likelihood)
+    return replace(made, likelihood=lesson.likelihood, summary=attempt.summary)
 
 
 def _exhausted(procedure: Procedure, known: Sequence[Lesson]) -> bool:
@@ -184,7 +186,7 @@ def _from_document(untried: Sequence[Procedure], known: Sequence[Lesson]) -> Pro
             parts += _said(f"{label} {citation.source_path}", citation.quote, len(citations))
     parts += _experience(procedure, known)
     made = _finished(parts, procedure.text, citations, untried[1:])
-    return replace(made, likelihood=round(procedure.likelihood, 4))
+    return replace(made, likelihood=round(procedure.likelihood, 4), summary=procedure.summary)
 
 
 def _experience(procedure: Procedure, known: Sequence[Lesson]) -> list[str]:

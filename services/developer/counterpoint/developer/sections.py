@@ -70,6 +70,12 @@ class Section:
         """The title of its document and the headings above it."""
         return "\n".join((str(self.best.item.body.get("title") or ""), self.best.context))
 
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The headings above it, outermost first; the title of its document where it has none."""
+        above = tuple(part for part in self.best.context.split(" > ") if part)
+        return above or tuple(filter(None, [str(self.best.item.body.get("title") or "")]))
+
     def spans(self, start: int, end: int) -> tuple[tuple[Hit, Passage], ...]:
         """The passages of which a stretch of `text` is made, a part of a hit each."""
         found = []

@@ -147,6 +147,7 @@ def with_tried(findings: Findings | None, tried: Iterable[Attempt]) -> Findings:
             id=attempt.attempt_id,
             when=attempt.at,
             tried=attempt.tried,
+            summary=attempt.summary,
             outcome=attempt.outcome,
             note=attempt.note,
             evidence=attempt.evidence,

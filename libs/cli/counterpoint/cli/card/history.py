@@ -83,7 +83,7 @@ def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose
 def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
     """Yield the fix in one line, and what stood beside it where the proposal does not say it."""
     led = "then it was" if _unsure(fix) else "fixed by"
-    yield f"{led} “{_line(fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
+    yield f"{led} “{_line(fix.summary or fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
     beside = [
         ("noted", fix.note),
         ("reason then", fix.reason),
@@ -140,7 +140,8 @@ def _tried(attempt: SimilarAttempt, verbose: bool) -> str:
     noted = attempt.note if attempt.note != attempt.tried else None
     note = f"; noted: {_line(noted, limit)}" if noted else ""
     alike = f", likelihood {attempt.likelihood:.2f}" if verbose and attempt.likelihood is not None else ""
-    return f"{attempt.when.date()}  {_how(attempt)}, {attempt.by}{alike}: “{_line(attempt.tried, limit)}”{note}"
+    act = attempt.tried if verbose else attempt.summary or attempt.tried
+    return f"{attempt.when.date()}  {_how(attempt)}, {attempt.by}{alike}: “{_line(act, limit)}”{note}"
 
 
 def _line(text: str, limit: int) -> str:
