@@ -285,7 +285,7 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
             *more,
             *(
                 name
-                for name in ("ended", "settles", "common", "system", "persons", "learned")
+                for name in ("ended", "late", "settles", "common", "system", "persons", "learned")
                 if getattr(row, name, False)
             ),
         ]

@@ -191,6 +191,8 @@ def judged(diode: ModuleType, case: Case) -> str | None:
     match case.operation:
         case "read":
             rule = diode.read(policy(), grant, case.target)
+            if rule is None and case.ended and grant.task is not None:
+                rule = diode.read_after_end(policy(), case.inbound, case.target)
             if rule is not None:
                 return rule
             if stores[case.target].system:
@@ -204,7 +206,7 @@ def judged(diode: ModuleType, case: Case) -> str | None:
         case _:
             rule = diode.send(policy(), grant, case.target, case.about)
             touched = ((), (case.target,))
-    if rule is None and case.ended and grant.task is not None and not diode.after_end(policy(), *touched):
+    if rule is None and case.ended and grant.task is not None and not diode.after_end(policy(), case.inbound, *touched):
         return "ended"
     return rule
 

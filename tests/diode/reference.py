@@ -66,9 +66,9 @@ def refusals(case: Case) -> set[str]:
         wrong["grant"] = not SERVICES.get(holder, {}).get("grant")
         wrong["role"] = asker is not None and not asker.in_(project)
     store, message = STORES.get(case.target, {}), MESSAGES.get(case.target, {})
-    writers = {store.get("owner"), *store.get("authors", [])}
-    known = SERVICES.get(holder, {"clearance": LABELS[0], "agents": []})
-    agents, clearance = known["agents"], LABELS.index(known["clearance"])
+    late = MESSAGES.get(case.inbound, {}).get("late")
+    writers, known = {store.get("owner"), *store.get("authors", [])}, SERVICES.get(holder, {})
+    agents, clearance = known.get("agents", []), LABELS.index(known.get("clearance", LABELS[0]))
     roles = asker.in_(project) if asker else set()
     by_role = not roles or store.get("owner") == holder or (case.operation, case.target) in TRACES
     for role in roles:
@@ -79,20 +79,21 @@ def refusals(case: Case) -> set[str]:
         wrong["store"] = holder not in {*writers, *store.get("readers", [])} or not by_role
         wrong["foreign"] = not shown and not (store.get("shared") and case.record_project == "shared")
         wrong["label"] = case.label > clearance
+        wrong["ended"] = case.ended and task is not None and not (late and store.get("ended"))
         wrong["own"] = holder in store.get("own_task", []) and case.about != task
         return {rule for rule, broken in wrong.items() if broken}
     wrong["task"] = wrong.get("task", False) or (None not in (task, case.about) and task != case.about)
-    wrong["ended"] = case.ended and task is not None and not (store or message).get("ended")
-    if case.operation == "send":
-        wrong["send"] = holder not in message.get("senders", []) or not by_role
-    else:
+    late = (store or message).get("ended") and (late or (case.operation, case.target) in TRACES)
+    wrong["ended"] = case.ended and task is not None and not late
+    wrong["send"] = case.operation == "send" and (holder not in message.get("senders", []) or not by_role)
+    if case.operation == "write":
         administers = "admin" in roles and ("*" in asker.projects or not store.get("system"))
         closed = not token and not case.work and not administers and (store.get("system") or project == "shared")
         stem = case.agent.rstrip("0123456789")
         numbered = 0 < len(case.agent) - len(stem) < 5 and f"{stem}*" in agents
         closed |= store.get("persons", False) and (asker is None or asker.kind != "person")
-        erases = case.work == "erasing" and bool(store) and not store.get("system")
-        taken = erases or (case.work == "taking_back" and store.get("learned", False))
+        taken = case.work == "erasing" and bool(store) and not store.get("system")
+        taken |= case.work == "taking_back" and store.get("learned", False)
         wrong["store"] = (holder not in writers or not by_role or closed) and not taken
         wrong["agent"] = not numbered and ("*" in case.agent or case.agent not in agents)
         wrong["label"] = max(case.label, LABELS.index(store.get("label", LABELS[0]))) > clearance

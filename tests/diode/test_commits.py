@@ -1,18 +1,33 @@
 """Commits, on a real PostgreSQL: once and together, in the order of the task, or not at all."""
 
 import asyncio
+import itertools
 import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cachetools import TTLCache
 from diode.memory_house import DELEGATED, DUE, WORKED, House, decision, task_body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from counterpoint.memory import committer
+from counterpoint.memory.door import ENDED_WITHIN_S
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import CommitReply, DeadLetter, Get, Origin, Outgoing, Write
+from counterpoint.proto.memory import (
+    CommitReply,
+    DeadLetter,
+    GatewayToken,
+    Get,
+    HybridSearch,
+    List,
+    Origin,
+    Outgoing,
+    QueryReply,
+    QueryRequest,
+    Write,
+)
 
 STATES = ("completed", "failed", "cancelled")
 FAILS_AT_ITS_END = """
@@ -250,6 +265,43 @@ class TestTaskOrder:
         late = decision("manager", task_id="t-1")
         replaced = Write(store="tasks", id="t-1", body=task_body("t-1", state, outcome="reported"), expect=1)
         await house.done("manager", origin, writes=(replaced,), messages=(late,))
+
+    async def test_who_worked_on_an_ended_task_only_leaves_a_trace(self, house: House, project: str) -> None:
+        developer = house.handed(await house.delegated(project, "t-1"))
+        assert (await house.found("developer", developer, Get(store="tasks", id="t-1"))).items
+        cancelled = Write(store="tasks", id="t-1", body=task_body("t-1", "cancelled"), expect=1)
+        manager = house.handed(await house.reported(project, "t-1"))
+        await house.done("manager", manager, writes=(cancelled,))
+        assert (await house.found("manager", manager, Get(store="tasks", id="t-1"))).items
+        for query in (
+            Get(store="tasks", id="t-1"),
+            List(store="attempts"),
+            HybridSearch(store="chunks", text="disk full"),
+        ):
+            await house.refused("developer", developer, "ended", query)
+        attempt = Write(store="attempts", id="a-1", body={"task_id": "t-1", "tried": "curl"})
+        stale = await house.commit("developer", developer, reads=1, step="a", last=False, writes=(attempt,))
+        assert stale.status == "stale"
+        request = QueryRequest(origin=developer, gateway=GatewayToken(purpose="model", reads=1))
+        reply = QueryReply.model_validate_json(await house.door.query("developer", request.model_dump_json().encode()))
+        assert reply.refusal is not None
+        assert reply.refusal.code == "ended"
+        assert await house.body(project, "attempts", "a-1") is None
+
+    async def test_an_end_that_another_process_wrote_is_known_within_a_second(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = itertools.count(step=ENDED_WITHIN_S)
+        monkeypatch.setattr(house.door, "_ended", TTLCache(100, ENDED_WITHIN_S, timer=lambda: next(clock)))
+        developer = house.handed(await house.delegated(project, "t-1"))
+        assert (await house.found("developer", developer, Get(store="tasks", id="t-1"))).items
+        async with house.superuser() as connection:
+            await connection.execute(
+                "UPDATE records SET body = jsonb_set(body, '{state}', '\"failed\"') WHERE project = $1"
+                " AND store = 'tasks'",
+                project,
+            )
+        await house.refused("developer", developer, "ended", Get(store="tasks", id="t-1"))
 
     async def test_a_dead_letter_of_an_ended_task_is_kept(self, house: House, project: str) -> None:
         manager = house.handed(await house.routed(project, "t-1"))

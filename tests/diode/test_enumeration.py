@@ -52,5 +52,5 @@ def test_every_field_of_an_access_is_varied() -> None:
 
 def test_the_reference_is_short_and_knows_nothing_of_ours() -> None:
     text = Path(reference.__file__).read_text()
-    assert len(text.splitlines()) < 100
+    assert len(text.splitlines()) <= 100
     assert "counterpoint." not in text.replace('"counterpoint.decision.made.v1"', "")

@@ -93,6 +93,7 @@ class MessageRow(_Row):
     keep: str | None = None
     ended: bool = False
     result: bool = False
+    late: bool = False
 
     @property
     def audience(self) -> tuple[str, ...]:

@@ -283,7 +283,7 @@ class Committer:
                 w.step.consumer,
                 w.step.message_id,
                 *known[message.id],
-                replace(w.step.provenance, result=message.result),
+                replace(w.step.provenance, result=message.result, type=message.type),
                 tokens[message.id],
                 w.step.traceparent,
             )

@@ -12,6 +12,7 @@ from typing import Literal
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
+from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Denied
 from counterpoint.proto.memory import TokenPurpose
 from counterpoint.proto.principals import Principal
@@ -133,9 +134,22 @@ def of_gateway(grant: Grant) -> bool:
     return any(right == _CALL for _, right in grant.rights)
 
 
-def after_end(policy: Policy, stores: Iterable[str], messages: Iterable[str]) -> bool:
-    """Whether a commit of these stores and messages is still allowed when the task has ended."""
+def after_end(policy: Policy, inbound: str | None, stores: Iterable[str], messages: Iterable[str]) -> bool:
+    """Whether a commit of these stores and messages, on a message of the type `inbound`, is still allowed when the task
+    has ended."""
+    stores, messages = set(stores), set(messages)
+    if not _is_late(policy, inbound):
+        return stores <= ALWAYS and messages <= {DecisionMade.TYPE}
     return all(policy.stores[name].ended for name in stores) and all(policy.messages[name].ended for name in messages)
+
+
+def read_after_end(policy: Policy, inbound: str | None, store: str) -> Rule | None:
+    """Why a store may not be read on a message of the type `inbound` when the task has ended, or None."""
+    return None if _is_late(policy, inbound) and policy.stores[store].ended else "ended"
+
+
+def _is_late(policy: Policy, inbound: str | None) -> bool:
+    return inbound is not None and policy.messages[inbound].late
 
 
 def capability(
@@ -231,7 +245,7 @@ def _allowed(policy: Policy, service: str, roles: tuple[str, ...]) -> tuple[froz
     """The rights and messages that roles let a service have on their holder's behalf."""
     own = {(name, right) for name, row in policy.stores.items() if row.owner == service for right in ("read", "write")}
     rights = own | {(name, "write") for name in ALWAYS} | {("actions", "read")}
-    sends = {"counterpoint.decision.made.v1"}
+    sends = {DecisionMade.TYPE}
     for role in roles:
         sends.update(policy.principals[role].messages)
         for name, right in policy.principals[role].stores.items():

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import asyncpg
 import structlog
+from cachetools import TTLCache
 from prometheus_client import Counter, Histogram
 from pydantic import ValidationError
 
@@ -63,6 +64,7 @@ from counterpoint.proto.memory import (
     Write,
 )
 from counterpoint.proto.principals import Principal
+from counterpoint.proto.tasks import ENDED
 
 log = structlog.get_logger()
 
@@ -83,6 +85,11 @@ LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
 WHERE m.id = $1
 """
 
+
+_STATE = "SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2"
+
+ENDED_WITHIN_S = 1.0
+"""Seconds after the end of a task until every process of memory refuses its capabilities."""
 
 _OWNERS = """
 SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
@@ -138,6 +145,7 @@ class Door:
         self._tokens = tokens or Tokens(policy, keyring)
         self._reembedding = reembedding
         self._versions: OrderedDict[str, int | None] = OrderedDict()
+        self._ended: TTLCache[tuple[str, str], bool] = TTLCache(maxsize=50_000, ttl=ENDED_WITHIN_S)
 
     async def query(self, caller: str, raw: bytes) -> bytes:
         """Answer a `QueryRequest` with a `QueryReply`."""
@@ -243,6 +251,10 @@ class Door:
             rule = diode.read(self._policy, grant, access.store)
             if rule is not None:
                 raise Denied(rule, f"the right to read {access.store}")
+        if await self._has_ended(grant):
+            cause, _ = await self._cause(origin)
+            if any(diode.read_after_end(self._policy, cause.type, access.store) for access in accesses):
+                raise Denied("ended", "a task that has not ended")
         self._newest(caller, origin)
         asked = [query for query in request.queries if isinstance(query, Reembed)]
         if asked:
@@ -280,6 +292,8 @@ class Door:
     async def _gateway_token(self, caller: str, origin: Origin, wanted: GatewayToken) -> str:
         """A token for the gateway, for what this delivery has read until now; one for the web makes it untrusted."""
         held, _ = await self.authorise(caller, origin)
+        if await self._has_ended(held):
+            raise Denied("ended", "a task that has not ended")
         self._newest(caller, origin)
         cause, _ = await self._cause(origin)
         read = _remembered(lambda: self._reads.so_far(_key(caller, origin), wanted.reads))
@@ -366,6 +380,9 @@ class Door:
             if any(row.store == "principals" for row in prepared.writes):
                 self._principals.forget()
             self._releases.changed(prepared)
+            for row in prepared.writes:
+                if row.store == "tasks":
+                    self._ended.pop((prepared.project, row.id), None)
 
     async def _cause(self, origin: Origin) -> tuple[Provenance, int | None]:
         """The provenance of the inbound message and its task version, from the log, never from the caller."""
@@ -383,13 +400,24 @@ class Door:
         sort = self._policy.messages.get(row["type"])
         result = sort is not None and sort.result
         found = Provenance(
-            row["label"], row["integrity"], refs, str(row["commit_id"]), result, principal=row["principal"]
+            row["label"], row["integrity"], refs, str(row["commit_id"]), result, row["principal"], row["type"]
         )
         self._origins.remember(origin.message_id, found)
         self._versions[origin.message_id] = row["task_version"]
         while len(self._versions) > 50_000:
             self._versions.popitem(last=False)
         return found, row["task_version"]
+
+    async def _has_ended(self, grant: Grant) -> bool:
+        """Whether the task of a grant has ended, known to within a second; never of the gateway's, which settles."""
+        if grant.task is None or diode.of_gateway(grant):
+            return False
+        known = self._ended.get((grant.project, grant.task))
+        if known is None:
+            async with self._database.reading(grant.project) as connection:
+                known = await connection.fetchval(_STATE, grant.project, grant.task) in ENDED
+            self._ended[grant.project, grant.task] = known
+        return known
 
     async def _owners(self, project: str, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """The tasks of records, deleted ones too, as far as they belong to one."""

@@ -110,7 +110,7 @@ def prepare(
         ended_ok=grant.task is None
         or settling
         or commit.dead_letter is not None
-        or diode.after_end(policy, {row.store for row in rows}, {m.type for m in commit.messages}),
+        or diode.after_end(policy, caused_by.type, {row.store for row in rows}, {m.type for m in commit.messages}),
         kind="commit",
         audit=_leaf(origin, grant, commit, commit_id, rows, messages, provenance, now, screening.redacted, forgets),
         salt=secrets.token_bytes(16),

@@ -25,7 +25,8 @@ VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """What something rests on: the highest label and the lowest integrity of all of it, and every item; of a message
-    also the commit that sent it, the principal on whose behalf, and whether it brings the `result` of that."""
+    also its type, the commit that sent it, the principal on whose behalf, and whether it brings the `result` of that.
+    """
 
     label: int = 0
     integrity: int = VOUCHED
@@ -33,6 +34,7 @@ class Provenance:
     commit: str | None = None
     result: bool = False
     principal: str | None = None
+    type: str | None = None
 
     def with_(self, other: "Provenance") -> "Provenance":
         """What rests on both."""
@@ -43,6 +45,7 @@ class Provenance:
             self.commit or other.commit,
             self.result or other.result,
             self.principal or other.principal,
+            self.type or other.type,
         )
 
 
