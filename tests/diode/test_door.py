@@ -1,5 +1,6 @@
 """The one door, on a real PostgreSQL: what it refuses in a request, by which rule; each refusal leaves a leaf."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -141,6 +142,27 @@ class TestSteps:
         assert refusal.kind == "transient"
         await house.found("developer", redelivered, Get(store="tasks", id="t-1"))
         await house.done("developer", redelivered, reads=1, messages=(decision(),))
+
+    @pytest.mark.parametrize("again", [{"run": 1}, {"fence": 2}], ids=["run", "delivery"])
+    async def test_what_was_read_counts_in_all_runs_and_deliveries(
+        self, house: House, project: str, again: dict[str, int]
+    ) -> None:
+        sent = await house.delegated(project, "t-1")
+        async with house.superuser() as connection:
+            await connection.execute(
+                "UPDATE records SET label = 2, integrity = 0 WHERE project = $1 AND store = 'tasks'", project
+            )
+        await house.found("developer", house.handed(sent), Get(store="tasks", id="t-1"))
+        await house.done("developer", house.handed(sent, **again), messages=(decision(),))
+        async with house.superuser() as connection:
+            stamped = await connection.fetchrow(
+                "SELECT r.label, r.integrity, s.reads::text AS reads FROM records r JOIN read_sets s USING (commit_id)"
+                " WHERE r.project = $1 AND r.store = 'decisions'",
+                project,
+            )
+        assert stamped is not None
+        assert (stamped["label"], stamped["integrity"]) == (2, 0)
+        assert [read[:3] for read in json.loads(stamped["reads"])] == [["tasks", "t-1", 1]]
 
 
 class TestCitations:

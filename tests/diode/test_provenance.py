@@ -37,8 +37,8 @@ def test_the_same_item_read_twice_counts_once_and_what_is_over_counts_no_more() 
         reads.note(key("a"), seen(4))
     reads.note(key("b"), seen(4, "s"))
     assert len(reads.of(key("a"), 50).scores) == 4
-    reads.drop(key("a"))
-    reads.drop(key("a"))
+    reads.finish("developer", "a")
+    reads.finish("developer", "a")
     reads.note(key("c"), seen(4, "t"))
     assert len(reads.of(key("b"), 1).scores) == 4
     with pytest.raises(Forgotten):

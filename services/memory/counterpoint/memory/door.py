@@ -322,10 +322,12 @@ class Door:
         wrong = self._takebacks.wrong(origin.project, memories)
         if wrong is not None:
             raise Conflict(wrong.store, wrong.id, wrong.version, -1)
+        # A run begins anew because something was taken back: what comes of it does not rest on that.
+        earlier = [ref for ref in memories.earlier if not self._takebacks.carried(origin.project, (ref,))]
         cause, version = await self._cause(origin)
         if origin.capability is not None:
             origin = origin.model_copy(update={"principal": cause.principal})
-        caused_by = cause.with_(Provenance(integrity=integrity))
+        caused_by = cause.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
             caused_by = caused_by.with_(self._reads.by_any(origin.message_id))
         while True:
@@ -358,7 +360,7 @@ class Door:
         if self._takebacks.carried(origin.project, prepared.provenance.refs):
             await self._takebacks.follow(origin, prepared)
         if commit.last or diode.of_gateway(grant):
-            self._reads.drop(_key(caller, origin))
+            self._reads.finish(caller, origin.message_id)
         return reply
 
     async def _wished(self, grant: Grant, origin: Origin, commit: Commit, wish: Write) -> CommitReply:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachetools import LRUCache
+
 from counterpoint.proto.memory import Ref
 
 Key = tuple[str, str, int, int]
@@ -74,13 +76,15 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Memories:
     """What a delivery has read: its provenance, the score of each item, those of the shared project, what those items
-    cite in turn, and what is named as a source though no message says so."""
+    cite in turn, what is named as a source though no message says so, and what `earlier` runs and deliveries have read.
+    """
 
     provenance: Provenance = Provenance()
     scores: Mapping[Ref, float | None] = field(default_factory=dict)
     cited: frozenset[Ref] = frozenset()
     shared: frozenset[Ref] = frozenset()
     named: frozenset[Ref] = frozenset()
+    earlier: frozenset[Ref] = frozenset()
 
 
 def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -114,7 +118,8 @@ class Forgotten(LookupError):
 class Reads:
     """The read sets of deliveries under way, in this process alone; of `limit` items in all, the oldest are forgotten.
 
-    A set takes up one more than it holds.
+    A set takes up one more than it holds. The label and the integrity of what a caller has read for a message count in
+    all its runs and deliveries.
     """
 
     def __init__(self, limit: int) -> None:
@@ -122,7 +127,8 @@ class Reads:
         self._held = 0
         self._sets: OrderedDict[Key, _ReadSet] = OrderedDict()
         self._of_message: dict[str, set[Key]] = {}
-        self._fences: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._stamps: LRUCache[tuple[str, str], tuple[int, int]] = LRUCache(_FENCES)
+        self._fences: LRUCache[tuple[str, str], int] = LRUCache(_FENCES)
 
     def fence(self, caller: str, message_id: str, fence: int) -> bool:
         """Whether this delivery is the newest seen of its message; remembers it."""
@@ -131,9 +137,6 @@ class Reads:
         if fence < known:
             return False
         self._fences[key] = fence
-        self._fences.move_to_end(key)
-        while len(self._fences) > _FENCES:
-            self._fences.popitem(last=False)
         return True
 
     def note(self, key: Key, items: list[Seen], integrity: int = VOUCHED) -> None:
@@ -154,12 +157,18 @@ class Reads:
             known.cited.update(item.cites)
             if item.shared:
                 known.shared.add(item.ref)
+        label, lowest = self._stamps.get(key[:2], (0, VOUCHED))
+        self._stamps[key[:2]] = max(label, known.label), min(lowest, known.integrity)
         self._held += len(known.refs) - before
         while self._held > self._limit and len(self._sets) > 1:
-            self.drop(next(iter(self._sets)))
+            self._drop(next(iter(self._sets)))
 
-    def drop(self, key: Key) -> None:
-        """This delivery is over."""
+    def finish(self, caller: str, message_id: str) -> None:
+        """Forget what a caller has read for a message."""
+        for key in [key for key in self._of_message.get(message_id, ()) if key[0] == caller]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
         known = self._sets.pop(key, None)
         if known is not None:
             self._held -= 1 + len(known.refs)
@@ -187,16 +196,17 @@ class Reads:
     def so_far(self, key: Key, requests: int) -> Memories:
         """What this delivery has read, of which some may not have heard yet. Raises `Forgotten` when fewer than
         `requests` answers are remembered."""
-        known = self._sets.get(key)
-        if (known.requests if known else 0) < requests:
+        known = self._sets.get(key) or _ReadSet()
+        if known.requests < requests:
             raise Forgotten
-        if known is None:
-            return Memories()
+        label, integrity = self._stamps.get(key[:2], (0, VOUCHED))
+        others = (each for each in self._of_message.get(key[1], ()) if each[0] == key[0] and each != key)
         return Memories(
-            Provenance(known.label, known.integrity, frozenset(known.refs)),
+            Provenance(label, integrity, frozenset(known.refs)),
             known.refs,
             frozenset(known.cited),
             frozenset(known.shared),
+            earlier=frozenset(ref for each in others for ref in self._sets[each].refs) - known.refs.keys(),
         )
 
 
