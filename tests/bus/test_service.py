@@ -23,7 +23,7 @@ from counterpoint.bus import Service
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit
+from counterpoint.proto.memory import Commit, CommitReply
 from counterpoint.proto.tasks import TaskDelegated, TaskRouted, TaskWorked
 from counterpoint.recall import Memory
 
@@ -121,6 +121,30 @@ async def _nothing(message: TaskWorked, memory: Memory) -> Commit:
 
 async def _works(message: TaskDelegated, memory: Memory) -> Commit:
     return worked(message, memory)
+
+
+async def test_a_last_step_that_the_handler_has_applied_is_not_sent_again(
+    house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, place = house.service("manager"), project()
+    steps: list[str] = []
+    step = Memory.step
+
+    async def counted(memory: Memory, commit: Commit) -> CommitReply:
+        steps.append(memory.origin.message_id)
+        return await step(memory, commit)
+
+    @manager.on(TaskRouted)
+    async def routed(message: TaskRouted, memory: Memory) -> Commit:
+        commit = opened(message, memory)
+        await memory.step(commit)
+        return commit
+
+    monkeypatch.setattr(Memory, "step", counted)
+    async with alive(manager):
+        await route(router, place)
+        await house.acknowledged("manager")
+    assert len(steps) == len(set(steps))
 
 
 async def test_a_message_of_an_older_task_version_is_stale(house: SmallHouse, router: Service) -> None:

@@ -264,7 +264,7 @@ class Service:
             run += 1
             try:
                 commit = await handler(message, memory)
-                if _has_effect(commit) or memory.stepped:
+                if (_has_effect(commit) or memory.stepped) and not memory.finished:
                     await memory.step(commit)
                 return
             except (Conflict, Denied) as refused:

@@ -86,6 +86,7 @@ class Memory:
         self._commit_timeout_s = commit_timeout_s
         self._reads = 0
         self._steps = 0
+        self._finished = False
         self._inbound = inbound
         self._applied = applied
         self.origin = origin
@@ -120,6 +121,11 @@ class Memory:
     def id(self, *parts: str | int) -> str:
         """An id fixed by the inbound message and `parts`: the same again on a redelivery."""
         return derived_id(self.origin.message_id, *parts)
+
+    @property
+    def finished(self) -> bool:
+        """Whether this run of the handler has applied its last step."""
+        return self._finished
 
     async def query(self, *queries: MemoryQuery, timeout_s: float | None = None) -> tuple[Found, ...]:
         """Answers in the order of the queries, from one snapshot. Raises `Transient` or `Denied`."""
@@ -173,6 +179,7 @@ class Memory:
         if reply.refusal is not None:
             raise error_of(reply.refusal)
         self._steps += 1
+        self._finished = commit.last
         if self._applied is not None:
             self._applied(self.origin, commit, reply)
         return reply
