@@ -9,10 +9,12 @@ from agents.lineage_data import orders
 from counterpoint.lineage.events import EventType, RunEvent
 from counterpoint.lineage.failures import NO_MESSAGE, FailedRun, failure_of
 from counterpoint.lineage.graph import changes, owners
+from counterpoint.lineage.history import with_history
 from counterpoint.lineage.incidents import Ending, Incident, Ledger, Limits, State
+from counterpoint.lineage.pool import end_of_task
 from counterpoint.lineage.reading import parse
 from counterpoint.lineage.records import Key, Record, Run
-from counterpoint.lineage.settling import Book, Settlement, end_of_task, settle
+from counterpoint.lineage.settling import Book, Settlement, settle
 from counterpoint.lineage.submission import amendment, cancellation, observed_outcome, submission
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.tasks import AmendTask, CancelTask, SubmitTask
@@ -120,8 +122,8 @@ class Desk:
     def _submission(self, incident: Incident) -> SubmitTask:
         edges = [record for record in self.known.values() if isinstance(record, Edge)]
         radius = blast_radius(node_of(incident.job), edges, owners(self.known.values()))
-        alike = [i for i in self.incidents.values() if (i.job, i.signature) == (incident.job, incident.signature)]
-        return submission(incident, radius, self.ledger, run=self.run(incident.origin.run_id), alike=alike)
+        incident = with_history(incident, self.incidents.values())
+        return submission(incident, radius, self.ledger, run=self.run(incident.origin.run_id))
 
     @property
     def standing(self) -> list[Incident]:

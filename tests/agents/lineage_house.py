@@ -66,6 +66,7 @@ class House:
     conflicts: int = 0
     seq: int = 0
     queries: int = 0
+    requests: int = 0
     away: bool = False
     before_commit: Callable[[], Coroutine[Any, Any, None]] | None = None
 
@@ -114,7 +115,7 @@ class House:
             run += 1
             try:
                 commit: Commit = await self.handlers[type(message)](message, memory)
-                if commit.writes or commit.messages or memory.stepped:
+                if (commit.writes or commit.messages or memory.stepped) and not memory.finished:
                     await memory.step(commit)
                 return
             except Conflict:
@@ -155,6 +156,7 @@ class House:
         await asyncio.sleep(0)
         if self.away:
             raise Away("no answer")
+        self.requests += 1
         try:
             if subject.endswith(".query"):
                 asked = QueryRequest.model_validate_json(body)

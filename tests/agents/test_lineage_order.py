@@ -4,7 +4,7 @@ import random
 
 import pytest
 from agents.incident_reference import Standing, history, standing
-from agents.lineage_desk import Desk
+from agents.lineage_desk import Desk, made
 from agents.lineage_house import House
 
 from counterpoint.lineage.incidents import Incident, Limits, State, standing_units
@@ -59,3 +59,18 @@ def test_a_thousand_shuffles_of_a_history_leave_the_same_incidents(seed: int) ->
         while any(incident.state is State.WAITING for incident in desk.standing):
             desk.wait()
         assert of(desk.standing) == wanted, shuffle
+
+
+@pytest.mark.parametrize("first", ["edge", "failure"])
+async def test_an_edge_and_a_failure_below_it_at_the_same_moment_see_each_other(first: str) -> None:
+    house = House(PATIENT)
+    await house.take([made("FAIL", 0, job="first", run_id="r", error="disk is full", writes=["t0"])])
+    await house.take([made("START", 1, job="below", run_id="l", reads=["t1"])])
+    edge = made("START", 1, job="between", run_id="b", reads=["t0"], writes=["t1"])
+    failure = made("FAIL", 2, job="below", run_id="l", error="no such file", reads=["t1"])
+    before, after = (edge, failure) if first == "edge" else (failure, edge)
+    house.before_commit = lambda: house.take([before])
+    await house.take([after])
+    await house.wait(0)
+    (incident,) = [incident for incident in house.incidents if incident.active]
+    assert (incident.job, incident.affected_count) == ("job:ns/first", 1)

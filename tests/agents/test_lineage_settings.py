@@ -8,9 +8,9 @@ from agents.lineage_house import NOW, PROJECT, House
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoint.lineage.differences import changed_between
 from counterpoint.lineage.incidents import Limits, State
 from counterpoint.lineage.records import Run
-from counterpoint.lineage.recovery import changed_between
 from counterpoint.proto.incident_settings import IncidentSettings, settings_id
 from counterpoint.proto.tasks import JobRef
 

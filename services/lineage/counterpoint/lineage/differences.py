@@ -10,6 +10,7 @@ Difference = dict[str, str]
 """`what`, and as far as known `name`, `before`, `after`, `url`."""
 
 DIFFERENCES_LIMIT = 40
+_WORDS_CHARS = 400
 _ORDER = ("code", "repository", "image", "configuration", "schema", "freshness", "volume", "duration", "upstream")
 _VOLUME_RATIO, _DURATION_RATIO = 1.5, 2.0
 _LEAST_DURATION, _SECOND = timedelta(seconds=30), timedelta(seconds=1)
@@ -62,6 +63,21 @@ def upstream_differences(
             said = f"not written since {_moment(max(written))}"
             found.append(_difference("freshness", dataset, "", said))
     return _sorted(found)
+
+
+def changed_between(failed: Run, success: Run) -> tuple[str, ...]:
+    """What is known to have changed when it worked again, in words; between the tries of one run nothing is."""
+    if failed.run_id == success.run_id:
+        return ()
+    rows = differences(failed, success)
+    if failed.retries is not None and success.retries is not None and failed.retries != success.retries:
+        rows.append({"what": "retries", "before": str(failed.retries), "after": str(success.retries)})
+    return tuple(_in_words(row)[:_WORDS_CHARS] for row in rows)
+
+
+def _in_words(row: Difference) -> str:
+    named = " ".join(row[part] for part in ("what", "name") if part in row)
+    return f"{named}: {row.get('before', 'none')}, then {row.get('after', 'none')}"
 
 
 def _difference(what: str, name: str, before: str, after: str) -> Difference:

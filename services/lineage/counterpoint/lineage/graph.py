@@ -48,6 +48,11 @@ def key_of(record: Record) -> Key:
             assert_never(record)
 
 
+def edges_of(records: Mapping[Key, Record]) -> list[Edge]:
+    """The edges among records."""
+    return [record for record in records.values() if isinstance(record, Edge)]
+
+
 def owners(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
     """The owners that the records of jobs and datasets name, by `Node.ref`."""
     found = {}

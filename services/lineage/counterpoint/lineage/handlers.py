@@ -21,11 +21,7 @@ def register(service: Service, limits: Limits, turns: Turns | None = None) -> No
         event = parse(message.event)
         if turns is None:
             return await take(event, memory, limits, waited=message.waited)
-        async with turns.taken(memory.project, event) as decided:
-            commit = await take(event, memory, limits, waited=message.waited)
-            if decided and (commit.writes or commit.messages):
-                await memory.step(commit)
-            return commit
+        return await turns.take(event, memory, limits, waited=message.waited)
 
     async def on_changed(message: RecordsChanged, memory: Memory) -> Commit:
         commit = await tracer.trace(message, memory)

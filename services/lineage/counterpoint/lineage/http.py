@@ -16,7 +16,6 @@ from starlette.routing import Route
 
 from counterpoint.lineage import reader
 from counterpoint.lineage.incidents import Limits
-from counterpoint.lineage.intake import take
 from counterpoint.lineage.reading import parse
 from counterpoint.lineage.turns import Turns
 from counterpoint.proto import subjects, validation
@@ -47,10 +46,9 @@ def application(memory: MemoryFor, limits: Limits, turns: Turns | None = None) -
         for left in reversed(range(_DECISIONS)):
             asked = memory(project, principal.name)
             try:
-                async with turns.taken(project, event):
-                    commit = await take(event, asked, limits)
-                    if commit.writes or commit.messages:
-                        await asked.step(commit)
+                commit = await turns.take(event, asked, limits)
+                if (commit.writes or commit.messages) and not asked.finished:
+                    await asked.step(commit)
                 break
             except Conflict as overtaken:
                 if not left:

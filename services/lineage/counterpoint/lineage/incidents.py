@@ -39,14 +39,21 @@ class Ending(StrEnum):
     MERGED = "merged"
 
 
+class Earlier(Shape):
+    """The flows that failed the same way before an incident: how many, and when the first did."""
+
+    count: int
+    first_at: Time
+
+
 class Incident(Shape):
     """One thing that is broken, and all failures that are it.
 
     `job`, `flow`, `signature` and `error_message` are of its origin, the latest failure of the job itself. `failures`
     are the latest `KEPT_FAILURES` of it and of the wholes that repeat it, `affected` those that follow from it. `count`
     is the number of flows it has hit, `tries` how often the latest of them tried. `target` is what its task was last
-    pointed at. `closed_by` is a run, a task or an incident, by `ending`. `previous` is the last incident of the job.
-    `live` are the facts that the task shows as they are now.
+    pointed at. `closed_by` is a run, a task or an incident, by `ending`. `previous` is the last incident of the job,
+    `earlier` what was alike before. `live` are the facts that the task shows as they are now.
     """
 
     incident_id: str
@@ -69,6 +76,7 @@ class Incident(Shape):
     closed_by: str | None = None
     ending: Ending | None = None
     previous: str | None = None
+    earlier: Earlier | None = None
     live: dict[str, Any] = {}
 
     @property

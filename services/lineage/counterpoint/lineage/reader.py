@@ -8,7 +8,8 @@ from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import Get, Item, List, Walk
 from counterpoint.recall import Memory, names, record
 from counterpoint.recall.edges import Edge
-from counterpoint.recall.lineage import EDGES_LIMIT, lineage_of
+from counterpoint.recall.lineage import lineage_of
+from counterpoint.recall.walks import EDGES_LIMIT
 
 PAGE = 100
 

@@ -18,13 +18,13 @@ from counterpoint.lineage.incidents import (
     State,
     standing_units,
 )
+from counterpoint.lineage.pool import MOMENT, pooled
 
 _KEPT_FLOWS = 1000
 _STANDING_SPANS, _CLOSED_SPANS = 1000, 200
 _TARGETS = 5
 """Most times that a task is pointed anew."""
 _HOUR = timedelta(hours=1)
-_MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +52,6 @@ class Settlement:
     recovered: tuple[Incident, ...] = ()
 
 
-def end_of_task(incident: Incident, ended_at: datetime) -> tuple[Incident, tuple[FailedRun, ...]]:
-    """The incident closed with its task, and the failures that became known only after that."""
-    late = tuple(one for one in incident.members.values() if one.known_at is not None and one.known_at > ended_at)
-    runs = {failed.run_id for failed in late}
-    kept = tuple(failed for failed in incident.failures if failed.run_id not in runs)
-    if not any(failed.job == incident.job for failed in kept):
-        kept, late = incident.failures, ()
-    known = [failed.at for failed in kept]
-    closed = incident.model_copy(
-        update={
-            "state": State.CLOSED,
-            "ending": Ending.TASK,
-            "closed_at": ended_at,
-            "closed_by": incident.incident_id,
-            "failures": kept,
-            "affected": tuple(failed for failed in incident.affected if failed.run_id not in runs),
-            "last_at": max(known),
-        }
-    )
-    return closed, late
-
-
 def settle(
     book: Book,
     fresh: Iterable[FailedRun],
@@ -84,16 +62,7 @@ def settle(
     now: datetime,
 ) -> Settlement:
     """The records as they are with `fresh` failures, new or judged anew."""
-    ended = [i for i in book.incidents.values() if i.ending is Ending.TASK]
-    pool: dict[str, FailedRun] = {}
-    for incident in book.incidents.values():
-        if incident.ending is not Ending.MERGED:
-            for failed in incident.members.values():
-                _add(pool, _settled(incident, failed))
-    for failed in fresh:
-        if not any(_is_late(failed, incident) for incident in ended):
-            _add(pool, failed)
-    groups = grouped(list(pool.values()), below)
+    groups = grouped(pooled(book.incidents.values(), fresh), below)
     return _Matching(book, groups, limits, project, now).settlement()
 
 
@@ -101,52 +70,6 @@ def incident_id_of(project: str, failed: FailedRun, *more: str) -> str:
     """The id of the incident that a failure began."""
     said = "\x1f".join((project, failed.job, failed.run_id, failed.at.isoformat(), *more))
     return f"incident-{hashlib.sha256(said.encode()).hexdigest()[:24]}"
-
-
-def _add(pool: dict[str, FailedRun], failed: FailedRun) -> None:
-    """Put a failure into the pool; of one run the latest failing counts."""
-    known = pool.get(failed.run_id)
-    if known is None or failed.at > known.at:
-        pool[failed.run_id] = failed
-    elif failed.at == known.at:
-        pool[failed.run_id] = _joined(known, failed)
-
-
-def _joined(one: FailedRun, other: FailedRun) -> FailedRun:
-    """Merge two readings of one failing."""
-    overs = [(each.over_at, each.over_by or "", each) for each in (one, other) if each.over_at is not None]
-    over = min(overs, key=lambda each: each[:2])[2] if overs else one
-    # Of two readings of one event the later one has more of the run's record.
-    latest = max((one, other), key=lambda each: (len(each.within), each.known_at is None))
-    return latest.model_copy(
-        update={
-            "known_at": min((each.known_at for each in (one, other) if each.known_at), default=None),
-            "waited": one.waited or other.waited,
-            "whole": one.whole or other.whole,
-            "over_at": over.over_at,
-            "over_by": over.over_by,
-            "passed": over.passed,
-        }
-    )
-
-
-def _settled(incident: Incident, failed: FailedRun) -> FailedRun:
-    """A failure of an incident; with a task that has ended it is over since the last that was known by then."""
-    if incident.ending is not Ending.TASK or failed.over_at is not None:
-        return failed
-    until = max(incident.last_at, failed.at) + _MOMENT
-    return failed.model_copy(update={"over_at": until, "over_by": incident.incident_id})
-
-
-def _is_late(failed: FailedRun, ended: Incident) -> bool:
-    """Whether an incident whose task has ended accounts for a failure that comes in now."""
-    known = ended.members.get(failed.run_id)
-    if known is not None:
-        return failed.at <= known.at
-    linked = any(failed.links & other.links for other in ended.failures)
-    if failed.job == ended.job:
-        return failed.at <= ended.last_at and (linked or failed.signature == ended.signature)
-    return linked and any(failed.job in other.within for other in ended.failures)
 
 
 class _Matching:
@@ -225,13 +148,11 @@ class _Matching:
             "last_at": max(failed.at for failed in roots),
         }
         if known:
-            previous = known.previous if known.job == origin.job else self._previous(origin)
-            return known.model_copy(update=values | {"previous": previous})
+            return known.model_copy(update=values)
         return Incident(
             incident_id=self._new_id(roots[0]),
             state=State.WAITING,
             opened_at=self._now,
-            previous=self._previous(origin),
             **values,
         )
 
@@ -311,15 +232,6 @@ class _Matching:
             found = incident_id_of(self._project, failed, found)
         return found
 
-    def _previous(self, origin: FailedRun) -> str | None:
-        past = [
-            i
-            for i in self._book.incidents.values()
-            if i.job == origin.job and i.ending in (Ending.RUN, Ending.TASK) and i.asked
-        ]
-        latest = max(past, key=lambda i: (i.last_at, i.incident_id), default=None)
-        return latest.incident_id if latest else None
-
     def _spans(self) -> tuple[Span, ...]:
         spans = {span.incident_id: span for span in self._ledger.spans}
         for incident in self._became.values():
@@ -376,7 +288,7 @@ def _span(incident: Incident) -> Span | None:
         return None
     until = None
     if incident.ending is Ending.TASK:
-        until = incident.last_at + _MOMENT
+        until = incident.last_at + MOMENT
     elif incident.ending is Ending.RUN:
         until = max((failed.over_at for failed in roots if failed.over_at), default=incident.closed_at)
     return Span(

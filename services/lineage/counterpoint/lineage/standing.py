@@ -1,21 +1,25 @@
 """Records of the incidents that an event may concern, read before anything is decided."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from counterpoint.lineage.failures import FailedRun, is_statement
 from counterpoint.lineage.grouping import Below
-from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, State
+from counterpoint.lineage.history import with_history
+from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, Span, State
+from counterpoint.lineage.pool import end_of_task
+from counterpoint.lineage.reads import Reads
 from counterpoint.lineage.records import Run
-from counterpoint.lineage.settling import Book, Settlement, end_of_task, settle
+from counterpoint.lineage.settling import Book, Settlement, incident_id_of, settle
 from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings
 from counterpoint.proto.memory import Found, Get, Item, List, MemoryQuery, Walk
 from counterpoint.proto.tasks import ENDED, Task
-from counterpoint.recall import Memory, record
+from counterpoint.recall import record
 from counterpoint.recall.edges import Edge, EdgeKind
 from counterpoint.recall.names import node_of
-from counterpoint.recall.neighbours import downstream_jobs, upstream_jobs
+from counterpoint.recall.neighbours import jobs_above, jobs_below
+from counterpoint.recall.walks import Graph
 
 STORE = "incidents"
 RUNS_LIMIT = 50
@@ -27,13 +31,15 @@ _BATCH = 100
 class Desk:
     """The incidents read so far, with the items they were read from, and which jobs are downstream of which."""
 
-    memory: Memory
+    reads: Reads
+    graph: Graph
     ledger: Ledger = field(default_factory=Ledger)
     ledger_item: Item | None = None
     items: dict[str, Item] = field(default_factory=dict)
     incidents: dict[str, Incident] = field(default_factory=dict)
     late: list[FailedRun] = field(default_factory=list)
     settings: tuple[IncidentSettings, ...] = ()
+    _listed: dict[str, Found] = field(default_factory=dict)
     _pairs: set[tuple[str, str]] = field(default_factory=set)
     _related: set[str] = field(default_factory=set)
 
@@ -46,6 +52,29 @@ class Desk:
     def below(self) -> Below:
         """Whether the second job is downstream of the first, as far as was read."""
         return lambda above, job: (above, job) in self._pairs
+
+    def open(self, ledger: Found, settings: Found, job: str, incidents: Found) -> None:
+        """Keep the ledger, the settings, and the incidents of a job."""
+        self.settings = tuple(record(item, IncidentSettings) for item in settings.items)
+        self.take_ledger(ledger)
+        self._listed[job] = incidents
+        self.take(incidents.items)
+
+    def has_listed(self, job: str) -> bool:
+        """Whether the incidents of a job were asked for."""
+        return job in self._listed
+
+    async def remembered(self, incident: Incident, changed: Mapping[str, Incident]) -> Incident:
+        """The incident with what came before it; `changed` are incidents as they become.
+
+        Raises `Transient` or `Denied`.
+        """
+        if incident.job not in self._listed:
+            (self._listed[incident.job],) = await self.reads.query(_incidents_of(incident.job))
+        found = self._listed[incident.job]
+        listed = {item.id: record(item, Incident) for item in found.items if item.id not in self.items}
+        known = {**listed, **self.incidents, **changed}
+        return with_history(incident, known.values(), cut=found.next_cursor is not None)
 
     def take_ledger(self, found: Found) -> None:
         """Keep the ledger of an answer."""
@@ -70,7 +99,7 @@ class Desk:
             wanted = sorted(ahead)
             for at in range(0, len(wanted), _BATCH):
                 batch = wanted[at : at + _BATCH]
-                found = await self.memory.query(*(Get(store=STORE, id=incident_id) for incident_id in batch))
+                found = await self.reads.query(*(Get(store=STORE, id=incident_id) for incident_id in batch))
                 self.take(item for answer in found for item in answer.items)
             ahead = {
                 incident.closed_by
@@ -87,7 +116,7 @@ class Desk:
         asked = sorted(i.incident_id for i in self.incidents.values() if i.state is State.OPEN)
         for at in range(0, len(asked), _BATCH):
             batch = asked[at : at + _BATCH]
-            found = await self.memory.query(*(Get(store="tasks", id=task_id) for task_id in batch))
+            found = await self.reads.query(*(Get(store="tasks", id=task_id) for task_id in batch))
             for answer in found:
                 for item in answer.items:
                     self._end(record(item, Task))
@@ -100,9 +129,9 @@ class Desk:
 
     async def settled(self, fresh: Sequence[FailedRun], limits: Limits) -> Settlement:
         """The records as they are with `fresh` failures. Raises `Transient` or `Denied`."""
-        limits = limits.under(self.settings)
+        memory, limits = self.reads.memory, limits.under(self.settings)
         while True:
-            found = settle(self.book, fresh, self.below, limits, project=self.memory.project, now=self.memory.now)
+            found = settle(self.book, fresh, self.below, limits, project=memory.project, now=memory.now)
             begun = {one.incident_id: one for one in found.changed if one.incident_id not in self.items}
             await self.read(begun)
             unrelated = [one.origin for one in begun.values() if one.origin.job not in self._related and one.active]
@@ -111,23 +140,30 @@ class Desk:
             if not unrelated and not begun.keys() & self.items.keys():
                 return found
 
-    async def relate(self, failed: FailedRun, also: Sequence[Edge] = ()) -> None:
-        """Read which of the standing incidents lie upstream or downstream of a failure, and these incidents.
+    async def relate(self, failed: FailedRun, incident_ids: Collection[str] = ()) -> None:
+        """Read these incidents, those that stand upstream or downstream of a failure, and which is above which.
 
-        `also` are edges that memory does not hold yet. Raises `Transient` or `Denied`.
+        Raises `Transient` or `Denied`.
         """
         self._related.add(failed.job)
         spans = self.ledger.around(failed)
+        near = {span.incident_id for span in spans if span.job in await self._near(failed, spans)} if spans else set()
+        await self.read(near.union(incident_ids))
         if not spans and not any(incident.affected for incident in self.incidents.values()):
             return
-        node = node_of(failed.job)
-        above = await upstream_jobs(self.memory, [node], also)
-        down = await downstream_jobs(self.memory, node, failed.within, also)
-        near = above.above(failed.job, {span.job: span.within for span in spans}) | down
-        await self.read(span.incident_id for span in spans if span.job in near)
         jobs = {one.job: one.within for i in self.incidents.values() for one in i.members.values()}
-        self._pairs |= {(job, failed.job) for job in above.above(failed.job, jobs)}
-        self._pairs |= {(failed.job, job) for job in jobs.keys() & down - {failed.job}}
+        await self._walk(failed)
+        self._pairs |= {(job, failed.job) for job in jobs_above(self.graph, failed.job, jobs)}
+        below = jobs_below(self.graph, node_of(failed.job), failed.within)
+        self._pairs |= {(failed.job, job) for job in jobs.keys() & below - {failed.job}}
+
+    async def _near(self, failed: FailedRun, spans: Sequence[Span]) -> frozenset[str]:
+        await self._walk(failed)
+        above = jobs_above(self.graph, failed.job, {span.job: span.within for span in spans})
+        return above | jobs_below(self.graph, node_of(failed.job), failed.within)
+
+    async def _walk(self, failed: FailedRun) -> None:
+        await self.graph.read(up=[failed.job], down=[failed.job, *failed.within], strict=False)
 
     async def relate_affected(self) -> None:
         """Read how the failures that follow from others are related among themselves.
@@ -137,61 +173,75 @@ class Desk:
         jobs = {one.job: one.within for i in self.incidents.values() for one in i.affected}
         if len(jobs) < 2:
             return
-        above = await upstream_jobs(self.memory, [node_of(job) for job in jobs])
-        self._pairs |= {(other, job) for job in jobs for other in above.above(job, jobs)}
+        await self.graph.read(up=jobs, strict=False)
+        self._pairs |= {(other, job) for job in jobs for other in jobs_above(self.graph, job, jobs)}
 
 
-async def open_desk(memory: Memory, failed: FailedRun, also: Sequence[Edge] = ()) -> tuple[Desk, tuple[Run, ...], bool]:
+def questions(failed: FailedRun, project: str, graph: Graph) -> tuple[list[MemoryQuery], list[MemoryQuery], list[Walk]]:
+    """What is asked around a failure: of its job, of its flow, and of the ways up and down."""
+    links = sorted(failed.links)
+    alike = {"job": failed.job, "state": "COMPLETE"}
+    of_job: list[MemoryQuery] = [
+        Get(store=STORE, id=LEDGER_ID),
+        List(store=SETTINGS, limit=SETTINGS_LIMIT),
+        _incidents_of(failed.job),
+        Get(store=STORE, id=incident_id_of(project, failed)),
+        List(store="runs", where=alike, limit=RUNS_LIMIT),
+        *(
+            List(store="runs", where={**alike, "parent_run_id": run}, limit=RUNS_LIMIT)
+            for run in links
+            if run != failed.run_id
+        ),
+    ]
+    of_flow: list[MemoryQuery] = [
+        *(List(store="runs", where={"parent_run_id": run, "ended_as": "FAIL"}, limit=RUNS_LIMIT) for run in links),
+        *(List(store="runs", where={"root_run_id": run, "ended_as": "FAIL"}, limit=RUNS_LIMIT) for run in links),
+        *(Get(store="runs", id=run) for run in links),
+    ]
+    down = graph.walks("down", [failed.job, *failed.within])
+    return of_job, of_flow, [*graph.walks("up", [failed.job]), *down]
+
+
+async def open_desk(reads: Reads, failed: FailedRun, also: Sequence[Edge] = ()) -> tuple[Desk, tuple[Run, ...], bool]:
     """What is known around a failure: the incidents, the completed runs that may show it is over, and whether its job
     has parts. `also` are edges that memory does not hold yet.
 
     Raises `Transient` or `Denied`.
     """
-    links = sorted(failed.links)
-    alike = {"job": failed.job, "state": "COMPLETE"}
-    flow: list[MemoryQuery] = [
-        *(List(store="runs", where={"parent_run_id": run, "ended_as": "FAIL"}, limit=RUNS_LIMIT) for run in links),
-        *(List(store="runs", where={"root_run_id": run, "ended_as": "FAIL"}, limit=RUNS_LIMIT) for run in links),
-        *(Get(store="runs", id=run) for run in links),
-    ]
-    rest: list[MemoryQuery] = [
-        Get(store=STORE, id=LEDGER_ID),
-        List(store=SETTINGS, limit=SETTINGS_LIMIT),
-        List(store=STORE, where={"job": failed.job}, limit=RUNS_LIMIT),
-        Walk(store="edges", start=(failed.job,), direction="down", depth=1, limit=1000),
-        List(store="runs", where=alike, limit=RUNS_LIMIT),
-        *(List(store="runs", where={**alike, "parent_run_id": run}, limit=RUNS_LIMIT) for run in links),
-    ]
-    found = await memory.query(*rest, *flow)
-    ledger, settings, alike_incidents, edges, *runs = found
-    desk = Desk(memory, settings=tuple(record(item, IncidentSettings) for item in settings.items))
-    desk.take_ledger(ledger)
-    desk.take(alike_incidents.items)
-    successes = [record(item, Run) for answer in runs[: 1 + len(links)] for item in answer.items]
-    of_flow = [record(item, Run) for answer in runs[1 + len(links) :] for item in answer.items]
-    await desk.read(sorted({run.incident for run in of_flow if run.incident}))
-    await desk.relate(failed, also)
-    parts = [edge for item in edges.items if (edge := record(item, Edge)).kind is EdgeKind.PARENT]
+    desk = Desk(reads, graph=Graph(reads, also))
+    of_job, of_flow, walks = questions(failed, reads.memory.project, desk.graph)
+    found = await reads.query(*of_job, *of_flow, *walks)
+    ledger, settings, incidents, _, *successful = found[: len(of_job)]
+    desk.open(ledger, settings, failed.job, incidents)
+    for walk, answer in zip(walks, found[-len(walks) :], strict=True):
+        desk.graph.take(walk, answer)
+    successes = [record(item, Run) for answer in successful for item in answer.items]
+    flow = [record(item, Run) for answer in found[len(of_job) :][: len(of_flow)] for item in answer.items]
+    await desk.relate(failed, {run.incident for run in flow if run.incident})
+    parts = [edge for edge in desk.graph.edges if edge.kind is EdgeKind.PARENT and edge.source == failed.job]
     has_parts = any(not is_statement(edge.target, edge.source) for edge in parts)
     return desk, tuple({run.run_id: run for run in successes}.values()), has_parts
 
 
-async def desk_of(memory: Memory, job: str, own: Run | None) -> Desk:
+async def desk_of(reads: Reads, job: str, own: Run | None) -> Desk:
     """What is known of the failures of a job that has completed; `own` is the run that did.
 
     Raises `Transient` or `Denied`.
     """
-    ledger, settings, alike, failed = await memory.query(
+    ledger, settings, incidents, failed = await reads.query(
         Get(store=STORE, id=LEDGER_ID),
         List(store=SETTINGS, limit=SETTINGS_LIMIT),
-        List(store=STORE, where={"job": job}, limit=RUNS_LIMIT),
+        _incidents_of(job),
         List(store="runs", where={"job": job, "ended_as": "FAIL"}, limit=RUNS_LIMIT),
     )
-    desk = Desk(memory, settings=tuple(record(item, IncidentSettings) for item in settings.items))
-    desk.take_ledger(ledger)
-    desk.take(alike.items)
+    desk = Desk(reads, graph=Graph(reads))
+    desk.open(ledger, settings, job, incidents)
     runs: Sequence[Run] = [record(item, Run) for item in failed.items]
     runs = [*runs, own] if own else runs
     await desk.read(sorted({run.incident for run in runs if run.incident}))
     await desk.relate_affected()
     return desk
+
+
+def _incidents_of(job: str) -> List:
+    return List(store=STORE, where={"job": job}, limit=RUNS_LIMIT)

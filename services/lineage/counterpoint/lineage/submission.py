@@ -6,7 +6,7 @@ from typing import Any
 from counterpoint.guard.judge import cleaned
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.failures import NO_MESSAGE
-from counterpoint.lineage.incidents import Ending, Incident, Ledger, standing_units
+from counterpoint.lineage.incidents import Incident, Ledger, standing_units
 from counterpoint.lineage.records import Run
 from counterpoint.lineage.titles import title_of
 from counterpoint.proto.attempts import ReportOutcome
@@ -26,7 +26,6 @@ def submission(
     *,
     run: Run | None = None,
     code: dict[str, str] | None = None,
-    alike: Sequence[Incident] = (),
     changed: Sequence[dict[str, str]] = (),
 ) -> SubmitTask:
     """The task of an incident. Its id is the incident's, so that asking twice is asking once.
@@ -47,7 +46,7 @@ def submission(
         "owner": radius.owner,
         "part_of": [str(node_of(whole)) for whole in origin.within],
         "dag_run_id": origin.dag_run_id,
-        **live_facts(incident, alike),
+        **live_facts(incident),
         "previous_incident": incident.previous,
         "changed": list(changed),
         "downstream": [row.model_dump(exclude_none=True) for row in radius.downstream[:_ROWS_LIMIT]],
@@ -75,21 +74,19 @@ def submission(
     )
 
 
-def live_facts(incident: Incident, alike: Sequence[Incident] = ()) -> dict[str, Any]:
-    """Facts that grow while the incident stands: how often it has come, and what follows from it.
-
-    `alike` are the incidents of the same job and signature, this one or not.
-    """
-    known = {one.incident_id: one for one in (*alike, incident) if one.ending is not Ending.MERGED}.values()
+def live_facts(incident: Incident) -> dict[str, Any]:
+    """Facts that grow while the incident stands: how often it has come, and what follows from it."""
+    earlier = incident.earlier
+    first_at = min(incident.first_at, earlier.first_at) if earlier else incident.first_at
     rows = []
     for failed in standing_units(incident.affected):
         job = node_of(failed.job)
         rows.append({"namespace": job.namespace, "name": job.name, "failed_at": failed.at.isoformat()})
     facts = {
         "repeats": {
-            "count": sum(one.count for one in known),
-            "first_at": min(one.first_at for one in known).isoformat(),
-            "last_at": max(one.last_at for one in known).isoformat(),
+            "count": incident.count + (earlier.count if earlier else 0),
+            "first_at": first_at.isoformat(),
+            "last_at": incident.last_at.isoformat(),
         },
         "affected": rows[:_ROWS_LIMIT],
         "affected_count": incident.affected_count,

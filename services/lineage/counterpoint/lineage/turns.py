@@ -1,15 +1,18 @@
-"""Turns: ends of runs of one project are decided one after the other in a process.
+"""Turns: of one project, what is decided about incidents is decided one after the other in a process.
 
 Records are versioned, so that processes beside each other decide alike; within one process waiting costs less than a
 conflict.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from counterpoint.lineage.events import Event, EventType, RunEvent
+from counterpoint.lineage.incidents import Limits
+from counterpoint.lineage.intake import is_large, take
+from counterpoint.lineage.standing import STORE
+from counterpoint.proto.memory import Commit
+from counterpoint.recall import Memory
 
 _DECIDED = frozenset({EventType.FAIL, EventType.COMPLETE})
 
@@ -20,12 +23,18 @@ class Turns:
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def taken(self, project: str, event: Event) -> AsyncIterator[bool]:
-        """The turn of an event; whether there is something to be decided about it."""
-        if not isinstance(event, RunEvent) or event.type not in _DECIDED:
-            yield False
-            return
-        lock = self._locks.setdefault(project, asyncio.Lock())
-        async with lock:
-            yield True
+    async def take(self, event: Event, memory: Memory, limits: Limits, *, waited: bool = False) -> Commit:
+        """The commit of an event; it is applied already where something is decided.
+
+        Raises `Conflict`, `Denied` or `Transient`.
+        """
+        decided = isinstance(event, RunEvent) and event.type in _DECIDED
+        if not decided and not is_large(event):
+            commit = await take(event, memory, limits, waited=waited)
+            if not any(write.store == STORE for write in commit.writes):
+                return commit
+        async with self._locks.setdefault(memory.project, asyncio.Lock()):
+            commit = await take(event, memory, limits, waited=waited)
+            if commit.writes or commit.messages:
+                await memory.step(commit)
+        return commit

@@ -1,0 +1,107 @@
+"""The history of an incident (row F5): how often the job has failed the same way, and the incident before."""
+
+from typing import Any
+
+import pytest
+from agents.lineage_desk import made
+from agents.lineage_house import House
+
+from counterpoint.lineage.history import with_history
+from counterpoint.lineage.incidents import Incident, Limits
+from counterpoint.proto.tasks import SubmitTask
+
+PATIENT = Limits(incidents_per_hour=100, retry_grace_s=900)
+
+
+def flow(day: int, *kinds: str, error: str = "disk is full", task: str = "load") -> list[dict[str, Any]]:
+    """The tries of one task on a day, and the end of its DAG."""
+    events: list[dict[str, Any]] = []
+    at, nominal = day * 86_400, f"2026-11-{10 + day}T00:00:00Z"
+    for number, kind in enumerate(kinds, 1):
+        said = {
+            "job": f"dag.{task}",
+            "run_id": f"{task}-{day}-{number}",
+            "parent": ("dag", f"flow-{day}"),
+            "nominal": nominal,
+            "task": {"task_id": task, "retries": 1},
+            "taskInstance": {"try_number": number},
+        }
+        events += [made("START", at + 10 * number, **said), made(kind, at + 10 * number + 5, error=error, **said)]
+    said = {"job": "dag", "run_id": f"flow-{day}", "nominal": nominal, "job_type": "DAG"}
+    return [*events, made(kinds[-1], at + 100, error="task_failure", **said)]
+
+
+def facts(task: SubmitTask) -> tuple[Any, Any]:
+    context = task.context or {}
+    return context["repeats"], context.get("previous_incident")
+
+
+@pytest.mark.parametrize("first", ["parts", "whole", "whole and its grace"])
+async def test_the_second_time_is_told_whatever_came_first(first: str) -> None:
+    house = House(PATIENT)
+    await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE")])
+    (before,) = house.tasks
+    again = flow(2, "FAIL", "FAIL")
+    if first == "whole":
+        again = [again[-1], *again[:-1]]
+    if first == "whole and its grace":
+        await house.take([again[-1]])
+        await house.wait(1000)
+        again = again[:-1]
+    await house.take(again)
+    await house.wait(1000)
+    standing = [incident for incident in house.incidents if incident.active]
+    (incident,) = standing
+    assert incident.job == "job:ns/dag.load"
+    assert incident.previous == before.task_id
+    assert incident.live["repeats"]["count"] == 2
+    assert incident.live["repeats"]["first_at"] == made("FAIL", 15)["eventTime"]
+    shown = [m for m in house.sent if getattr(m, "task_id", None) == incident.incident_id and hasattr(m, "context")]
+    repeats, previous = facts(shown[-1])  # type: ignore[arg-type]
+    assert (repeats["count"], repeats["first_at"]) == (2, incident.live["repeats"]["first_at"])
+    assert previous == before.task_id
+
+
+async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_history() -> None:
+    house = House(PATIENT)
+    await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE")])
+    (before,) = house.tasks
+    await house.take([event for event in flow(2, "FAIL") if event["eventType"] == "FAIL"])
+    await house.wait(1000)
+    assert facts(house.tasks[-1])[0]["count"] == 2
+    assert facts(house.tasks[-1])[1] == before.task_id
+
+
+async def test_another_error_of_the_job_is_the_first_time_and_names_the_last_incident() -> None:
+    house = House(PATIENT)
+    await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL", error="no such table")])
+    before, now = house.tasks
+    assert facts(now)[0]["count"] == 1
+    assert facts(now)[1] == before.task_id
+
+
+async def test_a_try_that_a_further_one_put_right_is_no_time_it_failed() -> None:
+    house = House(PATIENT)
+    await house.take([*flow(0, "FAIL", "COMPLETE"), *flow(1, "FAIL", "FAIL")])
+    (task,) = house.tasks
+    assert facts(task) == ({**facts(task)[0], "count": 1}, None)
+
+
+async def test_a_history_longer_than_a_list_is_counted_to_its_beginning() -> None:
+    house = House(PATIENT)
+    for day in range(0, 120, 2):
+        said = {"job": "load", "error": "disk is full"}
+        await house.take([made("FAIL", day * 100, run_id=f"r{day}", **said)])
+        await house.take([made("START", day * 100 + 10, job="load", run_id=f"ok{day}")])
+        await house.take([made("COMPLETE", day * 100 + 20, job="load", run_id=f"ok{day}")])
+    assert [facts(task)[0]["count"] for task in house.tasks] == list(range(1, 61))
+    assert {facts(task)[0]["first_at"] for task in house.tasks} == {made("FAIL", 0)["eventTime"]}
+
+
+async def test_what_an_incident_was_merged_into_is_counted_once() -> None:
+    house = House(PATIENT)
+    await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL")])
+    past, now = sorted(house.incidents, key=lambda one: one.first_at)
+    merged = past.model_copy(update={"incident_id": "incident-merged", "ending": "merged"})
+    known: list[Incident] = [past, now, merged]
+    assert with_history(now, known) == now

@@ -1,0 +1,144 @@
+"""The requests that lineage makes of memory about one event, the commit among them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from agents.lineage_desk import made
+from agents.lineage_house import PROJECT, House
+
+from counterpoint.lineage.handlers import register
+from counterpoint.lineage.incidents import Limits
+from counterpoint.lineage.reads import Reads
+from counterpoint.lineage.turns import Turns
+from counterpoint.proto.memory import Found, Get, List, MemoryQuery
+
+OFTEN = Limits(incidents_per_hour=1000, retry_grace_s=900)
+
+
+def run(kind: str, second: int, dag: int, day: int, number: int = 1, retries: int = 1, **more: Any) -> dict[str, Any]:
+    """An event of the task of a DAG that reads `s`, and writes what another DAG reads."""
+    return made(
+        kind,
+        second,
+        job=f"d{dag}.load",
+        run_id=f"r{dag}-{day}-{number}",
+        parent=(f"d{dag}", f"f{dag}-{day}"),
+        reads=[f"s{dag}"],
+        writes=[f"t{dag}"],
+        task={"task_id": "load", "retries": retries},
+        taskInstance={"try_number": number},
+        **more,
+    )
+
+
+async def lived(dags: int) -> House:
+    """A house in which each flow has worked once."""
+    house = House(OFTEN)
+    for dag in range(dags):
+        await house.take(
+            [
+                made("COMPLETE", dag, job=f"source{dag}", run_id=f"source{dag}", writes=[f"s{dag}"]),
+                run("START", dag + 1, dag, 0),
+                run("COMPLETE", dag + 2, dag, 0),
+                made("COMPLETE", dag + 3, job=f"d{dag}", run_id=f"f{dag}-0", job_type="DAG"),
+                made(
+                    "COMPLETE", dag + 4, job=f"use{dag}.x", parent=(f"use{dag}", "u"), reads=[f"t{dag}"], writes=["u"]
+                ),
+            ]
+        )
+    return house
+
+
+async def requests(house: House, event: dict[str, Any]) -> int:
+    before = house.requests
+    await house.take([event])
+    return house.requests - before
+
+
+@pytest.mark.parametrize("standing", [0, 6])
+async def test_an_opening_takes_four_requests_however_many_incidents_stand(standing: int) -> None:
+    house = await lived(standing + 1)
+    for dag in range(1, standing + 1):
+        await house.take([run("FAIL", 100 + dag, dag, 1, retries=0, error="disk is full")])
+    assert await requests(house, run("START", 200, 0, 1)) == 2
+    assert await requests(house, run("FAIL", 201, 0, 1, error="disk is full")) == 2
+    await house.take([run("START", 202, 0, 1, number=2)])
+    tasks = len(house.tasks)
+    assert await requests(house, run("FAIL", 203, 0, 1, number=2, error="disk is full")) == 4
+    assert len(house.tasks) == tasks + 1
+    context = house.tasks[-1].context or {}
+    assert {row["name"] for row in context["downstream"]} >= {"use0.x", "t0", "u"}
+    whole = made("FAIL", 204, job="d0", run_id="f0-1", error="task_failure", job_type="DAG")
+    assert await requests(house, whole) == 3
+    assert len(house.tasks) == tasks + 1
+
+
+async def test_a_failure_that_follows_from_another_takes_three_requests() -> None:
+    house = await lived(3)
+    await house.take([run("FAIL", 100, 0, 1, retries=0, error="disk is full")])
+    follows = made("FAIL", 101, job="use0.x", run_id="u-1", parent=("use0", "u1"), error="missing", reads=["t0"])
+    assert await requests(house, follows) == 3
+    (incident,) = house.incidents
+    assert incident.affected_count == 1
+
+
+async def test_what_is_decided_in_turn_is_committed_once() -> None:
+    house = await lived(1)
+    house.handlers.clear()
+    register(house, OFTEN, Turns())  # type: ignore[arg-type]
+    assert await requests(house, run("FAIL", 201, 0, 1, retries=0, error="disk is full")) == 4
+    assert await requests(house, run("COMPLETE", 301, 0, 2)) == 4
+    assert [task.task_id for task in house.tasks] == [outcome.task_id for outcome in house.outcomes]
+
+
+async def test_edges_are_taught_in_turn() -> None:
+    house = await lived(1)
+    house.handlers.clear()
+    register(house, OFTEN, Turns())  # type: ignore[arg-type]
+    events = [made("START", at, job="new", run_id=f"n{at}", reads=[f"t{at}"]) for at in range(10)]
+    await house.take_at_once(events)
+    assert house.conflicts == 0
+    assert len([item for item in house.kept("edges") if item.body["target"] == "job:ns/new"]) == 10
+
+
+class Answering:
+    """Memory that keeps the requests that came; an answer is `cut` where a list is not alone."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[MemoryQuery, ...]] = []
+
+    async def query(self, *queries: MemoryQuery) -> tuple[Found, ...]:
+        self.requests.append(queries)
+        return tuple(
+            Found(tier="record", plan=query.op, took_us=0, partial=isinstance(query, List) and len(queries) > 1)
+            for query in queries
+        )
+
+
+async def test_what_is_asked_together_is_one_request_and_what_was_asked_is_none() -> None:
+    memory = Answering()
+    reads = Reads(memory)  # type: ignore[arg-type]
+    one, two = Get(store="runs", id="1"), Get(store="runs", id="2")
+    first, second = await asyncio.gather(reads.query(one, two), reads.query(two))
+    assert first[1] is second[0]
+    assert (await reads.query(one), await reads.query()) == ((first[0],), ())
+    assert memory.requests == [(one, two)]
+
+
+async def test_an_answer_that_was_cut_is_asked_for_alone() -> None:
+    memory = Answering()
+    one, listed = Get(store="runs", id="1"), List(store="runs")
+    _, found = await Reads(memory).query(one, listed)  # type: ignore[arg-type]
+    assert not found.partial
+    assert memory.requests == [(one, listed), (listed,)]
+
+
+async def test_all_who_ask_hear_that_nobody_answers() -> None:
+    house = House()
+    house.away = True
+    reads = Reads(house.memory(PROJECT, None))
+    heard = await asyncio.gather(
+        *(reads.query(Get(store="runs", id=str(at))) for at in range(3)), return_exceptions=True
+    )
+    assert {type(error).__name__ for error in heard} == {"Away"}
