@@ -100,6 +100,15 @@ async def theirs(house: House, project: str) -> dict[str, str]:
     return await known(house, f"{project}-b")
 
 
+@pytest.mark.parametrize(
+    "illegal", ["../../x", "..", "./x", "", " x", "x\n", "a\x00b", "a\x1b[2Jb", "a\u2028b", "x" * 4096]
+)
+async def test_a_record_whose_id_is_no_name_is_not_kept(house: House, project: str, illegal: str) -> None:
+    write = Write(store="submissions", id=illegal, body={})
+    refusal = await house.refused("router", house.standing(project), "invalid", writes=(write,))
+    assert [problem.field for problem in refusal.problems] == ["writes.submissions.id"]
+
+
 async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
     house: House, project: str, theirs: dict[str, str]
 ) -> None:

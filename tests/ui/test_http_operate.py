@@ -46,6 +46,15 @@ async def test_a_principal_gets_a_token_that_is_shown_once_and_kept_nowhere(fron
         assert (await airflow.get("/v1/tasks")).status_code == 403
 
 
+async def test_the_administrator_of_a_project_sees_who_may_act_there(front: Running) -> None:
+    local = {"name": "ada", "kind": "person", "projects": ["billing"], "roles": ["admin"]}
+    token = (await front.me.post("/v1/principals", json=local)).json()["token"]
+    assert (await front.me.post("/v1/principals", json=NEW)).status_code == 201
+    async with client(front.url, token) as ada:
+        listed = await ada.get("/v1/principals", params={"project": "billing"})
+    assert [each["name"] for each in listed.json()["items"]] == ["ada", "me"]
+
+
 async def test_what_nobody_reads_of_a_new_principal_is_named(front: Running) -> None:
     made = await front.me.post("/v1/principals", json=NEW | {"project": "orders"})
     assert (made.status_code, made.json()["ignored"]) == (201, ["project"])

@@ -36,6 +36,7 @@ from counterpoint.proto.memory import (
 WRITES_LIMIT = 500
 MESSAGES_LIMIT = 200
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_RECORD_ID = re.compile(r"(?!\s|\.{1,2}(?:/|$))[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]{1,2048}(?<!\s)")
 
 
 def prepare(
@@ -208,6 +209,9 @@ def _write_row(
     screening: Screening,
     owners: Mapping[tuple[str, str], str],
 ) -> WriteRow:
+    if not _RECORD_ID.fullmatch(write.id):
+        problem = "has control characters or outer spaces, or begins like a path of a parent folder"
+        raise Permanent("invalid", (Problem(field=f"writes.{write.store}.id", problem=problem),))
     body = write.body or {}
     task = write.id if write.store == "tasks" else body.get("task_id", origin.task_id)
     if grant.task is not None and body.get("task_id", grant.task) != grant.task:

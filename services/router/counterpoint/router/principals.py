@@ -72,10 +72,16 @@ async def create(request: Request, asked: Asking) -> Response:
 
 @router.get("", responses={200: {"model": Page[Principal]}}, response_model=None)
 async def principals(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> Response:
-    """Principals, newest first, the revoked ones too."""
+    """Principals that may act in the project, newest first, the revoked ones too; all of them for who administers all.
+
+    A page may hold fewer than `limit`.
+    """
     asked.needs("admin")
     found = await asked.look(List(store=STORE, limit=limit, cursor=int(cursor) if cursor else None))
-    return page((shown(record(item, Principal)) for item in found.items), found.next_cursor)
+    known = [record(item, Principal) for item in found.items]
+    if "*" not in asked.principal.projects:
+        known = [one for one in known if {asked.project, "*"} & {*one.projects}]
+    return page(map(shown, known), found.next_cursor)
 
 
 @router.delete("/{name}", responses={200: {"model": Principal}}, response_model=None)
