@@ -47,7 +47,8 @@ class Target:
 class Producer:
     """One producer: its program, how it is prepared and run, two errors of one kind, and what fixed the first.
 
-    `environment` is what tells it of Counterpoint; `run` is given the error to fail with, None to pass.
+    `environment` is what tells it of Counterpoint; `run` is given the error to fail with, None to pass. `silent` is the
+    option that makes it send errors, where it does not by itself.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Producer:
     fix: str
     prepare: tuple[str, ...] = ()
     variable: str | None = None
+    silent: str | None = None
 
 
 @dataclass
@@ -112,6 +114,7 @@ PRODUCERS = (
             "SHOP_DATABASE": str(target.folder / "shop.duckdb"),
             "DBT_SEND_ANONYMOUS_USAGE_STATS": "False",
         },
+        silent="--consume-structured-logs",
         run=lambda folder, error: [
             "--consume-structured-logs",
             "run",
@@ -161,10 +164,10 @@ def play(producer: Producer, programs: Path, data: Path, endpoints: Endpoints, f
         if producer.prepare:
             _run([str(programs / producer.program), *producer.prepare], environment, folder)
 
-        def run(error: str | None) -> int:
+        def run(error: str | None, without: str | None = None) -> int:
             broken = {producer.variable: error} if producer.variable and error else {}
-            command = [str(programs / producer.program), *producer.run(folder, error)]
-            return _run(command, environment | broken, folder)
+            options = [option for option in producer.run(folder, error) if option != without]
+            return _run([str(programs / producer.program), *options], environment | broken, folder)
 
         code = run(producer.errors[0])
         first = _new_task(api, project, set())
@@ -186,6 +189,15 @@ def play(producer: Producer, programs: Path, data: Path, endpoints: Endpoints, f
         report.check("what fixed the first is proposed", producer.fix[:40] in proposal, second.get("escalation"))
         every = api.get("/v1/tasks", project=project, limit=50)["items"]
         report.check("there are two tasks and no more", len(every) == 2, [task.get("title") for task in every])
+        if producer.silent:
+            run(producer.errors[0], without=producer.silent)
+            third = _new_task(api, project, {task["task_id"] for task in every})
+            report.check("a failure without an error becomes a task too", third is not None, "no third task")
+            if third is not None:
+                report.cards.append(_card(data, project, third["task_id"]))
+                report.check(
+                    "its card says what to switch on", _said(producer.silent, report.cards[2]), report.cards[2]
+                )
     return report
 
 

@@ -220,6 +220,11 @@ def test_what_has_changed_and_what_is_affected_is_listed() -> None:
     assert "nonsense" not in lines
 
 
+def test_where_no_error_was_sent_the_card_says_what_to_switch_on() -> None:
+    silent = {"error_message": "failed without an error message", "context": {"hint": "run it with its logs"}}
+    assert "error failed without an error message hint run it with its logs" in flat(shown(incident(**silent)))
+
+
 def test_a_long_error_is_its_headline_until_more_is_asked_for() -> None:
     error = "Traceback (most recent call last):\n" + '  File "a.py", line 1, in f\n' * 30 + "ValueError: it broke"
     short, whole = shown(incident(error_message=error)), shown(incident(error_message=error), verbose=True)

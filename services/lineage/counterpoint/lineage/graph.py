@@ -132,6 +132,7 @@ def _run(event: RunEvent, stamp: str) -> Run:
         nominal_end=event.nominal_end,
         error_message=event.error.headline if event.error and event.type is EventType.FAIL else None,
         stack_trace=event.error.stack_trace if event.error and event.type is EventType.FAIL else None,
+        integration=event.job.integration,
         whole=event.is_whole or None,
         dag_run_id=event.airflow.dag_run_id,
         try_number=event.airflow.try_number,

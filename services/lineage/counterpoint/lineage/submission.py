@@ -17,6 +17,8 @@ from counterpoint.recall.radius import Radius
 AGENT = "lineage"
 _DESCRIPTION_LIMIT_CHARS = 16_000
 _ROWS_LIMIT = 100
+_SILENT = {"DBT": "dbt sends errors with its structured logs alone: run it as `dbt-ol --consume-structured-logs`"}
+"""By integration, the way to hear of errors that it leaves out of its events as it comes."""
 
 
 def submission(
@@ -52,6 +54,7 @@ def submission(
         "downstream": [row.model_dump(exclude_none=True) for row in radius.downstream[:_ROWS_LIMIT]],
         "downstream_truncated": radius.truncated or len(radius.downstream) > _ROWS_LIMIT,
         "stack_trace": run.stack_trace if run else None,
+        "hint": _SILENT.get((run.integration or "").upper()) if run and error == NO_MESSAGE else None,
         "code": code,
         "capped_last_hour": len(ledger.capped),
     }

@@ -18,6 +18,8 @@ def failure(task: Task, verbose: bool) -> Iterator[Section]:
     yield section("failed", _failed(task, context))
     if task.error_message and task.error_message.strip():
         yield section("error", _error(task.error_message.strip(), verbose), "code")
+    if isinstance(hint := context.get("hint"), str):
+        yield section("hint", [hint])
 
 
 def change(task: Task, verbose: bool) -> Section:
