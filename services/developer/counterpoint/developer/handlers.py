@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from counterpoint.bus import Service
+from counterpoint.developer.assessment import Assessment, assess
 from counterpoint.developer.downstream import look_up, with_downstream
 from counterpoint.developer.evidence import Evidence, look, weigh
 from counterpoint.developer.rag.desk import Desk
@@ -12,7 +13,7 @@ from counterpoint.developer.rag.graph import finish, load
 from counterpoint.developer.relevance import Calibration, calibration
 from counterpoint.developer.settings import ANSWER_DEADLINE_S, DeveloperSettings
 from counterpoint.developer.used import used_by
-from counterpoint.developer.work import Answered, Assessment, Proposed, Result, Stopped, assess, concluded, work
+from counterpoint.developer.work import Answered, Proposed, Result, Stopped, concluded, work
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action, ActionKind

@@ -1,0 +1,102 @@
+"""Assessments: how far the evidence for a task carries, and whether work may go on with it (rows A2, A4, A6)."""
+
+from dataclasses import dataclass, replace
+
+from counterpoint.developer.answers import graded as graded_answer
+from counterpoint.developer.confidence import band, confidence, terms, weaknesses
+from counterpoint.developer.evidence import Evidence
+from counterpoint.developer.lessons import proven, succeeded_before
+from counterpoint.developer.likeness import RECOGNISED
+from counterpoint.developer.procedures import Procedure, procedures
+from counterpoint.developer.relevance import Calibration, Grade
+from counterpoint.proto.decisions import Confidence
+from counterpoint.proto.tasks import OverrideGiven, TaskDelegated
+
+VOUCHING = frozenset({"agent", "person", "calling_llm", "human"})
+"""Kinds of principal whose override stands in for the developer's own confidence (row A6)."""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The quality of the evidence, for questions with its grade, and the principal that waived the gate, if any did."""
+
+    confidence: Confidence
+    grade: Grade | None
+    waived_by: str | None
+    reasoning: str
+    caveats: tuple[str, ...] = ()
+    procedures: tuple[Procedure, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether work may go on: a procedure that is likely to answer is enough."""
+        if self.waived_by or self.answered:
+            return True
+        return self.grade.sufficient if self.grade else self.confidence.band != "low"
+
+    @property
+    def answered(self) -> bool:
+        """Whether a procedure is likely to answer, and no system is named that nobody has a provider for."""
+        inputs = self.confidence.terms
+        provided = inputs is None or inputs.provider_exists is not False
+        return provided and any(procedure.likely for procedure in self.procedures)
+
+    @property
+    def offered(self) -> tuple[Procedure, ...]:
+        """The procedures that may be proposed: below the gate only those that are likely to answer."""
+        sure = self.waived_by is not None or self.confidence.band != "low"
+        return tuple(procedure for procedure in self.procedures if procedure.likely or sure)
+
+
+def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> Assessment:
+    """Weigh the evidence. Questions are gated by the grader and carry its probability, everything else by the
+    confidence of row A2; an override by who may vouch waives the gate, and the assessment says so."""
+    waived = _voucher(message.override)
+    if message.lane == "answer":
+        graded = graded_answer(message.task.description, evidence.answers, known.answer, evidence.beside)
+        reached = band(graded.probability) if graded.sufficient else "low"
+        assessed = Confidence(score=round(graded.probability, 4), band=reached)
+        return _waivable(Assessment(assessed, graded, waived, graded.reason))
+    fixes = proven(evidence.tried)
+    recognised = message.lane == "investigate" and any(fix.likeness >= RECOGNISED for fix in fixes)
+    # Repeating an act that has worked builds nothing, so no provider is needed for it.
+    provider = None if recognised else evidence.providers.exists
+    inputs = terms(evidence.found, provider, succeeded_before(evidence.tried), known.topic, fixes)
+    assessed = confidence(inputs)
+    reasoning = (
+        f"confidence {assessed.score:.2f} ({assessed.band}): similarity {inputs.rag_similarity:.2f}, "
+        f"{inputs.rag_hits} sources, provider {_word(inputs.provider_exists)}, "
+        f"similar success {_word(inputs.similar_dag)}"
+    )
+    answering = _procedures(message, evidence) if message.lane == "investigate" else ()
+    if answering:
+        best = answering[0]
+        reasoning += f"; {best.source} answers it with a likelihood of {best.likelihood:.2f}"
+        reasoning += f", for it names {best.code}" if best.code else ""
+    return _waivable(Assessment(assessed, None, waived, reasoning, weaknesses(assessed), answering))
+
+
+def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:
+    task = message.task
+    return procedures("\n".join(filter(None, (task.description, task.error_message))), evidence.found, evidence.beside)
+
+
+def _waivable(assessment: Assessment) -> Assessment:
+    if not assessment.waived_by:
+        return assessment
+    return replace(
+        assessment,
+        reasoning=f"{assessment.reasoning}; the gate is skipped under the override of {assessment.waived_by}",
+        caveats=(*assessment.caveats, f"the gate was skipped: {assessment.waived_by} gave an override"),
+    )
+
+
+def _voucher(override: OverrideGiven | None) -> str | None:
+    """The principal that answers for going on without confidence, if any does."""
+    if override and (override.confidence_override or override.by_kind in VOUCHING):
+        return override.by
+    return None
+
+
+def _word(value: bool | str) -> str:
+    return value if isinstance(value, str) else ("yes" if value else "no")
