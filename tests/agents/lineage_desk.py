@@ -17,7 +17,8 @@ from counterpoint.lineage.records import Key, Record, Run
 from counterpoint.lineage.settling import Book, Settlement, settle
 from counterpoint.lineage.submission import amendment, cancellation, observed_outcome, submission
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.tasks import AmendTask, CancelTask, SubmitTask
+from counterpoint.proto.interventions import AmendTask, CancelTask
+from counterpoint.proto.tasks import SubmitTask
 from counterpoint.recall.edges import Edge, EdgeKind
 from counterpoint.recall.names import job, node_of
 from counterpoint.recall.radius import blast_radius

@@ -17,6 +17,7 @@ from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.ids import new_id
+from counterpoint.proto.interventions import CancelTask, TaskOverridden
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import (
     Commit,
@@ -37,13 +38,11 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import (
     ENDED,
-    CancelTask,
     OverrideGiven,
     SubmitTask,
     Task,
     TaskDelegated,
     TaskDue,
-    TaskOverridden,
     TaskRouted,
     TaskWorked,
 )

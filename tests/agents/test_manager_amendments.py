@@ -3,8 +3,9 @@
 import pytest
 from agents.manager_house import House
 
+from counterpoint.proto.interventions import AmendTask
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import AmendTask, JobRef, Target, TaskDelegated
+from counterpoint.proto.tasks import JobRef, Target, TaskDelegated
 
 FIRST, REAL = "task_failure", "ConnectionError: could not resolve ldap.internal"
 

@@ -14,11 +14,11 @@ from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.workflow import LIVE
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Permanent, Transient
+from counterpoint.proto.interventions import CancelTask
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import (
     ENDED,
     Budget,
-    CancelTask,
     JobRef,
     Target,
     TaskCancelled,

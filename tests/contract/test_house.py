@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from counterpoint.guard.policy import policy
-from counterpoint.proto import approvals, attempts, lineage, memory, tasks  # noqa: F401  (they fill the register)
+from counterpoint.proto import approvals, attempts, interventions, lineage, memory  # noqa: F401  (they fill the register)
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action

@@ -8,7 +8,7 @@ from agents.router_house import PROJECT
 from ui.http_front import Running, listening, made, running
 
 from counterpoint.proto.attempts import TaskOutcomeReported
-from counterpoint.proto.tasks import CancelTask, TaskOverridden
+from counterpoint.proto.interventions import CancelTask, TaskOverridden
 from counterpoint.router.http import Front
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}

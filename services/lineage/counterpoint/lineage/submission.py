@@ -10,7 +10,8 @@ from counterpoint.lineage.incidents import Incident, Ledger, standing_units
 from counterpoint.lineage.records import Run
 from counterpoint.lineage.titles import title_of
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.tasks import AmendTask, CancelTask, JobRef, SubmitTask, Target
+from counterpoint.proto.interventions import AmendTask, CancelTask
+from counterpoint.proto.tasks import JobRef, SubmitTask, Target
 from counterpoint.recall.names import node_of
 from counterpoint.recall.radius import Radius
 

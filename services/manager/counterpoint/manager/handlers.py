@@ -15,8 +15,9 @@ from counterpoint.manager.timers import name_of, reassessment
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings, ids_for, in_force
+from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
-from counterpoint.proto.tasks import AmendTask, CancelTask, Task, TaskDue, TaskOverridden, TaskRouted, TaskWorked
+from counterpoint.proto.tasks import Task, TaskDue, TaskRouted, TaskWorked
 from counterpoint.recall import Memory, put, record
 
 PAGE = 100

@@ -10,16 +10,9 @@ from counterpoint.manager.work import completed
 from counterpoint.manager.workflow import ESCALATED, Event, transition
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.findings import Findings
+from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import (
-    AmendTask,
-    CancelTask,
-    TaskCancelled,
-    TaskDue,
-    TaskFailed,
-    TaskOverridden,
-    TaskResumed,
-)
+from counterpoint.proto.tasks import TaskCancelled, TaskDue, TaskFailed, TaskResumed
 
 
 def overridden(dossier: Dossier, message: TaskOverridden, now: datetime) -> Move:

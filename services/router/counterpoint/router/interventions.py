@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.interventions import CancelTask, Override, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, Outgoing, Write
-from counterpoint.proto.tasks import CancelTask, Override, OverrideGiven, Task, TaskOverridden
+from counterpoint.proto.tasks import OverrideGiven, Task
 from counterpoint.recall import Memory, act, put, record, send
 from counterpoint.router.effects import Evidence, check_outcome
 from counterpoint.router.intake import signer

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Permanent, Problem, Transient
+from counterpoint.proto.interventions import Override
 from counterpoint.proto.memory import Commit, Get, List
 from counterpoint.proto.messages import Id, Shape
-from counterpoint.proto.tasks import ENDED, Override, State, SubmitTask, Task
+from counterpoint.proto.tasks import ENDED, State, SubmitTask, Task
 from counterpoint.proto.validation import ignored_fields
 from counterpoint.recall import Memory, record
 from counterpoint.router import interventions
