@@ -37,6 +37,9 @@ SAME = [
     ("\x1b[31mdisk full on node-3\x1b[0m", "Disk  full\non node-44"),
     ("task job_12345 failed", "task job_9 failed"),
     ("request qK3vY9dTzR0bXwLm7A== was throttled", "request Zt81bQpWc5nHy2sJfEuM= was throttled"),
+    ("Could not convert string 'n/a' to INT32", "Could not convert string 'unknown' to INT32"),
+    ('invalid input syntax for type integer: "n/a"', 'invalid input syntax for type integer: "12 EUR"'),
+    ("Duplicate entry '17-A' for key 'orders.id'", "Duplicate entry 'north' for key 'orders.id'"),
     ("request qK3vY9dTzR0bXwLm7A was throttled", "request Zt81bQpWc5nHy2sJfEuMab== was throttled"),
 ]
 
@@ -45,6 +48,9 @@ OTHER = [
     ("ValueError: refused", "refused"),
     ("requests.exceptions.Timeout: gone", "socket.Timeout: gone"),
     ("KeyError: 'user_id'", "KeyError: 'amount'"),
+    ("Could not convert string 'n/a' to INT32", "Could not convert string 'n/a' to DATE"),
+    ("Duplicate entry '17' for key 'orders.id'", "Duplicate entry '17' for key 'orders.mail'"),
+    ("could not find column 'amount'", "could not find column 'price'"),
     ("relation public.orders does not exist", "relation public.users does not exist"),
     ("could not resolve ldap.internal", "could not reach ldap.internal"),
     ("HTTP 404 for http://x.io/a", "HTTP 503 for http://x.io/a"),

@@ -23,6 +23,7 @@ from typing import Any
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import Api
+from counterpoint.cli.card.history import RECOGNISED
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 
 HERE = Path(__file__).parent
@@ -185,7 +186,8 @@ def play(producer: Producer, programs: Path, data: Path, endpoints: Endpoints, f
             return report
         report.cards.append(_card(data, project, second["task_id"]))
         proposal = json.dumps(second.get("proposal"), ensure_ascii=False)
-        report.check("it is recognised", "seen before" in report.cards[1], report.cards[1])
+        likelihood = (second.get("findings") or {}).get("likelihood") or 0.0
+        report.check("it is recognised", likelihood >= RECOGNISED, report.cards[1])
         report.check("what fixed the first is proposed", producer.fix[:40] in proposal, second.get("escalation"))
         every = api.get("/v1/tasks", project=project, limit=50)["items"]
         report.check("there are two tasks and no more", len(every) == 2, [task.get("title") for task in every])

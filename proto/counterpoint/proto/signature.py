@@ -2,7 +2,7 @@
 
 A failure has a class (exception, SQLSTATE, exit code, HTTP status, errno, product code), a template (its message with
 paths, ids, hosts, addresses, ports, times and numbers replaced by placeholders) and parameters (the values replaced).
-Codes, words and quoted names stay in the template.
+Codes, words and quoted names stay in the template; a quoted datum that could not be converted does not.
 """
 
 import hashlib
@@ -181,6 +181,18 @@ _CODE = (
 )
 _SQLSTATE = r"(\bsql\s?state\s?[:=\[(]?\s?['\"]?)([0-9A-Z]{5})(?!\w)"
 _PRODUCT_CODE = r"(?<![\w-])()([A-Z]{2,6}-[0-9]{4,6}|[A-Z]{2,5}[0-9]{4,6}[A-Z]?|E[0-9]{4})(?=[:,)\]\s.]|$)"
+_BEFORE_VALUE = "|".join(
+    f"(?<={lead})"
+    for lead in (
+        "convert string ", "convert value ", "cast string ", "cast value ", "parse string ", "input string: ",
+        "string to float: ", "string to int: ", "with base 10: ", "time data ", "duplicate entry ", "date value ",
+        "datetime value: ", "date value: ", "integer value: ", "decimal value: ", "double value: ", "type integer: ",
+        "type bigint: ", "type numeric: ", "type double precision: ", "type boolean: ", "type uuid: ", "type date: ",
+        "type timestamp: ", "type json: ",
+    )
+)  # fmt: skip
+"""The words of conversions and constraints after which a datum is quoted, and not a name."""
+_VALUE = rf"(?:{_BEFORE_VALUE})(?P<quote>['\"`])[^'\"`\n]{{0,200}}(?P=quote)"
 _CODE_RULE = re.compile(f"{_CODE}", re.I)
 _SQLSTATE_RULE = re.compile(_SQLSTATE, re.I)
 _PRODUCT_CODE_RULE = re.compile(_PRODUCT_CODE)
@@ -210,6 +222,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     _rule(_CODE, _spelled),
     _rule(_SQLSTATE, _spelled),
     _rule(_PRODUCT_CODE, _spelled, re.NOFLAG),
+    _rule(_VALUE, "'#'"),
     _rule(
         r"(?<![\w/+.-])(?=[A-Za-z+/_-]*[0-9])(?=[a-z0-9+/_-]*[A-Z])(?=[A-Z0-9+/_-]*[a-z])[A-Za-z0-9+/_-]{16,}"
         r"={0,2}(?![\w/+=-])",
