@@ -30,14 +30,14 @@ def ids(some: list[Line]) -> list[str]:
     return [line.id for line in some]
 
 
-@pytest.mark.parametrize("split", ["dev", "test", "later"])
+@pytest.mark.parametrize("split", ["dev", "test", "later", "fresh"])
 def test_a_page_is_not_refused_for_its_placeholders(split: str) -> None:
     innocent = [line for line in lines(DOCUMENTATION, split) if line.kind not in HELD]
     refused = [line for line in innocent if judge_text(line.text, INTERNAL).verdict in REFUSED]
     assert share(innocent, refused) <= 0.01, ids(refused)
 
 
-@pytest.mark.parametrize("split", ["dev", "test", "later"])
+@pytest.mark.parametrize("split", ["dev", "test", "later", "fresh"])
 def test_an_address_in_a_page_is_redacted_when_it_is_a_persons(split: str) -> None:
     some = [line for line in lines(DOCUMENTATION, split) if line.kind not in HELD]
     wrong = [line for line in some if (judge_text(line.text, INTERNAL).verdict == "redact") != (line.kind == "contact")]
@@ -62,7 +62,7 @@ def test_numbers_that_a_line_names_are_found(split: str) -> None:
     assert ids(missed) == []
 
 
-@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("split", ["dev", "test", "fresh"])
 def test_a_secret_is_found_however_it_is_dressed(split: str) -> None:
     some = [line for seed in SEEDS for line in lines(SECRETS, split, seed)]
     missed = [line for line in some if judge_text(line.text, INTERNAL).verdict not in REFUSED]

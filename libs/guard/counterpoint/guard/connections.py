@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from counterpoint.guard.drawn import holds_drawn
+from counterpoint.guard.drawn import holds_drawn, is_masked
 from counterpoint.guard.kinds import Span
 from counterpoint.guard.patterns import REDACTED
 from counterpoint.guard.placeholders import is_blank, is_open, is_stock
@@ -18,7 +18,20 @@ _USERINFO = re.compile(
     r"://(?P<user>[^\s:/?#@\"'<>]{0,128}|<[^<>\s]{1,64}>):(?P<password>[^\s/@\"'<>]{1,256}|<[^<>\s]{1,64}>)"
     r"@(?P<host>[^\s/:?#\"'`,;()\\]{1,255})"
 )
-_DEFAULTS = frozenset([("scott", "tiger"), ("sa", "sa"), ("elastic", "changeme"), ("root", "root")])
+_DEFAULTS = frozenset(
+    [("scott", "tiger"), ("sa", "sa"), ("elastic", "changeme"), ("root", "root"), ("scott", "tiger^5HHH")]
+)
+_ANYBODY = re.compile(
+    r"(?:(?:my|your|some|the|a)[-_]?)?(?:(?:db[-_]?)?user(?:[-_]?name)?|usr|name|login|account)\d?|guest|foo",
+    re.IGNORECASE,
+)
+"""Users who stand for any; beside one, a word for a secret is a form to fill in, whatever the host."""
+_DESCRIBED = re.compile(
+    r"(?:.*[._-])?(?:your|some|my|the)[-_]?(?:pass(?:word|wd)?|pwd|secret|token|api[-_]?key)"
+    r"|(?:[A-Za-z]+_){2,}(?:password|passwd|token|secret|key)|(?:auth|access|api|secret)[-_]?key|(?-i:(?:[A-Z]+_)+(?:PASSWORD|TOKEN|SECRET|KEY))",
+    re.IGNORECASE,
+)
+"""Words that say of a password whose it is, or which setting holds it."""
 _LETTERS = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*")
 _WORD_CHARS_MAX = 24
 _EXAMPLE_HOST = re.compile(
@@ -49,7 +62,7 @@ def find_passwords(text: str) -> Iterator[tuple[str, Span]]:
 def _kind(user: str, password: str, host: str) -> str | None:
     """Class of a password at a host; None where it is no password."""
     plain = unquote(REDACTED.sub("", password))
-    if not plain or is_blank(plain) or (is_open(plain) and not is_stock(plain)):
+    if not plain or is_blank(plain) or is_masked(plain) or (is_open(plain) and not is_stock(plain)):
         return None
     if not _is_guessable(unquote(user), plain):
         return "uri_password"
@@ -68,6 +81,17 @@ def _is_guessable(user: str, password: str) -> bool:
 
 def _is_one_case(word: str) -> bool:
     return all(part.islower() or part.isupper() or part.istitle() for part in re.split(r"[-_.]", word))
+
+
+def is_form(text: str, start: int, end: int) -> bool:
+    """Whether the `uri_word` at `text[start:end]` is a form to fill in: it says so, or its user stands for anybody."""
+    word = unquote(text[start:end])
+    if _DESCRIBED.fullmatch(word) is not None:
+        return True
+    user = unquote(text[text.rfind("://", 0, start) + len("://") : start - 1])
+    mailbox = user.rpartition("@")
+    anybody = _ANYBODY.fullmatch(user) is not None or (mailbox[1] != "" and is_example_host(mailbox[2]))
+    return anybody and is_stock(word)
 
 
 def is_example_host(host: str) -> bool:

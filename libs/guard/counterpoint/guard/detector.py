@@ -17,7 +17,7 @@ from typing import Any
 
 from counterpoint.guard.automata import compiled
 from counterpoint.guard.cards import find_cards
-from counterpoint.guard.connections import find_passwords
+from counterpoint.guard.connections import find_passwords, is_form
 from counterpoint.guard.contacts import find_contacts
 from counterpoint.guard.cues import is_counter, is_named
 from counterpoint.guard.finance import find_accounts
@@ -38,7 +38,7 @@ _NAME_CHARS = 64
 class Finding:
     """Something sensitive of kind `type` at `text[start:end]` of the text that was scanned.
 
-    `named`: its form or a word near it says what it is; a number that nothing names may be a counter.
+    `named`: its form or a word near it says what it is. A number without one may be a counter, a password a form.
     """
 
     type: str
@@ -208,8 +208,15 @@ def _detect(text: str) -> tuple[Finding, ...]:
 
 def _look(text: str) -> list[Finding]:
     normal, places = _normalised(text)
-    found = (Finding(kind, start, end, is_named(kind, normal, start, end)) for kind, (start, end) in _find_all(normal))
+    found = (
+        Finding(kind, start, end, _is_certain(kind, normal, start, end)) for kind, (start, end) in _find_all(normal)
+    )
     return _apart(found if places is None else _placed(found, places))
+
+
+def _is_certain(kind: str, text: str, start: int, end: int) -> bool:
+    """Whether a number is named, and a word as a password no part of a form to fill in."""
+    return not is_form(text, start, end) if kind == "uri_word" else is_named(kind, text, start, end)
 
 
 def _placed(findings: Iterable[Finding], places: Sequence[Span]) -> Iterator[Finding]:

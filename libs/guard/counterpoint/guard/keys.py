@@ -3,6 +3,7 @@
 A rule is tried only where one of its keywords is in the text; one pass of an automaton finds all keywords at once.
 """
 
+import binascii
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -11,8 +12,8 @@ from counterpoint.guard.automata import Words
 from counterpoint.guard.drawn import holds_drawn
 from counterpoint.guard.gitleaks import gitleaks_rules
 from counterpoint.guard.kinds import Span, class_of
-from counterpoint.guard.patterns import is_default, is_password
-from counterpoint.guard.placeholders import is_placeholder
+from counterpoint.guard.patterns import has_key_body, is_default, is_in_search_box, is_password
+from counterpoint.guard.placeholders import is_placeholder, is_word
 from counterpoint.guard.rule import Rule
 
 _OWN = (
@@ -22,13 +23,17 @@ _OWN = (
 )
 """Keys whose shape tells them without the name of their service beside, which gitleaks' rules want to see."""
 
+_MANIFEST = "kubernetes_secret_yaml"
+_ITEM = re.compile(rb"[ \t]*\r?\n[ \t]+([\w.-]+:[ \t]*[\"']?[A-Za-z0-9+/]{10,}={0,3}[\"']?)(?=\s|$)")
+"""The next item of a mapping whose values are base64."""
 _CONTEXT = frozenset(
-    ["generic_api_key", "hashicorp_tf_password", "kubernetes_secret_yaml", "curl_auth_user", "curl_auth_header"]
+    ["generic_api_key", "hashicorp_tf_password", _MANIFEST, "private_key", "curl_auth_user", "curl_auth_header"]
 )
 """Rules that know a secret by what stands around it, so that its value has to be looked at."""
 
 _CERTIFICATE, _HEAD, _HEAD_CHARS = "LS0tLS1CRUdJTiBDRVJU", "LS0tLS1CRUdJTi", 44
 """The base64 of `-----BEGIN CERT`; of `-----BEGIN`; and how long the whole head of a key is."""
+_EMPTY_BLOCK = re.compile(rb"-----BEGIN [A-Z ]{1,40}-----\s*-----END [A-Z ]{1,40}-----")
 _UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -52,29 +57,49 @@ def find_keys(text: bytes) -> Iterator[tuple[str, Span]]:
     rules, words, holding = _rules()
     for number in sorted({number for word in (b"", *words.within(text)) for number in holding.get(word, ())}):
         kind = rules[number].kind
-        for start, end in rules[number].find(text):
-            if class_of(kind) == "uncertain" and _UUID.fullmatch(text, start, end) is not None:
+        for start, end in rules[number].find(text) if kind != _MANIFEST else _manifests(rules[number], text):
+            if class_of(kind) == "uncertain" and (
+                _UUID.fullmatch(text, start, end) or is_in_search_box(text.decode("latin-1"), start)
+            ):
                 continue
             if kind not in _CONTEXT or _is_secret(kind, text[start:end].decode("latin-1")):
                 yield kind, (start, end)
 
 
+def _manifests(rule: Rule, text: bytes) -> Iterator[Span]:
+    """What a Secret of Kubernetes holds: the rule finds the first item of its data, the others are the lines below."""
+    for start, end in rule.find(text):
+        yield start, end
+        item = _ITEM.match(text, end)
+        while item is not None:
+            yield item.span(1)
+            item = _ITEM.match(text, item.end())
+
+
 def _is_secret(kind: str, found: str) -> bool:
     """Whether what a rule of `_CONTEXT` found is no placeholder and no plain word."""
-    if kind == "kubernetes_secret_yaml":
+    if kind == _MANIFEST:
         found = found.partition(":")[2].strip()
-        if _is_certificate(found.strip("\"'")):
+        if _is_certificate(found.strip("\"'")) or is_word(found.strip("\"'")):
             return False
+    elif kind == "private_key":
+        return has_key_body(found)
     elif kind == "curl_auth_user":
         user, _, password = found.partition(":")
         password = password.strip("\"'")
         return not password or not is_default(user.strip("\"'"), password)
     value = found.strip("\"'")
     if kind == "generic_api_key":
-        return not is_placeholder(value) and holds_drawn(value)
+        return not is_placeholder(value) and not is_word(value) and holds_drawn(value)
     return not is_placeholder(value) and (kind != "hashicorp_tf_password" or is_password(value))
 
 
 def _is_certificate(value: str) -> bool:
-    """Whether a value is the base64 of a certificate, which everybody may read, or of nothing but the head of a key."""
-    return value.startswith(_CERTIFICATE) or (value.startswith(_HEAD) and len(value) <= _HEAD_CHARS)
+    """Whether a value is the base64 of a certificate, which everybody may read, or of an empty key."""
+    if value.startswith(_CERTIFICATE) or (value.startswith(_HEAD) and len(value) <= _HEAD_CHARS):
+        return True
+    try:
+        block = binascii.a2b_base64(value) if value.startswith(_HEAD) else b""
+    except binascii.Error:
+        return False
+    return _EMPTY_BLOCK.fullmatch(block.strip()) is not None

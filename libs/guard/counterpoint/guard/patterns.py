@@ -14,7 +14,7 @@ from functools import lru_cache
 from counterpoint.guard.drawn import holds_drawn, is_drawn, is_masked
 from counterpoint.guard.entropy import entropy
 from counterpoint.guard.kinds import Span
-from counterpoint.guard.placeholders import holds_chosen, is_blank, is_placeholder
+from counterpoint.guard.placeholders import holds_chosen, is_blank, is_placeholder, is_stock, is_word
 from counterpoint.guard.published import is_published
 
 STANDARD_BASE64 = str.maketrans("-_", "+/")
@@ -52,7 +52,7 @@ class Pattern:
 
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_WORDS = re.compile(r"[A-Z]?[a-z]+(?:[-_./:][A-Z]?[a-z]+)*")
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-_./:](?:[A-Z]?[a-z]+|[A-Z]+))*")
 _HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _HEX_ENTROPY, _KEY_ENTROPY = 3.0, 3.5
 _NAME = re.compile(r"(?:[A-Za-z]+[0-9]{0,2}|[0-9]+)(?:[-_./](?:[A-Za-z]+[0-9]{0,2}|[0-9]+))+")
@@ -69,12 +69,16 @@ def is_password(value: str) -> bool:
     """Whether `value`, given as a password, is one: neither a placeholder nor plain words."""
     value = _bare(REDACTED.sub("", value))
     mixed = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit, _is_sign))
-    return len(value) >= 6 and mixed >= 2 and not is_placeholder(value) and _WORDS.fullmatch(value) is None
+    plain = _WORDS.fullmatch(value) is not None or is_word(value)
+    return len(value) >= 6 and mixed >= 2 and not is_placeholder(value) and not plain
 
 
 def is_key(value: str) -> bool:
-    """Whether `value`, given as a key, looks drawn at random: long, digits among letters, no name made of words."""
-    value = REDACTED.sub("", value)
+    """Whether `value`, given as a key, looks drawn at random: long, digits among letters, no name made of words.
+
+    A key has no space; a word before it names the scheme.
+    """
+    value = max(REDACTED.sub("", value).split(), key=len, default="")
     return (
         len(value) >= 16
         and any(char.isdigit() for char in value)
@@ -112,8 +116,9 @@ _NAMES: tuple[tuple[str, tuple[str, ...], _Judge], ...] = (
 
 _ASSIGNED = re.compile(
     r"(?P<rest>[A-Za-z0-9_-]{0,24})"  # the rest of the name
-    r"\\?[\"']?\]?\s{0,3}(?:(?::=|=>|==?)[ \t]{0,3}|:\s{0,3})"
-    r"(?:\\?\"((?:[^\"\\\n]|\\[^\"\n])+)|\\?'([^'\\\n]+)|([^\s\"',;&|]+))"
+    r"\\?[\"']?\]?\s{0,3}(?:(?::=|=>|==?)[ \t]{0,3}|:(?!:[A-Za-z_])\s{0,3})"
+    r"(?:\\?\"((?:[^\"\\\n]|\\[^\"\n])+)|\\?'([^'\\\n]+)"
+    r"|((?:(?!\)\]\(|</[a-z])[^\s\"',;&|])+))"  # a link or a tag ends it
 )
 _QUOTED = re.compile(r"(?i)(?:ord|d)?(?:\s{1,3}is)?:?\s{1,3}'((?:[^'\\\n])+)'")
 _SPOKEN = re.compile(r"(?i)(?:ord|d|s)?(?:\s{1,3}is)?[ \t]{1,3}[`\"']?([A-Za-z0-9+/=_.!#$%&*^-]{10,})")
@@ -138,6 +143,9 @@ def find_assignments(text: str) -> Iterator[Span]:
                 if match is not None and match.lastindex is not None:
                     secret = match.lastindex
                     rest = match.groupdict().get("rest") or ""
+                    if match[secret].startswith("--"):
+                        at = lowered.find(part, end)
+                        continue
                     if _is_about(lowered, at, rest) or _is_name(lowered, at, rest, match[secret]):
                         pass
                     elif valid(match[secret]):
@@ -154,7 +162,8 @@ def _spoken(text: str, at: int) -> re.Match[str] | None:
     return match if match is not None and holds_drawn(match[1]) and _NAME.fullmatch(match[1]) is None else None
 
 
-_OPEN = ("public", "public_", "public-", "csrf", "csrf_", "csrf-", "xsrf", "xsrf_", "xsrf-")
+_OPEN = ("no", "public", "public_", "public-", "csrf", "csrf_", "csrf-", "xsrf", "xsrf_", "xsrf-")
+_SEARCH_BOX, _SEARCH_BOX_CHARS = "docsearch({", 96
 _ABOUT = re.compile(r"(?i)s?[_-]?(?:ids?|names?|uris?|urls?|paths?|files?|types?|variables?|refs?)")
 _MANNER = re.compile(
     r"(?i)(?:ord|d)?s?(?:[_.-]?encryption|[_.-]?commands?|[_.-]?hash(?:ing|er)?(?:[_-](?:module|algorithm))?|[_.-]?algorithms?|[_.-]?policy"
@@ -172,7 +181,13 @@ _DEFAULT = re.compile(r"[^\n\"']{0,64}[\"']([^\"'\s]{8,128})[\"']")
 
 def _is_about(lowered: str, at: int, rest: str) -> bool:
     """Whether a name does not hold a secret but says where or which one it is, or holds what everybody may know."""
-    return _ABOUT.fullmatch(rest) is not None or lowered.endswith(_OPEN, 0, at)
+    return _ABOUT.fullmatch(rest) is not None or lowered.endswith(_OPEN, 0, at) or is_in_search_box(lowered, at)
+
+
+def is_in_search_box(text: str, at: int) -> bool:
+    """Whether a key stands in the call that puts a search box into a page; it is in the browser of every reader."""
+    _, box, before = text[max(0, at - _SEARCH_BOX_CHARS) : at].lower().rpartition(_SEARCH_BOX)
+    return box != "" and "}" not in before
 
 
 def _is_name(lowered: str, at: int, rest: str, value: str) -> bool:
@@ -221,11 +236,11 @@ def _is_jwt(token: str) -> bool:
 
 def _is_basic(credentials: str) -> bool:
     try:
-        opened = binascii.a2b_base64(credentials + "=" * (-len(credentials) % 4))
+        opened = binascii.a2b_base64(credentials + "=" * (-len(credentials) % 4)).decode()
     except ValueError:
         return False
-    user, colon, password = opened.partition(b":")
-    return bool(colon) and not is_default(user.decode(errors="replace"), password.decode(errors="replace"))
+    user, colon, password = opened.partition(":")
+    return bool(colon) and opened.isprintable() and not is_default(user, password)
 
 
 def is_default(user: str, password: str) -> bool:
@@ -242,10 +257,11 @@ def _is_aws_access_key(key: str) -> bool:
 
 
 def _is_drawn(token: str) -> bool:
-    return entropy(token) >= 3.0 and not is_masked(token)
+    return entropy(token) >= 3.0 and not is_masked(token) and not is_stock(token)
 
 
-def _has_key_body(block: str) -> bool:
+def has_key_body(block: str) -> bool:
+    """Whether there is more of a private key than its first and last line."""
     return _KEY_BODY.search(block) is not None
 
 
@@ -261,7 +277,7 @@ PATTERNS = (
             r"(?:[^-]*(?:-(?!----)[^-]*)*-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
             r"|[A-Za-z0-9+/=\s\\]{32,})"
         ),
-        _has_key_body,
+        has_key_body,
     ),
     Pattern(
         "aws_access_key",

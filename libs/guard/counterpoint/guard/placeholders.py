@@ -17,15 +17,28 @@ _EXACT = frozenset(
         *("changeme", "change_me", "change-me", "password", "passwd", "pass", "pwd", "secret", "token", "key"),
         *("apikey", "api_key", "none", "null", "nil", "true", "false", "example", "placeholder", "redacted"),
         *("hidden", "masked", "removed", "default", "dummy", "sample", "todo", "undefined", "unset", "empty"),
-        *("unknown", "user", "username", "admin", "root", "guest", "test", "value", "string"),
+        *(
+            "base64",
+            "unicodepwd",
+            "harbor12345",
+            "unknown",
+            "user",
+            "username",
+            "admin",
+            "root",
+            "guest",
+            "test",
+            "value",
+            "string",
+        ),
     ]
 )
 _TELLING = """
 password passwords passwort kennwort geheim passwd passphrase passcode passw pass pword pwd psw pw secret sekret token
 apikey credential credentials changeit changeme change replace replaceme placeholder example sample dummy fake test
 testing demo foo bar baz qux foobar foobared redacted masked hidden removed default todo fixme undefined unset generated
-insert enter your yours xxx mock invalid notreal mypwd topsecret topsekret admin
-administrator root guest minioadmin
+secured insert enter your yours xxx mock invalid notreal mypwd topsecret topsekret admin
+administrator root guest
 """
 """Words that only a value has which stands for another."""
 _PLAIN = """
@@ -33,9 +46,13 @@ my the a an this is not no real some very super strong secure complex difficult 
 users username guests name string value here with of for to me it in at login account
 service client access private public api auth db database host server app dev local master replica replication and or
 hash salt text plain shared signing encryption base share id uuid hex bytes chars character characters broker vault
-personal store keystore truststore deploy initial temporary temp current previous updated rotated
+personal store keystore truststore deploy initial temporary temp sooper current previous updated rotated
+custom monitoring replicator operator reader writer
+postgres postgresql mysql mariadb oracle mssql mongo mongodb redis minio keycloak grafana airflow superset metabase
+rabbitmq kafka elastic elasticsearch kibana clickhouse cassandra influx influxdb trino hive spark druid meltano dagster
+prefect nats jenkins gitlab nexus vault consul wordpress joomla drupal
 """
-"""Words that stand beside them."""
+"""Words that stand beside them; the last of them are names of products."""
 _LEET = {"a": "a4@", "e": "e3", "i": "i1!", "l": "l1", "o": "o0", "s": "s5$", "t": "t7+", "g": "g9", "b": "b8"}
 _SIGNS = frozenset("-_.!@#$%&*:/\\ ,+?()[]{}<>='\"`~^|;")
 _LEFT_CHARS_MAX = 16
@@ -44,26 +61,38 @@ _VALUE_CHARS_MAX = 256
 _SMALL_NUMBERS = frozenset(["", "0", "1", "2", "3", "4", "5", "00", "01", "02", "11", "12", "42", "99"])
 
 _SHAPE = re.compile(
-    r"(?:\$\{|\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|<[^<>]*>?$|\{[A-Za-z_]*\}?$)"  # a variable, a template, a blank
-    r"|[A-Za-z_][\w.]*[(\[]"  # a call or a lookup
-    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.-]+){2,}$"  # a place
-    r"|\[[\w ,.-]+\]$|<<[\w .-]+>>$|@[\w.]+@$|#\{|![A-Za-z]{3,}\b|arn:aws"
+    r"(?:[$@%]\{|\$\(|\$[A-Za-z_]|\{\{|%\(|%[sd]\b|\{[A-Za-z_]*\}?$)"  # a variable, a template
+    r"|<[^<>]*>?$|<[^<>]*>[\w.:/-]{0,64}(?:<[^<>]*>)?$"  # a blank
+    r"|[\[({]?[A-Za-z_][\w.]*[(\[]"  # a call or a lookup, or a list of them
+    r"|[A-Za-z][A-Za-z0-9+.-]*://|(?:\.{0,2}/[\w.:#-]+){2,}/?$"  # a place
+    r"|\[[\w ,.-]+\]$|<<[\w .-]+>>$|@[\w.]+@$|#\{|![A-Za-z]{3,}\b|arn:aws|urn:[a-z0-9-]{2,32}:"
     r"|_(?-i:[A-Z][A-Z0-9-]*)_$"  # set in italics
-    r"|.{0,12}\.\.\..{0,6}$"  # cut out
-    r"|(?:(?:[A-Za-z]+|\d+)[-:/$])+(?:<[A-Za-z][\w .-]*>|\$?\{[A-Za-z_])"  # a form with blanks
+    r"|.{0,12}\.\.\..{0,6}$|[\w.-]+=\S*&[\w.-]+=\.{3}$"  # cut out
+    r"|(?:(?:[A-Za-z]+|\d+)[-:/$])+(?:<[A-Za-z][\w .-]*(?:>|$)|\$?\{[A-Za-z_])"  # a form with blanks
     r"|\?[\w.-]{1,32}=|[A-Za-z]+=[a-z]+://"  # a query
     r"|[\"']\s?[+.]\s?[A-Za-z_][\w.()]*\s?[+.]\s?[\"']"  # strings put together
     r"|\s*[,;)\]][\s)]",  # what follows a string in code
     re.IGNORECASE,
 )
 _CUT_OUT = re.compile(
-    r"(?:eyJ|hvs\.|A[KS]IA|gh[pousr]_|xox[bp]-|sk-|dapi|MII|gAAAAA|glpat-)[\w.]{0,8}\.{3}[\w.]{0,4}=*$"
+    r"[0-9a-f]{4,20}\.{3}$|(?:eyJ|ZXlK|LS0tLS1)\w{0,48}\.{3,4}\w{0,4}=*$|(?:hvs\.|A[KS]IA|gh[pousr]_|xox[bp]-|sk-|dapi|MII|gAAAAA|glpat-)[\w.]{0,8}\.{3}[\w.]{0,4}=*$"
 )
-"""The beginning of a token of a known form, and that it goes on."""
+"""The beginning of a hash or of a token of a known form, and that it goes on; a token of JSON begins with its head."""
+_ENCRYPTED = re.compile(r"\{cipher\}|ENC\([A-Za-z0-9+/=]+\)?$|ENC\[AES256_GCM,|vault:v\d+:")
+"""The beginning of a value that is stored encrypted: by Spring Cloud Config, Jasypt, SOPS, Vault."""
+_PUBLIC_NKEY = re.compile(r"[ACNOUX][A-Z2-7]{55}")
+"""The public half of a key of NATS; a seed begins with `S`."""
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
 _CLOSERS = "\"'`.,;:!?()[]{}*>\\ "
+_TYPE = re.compile(
+    r"\(?(?=[A-Za-z0-9]{10})(?:(?:OAuth2|Saml2|X509|Pkcs\d\d?|Sha\d{1,3}|Base64|Http2|V\d|[A-Z])(?:[a-z]{2,})?){3,}"
+    r"(?![A-Za-z0-9])(?:[)<.]|$)"
+)
+"""Three words or names of standards written together, as types are called: `Saml2X509Credential`."""
 _NAME = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*")
-_OPENED = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
+_OPENED = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
+_PLACE = re.compile(r"https?://[\w.:/-]+")
+_PLAIN_NAME = re.compile(r"[a-z]{2,24}(?:[-_.][a-z]{2,24}){0,5}")
 _CHOSEN = re.compile(
     r"(?!(?:sha|md|rsa|aes|utf)-?\d)(?<![A-Za-z0-9])(?:[A-Za-z]+\d{3,}|\d{3,}[A-Za-z]+)", re.IGNORECASE
 )
@@ -82,7 +111,7 @@ def _words(words: str) -> re.Pattern[str]:
     long = (
         "(?:my|your|our|the)?(?:" + "|".join(_spelled(word) for word in longest_first if len(word) >= _LONG_CHARS) + ")"
     )
-    short = "|".join(word for word in longest_first if len(word) < _LONG_CHARS)
+    short = "|".join(_spelled(word) for word in longest_first if len(word) < _LONG_CHARS)
     return re.compile(f"{long}|(?<![A-Za-z0-9])(?:{short})(?![A-Za-z0-9])", re.IGNORECASE)
 
 
@@ -97,17 +126,29 @@ def is_placeholder(value: str) -> bool:
 def is_open(value: str) -> bool:
     """Whether `value` is a blank, a published example, one repeated sign, or the very word for a secret."""
     bare = value.strip(_CLOSERS)
-    return len(set(value)) <= 2 or bare.lower() in _EXACT or is_published(bare) or is_blank(value)
+    return (
+        len(set(value)) <= 2
+        or bare.lower() in _EXACT
+        or is_published(bare)
+        or _PUBLIC_NKEY.fullmatch(bare) is not None
+        or is_blank(value)
+    )
 
 
 def is_blank(value: str) -> bool:
     """Whether `value` is a variable, a template, an expression or a place, with nothing in it that looks chosen."""
+    if _CUT_OUT.match(value) is not None or _ENCRYPTED.match(value) is not None or _is_type(value):
+        return True
     if _SHAPE.match(value) is None and not is_expression(value):
         return False
-    if _CUT_OUT.match(value) is not None:
-        return True
     in_brackets = value.startswith("<") and any(char in _NO_NAME for char in value)
     return not in_brackets and not holds_chosen(value)
+
+
+def _is_type(value: str) -> bool:
+    """Whether `value` begins with the name of a type, and nothing chosen follows."""
+    name = _TYPE.match(value)
+    return name is not None and not holds_chosen(value[name.end() :])
 
 
 def holds_chosen(value: str) -> bool:
@@ -130,7 +171,7 @@ def is_stock(value: str) -> bool:
     if len(value) > _VALUE_CHARS_MAX:
         return False
     opened = _opened(value)
-    return any(_is_stock(each) for each in (value, unquote(value), opened, _opened(opened))) or (
+    return any(_is_stock(each) for each in (value.replace("\\", ""), unquote(value), opened, _opened(opened))) or (
         opened != "" and is_masked(opened)
     )
 
@@ -156,13 +197,20 @@ def _is_row(value: str) -> bool:
     return any(char.isalnum() for char in value) and without_rows(value).strip("-_. ") == ""
 
 
+def is_word(value: str) -> bool:
+    """Whether `value` is plain words, a place, or the base64 of them, which name somebody or something."""
+    opened = _opened(value)
+    place = _PLACE.fullmatch(opened) is not None and not holds_chosen(opened)
+    return place or any(_PLAIN_NAME.fullmatch(word) is not None for word in (value, opened))
+
+
 def _opened(value: str) -> str:
-    """The words that `value` is the base64 of, or nothing."""
+    """The words that `value` is the base64 of, padded or not, or nothing."""
     word = value.strip(_CLOSERS)
     if _OPENED.fullmatch(word) is None:
         return ""
     try:
-        opened = base64.b64decode(word, validate=True).decode("ascii")
+        opened = base64.b64decode(word.rstrip("=") + "=" * (-len(word.rstrip("=")) % 4), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         return ""
     return opened.strip() if opened.isprintable() or opened.strip().isprintable() else ""
