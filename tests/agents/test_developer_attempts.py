@@ -16,11 +16,14 @@ from counterpoint.developer.failure import Failure, failure_of_attempt, failure_
 from counterpoint.developer.handlers import on_delegated
 from counterpoint.developer.lessons import lessons, proven, succeeded_before, warnings
 from counterpoint.developer.likeness import (
+    AGAINST,
     FEATURES,
     RECOGNISED,
     SAME_JOB_SAME_TEMPLATE,
+    Circumstances,
     LikenessModel,
     Resemblance,
+    because,
     likeness_model,
 )
 from counterpoint.developer.passages import passages
@@ -483,8 +486,37 @@ async def test_the_same_message_behind_a_program_name_is_found_by_the_shipped_mo
     scores = {"cosine": 0.7, "coverage": 0.6, "lexical": 8.0}
     pair = resemblance(before, now, scores, scores)
     assert pair.error_shared > 0.5
-    assert likeness_model().at(pair) > 0.3
-    assert likeness_model().at(Resemblance()) < LEAST
+    assert likeness_model().at(pair) > 5 * LEAST
+    other = failure_of_task(SubmitTask(kind="troubleshoot", description=QUERY, error_message="user is locked"))
+    assert likeness_model().at(resemblance(before, other, {}, {})) < LEAST
+
+
+def test_words_count_alike_in_a_small_memory_and_in_a_large_one() -> None:
+    before = failure_of_attempt(Attempt.model_validate(tried("Mount it.").body))
+    small = resemblance(before, NOW, {"lexical": 8.4, "rarest": 4.2}, {"lexical": 4.2, "rarest": 4.2})
+    large = resemblance(before, NOW, {"lexical": 16.8, "rarest": 8.4}, {"lexical": 8.4, "rarest": 8.4})
+    assert small == large
+    assert small.lexical > small.error_lexical > 0
+
+
+def test_what_an_earlier_error_named_and_a_cause_ruled_out_count_against() -> None:
+    earlier = failure_of_attempt(
+        Attempt.model_validate({**tried("Mount it.", digest="x").body, "error_message": "cannot open /mnt/a: no route"})
+    )
+
+    def pair(error: str | None, description: str = QUERY) -> Resemblance:
+        task = SubmitTask(kind="troubleshoot", description=description, error_message=error)
+        return resemblance(earlier, failure_of_task(task), {}, {})
+
+    same, less = pair("cannot open /mnt/b: no route"), pair("cannot open the socket")
+    assert 0 == same.error_missing < less.error_missing
+    assert pair(None).error_missing == 0, "no error lacks nothing"
+    plain = pair("cannot open /mnt/b: no route", "The export stops.")
+    conceded = pair("cannot open /mnt/b: no route", "The export stops although the share is mounted.")
+    assert (plain.ruled_out, conceded.ruled_out) == (0.0, 1.0)
+    assert likeness_model().at(conceded) < likeness_model().at(plain)
+    assert "against it: this report rules a cause out" in because(conceded, Circumstances())
+    assert "against it: this report rules a cause out" not in because(plain, Circumstances())
 
 
 @given(
@@ -493,4 +525,5 @@ async def test_the_same_message_behind_a_program_name_is_found_by_the_shipped_mo
 def test_more_likeness_never_lowers_the_likelihood(pair: Resemblance, name: str, more: float) -> None:
     if name != "no_error":
         raised = dataclasses.replace(pair, **{name: getattr(pair, name) + more})
-        assert likeness_model().at(raised) >= likeness_model().at(pair)
+        lower, upper = (raised, pair) if name in AGAINST else (pair, raised)
+        assert likeness_model().at(upper) >= likeness_model().at(lower)

@@ -2,7 +2,9 @@
 
 The order is a listwise logistic regression over the candidates of each report that has a right one; the probability a
 logistic regression over the best candidate of every report. Both are ridge regressions by Newton's method. More
-likeness may never lower the probability: a feature with a negative weight is left out and the rest is fitted again.
+likeness may never lower the probability: a feature with a weight of the wrong sign is left out and the rest is fitted
+again. Further sets teach the weights of the probability alone: how often the best candidate is right differs between
+sets, so each has an intercept of its own, and that of the first is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from bench.ranking import auroc
 
-from counterpoint.developer.likeness import FEATURES, LikenessModel, Resemblance
+from counterpoint.developer.likeness import AGAINST, FEATURES, LikenessModel, Resemblance
 
 Array = npt.NDArray[np.float64]
 
 ORDERED_BY = ("coverage", "cosine", "system", "lexical", "error_lexical")
+JUDGED_BY = ("lexical", "error_lexical", "no_error", "error_missing", "ruled_out")
+"""What tells the same fault from a near miss in every set; meaning and system do so in some and mislead in others."""
 FOLDS = 10
-RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 10.0
+RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 30.0
 _ROUNDS = 60
 
 
@@ -38,19 +42,21 @@ class Report:
         return np.array([[float(getattr(each, name)) for name in FEATURES] for each in self.candidates])
 
 
-def fit(reports: Sequence[Report], fitted_on: str) -> LikenessModel:
-    """The model of some reports."""
+def fit(reports: Sequence[Report], fitted_on: str, *further: Sequence[Report]) -> LikenessModel:
+    """The model of some reports, and of those of further sets."""
     ordered_by = [FEATURES.index(name) for name in ORDERED_BY]
     lists = [(report.features[:, ordered_by], report.right) for report in reports if report.right is not None]
     order = _listwise([(features, right) for features, right in lists if right is not None])
-    best, truths = [], []
-    for report in reports:
-        if not report.candidates:
-            continue
-        first = int(np.argmax(report.features[:, ordered_by] @ order))
-        best.append(report.features[first])
-        truths.append(first == report.right)
-    intercept, weights = _monotone(np.array(best), np.array(truths, float))
+    best, truths, sets = [], [], []
+    for number, one_set in enumerate((reports, *further)):
+        for report in one_set:
+            if not report.candidates:
+                continue
+            first = int(np.argmax(report.features[:, ordered_by] @ order))
+            best.append(report.features[first])
+            truths.append(first == report.right)
+            sets.append(number)
+    intercept, weights = _monotone(np.array(best), np.array(truths, float), np.array(sets))
     return LikenessModel(
         rank={name: round(float(value), 4) for name, value in zip(ORDERED_BY, order, strict=True)},
         intercept=round(float(intercept), 4),
@@ -59,14 +65,14 @@ def fit(reports: Sequence[Report], fitted_on: str) -> LikenessModel:
     )
 
 
-def cross_validated(reports: Sequence[Report]) -> str:
-    """The figures on reports that the model of each fold has not seen, in words."""
+def cross_validated(reports: Sequence[Report], *further: Sequence[Report]) -> str:
+    """The figures on reports that the model of each fold has not seen, in words; further sets are seen by all."""
     faults = sorted({report.fault for report in reports})
     np.random.default_rng(7).shuffle(faults)
     fold = {fault: n % FOLDS for n, fault in enumerate(faults)}
     firsts, judged = [], []
     for n in range(FOLDS):
-        model = fit([report for report in reports if fold[report.fault] != n], "")
+        model = fit([report for report in reports if fold[report.fault] != n], "", *further)
         for report in (report for report in reports if fold[report.fault] == n):
             if not report.candidates:
                 firsts.append((report, False))
@@ -87,15 +93,17 @@ def cross_validated(reports: Sequence[Report]) -> str:
     )
 
 
-def _monotone(features: Array, truths: Array) -> tuple[float, Array]:
-    used = list(range(features.shape[1]))
+def _monotone(features: Array, truths: Array, sets: Array) -> tuple[float, Array]:
+    used = [FEATURES.index(name) for name in JUDGED_BY]
+    sign = np.array([-1 if name in AGAINST else 0 if name == "no_error" else 1 for name in FEATURES])
+    features = features * np.where(sign < 0, -1, 1)
     while True:
-        intercept, weights = _logistic(features[:, used], truths)
-        falling = [place for place, n in enumerate(used) if weights[place] < 0 and FEATURES[n] != "no_error"]
+        intercept, weights = _logistic(features[:, used], truths, sets)
+        falling = [place for place, n in enumerate(used) if weights[place] < 0 and sign[n]]
         if not falling:
             every = np.zeros(features.shape[1])
             every[used] = weights
-            return intercept, every
+            return intercept, every * np.where(sign < 0, -1, 1)
         del used[min(falling, key=lambda place: weights[place] * features[:, used[place]].std())]
 
 
@@ -120,10 +128,11 @@ def _listwise(lists: Sequence[tuple[Array, int]]) -> Array:
     return result
 
 
-def _logistic(features: Array, truths: Array) -> tuple[float, Array]:
-    scale = _scale(features)
-    design = np.c_[features / scale, np.ones(len(features))]
-    ridge = RIDGE_PROBABILITY * np.r_[np.ones(features.shape[1]), 1e-9]
+def _logistic(features: Array, truths: Array, sets: Array) -> tuple[float, Array]:
+    """The intercept of set 0 and the weights."""
+    scale, columns = _scale(features), features.shape[1]
+    design = np.c_[features / scale, sets[:, None] == np.unique(sets)]
+    ridge = RIDGE_PROBABILITY * np.r_[np.ones(columns), np.full(design.shape[1] - columns, 1e-9)]
 
     def of(found: Array) -> tuple[float, Array, Array]:
         score = design @ found
@@ -133,7 +142,7 @@ def _logistic(features: Array, truths: Array) -> tuple[float, Array]:
         return loss, slope, (design * (probable * (1 - probable))[:, None]).T @ design + np.diag(ridge)
 
     found = _newton(of, design.shape[1])
-    return float(found[-1]), found[:-1] / scale
+    return float(found[columns]), found[:columns] / scale
 
 
 def _newton(of: Callable[[Array], tuple[float, Array, Array]], size: int) -> Array:

@@ -1,22 +1,25 @@
 """`bench recognition`: whether an incident is recognised in other words, and the fix that worked is proposed.
 
-    python tests/bench/recognition.py DIR [--json] [--verbose] [--fit FILE]
+    python tests/bench/recognition.py DIR [--json] [--verbose] [--among N] [--fit FILE [--with DIR ...]]
 
 DIR has `cases.jsonl`, one JSON object a line: `{id, pair, role: first|second|single|near_miss_of:ID, system, title,
 description, error_message, failed_attempts, fix, difficulty?}`. Every `first`, and every `single` with a fix, is
 reported as a past incident of a project without documents: the attempts that failed, then the fix. Every `second`,
 every near miss and every `single` without a fix is then a task of its own; nothing is learned between them. `--fit`
-writes a calibration whose model of likeness is fitted to the set.
+writes a calibration whose model of likeness is fitted to the set, and to the further sets that `--with` names. With
+`--among` memory holds so many invented incidents besides.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import math
 import os
 import platform
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,15 +32,14 @@ from pydantic import SecretStr, ValidationError
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-from bench.likeness_fit import Report, cross_validated, fit
+from bench.invented import incidents
+from bench.likeness_fit import cross_validated, fit
+from bench.likeness_reports import reports
 from bench.measure import quiet_logs, say, stop_when_told
 from bench.ranking import auroc, ece, reliability
 
 from counterpoint import bus
 from counterpoint.bus import BusSettings, Service
-from counterpoint.developer.attempts import resemblance
-from counterpoint.developer.evidence import queries
-from counterpoint.developer.failure import failure_of_attempt, failure_of_task
 from counterpoint.developer.likeness import RECOGNISED
 from counterpoint.developer.relevance import calibration
 from counterpoint.developer.words import content_words
@@ -45,13 +47,12 @@ from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.stack import Stack
 from counterpoint.memory.retrieval.bm25 import idf
-from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.messages import Shape
-from counterpoint.proto.tasks import SubmitTask, TaskDelegated
-from counterpoint.recall import Memory
 
-PROJECT, PRINCIPAL, SOURCE = "recognition", "administrator", "recognition"
+PROJECT, PRINCIPAL, SOURCE, ATTEMPTS = "recognition", "administrator", "recognition", "attempts"
 AT_ONCE, WAIT_S, BATCH = 3, 60, 100
+FEW = 5_000
+"""Invented incidents between two lines about how far it is."""
 LONGEST_TITLE, LONGEST_SYSTEM = 300, 64
 
 
@@ -224,14 +225,14 @@ def _terms(text: str) -> list[str]:
     return [stem for word in text.split() for stem in sorted(content_words(word))]
 
 
-async def learn(http: httpx.AsyncClient, learned: Sequence[Case]) -> dict[str, str]:
-    """Report the cases; the case of each attempt by its id."""
+async def learn(http: httpx.AsyncClient, learned: Sequence[Case], project: str = PROJECT) -> dict[str, str]:
+    """Report the cases to a project; the case of each attempt by its id."""
     rows = [(case.id, incident) for case in learned for incident in case.incidents()]
     made: dict[str, str] = {}
     for start in range(0, len(rows), BATCH):
         portion = rows[start : start + BATCH]
         answer = await http.post(
-            "/v1/attempts", params={"project": PROJECT}, json={"incidents": [incident for _, incident in portion]}
+            "/v1/attempts", params={"project": project}, json={"incidents": [incident for _, incident in portion]}
         )
         answer.raise_for_status()
         for (case, _), became in zip(portion, answer.json()["incidents"], strict=True):
@@ -258,8 +259,10 @@ async def ask(
             answer.raise_for_status()
         task = answer.json()
         findings = task.get("findings") or {}
-        similar = dict.fromkeys(made[each["id"]] for each in findings.get("similar_attempts", []) if each["id"] in made)
-        cited = [made[each["id"]] for each in findings.get("citations", []) if each["id"] in made]
+        similar = dict.fromkeys(made.get(each["id"], each["id"]) for each in findings.get("similar_attempts", []))
+        cited = [
+            made.get(each["id"], each["id"]) for each in findings.get("citations", []) if each["store"] == ATTEMPTS
+        ]
         proposed = cited[0] if task.get("proposal") and cited else None
         return Outcome(
             case=case,
@@ -271,36 +274,6 @@ async def ask(
         )
 
     return list(await asyncio.gather(*map(one, asked)))
-
-
-async def reports(memory: Memory, asked: Sequence[Case], learned: Sequence[Case], made: dict[str, str]) -> list[Report]:
-    """The features of the candidates of every case, for the fit."""
-    right = {case.pair: case.id for case in learned if case.role == "first"}
-    fault = {case.id: case.pair or case.id for case in (*learned, *asked)}
-    made_of = []
-    for case in asked:
-        task = SubmitTask.model_validate(case.submission())
-        message = TaskDelegated(
-            task_id=case.id, project=PROJECT, session_id="-", attempt=1, task=task, lane="investigate"
-        )
-        wanted = {name: query for name, query in queries(message).items() if name in ("by_report", "by_error")}
-        found = dict(zip(wanted, await memory.query(*wanted.values(), timeout_s=60), strict=True))
-        now = failure_of_task(task)
-        by_report = {item.id: item for item in found["by_report"].items}
-        by_error = {item.id: item for item in found["by_error"].items} if "by_error" in found else {}
-        of_case = {}
-        for item in {**by_error, **by_report}.values():
-            earlier = failure_of_attempt(Attempt.model_validate(item.body))
-            scores = [(each.get(item.id).scores or {}) if item.id in each else {} for each in (by_report, by_error)]
-            of_case.setdefault(made[item.id], []).append(resemblance(earlier, now, *scores))
-        names = list(of_case)
-        best = tuple(max(of_case[name], key=lambda each: (each.coverage, each.cosine)) for name in names)
-        wanted_case = right.get(case.pair) if case.role == "second" else None
-        group = fault.get(case.role.partition(":")[2], case.pair or case.id)
-        made_of.append(
-            Report(group, best, names.index(wanted_case) if wanted_case in names else None, case.role == "second")
-        )
-    return made_of
 
 
 def shown(result: dict[str, Any]) -> str:
@@ -328,43 +301,59 @@ def _cell(value: float | None) -> str:
 
 async def run(folder: Path, given: argparse.Namespace) -> list[Outcome]:
     """A set on a throw-away stack."""
-    every = cases(given.folder)
-    learned, asked = [case for case in every if case.learned], [case for case in every if not case.learned]
+    sets = [cases(each) for each in (given.folder, *given.further)]
+    invented, began = incidents(given.among), time.monotonic()
     stack = Stack(folder / "stack", http_port=0)
     await stack.start()
     try:
         headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
         async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=600) as http:
-            made = await learn(http, learned)
-            say(f"{len(learned)} cases reported as {len(made)} attempts, {len(asked)} to ask")
+            for start in range(0, given.among, BATCH):
+                portion = list(itertools.islice(invented, BATCH))
+                answer = await http.post("/v1/attempts", params={"project": PROJECT}, json={"incidents": portion})
+                answer.raise_for_status()
+                if start % FEW == 0:
+                    say(f"{start + len(portion)} invented incidents after {time.monotonic() - began:.0f} s")
+            made = [await learn(http, _learned(each), _project(n)) for n, each in enumerate(sets)]
+            learned, asked = _learned(sets[0]), [case for case in sets[0] if not case.learned]
+            say(f"{len(learned)} cases reported as {len(made[0])} attempts, {len(asked)} to ask")
             if given.fit:
-                await _fit(folder, stack, given, asked, learned, made)
-            return await ask(http, asked, learned, made)
+                await _fit(folder, stack, given, list(zip(sets, made, strict=True)))
+            return await ask(http, asked, learned, made[0])
     finally:
         await stack.stop()
 
 
+def _learned(every: Sequence[Case]) -> list[Case]:
+    return [case for case in every if case.learned]
+
+
+def _project(number: int) -> str:
+    return PROJECT if number == 0 else f"{PROJECT}-{number}"
+
+
 async def _fit(
-    folder: Path,
-    stack: Stack,
-    given: argparse.Namespace,
-    asked: Sequence[Case],
-    learned: Sequence[Case],
-    made: dict[str, str],
+    folder: Path, stack: Stack, given: argparse.Namespace, sets: Sequence[tuple[Sequence[Case], dict[str, str]]]
 ) -> None:
     secrets = load_credentials(folder / "stack" / "secrets.json", NATS_USERS)
     password = SecretStr(secrets.nats["router"])
     router = Service("router", BusSettings(nats_url=stack.endpoints.nats, nats_user="router", nats_password=password))
     await router.connection.open()
     try:
-        made_of = await reports(router.memory(PROJECT, PRINCIPAL), asked, learned, made)
+        made_of = [
+            await reports(router.memory(_project(n), PRINCIPAL), _project(n), every, made)
+            for n, (every, made) in enumerate(sets)
+        ]
     finally:
         await router.connection.close()
-    figures = cross_validated(made_of)
+    figures = cross_validated(*made_of)
     say(figures)
-    fitted_on = f"{given.folder.name}: {len(learned)} incidents, {len(asked)} reports; {figures}"
-    fitted = calibration().model_copy(update={"likeness": fit(made_of, fitted_on)})
-    given.fit.write_text(fitted.model_dump_json(indent=2) + "\n")
+    of = [
+        f"{folder.name} ({len(_learned(every))} incidents, {len(every) - len(_learned(every))} reports)"
+        for folder, (every, _) in zip((given.folder, *given.further), sets, strict=True)
+    ]
+    model = fit(made_of[0], f"{', '.join(of)}; the first in {figures}", *made_of[1:])
+    given.fit.write_text(calibration().model_copy(update={"likeness": model}).model_dump_json(indent=2) + "\n")
 
 
 def main() -> None:
@@ -373,7 +362,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="also each case")
+    parser.add_argument("--among", type=int, default=0, metavar="N")
     parser.add_argument("--fit", type=Path, metavar="FILE")
+    parser.add_argument("--with", type=Path, metavar="DIR", action="append", default=[], dest="further")
     given = parser.parse_args()
     quiet_logs()
     stop_when_told()
@@ -382,7 +373,7 @@ def main() -> None:
             outcomes = bus.run(run(Path(folder), given))
         except Unreadable as unreadable:
             sys.exit(f"bench recognition: {unreadable}")
-    result = {"set": given.folder.name, **summary(outcomes)}
+    result = {"set": given.folder.name, "among": given.among, **summary(outcomes)}
     if given.verbose:
         result["each"] = [
             {"id": one.case.id, "role": one.case.role, "right": one.is_right, "proposed": one.proposed,

@@ -166,6 +166,8 @@ async def test_the_lexical_score_is_bm25_over_the_rows_in_scope(
     assert {hit.id: hit.scores["lexical"] for hit in found.hits} == pytest.approx(
         {id: bm25(document) for id, document in frequencies.items()}
     )
+    rarest = math.log(1 + (len(frequencies) - 0.5) / 1.5)
+    assert all(hit.scores["rarest"] == pytest.approx(rarest, abs=1e-5) for hit in found.hits)
 
 
 @pytest.mark.parametrize("exact_rows", [0, 1000])

@@ -7,7 +7,7 @@ import pytest
 from bench.likeness_fit import Report, cross_validated, fit
 from bench.recognition import Case, Outcome, Unreadable, Words, cases, summary
 
-from counterpoint.developer.likeness import FEATURES, Resemblance
+from counterpoint.developer.likeness import AGAINST, FEATURES, Resemblance
 
 
 def case(id: str, role: str = "second", **more: str) -> Case:
@@ -83,5 +83,24 @@ def test_a_fitted_model_orders_what_it_was_fitted_on_and_no_likeness_counts_agai
     known = [each for each in reports if each.right is not None]
     best = [max(range(4), key=lambda n: model.order(each.candidates[n])) for each in known]
     assert sum(at == each.right for at, each in zip(best, known, strict=True)) > 0.9 * len(known)
-    assert all(weight >= 0 for name, weight in model.weights.items() if name != "no_error")
+    assert all(weight >= 0 for name, weight in model.weights.items() if name not in {"no_error", *AGAINST})
+    assert all(model.weights[name] <= 0 for name in AGAINST)
     assert "recall@1" in cross_validated(reports)
+
+
+def test_further_sets_teach_the_weights_and_the_first_says_how_often() -> None:
+    draw = np.random.default_rng(5)
+
+    def reports(share: float) -> list[Report]:
+        made = []
+        for n in range(200):
+            right = bool(draw.random() < share)
+            lexical = draw.random() + right
+            made.append(Report(f"f{n}", (Resemblance(lexical=lexical),), 0 if right else None))
+        return made
+
+    seldom, often = reports(0.2), reports(0.8)
+    alone, both = fit(seldom, ""), fit(seldom, "", often)
+    assert both.weights["lexical"] > alone.weights["lexical"], "more reports outweigh the ridge"
+    middle = Resemblance(lexical=1.0)
+    assert both.at(middle) < 0.4 < 0.6 < fit(often, "", seldom).at(middle)

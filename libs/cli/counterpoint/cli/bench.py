@@ -33,6 +33,10 @@ def bench(
         Path | None,
         typer.Option("--fit", metavar="FILE", help="Of `retrieval` and `recognition`: write a model fitted to it."),
     ] = None,
+    further: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="DIR", help="A further set that `recognition --fit` learns from; repeatable."),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
 ) -> None:
@@ -50,6 +54,8 @@ def bench(
         raise Misused(f"{', '.join(OF_SETS)} want a folder of sets" if folder is None else f"{name} takes no folder")
     if fit and name not in FITTED:
         raise Misused(f"--fit is for the benchmarks {', '.join(FITTED)}")
+    if further and not (fit and name == "recognition"):
+        raise Misused("--with is for recognition --fit")
     program, environment = f"{name}.py", dict(os.environ)
     arguments = ["--json"] if session.json else []
     if folder is not None:
@@ -57,6 +63,7 @@ def bench(
         arguments += ["--type", type_] if type_ and name in ("retrieval", "answer") else []
         arguments += ["--k", str(k)] if name == "retrieval" else []
         arguments += ["--fit", str(fit.absolute())] if fit else []
+        arguments += [word for each in further or () for word in ("--with", str(each.absolute()))]
     arguments += ["--full"] if full else []
     arguments += [word for section in only or () for word in ("--only", section)]
     if session.url or session.data_dir:

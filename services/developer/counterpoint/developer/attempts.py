@@ -14,6 +14,7 @@ from counterpoint.developer.likeness import (
     Resemblance,
     because,
     likeness,
+    missing,
     shared,
 )
 from counterpoint.developer.relevance import TRUSTED
@@ -26,6 +27,8 @@ from counterpoint.proto.memory import Item
 SHOWN = 10
 OFFERED = 5
 """Incidents below the likeness of the same failure that are looked at, the most alike first."""
+A_HUNDRED = 4.2
+"""Worth of a word that one of a hundred records has."""
 LEAST = 0.05
 """Likeness below which an earlier failure is not worth a look."""
 NO_OUTCOME = frozenset({"unknown", SUPERSEDED})
@@ -239,14 +242,16 @@ def resemblance(
     """The features of a pair of failures, from the scores of the two searches that found the earlier one."""
     return Resemblance(
         coverage=by_report.get("coverage", 0.0),
-        lexical=log1p(max(0.0, by_report.get("lexical", 0.0))),
+        lexical=_in_words(by_report),
         cosine=by_report.get("cosine", 0.0),
         error_coverage=by_error.get("coverage", 0.0),
-        error_lexical=log1p(max(0.0, by_error.get("lexical", 0.0))),
+        error_lexical=_in_words(by_error),
         error_cosine=by_error.get("cosine", 0.0),
         error_shared=shared(earlier.error_words, now.error_words),
         system=float(earlier.same_system(now)),
         no_error=float(now.error is None),
+        error_missing=missing(earlier.error_words, now.error_words) if now.error is not None else 0.0,
+        ruled_out=float(now.rules_out),
     )
 
 
@@ -276,6 +281,11 @@ def _is_mine(side: Side, other: Side, task_id: str, now: Failure) -> bool:
 
 def _is_other(side: Side, attempt: Attempt) -> bool:
     return attempt.attempt_id == side.attempt_id or attempt.task_id == side.task_id
+
+
+def _in_words(scores: Mapping[str, float]) -> float:
+    """ln(1 + BM25), as it would be in a memory of a hundred records: rare words are worth more in a larger one."""
+    return log1p(max(0.0, scores.get("lexical", 0.0)) * A_HUNDRED / (scores.get("rarest") or A_HUNDRED))
 
 
 def _scores(item: Item | None) -> Mapping[str, float]:

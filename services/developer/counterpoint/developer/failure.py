@@ -1,9 +1,9 @@
 """The failure that a task reports, as it is compared with earlier ones."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from counterpoint.developer.likeness import words_of_error
+from counterpoint.developer.likeness import rules_out, words_of_error
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.signature import Signature, headline, signature
 from counterpoint.proto.tasks import JobRef, SubmitTask
@@ -19,7 +19,8 @@ class Failure:
     """A failure: the words of its report, its error, and where it happened.
 
     `text` is title, description and error; `error` the part of the error message that may name the cause: the
-    exception and its message, or the last lines where those name none.
+    exception and its message, or the last lines where those name none. `rules_out`: the report says that a usual cause
+    is none.
     """
 
     text: str
@@ -28,6 +29,7 @@ class Failure:
     job: JobRef | None = None
     systems: frozenset[str] = frozenset()
     error_words: frozenset[str] = field(default=frozenset())
+    rules_out: bool = False
 
     @property
     def digest(self) -> str | None:
@@ -85,7 +87,7 @@ def failure_of_attempt(attempt: Attempt) -> Failure:
     made = _failure(attempt.title, attempt.description, attempt.error_message, attempt.systems, attempt.job)
     if made.signature is None and attempt.error_signature is not None:
         recorded = Signature(error_class=None, text="", digest=attempt.error_signature)
-        return Failure(made.text, made.error, recorded, made.job, made.systems, made.error_words)
+        return replace(made, signature=recorded)
     return made
 
 
@@ -116,6 +118,7 @@ def _failure(
         job=job,
         systems=frozenset(system.casefold() for system in systems),
         error_words=words_of_error(cause),
+        rules_out=rules_out(f"{title or ''}\n{description}"),
     )
 
 

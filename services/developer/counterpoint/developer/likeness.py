@@ -33,16 +33,20 @@ LIKELY = 0.4
 
 _WORD = re.compile(r"[a-z_][a-z0-9_]+|\d{3,}")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_RULES_OUT = re.compile(r"\b(?:(?:al)?though|despite|in spite of|nevertheless|nonetheless|regardless)\b", re.I)
 
 
 @dataclass(frozen=True)
 class Resemblance:
-    """The features of one pair of failures, each in [0, 1] but for the logarithms of BM25 scores.
+    """The features of one pair of failures, each in [0, 1] but for logarithms.
 
     `coverage`, `lexical`, `cosine`: of the earlier attempt to the whole report, `error_*` to its error alone: share of
-    the words by their worth in memory, ln(1 + BM25), cosine. `error_shared`: share of the words of the earlier error
-    that this error has too. `system`: they name the same system or belong to the same job. `no_error`: this failure has
-    no error message.
+    the words by their worth in memory, ln(1 + BM25) as in a memory of a hundred records, cosine. `error_shared`: share
+    of the words of the earlier error that this error has too. `system`: they name the same system or belong to the same
+    job. `no_error`: this failure has no error message.
+
+    Two count against: `error_missing`, ln(1 + worth) of the words of the earlier error that this one lacks, and
+    `ruled_out`, this report says that a usual cause is none ("although the header is set").
     """
 
     coverage: float = 0.0
@@ -54,9 +58,13 @@ class Resemblance:
     error_shared: float = 0.0
     system: float = 0.0
     no_error: float = 0.0
+    error_missing: float = 0.0
+    ruled_out: float = 0.0
 
 
 FEATURES = tuple(field.name for field in fields(Resemblance))
+AGAINST = frozenset({"error_missing", "ruled_out"})
+"""Features that may only lower the likelihood; of all others but `no_error` more may only raise it."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,11 @@ def because(pair: Resemblance, known: Circumstances) -> tuple[str, ...]:
         said.append(f"shares {pair.coverage:.0%} of the report's rare words")
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
         said.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
-    return tuple(said) or ("few words and little meaning in common",)
+    if not said:
+        said.append("few words and little meaning in common")
+    if pair.ruled_out:
+        said.append("against it: this report rules a cause out")
+    return tuple(said)
 
 
 def words_of_error(error: str | None) -> frozenset[str]:
@@ -154,6 +166,16 @@ def shared(earlier: frozenset[str], now: frozenset[str]) -> float:
     """Share in [0, 1] of the words of an earlier error that stand in this one, long words counting more."""
     total = sum(map(_worth, earlier))
     return sum(_worth(word) for word in earlier & now) / total if total else 0.0
+
+
+def missing(earlier: frozenset[str], now: frozenset[str]) -> float:
+    """The logarithm of what the words of an earlier error are worth that this one lacks."""
+    return math.log1p(sum(_worth(word) for word in earlier - now))
+
+
+def rules_out(report: str) -> bool:
+    """Whether a report says that a usual cause is none: it concedes one and goes on."""
+    return _RULES_OUT.search(report) is not None
 
 
 def _weighed(weights: Mapping[str, float], pair: Resemblance) -> float:

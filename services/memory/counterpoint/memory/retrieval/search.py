@@ -81,8 +81,8 @@ class Hit:
 
     `scores` say why: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z` how
     many deviations these are above the mean of all rows in scope, `coverage` the share of what the query's words are
-    worth together that it holds; `by_words`, `by_meaning`, `by_name`, `by_fullness` and
-    `by_exact_form` add up to `score`.
+    worth together that it holds, `rarest` what a word of one row alone is worth; `by_words`, `by_meaning`, `by_name`,
+    `by_fullness` and `by_exact_form` add up to `score`.
     """
 
     project: str
@@ -193,7 +193,7 @@ async def search(
         middle = np.asarray(np.mean(best, axis=0, dtype=np.float64)) if best else np.zeros(len(vector))
         for row, likeness in found.likeness(middle).items():
             signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
-    spread = _Spread.of(found, rows, sum(worth.values()))
+    spread = _Spread.of(found, rows, sum(worth.values()), rarest)
     by_row = {each.row: each for each in found.each}
     ordered = _ordered(signs, by_row, weights)[:k]
     hits = tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
@@ -218,18 +218,20 @@ def _ordered(signs: Mapping[int, Signs], by_row: Mapping[int, Candidate], weight
 
 @dataclass(frozen=True)
 class _Spread:
-    """How the scores of all rows in scope are spread, and what the words of the query are worth together."""
+    """How the scores of all rows in scope are spread, and what the words of the query are worth together, and a word
+    of one row alone."""
 
     lexical: tuple[float, float]
     cosine: tuple[float, float]
     worth: float
+    rarest: float
 
     @staticmethod
-    def of(found: Candidates, rows: int, worth: float) -> "_Spread":
+    def of(found: Candidates, rows: int, worth: float, rarest: float) -> "_Spread":
         many = max(rows, FEW)
         mean = found.lexical_sum / many
         deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
-        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth)
+        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth, rarest)
 
     def hit(self, candidate: Candidate, cosine: float, fused: Fused) -> Hit:
         lexical = candidate.lexical
@@ -239,6 +241,7 @@ class _Spread:
             "cosine": cosine,
             "lexical_z": _z(lexical, *self.lexical),
             "cosine_z": _z(cosine, *self.cosine),
+            "rarest": self.rarest,
             "coverage": candidate.covered / self.worth if self.worth else 0.0,
             "by_words": fused.words,
             "by_meaning": fused.meaning,
