@@ -16,7 +16,10 @@ from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Checkpoints, Leaves, Prove, Write
 
 LAST = "(SELECT max(position) FROM audit)"
-RENAMED = "UPDATE audit SET body = replace(body, 'manager', 'lineage') WHERE project = 'orders' AND task_id = 't-1'"
+RENAMED = (
+    'UPDATE audit SET body = replace(body, \'"service":"manager"\', \'"service":"lineage"\')'
+    " WHERE project = 'orders' AND task_id = 't-1'"
+)
 
 
 @pytest.fixture(scope="module")

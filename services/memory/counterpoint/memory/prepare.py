@@ -372,8 +372,8 @@ def _leaf(
             "step": commit.step,
             "principal": origin.principal,
             "task": origin.task_id,
-            "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex()] for row in rows],
-            "messages": [[m.id, m.type, hashlib.sha256(m.body.encode()).hexdigest()] for m in messages],
+            "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex(), row.stamps] for row in rows],
+            "messages": [[m.id, m.type, hashlib.sha256(m.body.encode()).hexdigest(), m.stamps] for m in messages],
             "reads": sorted([r.store, r.id, r.version] for r in provenance.refs),
             "at": now.isoformat(),
         }

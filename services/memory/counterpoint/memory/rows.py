@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from counterpoint.memory.canonical import NUL, canonical
 from counterpoint.memory.provenance import Provenance
@@ -34,6 +35,11 @@ class WriteRow:
     place: int | None = None
     at: datetime | None = None
 
+    @property
+    def stamps(self) -> list[Any]:
+        """What decides who may read it and what it is worth, as the audit log has it: see `audit.check`."""
+        return [self.task_id, self.author, self.label, self.integrity, self.schema_version]
+
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
@@ -53,6 +59,11 @@ class MessageRow:
     timer: str | None
     structured: bool = False
     result: bool = False
+
+    @property
+    def stamps(self) -> list[Any]:
+        """Where it goes and what it is worth, as the audit log has it."""
+        return [self.task_id, self.subject, list(self.audience), self.label, self.integrity, self.timer]
 
 
 @dataclass(frozen=True, slots=True)

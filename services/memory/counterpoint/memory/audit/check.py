@@ -9,7 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 from pydantic import BaseModel
@@ -36,11 +36,16 @@ FROM audit WHERE project = $1 ORDER BY position
 _FOREIGN = _LEAVES.format(more="NULL AS own")
 _OWN = _LEAVES.format(more="ROW (kind, id::text, body)")
 _TILES = "SELECT number, hashes FROM audit_tiles WHERE level = 0 ORDER BY number"
-_WRITTEN = """
-SELECT store, id, version, commit_id, body::text, erased IS NOT NULL FROM records WHERE project = $1
-UNION ALL SELECT store, id, version, commit_id, body::text, erased IS NOT NULL FROM history WHERE project = $1
+_RECORDS = """
+SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha256, 'hex'),
+       jsonb_build_array(task_id, author, label, integrity, schema_version)::text
+FROM {table} WHERE project = $1
 """
-_MESSAGES = "SELECT id, body FROM messages WHERE project = $1"
+_WRITTEN = f"{_RECORDS.format(table='records')} UNION ALL {_RECORDS.format(table='history')}"
+_MESSAGES = """
+SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, integrity, timer)::text
+FROM messages WHERE project = $1
+"""
 
 
 _ROOMY = {"jit": "off", "work_mem": "128MB"}
@@ -147,6 +152,15 @@ async def _batches(connection: Any, statement: str, project: str, size: int) -> 
         rows = await coming
 
 
+class Written(NamedTuple):
+    """A record's version as its leaf has it: the hash of its body, its stamps where the leaf has them, and its commit
+    where that was not erased."""
+
+    sha256: str
+    stamps: list[Any] | None
+    commit: str | None
+
+
 class _Leaves:
     """What the leaves commit to, project by project, and then the tree over all of them."""
 
@@ -155,8 +169,9 @@ class _Leaves:
         self._head = head
         self._of_task: dict[str, bytes] = {}
         self._hashes = [_ZERO] * head
-        self.written: dict[tuple[str, str, int], str] = {}
-        self.messages: dict[str, str] = {}
+        self.written: dict[tuple[str, str, int], Written] = {}
+        self.messages: dict[str, list[Any]] = {}
+        """Type, hash of the body and stamps of messages, by id; leaves of older releases have no stamps."""
         self.unknown: dict[int, str] = {}
         """Commits whose leaves were erased, by position: what they wrote is known from who erased them."""
         self.forgotten: set[int] = set()
@@ -210,11 +225,12 @@ class _Leaves:
         erased = said.get("erased") or {}
         self.forgotten.update(erased.get("leaves", ()))
         if erased:
-            self.gone.update(((store, record_id), version) for store, record_id, version, _ in said.get("writes", ()))
-        for store, record_id, version, sha256 in (*said.get("writes", ()), *erased.get("kept", ())):
-            self.written[store, record_id, version] = sha256
-        for message_id, _, sha256 in said.get("messages", ()):
-            self.messages[message_id] = sha256
+            self.gone.update(((store, record_id), version) for store, record_id, version, *_ in said.get("writes", ()))
+        for writes, by in ((said.get("writes", ()), commit), (erased.get("kept", ()), None)):
+            for store, record_id, version, sha256, *stamps in writes:
+                self.written[store, record_id, version] = Written(sha256, stamps[0] if stamps else None, by)
+        for message_id, *more in said.get("messages", ()):
+            self.messages[message_id] = more
 
     def erasures(self) -> None:
         """All leaves were seen: those without content were erased by somebody who said so."""
@@ -274,15 +290,21 @@ class _Records:
     def written(self, rows: Iterable[Any]) -> None:
         """Some records, each once."""
         unknown = set(self._leaves.unknown.values())
-        for store, record_id, version, commit, body, erased in rows:
+        for store, record_id, version, commit, body, erased, hashed, stamps in rows:
             self.found += 1
             text = "" if body is None else canonical(json.loads(body))
             committed = self._leaves.written.pop((store, record_id, version), None)
             gone = committed is None or version < self._leaves.gone.get((store, record_id), 0)
             if gone and erased and body is None and str(commit) in unknown:
                 continue
-            if committed != hashlib.sha256(text.encode()).hexdigest():
-                self.broken.append(f"{store}/{record_id} at version {version} is not as it was committed")
+            name = f"{store}/{record_id} at version {version}"
+            sha256 = hashlib.sha256(text.encode()).hexdigest()
+            if committed is None or committed.sha256 != sha256 or hashed not in (sha256, None):
+                self.broken.append(f"{name} is not as it was committed")
+            elif committed.stamps is not None and committed.stamps != json.loads(stamps):
+                self.broken.append(f"{name} is not stamped as it was committed")
+            elif committed.commit not in (str(commit), None):
+                self.broken.append(f"{name} is not of the commit that wrote it")
 
     def gone(self) -> None:
         """All records were seen."""
@@ -291,9 +313,12 @@ class _Records:
 
     def sent(self, rows: Iterable[Any]) -> None:
         """Some messages."""
-        for message_id, body in rows:
-            committed = self._leaves.messages.get(str(message_id), "")
-            if committed not in ("", hashlib.sha256(body.encode()).hexdigest()):
+        for message_id, kind, body, stamps in rows:
+            committed = self._leaves.messages.get(str(message_id))
+            if committed is None:
+                continue
+            now = [kind, hashlib.sha256(body.encode()).hexdigest(), json.loads(stamps)]
+            if committed != now[: len(committed)]:
                 self.broken.append(f"message {message_id} is not as it was sent")
 
 
