@@ -24,7 +24,7 @@ import httpx
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-from bench.measure import quiet_logs, say, stop_when_told
+from bench.measure import Patient, quiet_logs, say, stop_when_told
 from bench.retrieval import TYPES, Corpus, type_of
 from bench.sets import Group, Query, Set, Unreadable, found
 
@@ -178,7 +178,9 @@ async def run(folder: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
     await stack.start()
     try:
         headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=600) as http:
+        async with httpx.AsyncClient(
+            base_url=stack.endpoints.http, headers=headers, timeout=600, transport=Patient()
+        ) as http:
             return [
                 (await measured(http, f"set{n}", each, given.type or type_of(each))).as_json()
                 for n, each in enumerate(sets)

@@ -1,5 +1,6 @@
 """Measures: what was run, every raw run, the medians, the ratio and its target, and how busy the machine was."""
 
+import asyncio
 import json
 import logging
 import os
@@ -11,7 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import structlog
+
+REFUSALS = 120
+
+
+class Patient(httpx.AsyncHTTPTransport):
+    """A transport that asks again what a busy house refuses with 503, after the seconds that it names."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request, at most `REFUSALS` times."""
+        for _ in range(REFUSALS):
+            response = await super().handle_async_request(request)
+            if response.status_code != 503:
+                break
+            await response.aclose()
+            await asyncio.sleep(float(response.headers.get("retry-after", 1)))
+        return response
 
 
 @dataclass(frozen=True)

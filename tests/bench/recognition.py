@@ -35,7 +35,7 @@ if __name__ == "__main__":
 from bench.invented import incidents
 from bench.likeness_fit import cross_validated, fit
 from bench.likeness_reports import reports
-from bench.measure import quiet_logs, say, stop_when_told
+from bench.measure import Patient, quiet_logs, say, stop_when_told
 from bench.ranking import auroc, ece, reliability
 
 from counterpoint import bus
@@ -307,7 +307,9 @@ async def run(folder: Path, given: argparse.Namespace) -> list[Outcome]:
     await stack.start()
     try:
         headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
-        async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=600) as http:
+        async with httpx.AsyncClient(
+            base_url=stack.endpoints.http, headers=headers, timeout=600, transport=Patient()
+        ) as http:
             for start in range(0, given.among, BATCH):
                 portion = list(itertools.islice(invented, BATCH))
                 answer = await http.post("/v1/attempts", params={"project": PROJECT}, json={"incidents": portion})

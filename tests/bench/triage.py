@@ -27,7 +27,7 @@ from pydantic import Field, SecretStr, ValidationError
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-from bench.measure import quiet_logs, say, stop_when_told
+from bench.measure import Patient, quiet_logs, say, stop_when_told
 from bench.ranking import ece, reliability
 
 from counterpoint import bus
@@ -263,7 +263,9 @@ async def run(folder: Path, given: argparse.Namespace) -> list[Outcome]:
         )
         await router.connection.open()
         try:
-            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=600) as http:
+            async with httpx.AsyncClient(
+                base_url=stack.endpoints.http, headers=headers, timeout=600, transport=Patient()
+            ) as http:
                 for batch in documents(given.folder):
                     answer = await http.post(
                         "/v1/documents", params={"project": PROJECT}, json={"documents": batch}
