@@ -42,7 +42,6 @@ from counterpoint.proto.tasks import (
     SubmitTask,
     Task,
     TaskDelegated,
-    TaskDue,
     TaskRouted,
     TaskWorked,
 )
@@ -354,7 +353,7 @@ class House:
                 outgoing.due_at,
                 outgoing.timer,
             )
-            (self.timers if isinstance(message, TaskDue) else self.log).append(sent)
+            (self.timers if outgoing.timer else self.log).append(sent)
         reply = CommitReply(status="done")
         self.applied[origin.message_id, commit.step] = reply
         return reply

@@ -66,6 +66,7 @@ class House:
     now: datetime = NOW
     records: dict[tuple[str, str, str], Item] = field(default_factory=dict)
     log: list[Item] = field(default_factory=list)
+    timers: dict[str, Outgoing] = field(default_factory=dict)
     ingested: list[IngestRequest] = field(default_factory=list)
     handlers: dict[str, Any] = field(default_factory=dict)
     announce: Any = None
@@ -319,6 +320,9 @@ class House:
                 del self.records[project, write.store, write.id]
                 continue
             self.put(write.store, write.id, write.body, project)
+        for timer in commit.cancel_timers:
+            self.timers.pop(timer, None)
+        self.timers |= {each.timer: each for each in commit.messages if each.timer}
         sent = [self._send(grant, origin.message_id, each, place) for place, each in enumerate(commit.messages)]
         return CommitReply(status="done", message_ids=tuple(sent))
 

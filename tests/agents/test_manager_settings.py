@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 from agents.manager_house import START, House
 
-from counterpoint.proto.incident_settings import IncidentSettings, InForce, ids_for, in_force, settings_id
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.incident_settings import (
+    IncidentSettings,
+    InForce,
+    ShadowDue,
+    ids_for,
+    in_force,
+    settings_id,
+)
 from counterpoint.proto.tasks import JobRef, Target, TaskCompleted
 
 JOB = JobRef(namespace="shop", name="load")
@@ -113,3 +121,42 @@ def test_in_shadow_an_instruction_is_proposed_as_it_is() -> None:
     assert (made.task().proposal, made.names()[-1]) == ("do it so", "TaskProposed")
     made.outcome("succeeded")
     assert [(one.tried, one.outcome, one.shadow) for one in made.attempts()] == [("do it so", "succeeded", False)]
+
+
+def in_shadow_since_the_start(**settings: Any) -> tuple[House, ShadowDue]:
+    made = shadowed()
+    made.outcome("succeeded", note="unlocked the user", fixed_by="something_else")
+    since = {"shadow": True, "shadow_since": START.isoformat()} | settings
+    record_id = settings_id(JobRef.model_validate(settings["job"]) if "job" in settings else None)
+    made.write("incident_settings", record_id, {"project": "orders", "by": "ops", "at": START.isoformat()} | since)
+    return made, ShadowDue(settings_id=record_id, since=START)
+
+
+def reports(made: House) -> list[str]:
+    said = [sent.message for sent in made.log if isinstance(sent.message, DecisionMade)]
+    return [one.decision for one in said if one.decision_type == "shadow_report"]
+
+
+def test_a_shadow_reports_every_week_and_each_week_once() -> None:
+    made, due = in_shadow_since_the_start()
+    assert made.deliver(due, message_id="week-1") == "done"
+    assert made.deliver(due, message_id="week-1") == "replayed"
+    assert reports(made) == ["report the shadow of project orders: 1 proposal unshown, 1 explained, 0 right (0%)"]
+    assert [timer.timer for timer in made.timers] == ["shadow.project"]
+    assert made.wait(7 * 24 * 3600 - 1) == 0
+    assert made.wait(1) == 1
+    assert len(reports(made)) == 2
+    assert len(made.timers) == 1
+
+
+@pytest.mark.parametrize("now", [{"shadow": False}, {"shadow_since": (START + timedelta(days=2)).isoformat()}])
+def test_a_shadow_that_ended_or_began_anew_reports_nothing(now: dict[str, Any]) -> None:
+    made, due = in_shadow_since_the_start(**now)
+    made.deliver(due)
+    assert (reports(made), made.timers) == ([], [])
+
+
+def test_the_report_of_a_job_counts_its_own_proposals() -> None:
+    made, due = in_shadow_since_the_start(job={"namespace": "shop", "name": "mail"})
+    made.deliver(due)
+    assert reports(made) == ["report the shadow of job shop/mail: nothing would have been proposed"]

@@ -12,8 +12,9 @@ from ui.http_front import Running, listening, running
 
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.incident_settings import ShadowDue
+from counterpoint.recall.shadow import is_same_act
 from counterpoint.router.http import Front
-from counterpoint.router.shadow import is_same_act
 
 JOB = {"namespace": "shop", "name": "load"}
 URL = "/v1/incident-settings"
@@ -49,6 +50,21 @@ async def test_settings_are_of_the_project_or_of_a_job_and_what_is_not_named_sta
     assert {"quiet_s", "shadow_since"} & cleared.keys() == set()
     assert (await front.me.delete(URL, params={"job": "shop/load"})).status_code == 200
     assert (await front.me.delete(URL, params={"job": "shop/load"})).status_code == 404
+
+
+async def test_a_shadow_reports_a_week_after_it_began_and_not_once_it_ended(front: Running) -> None:
+    await front.me.put(URL, json={"job": JOB, "shadow": True})
+    await front.me.put(URL, json={"job": JOB, "quiet_s": 7200})
+    (due,) = front.house.timers.values()
+    assert due.due_at == NOW + timedelta(days=7)
+    assert ShadowDue.model_validate(due.data).since == NOW
+    await front.me.put(URL, json={"job": JOB, "shadow": False})
+    assert front.house.timers == {}
+    front.house.now = NOW + timedelta(hours=1)
+    await front.me.put(URL, json={"job": JOB, "shadow": True})
+    assert [due.due_at for due in front.house.timers.values()] == [NOW + timedelta(days=7, hours=1)]
+    await front.me.delete(URL, params={"job": "shop/load"})
+    assert front.house.timers == {}
 
 
 async def test_settings_are_changed_by_operators_alone(front: Running) -> None:

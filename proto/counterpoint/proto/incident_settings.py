@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable
+from typing import ClassVar
 
 from pydantic import Field
 
-from counterpoint.proto.messages import ProjectName, Shape, Time
+from counterpoint.proto.messages import Message, ProjectName, Shape, Time
 from counterpoint.proto.tasks import JobRef
 
 STORE = "incident_settings"
@@ -36,6 +37,18 @@ class StoredIncidentSettings(IncidentSettings):
     at: Time
 
 
+class ShadowDue(Message):
+    """A week of a shadow is over, and its report is due. It says nothing once the shadow has ended or begun anew.
+
+    `settings_id` is the record of the settings, `since` the beginning of the shadow.
+    """
+
+    TYPE: ClassVar[str] = "counterpoint.shadow.due.v1"
+
+    settings_id: str
+    since: Time
+
+
 class InForce(Shape):
     """The settings that hold for one failure."""
 
@@ -50,6 +63,11 @@ def settings_id(job: JobRef | None) -> str:
         return PROJECT_ID
     said = f"{job.namespace}\x1f{job.name}"
     return f"job-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+
+
+def shadow_timer(record_id: str) -> str:
+    """The name by which the timer of a shadow's report is cancelled."""
+    return f"shadow.{record_id}"
 
 
 def ids_for(job: JobRef | None) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ _OF_TYPE = {
     "counterpoint.approval.decided.v1": "tasks.{project}.approval_decided",
     "counterpoint.task.outcome_reported.v1": "tasks.{project}.outcome_reported",
     "counterpoint.task.due.v1": "tasks.{project}.due",
+    "counterpoint.shadow.due.v1": "tasks.{project}.shadow_due",
     "counterpoint.task.cancel.v1": "tasks.{project}.cancel_requested",
     "counterpoint.task.amend.v1": "tasks.{project}.amend_requested",
     "counterpoint.task.completed.v1": "tasks.{project}.completed",

@@ -11,7 +11,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from counterpoint.proto import approvals, attempts, decisions, interventions, memory  # noqa: F401  (they fill the register)
+from counterpoint.proto import (  # noqa: F401  (they fill the register)
+    approvals,
+    attempts,
+    decisions,
+    incident_settings,
+    interventions,
+    memory,
+)
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.lineage import LineageEvent
 from counterpoint.proto.messages import Id, Message, ProjectName, Shape

@@ -11,10 +11,11 @@ from counterpoint.manager.knowledge import INGESTED, came_in, has_changed
 from counterpoint.manager.moves import Move, late
 from counterpoint.manager.routing import begun
 from counterpoint.manager.sessions import Session, joined, session_id_of
+from counterpoint.manager.shadow import on_shadow_due
 from counterpoint.manager.timers import name_of, reassessment
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.incident_settings import STORE as SETTINGS
-from counterpoint.proto.incident_settings import IncidentSettings, ids_for, in_force
+from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, ids_for, in_force
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
 from counterpoint.proto.tasks import Task, TaskDue, TaskRouted, TaskWorked
@@ -129,6 +130,7 @@ def register(service: Service, bounds: Bounds | None = None) -> None:
     service.on(AmendTask)(handlers.on_amended)
     service.on(CancelTask)(handlers.on_cancel)
     service.on(TaskDue)(handlers.on_due)
+    service.on(ShadowDue)(on_shadow_due)
     service.on(RecordsChanged)(handlers.on_changed)
 
 

@@ -1,13 +1,22 @@
 """Settings of incidents over HTTP, by project or by job."""
 
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.proto.incident_settings import STORE, IncidentSettings, StoredIncidentSettings, settings_id
+from counterpoint.proto.incident_settings import (
+    SHADOW_REPORT_S,
+    STORE,
+    IncidentSettings,
+    ShadowDue,
+    StoredIncidentSettings,
+    settings_id,
+    shadow_timer,
+)
 from counterpoint.proto.memory import Commit, List
-from counterpoint.recall import Memory, delete, put, record
+from counterpoint.recall import Memory, delete, put, record, send
 from counterpoint.router.bodies import Page, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.jobs import job_named
@@ -48,7 +57,9 @@ async def change(request: Request, asked: Asking) -> Response:
             before | said | {"project": asked.project, "by": asked.principal.name, "at": memory.now}
         )
         made = made.model_copy(update={"shadow_since": since if made.shadow else None})
-        return made, Commit(writes=(put(STORE, settings_id(given.job), made, seen=known),))
+        commit = Commit(writes=(put(STORE, settings_id(given.job), made, seen=known),))
+        before_since = held.shadow_since if held else None
+        return made, commit.model_copy(update=_timed(settings_id(given.job), before_since, made.shadow_since))
 
     return reply(await asked.commit(changed))
 
@@ -65,6 +76,21 @@ async def remove(
         known = await memory.get(STORE, settings_id(job_named(job) if job else None))
         if known is None:
             raise Permanent("not_found", (Problem(field="job", problem="has no settings of its own"),))
-        return record(known, StoredIncidentSettings), Commit(writes=(delete(known),))
+        held = record(known, StoredIncidentSettings)
+        commit = Commit(writes=(delete(known),))
+        return held, commit.model_copy(update=_timed(settings_id(held.job), held.shadow_since, None))
 
     return reply(await asked.commit(removed))
+
+
+def _timed(record_id: str, before: datetime | None, since: datetime | None) -> dict[str, Any]:
+    """The parts of a commit by which the report of a shadow comes due a week after it begins, and not once it ends."""
+    if before == since:
+        return {}
+    timer = shadow_timer(record_id)
+    due = ShadowDue(settings_id=record_id, since=since) if since else None
+    week = timedelta(seconds=SHADOW_REPORT_S)
+    return {
+        "cancel_timers": (timer,) if before else (),
+        "messages": (send(due, due_at=due.since + week, timer=timer),) if due else (),
+    }

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Header
 from fastapi.responses import StreamingResponse
 
 from counterpoint.proto.errors import Denied, Permanent, Problem, Transient
+from counterpoint.proto.incident_settings import ShadowDue
 from counterpoint.proto.memory import Found, Item, List, LogAfter
 from counterpoint.proto.tasks import TaskDue
 from counterpoint.router.desk import Asked, Asking
@@ -27,7 +28,7 @@ router = APIRouter(prefix="/v1", tags=["streams"])
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", description="Resume after this event.")]
 _PAGE = 200
-_UNSENT = frozenset({TaskDue.TYPE})
+_UNSENT = frozenset({TaskDue.TYPE, ShadowDue.TYPE})
 """Messages that are in the log before they happen."""
 _STREAM = {
     200: {
