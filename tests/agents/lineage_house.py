@@ -6,6 +6,7 @@ Messages are handed over as the bus does it, requests as the HTTP server does it
 import asyncio
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -57,7 +58,7 @@ class House:
 
     limits: Limits = LIMITS
     now: datetime = NOW
-    records: dict[tuple[str, str], Item] = field(default_factory=dict)
+    stores: dict[str, dict[str, Item]] = field(default_factory=lambda: defaultdict(dict))
     sent: list[Message] = field(default_factory=list)
     timers: list[tuple[datetime, Message]] = field(default_factory=list)
     applied: dict[tuple[str, str], CommitReply] = field(default_factory=dict)
@@ -91,8 +92,12 @@ class House:
     def incidents(self) -> list[Incident]:
         return [record(item, Incident) for item in self.kept("incidents") if item.id != "ledger"]
 
+    @property
+    def records(self) -> dict[tuple[str, str], Item]:
+        return {(store, record_id): item for store, kept in self.stores.items() for record_id, item in kept.items()}
+
     def kept(self, store: str) -> list[Item]:
-        return sorted((item for (s, _), item in self.records.items() if s == store), key=lambda item: item.seq)
+        return list(self.stores[store].values())
 
     # what happens to lineage
 
@@ -189,7 +194,7 @@ class House:
             raise Denied(rule, f"the right to read {query.store}")
         match query:
             case Get():
-                item = self.records.get((query.store, query.id))
+                item = self.stores[query.store].get(query.id)
                 return _found([item] if item else [])
             case List():
                 kept = [item for item in self.kept(query.store)[::-1] if _contains(item.body, query.where)]
@@ -204,9 +209,10 @@ class House:
         of, to = ("source", "target") if query.direction == "down" else ("target", "source")
         reached: dict[str, Item] = {}
         ahead, been = set(query.start), set[str]()
+        kept = self.kept(query.store)
         for _ in range(query.depth):
             been |= ahead
-            fresh = [item for item in self.kept(query.store) if item.body[of] in ahead]
+            fresh = [item for item in kept if item.body[of] in ahead]
             reached |= {item.id: item for item in fresh if item.id not in reached}
             ahead = {item.body[to] for item in fresh} - been
             if not ahead:
@@ -227,7 +233,7 @@ class House:
             task_version=None,
         )
         for row in prepared.writes:
-            item = self.records.get((row.store, row.id))
+            item = self.stores[row.store].get(row.id)
             if row.expect != (item.version if item else 0):
                 refusal = Refusal(kind="conflict", code="conflict", detail=f"{row.store}/{row.id}")
                 return CommitReply(status="refused", refusal=refusal)
@@ -246,8 +252,8 @@ class House:
 
     def write(self, store: str, record_id: str, body: dict[str, Any]) -> None:
         self.seq += 1
-        known = self.records.get((store, record_id))
-        self.records[store, record_id] = Item(
+        known = self.stores[store].pop(record_id, None)  # what is written last stands last
+        self.stores[store][record_id] = Item(
             store=store,
             id=record_id,
             project=PROJECT,

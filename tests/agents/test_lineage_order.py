@@ -1,9 +1,10 @@
 """The incidents that stand are the same whatever the order, repetition and concurrency of the events (row F5)."""
 
 import random
+from typing import Any
 
 import pytest
-from agents.incident_reference import Standing, history, standing
+from agents.incident_reference import Standing, flood, history, standing
 from agents.lineage_desk import Desk, made
 from agents.lineage_house import House
 
@@ -28,7 +29,7 @@ def of(incidents: list[Incident]) -> Standing:
     )
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", [*range(16), 145, 191])
 async def test_shuffled_and_repeated_events_leave_the_reference_s_incidents(seed: int) -> None:
     known, draw = history(seed), random.Random(seed)
     events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]
@@ -42,6 +43,27 @@ async def test_shuffled_and_repeated_events_leave_the_reference_s_incidents(seed
             await house.take_at_once(events[at : at + 10])
         if seed % 5 == 0:
             await house.wait(draw.choice([0, 60, 1000]))
+    await house.wait(10_000)
+    assert of([i for i in house.incidents if i.active]) == standing(known)
+
+
+def shuffled(events: list[dict[str, Any]], draw: random.Random) -> list[dict[str, Any]]:
+    return draw.sample(events, k=len(events))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_a_flood_of_ten_thousand_events_leaves_the_reference_s_incidents() -> None:
+    known, draw = flood(1), random.Random(1)
+    late = sorted(known.events, key=lambda event: (event["eventTime"], draw.random()))
+    events = [
+        event for at in range(0, len(late), 300) for event in draw.sample(late[at : at + 300], len(late[at : at + 300]))
+    ]
+    assert len(events) >= 10_000
+    assert sum(event["eventType"] == "FAIL" for event in events) >= 200
+    house = House(PATIENT)
+    for at in range(0, len(events), 20):
+        await house.take_at_once(events[at : at + 20])
     await house.wait(10_000)
     assert of([i for i in house.incidents if i.active]) == standing(known)
 

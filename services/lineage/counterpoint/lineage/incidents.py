@@ -129,10 +129,8 @@ class Ledger(Shape):
         return self.model_copy(update={"opened": opened, "capped": capped})
 
     def around(self, failed: FailedRun) -> tuple[Span, ...]:
-        """The spans of other jobs that a failure may follow from, or that may follow from it."""
-        return tuple(
-            span for span in self.spans if span.job != failed.job and (span.until is None or span.until > failed.at)
-        )
+        """The spans that a failure may follow from, that may follow from it, or that have in common what follows."""
+        return tuple(span for span in self.spans if span.until is None or span.until > failed.at)
 
 
 class Limits(Shape):

@@ -93,7 +93,8 @@ class _Matching:
         over = [i for i in left if not any(failed.run_id in homes for failed in i.roots)]
         self._keep_over({i.incident_id: i for i in over})
         homes |= {run: i.incident_id for i in self._became.values() for run in i.members if run not in homes}
-        closed = [self._merged(i, homes) for i in left if i.incident_id not in self._became]
+        emptied = [i for i in left if i.incident_id not in self._became] + self._emptied(homes)
+        closed = [self._merged(incident, homes) for incident in emptied]
         self._became |= {incident.incident_id: incident for incident in closed}
         changed = {i: new for i, new in self._became.items() if new != self._book.incidents.get(i)}
         asked = [changed[i.incident_id] for i in left if i.asked and i.incident_id in changed]
@@ -201,6 +202,13 @@ class _Matching:
             kept.setdefault(home.incident_id, []).append(group)
         for incident_id, groups in kept.items():
             self._became[incident_id] = _closed(known[incident_id], groups)
+
+    def _emptied(self, homes: Mapping[str, str]) -> list[Incident]:
+        """Incidents that had ended with failures which others account for, now that more is known."""
+        ended = (
+            i for i in self._book.incidents.values() if i.ending is Ending.RUN and i.incident_id not in self._became
+        )
+        return [i for i in ended if all(failed.run_id in homes for failed in i.roots)]
 
     def _begun(self, group: Group) -> Incident:
         """A record for failures that were over before anything was heard of them, or before the rest of theirs."""

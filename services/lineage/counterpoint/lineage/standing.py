@@ -141,7 +141,7 @@ class Desk:
                 return found
 
     async def relate(self, failed: FailedRun, incident_ids: Collection[str] = ()) -> None:
-        """Read these incidents, those that stand upstream or downstream of a failure, and which is above which.
+        """Read these incidents, those of a failure's job, upstream and downstream of it, and which is above which.
 
         Raises `Transient` or `Denied`.
         """
@@ -160,7 +160,7 @@ class Desk:
     async def _near(self, failed: FailedRun, spans: Sequence[Span]) -> frozenset[str]:
         await self._walk(failed)
         above = jobs_above(self.graph, failed.job, {span.job: span.within for span in spans})
-        return above | jobs_below(self.graph, node_of(failed.job), failed.within)
+        return above | jobs_below(self.graph, node_of(failed.job), failed.within) | {failed.job}
 
     async def _walk(self, failed: FailedRun) -> None:
         await self.graph.read(up=[failed.job], down=[failed.job, *failed.within], strict=False)

@@ -1,0 +1,145 @@
+"""Lineage killed at each of its awaits (row F5): what it was about is delivered again, and nothing is there twice."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from agents.lineage_desk import made
+from agents.lineage_house import NOW, PROJECT, House
+
+from counterpoint.lineage.handlers import register
+from counterpoint.lineage.incidents import Limits
+from counterpoint.lineage.turns import Turns
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.lineage import LineageEvent
+from counterpoint.proto.memory import RecordsChanged, Ref
+from counterpoint.proto.messages import Message
+from counterpoint.proto.tasks import Task
+from counterpoint.proto.validation import parse
+
+PATIENT = Limits(incidents_per_hour=100, retry_grace_s=900)
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+class Mortal(House):
+    """A house whose lineage dies at the request `dies_at` of a delivery, before memory has it or after."""
+
+    dies_at: int | None = None
+    answered = False
+    asked = 0
+
+    async def transport(self, subject: str, body: bytes, timeout_s: float) -> bytes:
+        self.asked += 1
+        dies = self.asked == self.dies_at
+        if dies and not self.answered:
+            raise Killed
+        reply = await super().transport(subject, body, timeout_s)
+        if dies:
+            raise Killed
+        return reply
+
+    async def survive(self, message: Message, task_id: str | None = None) -> int:
+        """Deliver a message, and again to a new process where this one died; the requests of the first delivery."""
+        message_id, self.asked = new_id(), 0
+        try:
+            await self.deliver(message, message_id, task_id)
+        except Killed:
+            self.asked, self.dies_at = 0, None
+            self.handlers.clear()
+            register(self, self.limits, Turns())  # type: ignore[arg-type]
+            await self.deliver(message, message_id, task_id)
+        return self.asked
+
+
+def fail(second: int, run: str, dag: str = "dag", **more: Any) -> dict[str, Any]:
+    return made("FAIL", second, job=f"{dag}.a", run_id=run, parent=(dag, f"{dag}-{run}"), error="disk is full", **more)
+
+
+WHOLE = made("FAIL", 2, job="dag", run_id="dag-r1", error="task_failure", job_type="DAG")
+BELOW = made("FAIL", 3, job="other.b", run_id="r2", parent=("other", "o"), error="no file", reads=["t"])
+WORKS = made("COMPLETE", 9, job="dag.a", run_id="r3", parent=("dag", "dag-r3"), writes=["t"])
+
+
+def left(house: House) -> tuple[Any, ...]:
+    """What stands at the end: records, messages without their own ids, and timers."""
+    sent = [message.model_dump(exclude={"decision_id", "made_at"}) for message in house.sent]
+    incidents = [incident.model_dump(exclude={"failures", "affected"}) for incident in house.incidents]
+    timers = [(at, json.dumps(message.model_dump(mode="json"))) for at, message in house.timers]
+    return sorted(map(str, sent)), sorted(map(str, incidents)), sorted(map(str, timers)), len(house.kept("runs"))
+
+
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [
+        ([], fail(1, "r1", writes=["t"])),
+        ([WHOLE], fail(1, "r1", writes=["t"])),
+        ([BELOW], fail(1, "r1", writes=["t"])),
+        ([fail(1, "r1", writes=["t"])], BELOW),
+        ([fail(1, "r1", writes=["t"]), BELOW], WORKS),
+    ],
+    ids=["opening", "opening of a part", "opening of a root", "joining", "closing"],
+)
+@pytest.mark.parametrize("answered", [False, True], ids=["before memory has it", "after"])
+async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
+    before: list[dict[str, Any]], last: dict[str, Any], answered: bool
+) -> None:
+    async def lived(dies_at: int | None) -> tuple[Mortal, int]:
+        house = Mortal(PATIENT)
+        await house.take(before)
+        house.dies_at, house.answered = dies_at, answered
+        return house, await house.survive(parse(LineageEvent.TYPE, last))
+
+    unharmed, awaits = await lived(None)
+    assert awaits >= 3
+    for dies_at in range(1, awaits + 1):
+        house, _ = await lived(dies_at)
+        assert left(house) == left(unharmed), dies_at
+        assert len({task.task_id for task in house.tasks}) == len(house.tasks)
+
+
+def ended(state: str) -> Callable[[House], RecordsChanged]:
+    """The end of the only task of a house."""
+
+    def write(house: House) -> RecordsChanged:
+        (asked,) = house.tasks
+        task_id = asked.task_id or ""
+        ends = {"created_at": NOW, "updated_at": house.now, "ended_at": house.now, "submitted_at": NOW}
+        named = {"task_id": task_id, "session_id": "s", "project": PROJECT, "submitted_by": "lineage"}
+        task = Task.model_validate(
+            {**named, **ends, "kind": "troubleshoot", "state": state, "description": "-"}, strict=False
+        )
+        house.write("tasks", task_id, task.model_dump(mode="json", exclude_none=True))
+        written = Ref(store="tasks", id=task_id, version=1)
+        return RecordsChanged(
+            commit_id=new_id(), service="manager", project=PROJECT, task_id=task_id, writes=(written,), at=house.now
+        )
+
+    return write
+
+
+@pytest.mark.parametrize("state", ["cancelled", "completed", "failed"])
+async def test_the_failure_after_the_end_of_a_task_is_one_new_task_wherever_lineage_dies(state: str) -> None:
+    async def lived(dies_at: int | None) -> tuple[Mortal, int]:
+        house = Mortal(PATIENT)
+        await house.take([fail(1, "r1")])
+        house.now += timedelta(seconds=10)
+        changed = ended(state)(house)
+        house.dies_at, house.answered = dies_at, bool(dies_at and dies_at % 2)
+        awaits = await house.survive(changed, changed.task_id)
+        house.dies_at = None
+        house.now += timedelta(seconds=10)
+        await house.take([fail(20, "r2")])
+        return house, awaits
+
+    unharmed, awaits = await lived(None)
+    for dies_at in range(1, awaits + 1):
+        house, _ = await lived(dies_at)
+        first, second = house.tasks
+        assert (second.context or {})["previous_incident"] == first.task_id
+        assert (second.context or {})["repeats"]["count"] == 2
+        assert left(house) == left(unharmed)
