@@ -37,12 +37,14 @@ from counterpoint.proto.memory import (
     Origin,
     QueryReply,
     QueryRequest,
+    RecordsChanged,
+    Ref,
     Refusal,
     Walk,
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
-from counterpoint.proto.tasks import SubmitTask
+from counterpoint.proto.tasks import SubmitTask, Task
 from counterpoint.proto.validation import parse
 from counterpoint.recall import Memory, record
 
@@ -135,6 +137,17 @@ class House:
             self.now = max(self.now, due[0][0])
             await self.deliver(parse(due[0][1].TYPE, json.loads(due[0][1].model_dump_json())))
         self.now = until
+
+    def ended(self, task_id: str, state: str) -> RecordsChanged:
+        """The end of a task: its record, and what the manager's commit says of it."""
+        times = {"created_at": NOW, "updated_at": self.now, "ended_at": self.now, "submitted_at": NOW}
+        named = {"task_id": task_id, "session_id": "s", "project": PROJECT, "submitted_by": "lineage"}
+        task = Task.model_validate({**named, **times, "kind": "troubleshoot", "state": state, "description": "-"})
+        self.write("tasks", task_id, task.model_dump(mode="json", exclude_none=True))
+        written = Ref(store="tasks", id=task_id, version=1)
+        return RecordsChanged(
+            commit_id=new_id(), service="manager", project=PROJECT, task_id=task_id, writes=(written,), at=self.now
+        )
 
     def principal(self, token: str = TOKEN, **more: Any) -> Principal:
         """A principal with that token."""

@@ -1,22 +1,19 @@
 """Lineage killed at each of its awaits (row F5): what it was about is delivered again, and nothing is there twice."""
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from agents.lineage_desk import made
-from agents.lineage_house import NOW, PROJECT, House
+from agents.lineage_house import House
 
 from counterpoint.lineage.handlers import register
 from counterpoint.lineage.incidents import Limits
 from counterpoint.lineage.turns import Turns
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.lineage import LineageEvent
-from counterpoint.proto.memory import RecordsChanged, Ref
 from counterpoint.proto.messages import Message
-from counterpoint.proto.tasks import Task
 from counterpoint.proto.validation import parse
 
 PATIENT = Limits(incidents_per_hour=100, retry_grace_s=900)
@@ -102,33 +99,13 @@ async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
         assert len({task.task_id for task in house.tasks}) == len(house.tasks)
 
 
-def ended(state: str) -> Callable[[House], RecordsChanged]:
-    """The end of the only task of a house."""
-
-    def write(house: House) -> RecordsChanged:
-        (asked,) = house.tasks
-        task_id = asked.task_id or ""
-        ends = {"created_at": NOW, "updated_at": house.now, "ended_at": house.now, "submitted_at": NOW}
-        named = {"task_id": task_id, "session_id": "s", "project": PROJECT, "submitted_by": "lineage"}
-        task = Task.model_validate(
-            {**named, **ends, "kind": "troubleshoot", "state": state, "description": "-"}, strict=False
-        )
-        house.write("tasks", task_id, task.model_dump(mode="json", exclude_none=True))
-        written = Ref(store="tasks", id=task_id, version=1)
-        return RecordsChanged(
-            commit_id=new_id(), service="manager", project=PROJECT, task_id=task_id, writes=(written,), at=house.now
-        )
-
-    return write
-
-
 @pytest.mark.parametrize("state", ["cancelled", "completed", "failed"])
 async def test_the_failure_after_the_end_of_a_task_is_one_new_task_wherever_lineage_dies(state: str) -> None:
     async def lived(dies_at: int | None) -> tuple[Mortal, int]:
         house = Mortal(PATIENT)
         await house.take([fail(1, "r1")])
         house.now += timedelta(seconds=10)
-        changed = ended(state)(house)
+        changed = house.ended(house.tasks[0].task_id or "", state)
         house.dies_at, house.answered = dies_at, bool(dies_at and dies_at % 2)
         awaits = await house.survive(changed, changed.task_id)
         house.dies_at = None

@@ -35,6 +35,7 @@ from chaos.processes import descendants
 from counterpoint import bus
 from counterpoint.bus.provision import provision
 from counterpoint.local.endpoints import Endpoints, read_endpoints
+from counterpoint.local.listening import Listening
 from counterpoint.local.nats import run_nats
 from counterpoint.local.state import read_state
 from counterpoint.local.up import down, up
@@ -237,7 +238,7 @@ def pss_mb(pid: int) -> float:
 def house(data_dir: Path, chunks: int, report: Report) -> None:
     """The whole house as a person starts it: questions, then warm starts and its memory when idle."""
     starts, sizes = [], []
-    up(data_dir, http_port=0, detach=True)
+    up(data_dir, listening=Listening(http_port=0), detach=True)
     try:
         if chunks:
             bus.run(ask(read_endpoints(data_dir), chunks, report))
@@ -245,7 +246,7 @@ def house(data_dir: Path, chunks: int, report: Report) -> None:
             say(f"start, run {number} of {RUNS}")
             down(data_dir)
             began = time.perf_counter()
-            up(data_dir, http_port=0, detach=True)
+            up(data_dir, listening=Listening(http_port=0), detach=True)
             starts.append(time.perf_counter() - began)
             supervisor = read_state(data_dir / "state.json").supervisor
             assert supervisor is not None

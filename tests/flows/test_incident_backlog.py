@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from counterpoint.cli.card import card, text
 from counterpoint.local.stack import Stack
+from counterpoint.proto.tasks import Task
 
 ERRORS = ("DiskFull: no space left on device", "UndefinedTable: relation raw.orders does not exist")
 
@@ -72,6 +74,22 @@ class Front:
             cursor = answer.get("next_cursor")
             if cursor is None:
                 return found
+
+    async def task(self, task_id: str) -> dict[str, Any]:
+        answer = await self._client.get(
+            f"{self._http}/v1/tasks/{task_id}", params={"project": self._project}, headers=self._headers
+        )
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def cancel(self, task_id: str) -> None:
+        answer = await self._client.post(
+            f"{self._http}/v1/tasks/{task_id}/cancel",
+            params={"project": self._project},
+            json={"reason": "known already"},
+            headers=self._headers,
+        )
+        assert answer.status_code == 202, answer.text
 
     async def report(self, task_id: str, note: str) -> None:
         answer = await self._client.post(
@@ -152,5 +170,43 @@ async def test_a_failure_after_a_reported_success_is_a_new_task_that_names_the_l
     await front.post([event("FAIL", 9, "dag.load", "r-2", error=ERRORS[0], **later)])
     (second,) = live(await front.until(lambda found: len(live(found)) == 1))
     assert second["task_id"] != first["task_id"]
+    assert second["context"]["previous_incident"] == first["task_id"]
+    assert second["context"]["repeats"]["count"] == 2
+
+
+async def test_the_card_says_what_has_changed_since_the_last_success(front: Front) -> None:
+    def run(kind: str, second: int, number: int, version: str, **more: Any) -> dict[str, Any]:
+        raw = event(kind, second, "etl.load", f"e-{number}", parent=("etl", f"f-{number}"), reads=["orders"], **more)
+        location = {"type": "git", "repoUrl": "https://github.com/acme/flows", "version": version, "url": "https://x"}
+        raw["job"]["facets"]["sourceCodeLocation"] = location
+        raw["run"]["facets"]["spark_properties"] = {"properties": {"spark.executor.memory": f"{8 // number}g"}}
+        return raw
+
+    history = [
+        event("COMPLETE", 0, "fill", "fill-1", writes=["orders"]),
+        run("START", 10, 1, "a1"),
+        run("COMPLETE", 20, 1, "a1"),
+        run("START", 30, 2, "b2"),
+        run("FAIL", 40, 2, "b2", error=ERRORS[0], task=True),
+    ]
+    for raw in history:
+        await front.post([raw])
+    (task,) = live(await front.until(lambda found: len(live(found)) == 1))
+    shown = text(card(Task.model_validate(await front.task(task["task_id"]))))
+    section = " ".join(shown[shown.index("\nchanged ") :].split())
+    assert "a1 → b2" in section
+    assert "https://github.com/acme/flows/compare/a1...b2" in section
+    assert "8g → 4g" in section
+    assert "orders not written since" in section
+
+
+async def test_after_a_cancelled_task_the_next_failure_is_a_new_one_that_names_it(front: Front) -> None:
+    more = {"parent": ("dag", "flow"), "task": True}
+    await front.post([event("FAIL", 1, "dag.load", "r-1", error=ERRORS[0], **more)])
+    (first,) = await front.until(lambda found: len(live(found)) == 1)
+    await front.cancel(first["task_id"])
+    await front.until(lambda found: found[0]["state"] == "cancelled")
+    await front.post([event("FAIL", 9, "dag.load", "r-2", error=ERRORS[0], parent=("dag", "flow-2"), task=True)])
+    (second,) = live(await front.until(lambda found: len(live(found)) == 1))
     assert second["context"]["previous_incident"] == first["task_id"]
     assert second["context"]["repeats"]["count"] == 2

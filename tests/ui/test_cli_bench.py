@@ -37,7 +37,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, ["bench", *words])
 
 
-@pytest.mark.parametrize("name", ["commit", "flow", "line", "memory"])
+@pytest.mark.parametrize("name", ["commit", "flow", "incidents", "line", "memory"])
 def test_what_the_environment_or_a_folder_points_to_is_not_measured(
     name: str, executed: list[Executed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +54,12 @@ def test_memory_is_measured_in_sections_and_in_full(executed: list[Executed]) ->
     ((program, arguments, _),) = executed
     assert program == "memory.py"
     assert arguments == ["--json", "--full", "--only", "tax", "--only", "idle"]
+
+
+def test_incidents_have_a_rate_and_a_length(executed: list[Executed]) -> None:
+    assert run("incidents", "--rate", "2", "--seconds", "9", "--json").exit_code == 0
+    assert executed[0][:2] == ("incidents.py", ["--json", "--rate", "2.0", "--seconds", "9.0"])
+    assert run("flow", "--rate", "2").exit_code == 2
 
 
 @pytest.mark.parametrize("option", [("--full",), ("--only", "tax")], ids=" ".join)

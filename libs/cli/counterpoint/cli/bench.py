@@ -13,7 +13,7 @@ from counterpoint.cli.session import Session
 
 app = typer.Typer()
 
-BENCHES = ("commit", "flow", "line", "memory", "retrieval", "answer", "triage", "recognition")
+BENCHES = ("commit", "flow", "incidents", "line", "memory", "retrieval", "answer", "triage", "recognition")
 OF_SETS = ("retrieval", "answer", "triage", "recognition")
 """Those that are about the sets of a folder."""
 FITTED = ("retrieval", "recognition")
@@ -39,6 +39,12 @@ def bench(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.1, help="Of `incidents`: how many a second; 5 if not said.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="Of `incidents`: for how long; 30 if not said.")
+    ] = None,
 ) -> None:
     """Measure a throw-away stack against its physical limits, or the running one that --url or --data-dir names.
 
@@ -56,6 +62,8 @@ def bench(
         raise Misused(f"--fit is for the benchmarks {', '.join(FITTED)}")
     if further and not (fit and name == "recognition"):
         raise Misused("--with is for recognition --fit")
+    if (rate or seconds) and name != "incidents":
+        raise Misused("--rate and --seconds are for the benchmark incidents")
     program, environment = f"{name}.py", dict(os.environ)
     arguments = ["--json"] if session.json else []
     if folder is not None:
@@ -65,6 +73,8 @@ def bench(
         arguments += ["--fit", str(fit.absolute())] if fit else []
         arguments += [word for each in further or () for word in ("--with", str(each.absolute()))]
     arguments += ["--full"] if full else []
+    arguments += ["--rate", str(rate)] if rate else []
+    arguments += ["--seconds", str(seconds)] if seconds else []
     arguments += [word for section in only or () for word in ("--only", section)]
     if session.url or session.data_dir:
         if name != "flow":

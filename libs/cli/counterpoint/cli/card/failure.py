@@ -113,12 +113,16 @@ def _error(error: str, verbose: bool) -> Iterator[str]:
     yield f"… {counted(len(lines), 'line')} in all, shown with --verbose"
 
 
+_TOLD = ("freshness", "upstream")
+"""Changes that are told as they are: there is no value that they had before."""
+
+
 def _change(row: Mapping[str, Any]) -> Iterator[Line]:
     before, after, url = row.get("before"), row.get("after"), row.get("url")
     if before is not None and after is not None:
         how = f"{before} → {after}"
     elif after is not None:
-        how = f"now {after}"
+        how = str(after) if row.get("what") in _TOLD else f"now {after}"
     elif before is not None:
         how = f"no longer {before}"
     else:
