@@ -147,8 +147,8 @@ class Desk:
         """
         self._related.add(failed.job)
         spans = self.ledger.around(failed)
-        near = {span.incident_id for span in spans if span.job in await self._near(failed, spans)} if spans else set()
-        await self.read(near.union(incident_ids))
+        near = await self._near(failed, spans) if spans else frozenset[str]()
+        await self.read({span.incident_id for span in spans if span.job in near}.union(incident_ids))
         if not spans and not any(incident.affected for incident in self.incidents.values()):
             return
         jobs = {one.job: one.within for i in self.incidents.values() for one in i.members.values()}
