@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.developer.answers import answer, graded
+from counterpoint.developer.citations import references
 from counterpoint.developer.german import english, is_german, translated
 from counterpoint.developer.procedures import procedures
 from counterpoint.developer.relevance import Hit, calibration, hits
-from counterpoint.developer.selection import WHOLE, select
+from counterpoint.developer.selection import LIMIT, select
 from counterpoint.developer.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.units import BODY, units
 from counterpoint.memory.retrieval.chunk import chunk, detect
@@ -131,10 +132,47 @@ def test_list_is_not_quoted_without_the_sentence_that_opens_it() -> None:
 @pytest.mark.parametrize(
     "question",
     ["What does a replication slot cost?", "What is the password of the slot?", "Which port do the slots use?",
-     "Which version of the slots is there?"],
+     "Which version of the slots is there?", "password of the slot database?", "How many slots are idle right now?",
+     "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
 )  # fmt: skip
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
     assert not graded(question, found(question, ("slots.md", SLOTS)), CURVE).sufficient
+
+
+def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
+    question = "How many idle slots do we keep?"
+    vendor = "# Retention\n\nIdle slots: a server keeps 40 idle slots.\n"
+    own = "# Retention\n\nIdle slots: on our servers we keep 40 idle slots.\n"
+    likely = [graded(question, found(question, ("keep.md", text)), CURVE).probability for text in (vendor, own)]
+    assert likely[0] <= 0.2 < likely[1]
+
+
+def test_section_nearly_as_good_as_the_best_is_quoted_beside_it() -> None:
+    beside = "# Slots of a replica\n\nA slot that a replica holds grows while the replica is behind.\n"
+    made = answered("Why does the slot of a replica grow?", ("slots.md", SLOTS), ("replica.md", beside))
+    assert "A slot that a replica holds grows" in made
+    assert "Start that replica." in made
+
+
+def test_row_is_found_by_a_number_of_one_digit_and_stands_below_its_headers() -> None:
+    rows = "".join(f"| {n} | {n // 2 + 1} | {(n - 1) // 2} |\n" for n in range(1, 10))
+    text = (
+        f"# Quorum\n\nA cluster of members has a majority.\n\n| Members | Majority | May fail |\n|---|---|---|\n{rows}"
+    )
+    padding = "\n".join(f"## Note {n}\n\nMembers of a cluster form a majority in note {n * 11}.\n" for n in range(8))
+    text = answered("majority of a cluster of 7 members", ("quorum.md", text), ("notes.md", f"# Notes\n\n{padding}"))
+    assert "| 7 | 4 | 3 |" in text
+    assert "| Members | Majority | May fail |\n|---|---|---|\n" in text
+
+
+def test_references_name_a_document_once_for_places_that_follow_one_another() -> None:
+    selected = select("A slot grows because its replica is behind. What do I do?", found("slot", ("slots.md", SLOTS)))
+    assert selected
+    first = selected.citations[0]
+    other = first.model_copy(update={"source_path": "other.md"})
+    lines = references((first, first, other)).splitlines()
+    place = f"{first.start} to {first.end}"
+    assert lines == [f"[1] slots.md, characters {place}; [2] {place}  ", f"[3] other.md, characters {place}  "]
 
 
 def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
@@ -213,6 +251,12 @@ def test_english_is_not_taken_for_german() -> None:
     assert translated("Aufbewahrungsfrist")
 
 
+def test_german_forms_are_told_apart_that_share_a_stem() -> None:
+    assert "backup" in translated("Sicherungen")
+    assert "backup" in translated("sichern")
+    assert translated("sicher")[0] == "safe"
+
+
 def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None:
     long = (
         SLOTS + "\n## More\n\n" + "\n\n".join(f"Paragraph {n} about slots and their replicas." * 6 for n in range(30))
@@ -241,7 +285,7 @@ def test_ranking_takes_less_than_ten_milliseconds_a_question() -> None:
     assert (time.process_time() - began) / 10 < 0.05
     selected = select(question, sought)
     assert selected
-    assert sum(len(each.text) for each in selected.excerpts) <= WHOLE + 200
+    assert sum(len(each.text) for each in selected.excerpts) <= LIMIT
 
 
 @given(st.text(alphabet=st.sampled_from("ab \n#-*1.|`>:=\t~_"), max_size=300))

@@ -17,7 +17,8 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -247,26 +248,24 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else str(value)
 
 
-async def run(folder: Path, given: argparse.Namespace) -> list[Outcome]:
-    """A folder of cases on a throw-away stack."""
-    of = [case for case in cases(given.folder) if given.only in (None, case.type)]
+@asynccontextmanager
+async def ingested(folder: Path, of: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Memory]]:
+    """A throw-away stack in `folder` with the documents of a set: its HTTP API, and the memory as the router has it."""
     stack = Stack(folder / "stack", http_port=0)
     await stack.start()
     try:
         headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
         secrets = load_credentials(folder / "stack" / "secrets.json", NATS_USERS)
-        router = Service(
-            "router",
-            BusSettings(
-                nats_url=stack.endpoints.nats, nats_user="router", nats_password=SecretStr(secrets.nats["router"])
-            ),
+        login = BusSettings(
+            nats_url=stack.endpoints.nats, nats_user="router", nats_password=SecretStr(secrets.nats["router"])
         )
+        router = Service("router", login)
         await router.connection.open()
         try:
             async with httpx.AsyncClient(
                 base_url=stack.endpoints.http, headers=headers, timeout=600, transport=Patient()
             ) as http:
-                for batch in documents(given.folder):
+                for batch in documents(of):
                     answer = await http.post(
                         "/v1/documents", params={"project": PROJECT}, json={"documents": batch}
                     )  # fmt: skip
@@ -274,11 +273,18 @@ async def run(folder: Path, given: argparse.Namespace) -> list[Outcome]:
                     for became in answer.json().get("documents", []):
                         if became["status"] in ("refused", "quarantined"):
                             say(f"{became['source']}: {became['problem']}")
-                return await measured(http, router.memory(PROJECT, PRINCIPAL), of)
+                yield http, router.memory(PROJECT, PRINCIPAL)
         finally:
             await router.connection.close()
     finally:
         await stack.stop()
+
+
+async def run(folder: Path, given: argparse.Namespace) -> list[Outcome]:
+    """A folder of cases on a throw-away stack."""
+    of = [case for case in cases(given.folder) if given.only in (None, case.type)]
+    async with ingested(folder, given.folder) as (http, memory):
+        return await measured(http, memory, of)
 
 
 def main() -> None:

@@ -1,10 +1,12 @@
 """`bench triage` judges answers by the texts they hold, and confidence by how often it was right."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench.ranking import ece, reliability
-from bench.triage import Case, Expected, Outcome, Unreadable, cases, summary, verdict
+from bench.triage import Case, Expected, Outcome, Unreadable, Verdict, cases, summary, verdict
+from bench.triage_fit import SIGNS, Judged, fit, probabilities, shares, weights
 
 WANTED = Expected(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
 
@@ -55,6 +57,31 @@ def test_certainty_falls_into_the_last_bin_and_empty_bins_are_left_out() -> None
         (0.3, 1, 0.31, 1.0),
         (0.9, 2, 0.975, 0.5),
     ]
+
+
+def _cases(right: int, wrong: int, strangers: int) -> list[Judged]:
+    def one(answerable: bool, verdict: Verdict, ahead: float) -> Judged:
+        return Judged(answerable, verdict, dict.fromkeys(SIGNS, 0.0) | {"ahead": ahead})
+
+    return [
+        *(one(True, "right", 2.0 + 0.1 * n) for n in range(right)),
+        *(one(True, "wrong", 0.1 * n) for n in range(wrong)),
+        *(one(False, "wrong", -0.1 * n) for n in range(strangers)),
+    ]
+
+
+def test_fit_tells_right_answers_from_wrong_ones_of_a_set_it_was_not_fitted_on() -> None:
+    sets = {"one": _cases(20, 5, 8), "other": _cases(15, 4, 10), "third": _cases(18, 5, 9)}
+    model, measured = fit(sets)
+    assert model.weights["ahead"] > 0
+    assert all(each["right"] > 0.75 and each["refused"] >= 0.8 and each["auroc"] == 1 for each in measured)
+
+
+def test_what_lacks_the_thing_asked_for_is_refused_whatever_its_signs() -> None:
+    sets = [_cases(20, 5, 8), _cases(15, 4, 10)]
+    lacking = [replace(case, lacking=True) for case in sets[0]]
+    right, refused, wrong = shares(lacking, probabilities(lacking, weights(sets)), 0.3)
+    assert (right, refused, wrong) == (0, 1, 0)
 
 
 def test_folder_without_documents_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from counterpoint.developer.citations import cite, references
+from counterpoint.developer.citations import cite, quoted
 from counterpoint.developer.passages import Passage, passages, sentences
 from counterpoint.developer.relevance import Curve, Grade, Hit, grade
 from counterpoint.developer.selection import select
@@ -34,7 +34,7 @@ def answer(question: str, found: Sequence[Hit], threshold: float, beside: Sequen
     if selected is None:
         return _spans(question, found, threshold)
     citations = selected.citations
-    return Answer(_quoted(citations), citations)
+    return Answer(quoted(citations), citations)
 
 
 def graded(question: str, found: Sequence[Hit], curve: Curve, beside: Sequence[Hit] = ()) -> Grade:
@@ -103,12 +103,4 @@ def _with_steps(taken: Sequence[tuple[Hit, Passage]]) -> list[tuple[Hit, Passage
 
 def _rendered(taken: Sequence[tuple[Hit, Passage]]) -> Answer:
     citations = tuple(cite(hit, passage) for hit, passage in taken)
-    return Answer(_quoted(citations), citations)
-
-
-def _quoted(citations: Sequence[Citation]) -> str:
-    quotes = [
-        f"{citation.quote}{chr(10) if citation.quote.endswith('```') else ' '}[{number}]"
-        for number, citation in enumerate(citations, 1)
-    ]
-    return "\n\n".join([*quotes, references(citations)])
+    return Answer(quoted(citations), citations)

@@ -58,17 +58,19 @@ class Excerpt:
 
     @property
     def stretches(self) -> tuple[tuple[int, int], ...]:
-        """From where to where it runs in its section; units that follow one another are one stretch."""
+        """From where to where it runs in its section; units that follow one another, but for the line below the headers
+        of a table, are one stretch."""
         if self.clip is not None:
             return (self.clip,)
+        units = self.section.units
         made: list[tuple[int, int]] = []
         last = -2
         for n in self.units:
-            unit = self.section.units[n]
-            if n == last + 1 and made:
-                made[-1] = (made[-1][0], unit.end)
+            ruled = made and n == last + 2 and units[last].kind == "header" and units[last + 1].kind == "markup"
+            if (n == last + 1 or ruled) and made:
+                made[-1] = (made[-1][0], units[n].end)
             else:
-                made.append((unit.start, unit.end))
+                made.append((units[n].start, units[n].end))
             last = n
         return tuple(made)
 

@@ -22,19 +22,27 @@ _OF_BOTH = frozenset(
 
 
 @cache
-def _words() -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
-    """Words that carry no meaning, and the English for the stems of the others."""
-    idle, said = set[str](), dict[str, tuple[str, ...]]()
+def _words() -> tuple[frozenset[str], dict[str, dict[str, tuple[str, ...]]]]:
+    """Words that carry no meaning, and the others by their stems, each with the English for it."""
+    idle, said = set[str](), dict[str, dict[str, tuple[str, ...]]]()
     for line in files("counterpoint.developer").joinpath("german.txt").read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         word, *english = line.split()
         if english:
-            known = said.get(key := _STEMMER.stemWord(word), ())
-            said[key] = tuple(dict.fromkeys((*known, *english)))
+            said.setdefault(_STEMMER.stemWord(word), {})[word] = tuple(english)
         else:
             idle.add(word)
     return frozenset(idle), said
+
+
+def _of_stem(word: str) -> tuple[str, ...] | None:
+    """The English for the longest known word of the same stem that it begins with, or else for all of that stem."""
+    known = _words()[1].get(stem(word))
+    if known is None:
+        return None
+    first = max((each for each in known if word.startswith(each)), key=len, default=None)
+    return known[first] if first else tuple(dict.fromkeys(each for of in known.values() for each in of))
 
 
 @lru_cache(maxsize=2_000)
@@ -61,20 +69,18 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=20_000)
 def translated(word: str) -> tuple[str, ...]:
     """English words that say what a German one does, of a compound those for its parts; none where it is not known."""
-    _, said = _words()
     lowered = word.lower()
-    if (known := said.get(stem(lowered))) is not None:
+    if (known := _of_stem(lowered)) is not None:
         return known
     for cut in range(len(lowered) - _LEAST, _LEAST - 1, -1):
-        head, tail = lowered[:cut], lowered[cut:]
-        last = said.get(stem(tail))
+        head, last = lowered[:cut], _of_stem(lowered[cut:])
         if last is None:
             continue
         for link in _LINKS:
-            if head.endswith(link) and (first := said.get(stem(head.removesuffix(link) if link else head))) is not None:
+            if head.endswith(link) and (first := _of_stem(head.removesuffix(link) if link else head)) is not None:
                 return (*first, *last)
     for cut in range(len(lowered) - _LEAST, _LEAST - 1, -1):
-        if (last := said.get(stem(lowered[cut:]))) is not None:
+        if (last := _of_stem(lowered[cut:])) is not None:
             return last
     return ()
 

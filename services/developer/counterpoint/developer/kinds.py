@@ -28,13 +28,42 @@ KINDS = (
     _kind(
         "secret",
         (r"\bwhat(?:['’]s| is| are)? (?:the |our )?(?:\w+ )?(?:password|passphrase|token|secret|api key)\b",
-         r"\bwie (?:lautet|ist) .{0,30}(?:passwort|kennwort|schlüssel)\b"),
+         r"^\W*(?:the |our )?(?:\w+ ){0,2}(?:password|passphrase|api key) (?:of|for)\b",
+         r"\bwie (?:lautet|ist) .{0,30}(?:passwort|kennwort|schlüssel)\b",
+         r"^\W*(?:passwort|kennwort) (?:von|für|de[rs])\b"),
         (r"(?!)",), strict=True,
+    ),
+    _kind(
+        "moment",
+        (r"\b(?:who|which|what|where|when|how (?:many|much))\b[^.?!]*\b(?:right now|at the moment|tonight"
+         r"|this (?:very )?(?:minute|moment)|most recently|(?:the )?last time)\b",
+         r"\bwhen did (?:we|somebody|anybody|you)\b",
+         r"\b(?:wer|welche\w?|was|wo|wann|wie ?viele?)\b[^.?!]*\b(?:gerade|derzeit|momentan|zurzeit|heute nacht|zuletzt"
+         r"|das letzte mal)\b"),
+        (r"(?!)",), strict=True,
+    ),
+    _kind(
+        "contact",
+        (r"\bwhom? (?:\w+ ){0,3}(?:page|call|phone|wake|notify|contact|escalate to|reach out to|reach)\b",
+         r"\bwhom? (?:is|are|has) (?:\w+ ){0,2}(?:on[- ]call|on duty)\b",
+         r"\bwen (?:\w+ ){0,3}(?:anrufen|wecken|benachrichtigen|verständigen|kontaktieren)\b",
+         r"\bwer hat (?:\w+ )?bereitschaft\b"),
+        (r"@", r"#[a-z]",
+         r"\b(?:team|on-?call|pager|rota|escalat\w+|phone|hotline|bereitschaft|rufnummer)\b"), strict=True,
+    ),
+    _kind(
+        "region",
+        (r"\b(?:which|what|in welche[rmn]?|welche) (?:\w+ )?"
+         r"(?:region|availability zone|data ?cent(?:er|re)|rechenzentrum)\b",),
+        (r"\b(?:region|zone|data ?cent(?:er|re)|rechenzentrum)\w*\b.{0,20}(?:\bis\b|\bist\b|[:=|])",
+         r"\b(?:in|stands in|located in) (?:the )?(?:region|zone)\b",
+         r"\b[a-z]{2,}-(?:north|south|east|west|central)\w*"),
+        strict=True,
     ),
     _kind(
         "port",
         (r"\b(?:which|what) .{0,20}\bport\b", r"\bwelche[rnm]? .{0,20}\bport\b"),
-        (r"\bport\b.{0,40}?\d{2,5}", r":\d{2,5}\b", r"\d{2,5}/(?:tcp|udp)"), strict=True,
+        (r"\bport\b.{0,40}?\d{2,5}", r"[a-z\])]:\d{2,5}\b", r":\d{4,5}\b", r"\d{2,5}/(?:tcp|udp)"), strict=True,
     ),
     _kind(
         "version",
@@ -81,6 +110,16 @@ PERMISSION = re.compile(
     re.IGNORECASE,
 )
 """Questions that are answered by yes or no."""
+OURS = re.compile(
+    r"\b(?:who|which|what|where|when|how (?:many|much|big|large))\b[^?]*?"
+    r"\b(?:(?:do|did|are|have) we (?:have|had|run|running|keep|pay|paying|own|host|hosting|store)\b(?! to\b)"
+    r"|(?:is|are|was|were) our\b)"
+    r"|\bbei uns\b|\bhaben wir\b|\b(?:ist|sind|liegen|laufen|steht|stehen) unsere?\b",
+    re.IGNORECASE,
+)
+"""Questions about what the people have who ask, which no manual of a vendor knows."""
+OWN = re.compile(r"\b(?:our|ours|unser\w*|on-?call|team[- ]\w+|\w+ team)\b", re.IGNORECASE)
+"""A page that speaks of the people whose it is."""
 FOCUS = re.compile(
     r"\b(?:which|what|how (?:many|much|big|large)|whose|welche[rmns]?|wie ?viele?)\s+"
     r"((?:(?!(?:is|are|does|do|did|will|can|must|should|has|have|was|ist|sind|hat|haben|wird|of|in|for|the)\b)[\w-]+\s*){1,3})",

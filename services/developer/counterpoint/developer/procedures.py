@@ -7,14 +7,12 @@ from functools import cached_property
 from counterpoint.developer.excerpts import Excerpt
 from counterpoint.developer.likelihood import likelihood
 from counterpoint.developer.relevance import Hit
-from counterpoint.developer.selection import MARGIN, Candidate, chosen, select
+from counterpoint.developer.selection import select
 from counterpoint.developer.summaries import summary_of
 from counterpoint.proto.findings import Citation
 
-STEPS = 0.3
-"""Weight of a section that says what to do, step by step."""
-MOST = 4
-"""Sections that are offered for one failure."""
+MOST, NEAR = 4, 0.6
+"""Sections that are offered for one failure, none of which fits less than the best one by more than this."""
 NAMED = 0.75
 """The least likelihood of a section that holds the very code of the failure."""
 
@@ -72,28 +70,22 @@ class Procedure:
         return self.numbered or tuple(unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row"))
 
 
-def _instructs(one: Candidate) -> bool:
-    """Whether an excerpt holds steps."""
-    return any(one.section.units[n].kind == "step" for n in one.excerpt.units)
-
-
 def procedures(failure: str, found: Sequence[Hit], beside: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
     """The sections for a failure, best first, of what somebody trusted has put in.
 
     One that holds its error code, exception or alert name literally comes before those that do not.
     """
     trusted = [hit for hit in found if hit.trusted]
-    selected = select(failure, trusted, [hit for hit in beside if hit.trusted], loose=True)
+    selected = select(failure, trusted, [hit for hit in beside if hit.trusted], failure=True)
     if selected is None:
         return ()
-    ordered = sorted(selected.ranked, key=lambda one: -(one.worth + STEPS * _instructs(one)))
-    best, excerpts = ordered[0], chosen(selected.wanted, ordered)
+    best, *_ = selected.ranked
     made = []
-    for one in ordered:
+    for one in selected.ranked:
         code = one.named
-        if one.worth < best.worth - MARGIN and code is None:
+        if one.worth < best.worth - NEAR and code is None:
             continue
-        likely = selected.likelihood_of(one)
-        excerpt, *more = excerpts if one is best else (one.excerpt,)
-        made.append(Procedure(excerpt, tuple(more), max(likely, NAMED) if code else likely, code))
+        shown = selected.excerpts if one is best else (one.excerpt,)
+        likely = selected.likelihood_of(one, shown)
+        made.append(Procedure(shown[0], shown[1:], max(likely, NAMED) if code else likely, code))
     return tuple(sorted(made, key=lambda each: each.code is None)[:MOST])

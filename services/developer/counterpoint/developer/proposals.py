@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from counterpoint.developer.citations import cite, references
+from counterpoint.developer.citations import attributed, cite, references, said
 from counterpoint.developer.failure import Failure, differences
 from counterpoint.developer.lessons import Lesson
 from counterpoint.developer.passages import Passage, passages, same
@@ -113,14 +113,14 @@ def _instructed(
         _field(instruction.task, "override.reasoning", given.reasoning),
         *(_field(instruction.task, f"override.constraints.{n}", text) for n, text in enumerate(given.constraints)),
     ]
-    parts = _said(f"Instruction of {given.by} ({given.by_kind})", given.instruction, 1)
-    parts += _said(f"Reason given by {given.by}", given.reasoning, 2)
+    parts = said(f"Instruction of {given.by} ({given.by_kind})", given.instruction, 1)
+    parts += said(f"Reason given by {given.by}", given.reasoning, 2)
     for number, text in enumerate(given.constraints, 3):
-        parts += _said(f"Constraint set by {given.by}", text, number)
+        parts += said(f"Constraint set by {given.by}", text, number)
     if found := _support(instruction, known, threshold):
         hit, passage = found
         citations.append(cite(hit, passage))
-        parts += _said(f"From {hit.source}", passage.text, len(citations))
+        parts += said(f"From {hit.source}", passage.text, len(citations))
     return _finished(parts, given.instruction, citations, rest)
 
 
@@ -149,7 +149,7 @@ def _learned(lesson: Lesson, rest: Sequence[Procedure], now: Failure | None = No
     elif not lesson.confirmed:
         parts.append("This failure was seen before. Nobody trusted has confirmed that this fixed it.")
     citations = [_field(cited.item, "tried", attempt.tried)]
-    parts += _said(told, attempt.tried, 1)
+    parts += said(told, attempt.tried, 1)
     beside = [
         ("note", "Noted with its outcome", attempt.note if attempt.note != attempt.tried else None),
         ("reason", "Reason given then", attempt.reason),
@@ -159,7 +159,7 @@ def _learned(lesson: Lesson, rest: Sequence[Procedure], now: Failure | None = No
     for field, label, text in beside:
         if text:
             citations.append(_field(cited.item, field, text))
-            parts += _said(label, text, len(citations))
+            parts += said(label, text, len(citations))
     if now is not None and (unlike := differences(cited.failure, now)):
         label = "Different then:" if lesson.recognised else "Tell them apart by:"
         parts += [label, "\n".join(f"- {difference}" for difference in unlike)]
@@ -177,13 +177,8 @@ def _exhausted(procedure: Procedure, known: Sequence[Lesson]) -> bool:
 
 def _from_document(untried: Sequence[Procedure], known: Sequence[Lesson]) -> Proposal:
     procedure = untried[0]
-    parts: list[str] = []
-    citations: list[Citation] = []
-    for excerpt in (procedure.excerpt, *procedure.more):
-        label = "From" if not parts else "See also"
-        for citation in excerpt.citations:
-            citations.append(citation)
-            parts += _said(f"{label} {citation.source_path}", citation.quote, len(citations))
+    citations = [citation for excerpt in (procedure.excerpt, *procedure.more) for citation in excerpt.citations]
+    parts = attributed(citations)
     parts += _experience(procedure, known)
     made = _finished(parts, procedure.text, citations, untried[1:])
     return replace(made, likelihood=round(procedure.likelihood, 4), summary=procedure.summary)
@@ -223,8 +218,3 @@ def _field(item: Item, field: str, text: str) -> Citation:
         end=len(text),
         quote=text,
     )
-
-
-def _said(label: str, text: str, number: int) -> list[str]:
-    """A quote under its label, with the number of its citation."""
-    return [f"{label} [{number}]:", "\n".join(f"> {line}".rstrip() for line in text.splitlines())]

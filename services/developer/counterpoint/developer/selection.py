@@ -1,29 +1,38 @@
 """Selection: which sections of what was found are quoted for a question, and what speaks for each. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from counterpoint.developer.citations import proposed, quoted
 from counterpoint.developer.codes import codes_of, named
 from counterpoint.developer.excerpts import Excerpt, excerpt
+from counterpoint.developer.kinds import OWN
 from counterpoint.developer.likelihood import likelihood
 from counterpoint.developer.rag.validate import exact
 from counterpoint.developer.relevance import Grade, Hit
 from counterpoint.developer.sections import Section, documents, sections
-from counterpoint.developer.wanted import Wanted, wanted
+from counterpoint.developer.wanted import Wanted, digits, wanted
 from counterpoint.proto.findings import Citation
 
 LOOKED_AT = 12
 """Sections that are compared."""
-WHOLE, SECOND = 1_080, 350
-"""Characters of an answer, and of that what a second section may have at most."""
-MARGIN = 0.6
-"""A section that fits less by more than this is not quoted beside the best one."""
+LIMIT, CUT, TRIES = 1_460, 40, 12
+"""Characters of an answer with its references, by how many excerpts are cut to keep to that, and how often."""
+COMPARED = 1_300
+"""Characters of the excerpts by which sections are compared."""
+MARGIN, BESIDE = 1.0, 3
+"""A section that fits less by more than this is not quoted beside the best one, nor are more than so many."""
+SHARE = 0.5
+"""Of an answer what the best section is given at first, where there are others to be quoted beside it."""
+PLACE, NUMBER = 60, 25
+"""Characters of the place of an excerpt, and of one number of it among the references."""
+STEPS = 0.3
+"""Weight of a section that says what to do, step by step, for a failure."""
 TELLING = 3
 """Characters of a number, a name or a code by which texts are told apart."""
 LACKING = 0.2
 """The most likely that an answer is that lacks a port, a version, a price where one is asked for."""
-NEXT, KIN = 5, 0.25
 LEAST = 150
 """Characters that are worth beginning a second section for."""
 
@@ -41,6 +50,11 @@ class Candidate:
     unit: float
     exact: float
     named: str | None = None
+
+    @property
+    def instructs(self) -> bool:
+        """Whether it holds steps."""
+        return any(self.section.units[n].kind == "step" for n in self.excerpt.units)
 
     @property
     def section(self) -> Section:
@@ -74,7 +88,7 @@ def candidates(wanted: Wanted, sections: Sequence[Section]) -> tuple[Candidate, 
 def _candidate(
     wanted: Wanted, section: Section, nearest: float, forms: set[str], codes: tuple[str, ...]
 ) -> Candidate | None:
-    made = excerpt(wanted, section, WHOLE)
+    made = excerpt(wanted, section, COMPARED)
     if made is None:
         return None
     cosine = max(hit.signs.cosine for hit in section.found)
@@ -91,30 +105,39 @@ def _candidate(
     )
 
 
-def chosen(wanted: Wanted, ranked: Sequence[Candidate], margin: float = MARGIN) -> tuple[Excerpt, ...]:
-    """The excerpts of an answer: of the best section, and where there is room of the next that is nearly as good."""
+def chosen(
+    wanted: Wanted, ranked: Sequence[Candidate], shown: Callable[[Sequence[Citation]], str] = quoted
+) -> tuple[Excerpt, ...]:
+    """The excerpts of an answer: of the best section, and where there is room of the next that are nearly as good.
+
+    `shown` makes the text of what they cite, which is at most `LIMIT` characters long.
+    """
+    room = LIMIT
+    for _ in range(TRIES):
+        taken = _taken(wanted, ranked, room)
+        over = len(shown([citation for each in taken for citation in each.citations])) - LIMIT
+        if over <= 0:
+            return taken
+        room -= max(over, CUT)
+    return (excerpt(wanted, ranked[0].section, LEAST) or ranked[0].excerpt,)
+
+
+def _taken(wanted: Wanted, ranked: Sequence[Candidate], room: int) -> tuple[Excerpt, ...]:
     first, *rest = ranked
-    near = sorted(
-        (one for one in rest[:NEXT] if one.worth + _kin(first, one) >= first.worth - margin),
-        key=lambda one: -(one.worth + _kin(first, one)),
-    )[:2]
-    taken = [first.excerpt]
-    if near and len(first.excerpt.text) > WHOLE - SECOND:
-        smaller = excerpt(wanted, first.section, WHOLE - SECOND)
-        taken = [smaller or first.excerpt]
+    near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
+    taken = [excerpt(wanted, first.section, int(SHARE * room if near else room) - PLACE) or first.excerpt]
     for one in near:
-        left = WHOLE - sum(len(each.text) for each in taken)
+        left = room - sum(map(_size, taken)) - PLACE
         more = excerpt(wanted, one.section, left) if left >= LEAST else None
-        if more is not None and len(more.text) <= left:
+        if more is not None and _size(more) <= left + PLACE:
             taken.append(more)
-    return tuple(taken)
+    left = room - sum(map(_size, taken[1:])) - PLACE
+    whole = excerpt(wanted, first.section, left)
+    return (whole if whole is not None and _size(whole) <= left + PLACE else taken[0], *taken[1:])
 
 
-def _kin(first: Candidate, other: Candidate) -> float:
-    """Weight of a section of the same document as the best one, or a part of it."""
-    if first.section.source != other.section.source:
-        return 0.0
-    return KIN + KIN * other.section.best.context.startswith(f"{first.section.best.context} > ")
+def _size(one: Excerpt) -> int:
+    return len(one.text) + NUMBER * len(one.citations) + PLACE
 
 
 @dataclass(frozen=True)
@@ -131,53 +154,53 @@ class Selection:
         return tuple(citation for each in self.excerpts for citation in each.citations)
 
     @cached_property
-    def signs(self) -> dict[str, float]:
-        """Features of the likelihood, by name."""
-        return self.signs_of(self.ranked[0])
-
-    def signs_of(self, one: Candidate) -> dict[str, float]:
-        """The same of one candidate."""
-        found = [hit for each in self.ranked for hit in each.section.found]
-        words = self.wanted.known
-        unknown = [word for word, said in words.items() if all(said.isdisjoint(hit.words) for hit in found)]
-        return {
-            "worth": one.worth,
-            "permission": float(self.wanted.permission),
-            "named": float(one.named is not None),
-            "headings": one.headings,
-            "unknown": self.wanted.share(unknown),
-            "relevance": max(hit.relevance for hit in found),
-            "covered": one.covered,
-            **self._said(one),
-        }
-
-    def _said(self, one: Candidate) -> dict[str, float]:
-        """The same of the sentences: what the best of them covers that has the kind of thing asked for, and how much
-        of the words for that thing none of them has."""
-        asked, about = self.wanted, self.wanted.held(one.section.headings)
-        said = named = 0.0
-        for n in one.excerpt.units:
-            text = one.section.units[n].text
-            held = asked.held(text)
-            if held and (asked.kind is None or asked.fits(text)):
-                said = max(said, asked.share(held | about))
-                named = max(named, len(asked.focus & (held | about)) / max(1, len(asked.focus)))
-        return {"said": said, "unfocused": 1.0 - named if asked.focus else 0.0}
-
-    @cached_property
     def likelihood(self) -> float:
         """The probability in [0, 1] that it answers."""
-        return self.likelihood_of(self.ranked[0])
+        return self.likelihood_of(self.ranked[0], self.excerpts)
 
-    def likelihood_of(self, one: Candidate) -> float:
-        """The same of one candidate: little where it lacks what alone can answer."""
-        signs = self.signs_of(one)
+    def likelihood_of(self, one: Candidate, shown: Sequence[Excerpt]) -> float:
+        """The same of excerpts of which the first is one candidate's: little where they lack what alone can answer."""
+        signs = self.signs_of(one, shown)
         probable = likelihood().at(signs)
-        return (
-            min(probable, LACKING)
-            if self.wanted.kind is not None and self.wanted.kind.strict and not signs["said"]
-            else probable
-        )
+        return min(probable, LACKING) if self.lacks(signs, shown) else probable
+
+    def signs_of(self, one: Candidate, shown: Sequence[Excerpt]) -> dict[str, float]:
+        """Features of the likelihood, by name."""
+        hits = [hit for each in self.ranked for hit in each.section.found]
+        others = [other.worth for other in self.ranked if other is not one]
+        codes = codes_of(self.wanted.text)
+        text = "\n".join(f"{each.section.headings}\n{each.text}" for each in shown)
+        covered = self.wanted.share(self.wanted.held(text))
+        return {
+            "ahead": covered * min(one.worth - max(others, default=one.worth), MARGIN),
+            "unnamed": float(bool(codes) and named(codes, text) is None),
+            "unknown": self.wanted.share(self.wanted.missing),
+            "relevance": max(hit.relevance for hit in hits),
+            "covered": covered,
+            **self._said(shown),
+        }
+
+    def _said(self, shown: Sequence[Excerpt]) -> dict[str, float]:
+        """The same of the sentences: what the best of them covers that has the kind of thing asked for, and how much
+        of the words for that thing none of them has."""
+        asked = self.wanted
+        said = focused = 0.0
+        for each in shown:
+            about = asked.held(each.section.headings)
+            for n in each.units:
+                text = each.section.units[n].text
+                held = asked.held(text)
+                if held and (asked.kind is None or asked.fits(text)):
+                    said = max(said, asked.share(held | about))
+                    focused = max(focused, len(asked.focus & (held | about)) / max(1, len(asked.focus)))
+        return {"said": said, "unfocused": 1.0 - focused if asked.focus else 0.0}
+
+    def lacks(self, signs: Mapping[str, float], shown: Sequence[Excerpt]) -> bool:
+        """Whether a thing is asked for that none of the excerpts has, or that only a page of one's own can have."""
+        asked = self.wanted
+        if asked.ours and not any(OWN.search(hit.text) for each in shown for hit in each.section.hits):
+            return True
+        return asked.kind is not None and asked.kind.strict and not signs["said"]
 
     @property
     def grade(self) -> Grade:
@@ -194,11 +217,17 @@ class Selection:
         )
 
 
-def select(question: str, found: Sequence[Hit], beside: Sequence[Hit] = (), loose: bool = False) -> Selection | None:
-    """The excerpts for a question; None where nothing of what was found can be quoted, or where, unless `loose`, it is
-    no documents."""
-    if not found or not (loose or documents(found)):
+def select(question: str, found: Sequence[Hit], beside: Sequence[Hit] = (), failure: bool = False) -> Selection | None:
+    """The excerpts for a question; None where nothing of what was found can be quoted, or where it is no documents.
+
+    For a `failure` whatever is found will do, and what says step by step what to do comes first.
+    """
+    if not found or not (failure or documents(found)):
         return None
-    sought = wanted(question, [hit.words for hit in found])
+    sought = wanted(question, [hit.words | digits(hit.text) for hit in found])
     ranked = candidates(sought, sections(found, beside))
-    return Selection(sought, ranked, chosen(sought, ranked)) if ranked else None
+    if failure:
+        ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))
+    if not ranked:
+        return None
+    return Selection(sought, ranked, chosen(sought, ranked, proposed if failure else quoted))

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from counterpoint.developer.german import english, is_german, restarts, stem, stop_word, translated
-from counterpoint.developer.kinds import FOCUS, PERMISSION, Kind, kind_of
+from counterpoint.developer.kinds import FOCUS, OURS, PERMISSION, Kind, kind_of
 from counterpoint.developer.words import content_words
 
 _WORD = re.compile(r"[a-zäöüß]{2,}")
+_DIGIT = re.compile(r"(?<![\w.,:/-])\d(?![\w.,:/-]|\. )")
 _JOINED = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b|\b\w*[a-z][A-Z]\w*\b|\b\w*\d\w*\b|\w+(?:[._/:=]\w+)+")
 
 
 @dataclass(frozen=True)
 class Wanted:
     """A question. `worth` has each of its words with how rare it is among what was found; `known` are other ways to
-    say one of them."""
+    say one of them; `missing` are those that nothing found says."""
 
     text: str
     worth: Mapping[str, float]
     known: Mapping[str, frozenset[str]]
+    missing: frozenset[str] = frozenset()
 
     @cached_property
     def kind(self) -> Kind | None:
@@ -32,6 +34,11 @@ class Wanted:
     def permission(self) -> bool:
         """Whether it is to be answered by yes or no."""
         return PERMISSION.search(self.text) is not None
+
+    @cached_property
+    def ours(self) -> bool:
+        """Whether it is about what those have who ask."""
+        return OURS.search(self.text) is not None
 
     def fits(self, text: str) -> bool:
         """Whether a text holds the kind of thing asked for."""
@@ -61,7 +68,7 @@ class Wanted:
 
 
 def wanted(question: str, found: Iterable[Set[str]]) -> Wanted:
-    """A question as it is looked for among texts of these words, a rare word worth more."""
+    """A question as it is looked for among texts of these words (`words_of`), a rare word worth more."""
     known = {stem: frozenset({stem}) for stem in content_words(question)}
     if is_german(question):
         known = {
@@ -71,17 +78,21 @@ def wanted(question: str, found: Iterable[Set[str]]) -> Wanted:
         } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
         if restarts(question):
             known["restart"] = frozenset({"restart"})
+    known |= {digit: frozenset({digit}) for digit in digits(question)}
     bags = list(found)
-    rare = {
-        word: math.log(1 + len(bags) / (1 + sum(not said.isdisjoint(bag) for bag in bags)))
-        for word, said in known.items()
-    }
-    return Wanted(question, rare, known)
+    held = {word: sum(not said.isdisjoint(bag) for bag in bags) for word, said in known.items()}
+    rare = {word: math.log(1 + len(bags) / (1 + count)) for word, count in held.items()}
+    return Wanted(question, rare, known, frozenset(word for word, count in held.items() if not count))
+
+
+def digits(text: str) -> frozenset[str]:
+    """The numbers of one digit, which tell a row, a code or a version from others."""
+    return frozenset(_DIGIT.findall(text))
 
 
 def words_of(text: str) -> frozenset[str]:
     """The content words of a text; of a German one its German stems and English words for them as well."""
-    words = content_words(text)
+    words = content_words(text) | digits(text)
     if not is_german(text):
         return words
     german = frozenset(stem(word) for word in _WORD.findall(text.lower()) if not stop_word(word))
