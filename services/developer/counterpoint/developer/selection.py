@@ -224,7 +224,7 @@ def select(question: str, found: Sequence[Hit], beside: Sequence[Hit] = (), fail
     """
     if not found or not (failure or documents(found)):
         return None
-    sought = wanted(question, [hit.words | digits(hit.text) for hit in found])
+    sought = wanted(question, [hit.words | digits(hit.text) for hit in found], counted=not failure)
     ranked = candidates(sought, sections(found, beside))
     if failure:
         ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))

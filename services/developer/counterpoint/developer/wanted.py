@@ -67,8 +67,11 @@ class Wanted:
         return sum(self.worth[word] for word in held) / total if total else 0.0
 
 
-def wanted(question: str, found: Iterable[Set[str]]) -> Wanted:
-    """A question as it is looked for among texts of these words (`words_of`), a rare word worth more."""
+def wanted(question: str, found: Iterable[Set[str]], counted: bool = True) -> Wanted:
+    """A question as it is looked for among texts of these words (`words_of`), a rare word worth more.
+
+    Numbers of one digit are words of it if `counted`: in failures they are the values of parameters.
+    """
     known = {stem: frozenset({stem}) for stem in content_words(question)}
     if is_german(question):
         known = {
@@ -78,7 +81,8 @@ def wanted(question: str, found: Iterable[Set[str]]) -> Wanted:
         } | {form: frozenset({form}) for word in _JOINED.findall(question) for form in content_words(word)}
         if restarts(question):
             known["restart"] = frozenset({"restart"})
-    known |= {digit: frozenset({digit}) for digit in digits(question)}
+    if counted:
+        known |= {digit: frozenset({digit}) for digit in digits(question)}
     bags = list(found)
     held = {word: sum(not said.isdisjoint(bag) for bag in bags) for word, said in known.items()}
     rare = {word: math.log(1 + len(bags) / (1 + count)) for word, count in held.items()}
