@@ -25,7 +25,7 @@ from counterpoint.guard.identities import find_identities
 from counterpoint.guard.keys import find_keys
 from counterpoint.guard.kinds import Class, Span, class_of
 from counterpoint.guard.network import find_addresses
-from counterpoint.guard.patterns import PATTERNS, STANDARD_BASE64, find_assignments, is_assigned
+from counterpoint.guard.patterns import PATTERNS, find_assignments, is_assigned
 from counterpoint.proto.errors import Permanent, Problem
 
 VERDICTS_MAX = 16_384
@@ -293,6 +293,7 @@ _NUMBERS = frozenset({"financial", "identity", "contact", "network"})
 _BASE64_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _WORD_SIGNS = bytes(b"x"[0] if c in _BASE64_LETTERS else b" "[0] for c in range(256))
 _LONG_WORD = b"x" * 20
+_STANDARD_BASE64 = bytes.maketrans(b"-_", b"+/")
 
 
 def _long_words(text: str) -> Iterator[Span]:
@@ -308,9 +309,9 @@ def _long_words(text: str) -> Iterator[Span]:
 
 def _decoded(word: str) -> str | None:
     """The text that `word` is the base64 of, or None."""
-    digits = word.rstrip("=").translate(STANDARD_BASE64)
+    digits = word.rstrip("=").encode("ascii").translate(_STANDARD_BASE64)
     try:
-        return binascii.a2b_base64(digits + "=" * (-len(digits) % 4)).decode()
+        return binascii.a2b_base64(digits + b"=" * (-len(digits) % 4)).decode()
     except ValueError:
         return None
 
