@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.invented import incidents
 from bench.likeness_fit import Report, cross_validated, fit
 from bench.recognition import Case, Outcome, Unreadable, Words, cases, summary
 
@@ -51,6 +52,13 @@ def test_claims_are_proposals_of_at_least_the_likeness_of_the_same_failure() -> 
     assert found["by_difficulty"]["other_words"]["recall@1"] == 0.5
     assert found["bm25_recall@1"] == 1.0
     assert 0.5 < found["auroc"] < 1.0
+
+
+def test_invented_incidents_are_none_twice_and_the_same_each_time() -> None:
+    made = list(incidents(500))
+    assert made == list(incidents(500))
+    assert len({each["id"] for each in made}) == 500
+    assert len({(each["error_message"], each["title"]) for each in made}) == 500
 
 
 def test_words_rank_by_bm25() -> None:

@@ -37,6 +37,9 @@ def bench(
         list[Path] | None,
         typer.Option("--with", metavar="DIR", help="A further set that `recognition --fit` learns from; repeatable."),
     ] = None,
+    among: Annotated[
+        int, typer.Option("--among", min=0, help="Of `recognition`: invented incidents that memory holds besides.")
+    ] = 0,
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
     rate: Annotated[
@@ -64,6 +67,8 @@ def bench(
         raise Misused("--with is for recognition --fit")
     if (rate or seconds) and name != "incidents":
         raise Misused("--rate and --seconds are for the benchmark incidents")
+    if among and name != "recognition":
+        raise Misused("--among is for the benchmark recognition")
     program, environment = f"{name}.py", dict(os.environ)
     arguments = ["--json"] if session.json else []
     if folder is not None:
@@ -71,6 +76,7 @@ def bench(
         arguments += ["--type", type_] if type_ and name in ("retrieval", "answer") else []
         arguments += ["--k", str(k)] if name == "retrieval" else []
         arguments += ["--fit", str(fit.absolute())] if fit else []
+        arguments += ["--among", str(among)] if among else []
         arguments += [word for each in further or () for word in ("--with", str(each.absolute()))]
     arguments += ["--full"] if full else []
     arguments += ["--rate", str(rate)] if rate else []
