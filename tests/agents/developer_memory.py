@@ -158,20 +158,19 @@ class Shelf:
                     for item, (cosine, cosine_z, lexical, lexical_z, covered) in zip(items, signs, strict=True)
                 ]
                 return _answer(sorted((item for item in scored if item.score), key=lambda item: -(item.score or 0))[:k])
-            case Walk(direction="down"):
+            case Walk(direction="down" | "up"):
                 return _answer(self._walked(query))
-            case Walk(direction="up", depth=1, start=start):
-                return _answer([item for item in self._of(query.store) if item.body["target"] in start])
             case other:
                 raise NotImplementedError(other.op)
 
     def _walked(self, query: Walk) -> list[Item]:
+        of, to = ("source", "target") if query.direction == "down" else ("target", "source")
         found: dict[str, Item] = {}
         ahead = set(query.start)
         for _ in range(query.depth):
-            edges = [item for item in self._of(query.store) if item.body["source"] in ahead and item.id not in found]
+            edges = [item for item in self._of(query.store) if item.body[of] in ahead and item.id not in found]
             found |= {item.id: item for item in edges}
-            ahead = {item.body["target"] for item in edges}
+            ahead = {item.body[to] for item in edges}
         return list(found.values())[: query.limit]
 
     def _of(self, store: str) -> list[Item]:
