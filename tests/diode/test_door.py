@@ -149,9 +149,8 @@ class TestSteps:
     ) -> None:
         sent = await house.delegated(project, "t-1")
         async with house.superuser() as connection:
-            await connection.execute(
-                "UPDATE records SET label = 2, integrity = 0 WHERE project = $1 AND store = 'tasks'", project
-            )
+            stamps = "UPDATE records SET label = $2, integrity = $3 WHERE project = $1 AND store = 'tasks'"
+            await connection.execute(stamps, project, 2, 0)
         await house.found("developer", house.handed(sent), Get(store="tasks", id="t-1"))
         await house.done("developer", house.handed(sent, **again), messages=(decision(),))
         async with house.superuser() as connection:
@@ -160,6 +159,7 @@ class TestSteps:
                 " WHERE r.project = $1 AND r.store = 'decisions'",
                 project,
             )
+            await connection.execute(stamps, project, 1, 1)
         assert stamped is not None
         assert (stamped["label"], stamped["integrity"]) == (2, 0)
         assert [read[:3] for read in json.loads(stamped["reads"])] == [["tasks", "t-1", 1]]
