@@ -1,4 +1,4 @@
-"""What has changed since the last success, as the task of an incident tells it (row F5), through the handlers."""
+"""Changes since the last success, as the task of an incident tells them (row F5), through the handlers."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ async def worked_once(house: House) -> None:
 
 
 async def fails(house: House) -> list[dict[str, str]]:
-    """What has changed for a failure on the second day."""
+    """The changes that a failure on the second day comes with."""
     await house.take([load("START", 26 * HOUR, 2, "b2"), load("FAIL", 26 * HOUR + 90, 2, "b2", error="no rows")])
     context = next(task for task in house.tasks if task.target and task.target.run_id == "load-2").context or {}
     rows: list[dict[str, str]] = context.get("changed", [])

@@ -63,7 +63,7 @@ WORKS = made("COMPLETE", 9, job="dag.a", run_id="r3", parent=("dag", "dag-r3"), 
 
 
 def left(house: House) -> tuple[Any, ...]:
-    """What stands at the end: records, messages without their own ids, and timers."""
+    """The state at the end: records, messages without their own ids, and timers."""
     sent = [message.model_dump(exclude={"decision_id", "made_at"}) for message in house.sent]
     incidents = [incident.model_dump(exclude={"failures", "affected"}) for incident in house.incidents]
     timers = [(at, json.dumps(message.model_dump(mode="json"))) for at, message in house.timers]

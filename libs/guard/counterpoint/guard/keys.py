@@ -67,7 +67,7 @@ def find_keys(text: bytes) -> Iterator[tuple[str, Span]]:
 
 
 def _manifests(rule: Rule, text: bytes) -> Iterator[Span]:
-    """What a Secret of Kubernetes holds: the rule finds the first item of its data, the others are the lines below."""
+    """The items of a Kubernetes Secret: the rule finds the first item of its data, the others are the lines below."""
     for start, end in rule.find(text):
         yield start, end
         item = _ITEM.match(text, end)

@@ -24,7 +24,7 @@ COMPARED = 1_300
 MARGIN, BESIDE = 1.0, 3
 """A section that fits less by more than this is not quoted beside the best one, nor are more than so many."""
 SHARE = 0.5
-"""Of an answer what the best section is given at first, where there are others to be quoted beside it."""
+"""The share of an answer that the best section gets first, where others are to be quoted beside it."""
 PLACE, NUMBER = 60, 25
 """Characters of the place of an excerpt, and of one number of it among the references."""
 STEPS = 0.3

@@ -66,7 +66,7 @@ def upstream_differences(
 
 
 def changed_between(failed: Run, success: Run) -> tuple[str, ...]:
-    """What is known to have changed when it worked again, in words; between the tries of one run nothing is."""
+    """The known changes with which it worked again, in words; between the tries of one run there are none."""
     if failed.run_id == success.run_id:
         return ()
     rows = differences(failed, success)

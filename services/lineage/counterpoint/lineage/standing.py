@@ -178,7 +178,7 @@ class Desk:
 
 
 def questions(failed: FailedRun, project: str, graph: Graph) -> tuple[list[MemoryQuery], list[MemoryQuery], list[Walk]]:
-    """What is asked around a failure: of its job, of its flow, and of the ways up and down."""
+    """The questions around a failure: of its job, of its flow, and of the ways up and down."""
     links = sorted(failed.links)
     alike = {"job": failed.job, "state": "COMPLETE"}
     of_job: list[MemoryQuery] = [
@@ -203,7 +203,7 @@ def questions(failed: FailedRun, project: str, graph: Graph) -> tuple[list[Memor
 
 
 async def open_desk(reads: Reads, failed: FailedRun, also: Sequence[Edge] = ()) -> tuple[Desk, tuple[Run, ...], bool]:
-    """What is known around a failure: the incidents, the completed runs that may show it is over, and whether its job
+    """The facts around a failure: the incidents, the completed runs that may show it is over, and whether its job
     has parts. `also` are edges that memory does not hold yet.
 
     Raises `Transient` or `Denied`.

@@ -37,7 +37,7 @@ class WriteRow:
 
     @property
     def stamps(self) -> list[Any]:
-        """What decides who may read it and what it is worth, as the audit log has it: see `audit.check`."""
+        """The columns that decide who may read it and how far it is trusted, as the audit log has them."""
         return [self.task_id, self.author, self.label, self.integrity, self.schema_version]
 
 

@@ -218,7 +218,7 @@ def _ordered(signs: Mapping[int, Signs], by_row: Mapping[int, Candidate], weight
 
 @dataclass(frozen=True)
 class _Spread:
-    """How the scores of all rows in scope are spread, and what the words of the query are worth together, and a word
+    """The spread of the scores of all rows in scope, and the worth of the words of the query together, and of a word
     of one row alone."""
 
     lexical: tuple[float, float]
