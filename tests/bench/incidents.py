@@ -48,7 +48,7 @@ STAGES = {
     TaskProposed.TYPE: "card",
     TaskEscalated.TYPE: "card",
 }
-"""What is seen on the bus when a stage is done."""
+"""The stage that ends with a message of each type."""
 ERRORS = ("DiskFull: no space left on device", "UndefinedTable: relation orders does not exist", "ReadTimeout: 30 s")
 ENDS_WITHIN_S = 120
 TICKS_S = os.sysconf("SC_CLK_TCK")
@@ -133,7 +133,7 @@ def _had_s(pid: int) -> float:
 
 
 async def measured(told: Endpoints, rate: float, seconds: float, report: Report) -> None:
-    """So many incidents a second, for so long."""
+    """Post `rate` incidents a second for some seconds."""
     incidents = max(1, int(rate * seconds))
     logins = (told.users["publisher"], told.users["observer"])
     publisher, observer = [

@@ -64,7 +64,7 @@ class Invented:
 
 
 def incidents(count: int) -> Iterator[dict[str, Any]]:
-    """So many past incidents, each of another cause; at most 900,000."""
+    """Past incidents, each of another cause; at most 900,000."""
     draw = random.Random(23)
     seen = set[tuple[str, str, str, str]]()
     while len(seen) < count:

@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 
 ORDERED_BY = ("coverage", "cosine", "system", "lexical", "error_lexical")
 JUDGED_BY = ("lexical", "error_lexical", "no_error", "error_missing", "ruled_out")
-"""What tells the same fault from a near miss in every set; meaning and system do so in some and mislead in others."""
+"""The features that tell the same fault from a near miss in every set; meaning and system mislead in some."""
 FOLDS = 10
 RIDGE_ORDER, RIDGE_PROBABILITY = 1.0, 30.0
 _ROUNDS = 60

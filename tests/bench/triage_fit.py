@@ -117,7 +117,7 @@ def probabilities(of: Sequence[Judged], found: Array) -> Array:
 
 
 def shares(of: Sequence[Judged], probable: Array, threshold: float) -> tuple[float, float, float]:
-    """Of a set: right among the answerable, refused among the others, wrong among all."""
+    """Shares of a set: right among the answerable, refused among the others, wrong among all."""
     answered = [probability >= threshold for probability in probable]
     answerable = [(case, said) for case, said in zip(of, answered, strict=True) if case.answerable]
     others = [said for case, said in zip(of, answered, strict=True) if not case.answerable]

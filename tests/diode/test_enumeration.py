@@ -8,6 +8,7 @@ from diode import reference
 from diode.accesses import DOMAINS, agree, enumerated, judged, sampled
 from diode.reference import Case, refusals
 
+from counterpoint.guard.policy import policy
 from counterpoint.memory import diode
 
 SHORT, WHOLE = 100_000, 1_000_000
@@ -54,3 +55,8 @@ def test_the_reference_is_short_and_knows_nothing_of_ours() -> None:
     text = Path(reference.__file__).read_text()
     assert len(text.splitlines()) <= 100
     assert "counterpoint." not in text.replace('"counterpoint.decision.made.v1"', "")
+
+
+def test_a_message_of_a_type_that_is_not_known_any_more_is_not_late() -> None:
+    assert diode.read_after_end(policy(), "counterpoint.task.gone.v1", "tasks") == "ended"
+    assert not diode.after_end(policy(), "counterpoint.task.gone.v1", ["tasks"], [])
