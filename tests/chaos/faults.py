@@ -19,10 +19,10 @@ from counterpoint.proto import subjects
 from counterpoint.proto.errors import Transient
 
 HOUSE = Path(__file__).with_name("house.py")
-REACHED_WITHIN_S = 30.0
+REACHED_WITHIN_S = 90.0
 NUDGES = {"memory.sweeping": "memory.committed", "memory.reconciling": "memory"}
 """Awaits that are only passed after another kill; it may hit a moment that leaves nothing to do, so it is repeated."""
-NUDGED_EVERY_S = 8.0
+NUDGED_EVERY_S = 20.0
 RANDOM = ("nats", "postgres", "supervisor", "bus", *SERVICES)
 
 
