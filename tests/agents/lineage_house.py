@@ -26,6 +26,7 @@ from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Away, Conflict, Denied, Permanent
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.lineage import LineageEvent
+from counterpoint.proto.links import Link, Side, link_id
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
@@ -148,6 +149,30 @@ class House:
         return RecordsChanged(
             commit_id=new_id(), service="manager", project=PROJECT, task_id=task_id, writes=(written,), at=self.now
         )
+
+    def merged(self, whole: str, part: str, relation: str = "merged") -> RecordsChanged:
+        """The word of a person on two incidents, and what the router's commit says of it."""
+        pair = (Side(task_id=whole), Side(task_id=part))
+        said = Link(
+            link_id=link_id(whole, part),
+            project=PROJECT,
+            relation=relation,
+            pair=pair,
+            by="a",
+            by_kind="person",
+            at=NOW,
+        )
+        self.write("links", said.link_id, said.model_dump(mode="json", exclude_none=True))
+        return self._linked(said.link_id)
+
+    def unmerged(self, whole: str, part: str) -> RecordsChanged:
+        """The undoing of it."""
+        del self.stores["links"][link_id(whole, part)]
+        return self._linked(link_id(whole, part))
+
+    def _linked(self, record_id: str) -> RecordsChanged:
+        written = Ref(store="links", id=record_id, version=1)
+        return RecordsChanged(commit_id=new_id(), service="router", project=PROJECT, writes=(written,), at=self.now)
 
     def principal(self, token: str = TOKEN, **more: Any) -> Principal:
         """A principal with that token."""

@@ -59,11 +59,14 @@ def test_an_incident_closes_by_itself_after_a_quiet_time(job: JobRef | None) -> 
     assert made.attempt(2).tried == "added a disk"
 
 
-def test_the_quiet_time_is_counted_from_the_last_failure() -> None:
+@pytest.mark.parametrize("of_a_part", [False, True])
+def test_the_quiet_time_is_counted_from_the_last_failure_also_of_a_part(of_a_part: bool) -> None:
     made = house(quiet_s=3600.0)
     made.developer("stopped", 0.3, code="low_confidence")
-    failed_at = START + timedelta(seconds=1800)
-    made.write("incidents", "t1", {"failures": [{"at": START.isoformat()}, {"at": failed_at.isoformat()}]})
+    first, last = START.isoformat(), (START + timedelta(seconds=1800)).isoformat()
+    own = {"failures": [{"at": first}, {"at": last}]}
+    joined = {"failures": [{"at": first}], "live": {"merged": [{"task_id": "t2", "last_at": last}]}}
+    made.write("incidents", "t1", joined if of_a_part else own)
     made.wait(3600)
     assert made.task().state == "input_required"
     made.wait(1799)

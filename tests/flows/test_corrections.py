@@ -1,6 +1,7 @@
 """What fixed it, what did not, and which incidents are the same: said by a person, on the whole house."""
 
 import json
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -139,6 +140,62 @@ async def test_a_recovery_is_learned_as_no_fix_and_asks_what_was_changed(
             break
     (lesson,) = await ops.attempts(task_id)
     assert (lesson["tried"], lesson["outcome"], lesson["evidence"]) == ("unlocked batch_7", "succeeded", "reported")
+
+
+async def decided(lines: AsyncIterator[str], what: str) -> str:
+    """The task of lineage's next decision of this kind in a stream; its records are there with it."""
+    async for line in lines:
+        if line.startswith("data:"):
+            said = json.loads(line.removeprefix("data:"))["data"]
+            if (said["agent"], said["decision"]) == ("lineage", what):
+                return str(said.get("task_id"))
+    raise AssertionError(f"the stream has ended before {what}")
+
+
+async def test_merged_incidents_of_two_jobs_are_one_card_until_it_is_undone(
+    http: httpx.AsyncClient, outsider: Outsider, project: str
+) -> None:
+    now, here = datetime.now(UTC), {"project": project}
+
+    async def fails(second: int, job: str) -> None:
+        facets = {"errorMessage": {"message": f"{job}: certificate has expired", "programmingLanguage": "java"}}
+        event = {
+            "eventType": "FAIL",
+            "eventTime": (now + timedelta(seconds=second)).isoformat(),
+            "run": {"runId": f"r{second}", "facets": facets},
+            "job": {"namespace": "shop", "name": job},
+        }
+        await outsider.publish(f"intake.{project}.lineage", json.dumps(event).encode())
+
+    async def context(task_id: str) -> dict[str, Any]:
+        answer = await http.get(f"/v1/tasks/{task_id}", params=here | {"wait": 30})
+        found: dict[str, Any] = answer.json()["context"]
+        return found
+
+    async with http.stream("GET", "/v1/decisions/stream", params=here) as stream:
+        lines = stream.aiter_lines()
+        await anext(lines)
+        tasks = []
+        for second, job in enumerate(("load", "export")):
+            await fails(second, job)
+            tasks.append(await decided(lines, "opened"))
+            await outsider.until(lambda on, said: on.endswith(".escalated") and said["task_id"] == tasks[-1])
+        whole, part = tasks
+        body = {"relation": "merged", "tasks": tasks} | here
+        made = await http.post("/v1/links", json=body)
+        assert made.status_code == 201, made.text
+        await decided(lines, "joined_by_person")
+        await fails(2, "export")
+        assert await decided(lines, "joined") == part
+        card = await context(whole)
+        assert (card["repeats"]["count"], [row["name"] for row in card["merged"]]) == (3, ["export"])
+        assert (await context(part))["merged_into"] == whole
+        undone = await http.delete("/v1/links", params={"relation": "merged", "task": tasks} | here)
+        assert undone.status_code == 200
+        await decided(lines, "parted_by_person")
+    first, second = await context(whole), await context(part)
+    assert (first["repeats"]["count"], second["repeats"]["count"]) == (1, 2)
+    assert (first["merged"], second["merged_into"]) == ([], "")
 
 
 async def test_the_lesson_is_proposed_next_time_until_it_is_said_not_to_be_the_same(

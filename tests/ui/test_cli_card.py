@@ -198,6 +198,17 @@ def test_what_a_caller_claims_is_called_a_claim_and_stands_last() -> None:
     assert "claimed by counterpoint/lineage" in listed[-1]
 
 
+def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
+    part = {"task_id": "incident-2", "namespace": "n", "name": "load", "last_at": "2026-11-17T06:00:00Z"}
+    rows = [part | {"count": 2, "over": False}, part | {"task_id": "incident-3", "count": 1, "over": True}]
+    lines = flat(shown(incident(context={"merged": rows})))
+    assert "merged n/load 2 flows failed last at 2026-11-17 06:00:00 UTC incident-2" in lines
+    assert "n/load 1 flow works again incident-3" in lines
+    lines = flat(shown(incident(context={"merged_into": "incident-1", "merged": []})))
+    assert "merged a part of incident-1, which is looked after instead" in lines
+    assert "merged" not in flat(shown(incident(context={"merged_into": "", "merged": []})))
+
+
 def test_what_has_changed_and_what_is_affected_is_listed() -> None:
     changed = [
         {"what": "code", "before": "1", "after": "2", "url": "https://git.example/compare/1...2"},

@@ -106,6 +106,28 @@ async def test_parts_of_a_task_ask_nobody_and_are_resolved_with_it(front: Runnin
     }
 
 
+async def test_a_part_asks_for_itself_again_when_its_whole_has_ended(front: Running) -> None:
+    await tasks(front, "t1", "t2", "t3")
+    await related(front, "merged", "t1", "t2")
+    await related(front, "merged", "t3", "t1")
+    made(front, "t1", state="cancelled", waiting_for=None, escalation=None)
+    asking = (await front.me.get("/v1/escalations")).json()["items"]
+    assert {each["task_id"] for each in asking} == {"t2", "t3"}
+
+
+async def test_parts_that_lineage_knows_of_are_resolved_too_and_claims_of_a_submitter_are_not(front: Running) -> None:
+    claimed = {"merged": [{"task_id": "t3"}], "merged_into": "t3"}
+    await tasks(front, "incident-1", "incident-2", "t3", "t4", context=claimed)
+    live = {"merged": [{"task_id": "incident-2"}]}
+    front.house.put("incidents", "incident-1", {"incident_id": "incident-1", "live": live})
+    front.house.put("incidents", "incident-2", {"incident_id": "incident-2", "live": {"merged_into": "incident-1"}})
+    asking = (await front.me.get("/v1/escalations")).json()["items"]
+    assert {each["task_id"] for each in asking} == {"incident-1", "t3", "t4"}
+    await front.me.post("/v1/tasks/t4/outcome", json={"outcome": "succeeded", "note": "renewed the certificate"})
+    await front.me.post("/v1/tasks/incident-1/outcome", json={"outcome": "succeeded", "note": "renewed it"})
+    assert {one.task_id for one in front.house.of_type(TaskOutcomeReported)} == {"t4", "incident-1", "incident-2"}
+
+
 async def test_a_part_is_not_made_the_whole_of_others(front: Running) -> None:
     await tasks(front, "t1", "t2", "t3")
     await related(front, "merged", "t1", "t2")

@@ -13,6 +13,7 @@ from counterpoint.lineage.events import RunEvent
 from counterpoint.lineage.failures import FailedRun, failure_of
 from counterpoint.lineage.graph import edges_of
 from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, State
+from counterpoint.lineage.joining import parts, wholes
 from counterpoint.lineage.reads import Reads
 from counterpoint.lineage.records import Job, Run
 from counterpoint.lineage.settling import Settlement
@@ -50,7 +51,7 @@ async def failed(
     settlement = await desk.settled([failure], limits)
     home = _home(desk, settlement, failure)
     log.info("failure.settled", run_id=event.run_id, incident_id=home.incident_id if home else None)
-    commit = await _commit(reads, desk, settlement, records, event)
+    commit = await commit_of(reads, desk, settlement, records, event)
     waits = home is not None and home.state is State.WAITING and not failure.waited and failure.over_at is None
     timers = _timers(now, desk, settlement, limits, but=failure)
     if waits and (failure.retries_left or failure.whole or failure.statement):
@@ -75,7 +76,7 @@ async def completed(event: RunEvent, reads: Reads, limits: Limits, records: Reco
     if not judged:
         return Commit()
     settlement = await desk.settled(judged, limits)
-    commit = await _commit(reads, desk, settlement, records, event)
+    commit = await commit_of(reads, desk, settlement, records, event)
     timers = _timers(reads.memory.now, desk, settlement, limits)
     return commit.model_copy(update={"messages": (*commit.messages, *timers)})
 
@@ -96,7 +97,7 @@ async def task_ended(task_id: str, memory: Memory) -> Commit:
     # Nothing is settled here but the end itself; the late ones come back as events of their own.
     limits = Limits(incidents_per_hour=0, retry_grace_s=0)
     settlement = await desk.settled([], limits)
-    commit = await _commit(reads, desk, settlement, {}, None)
+    commit = await commit_of(reads, desk, settlement, {}, None)
     again = tuple(send(reconsidered(one)) for one in desk.late)
     return commit.model_copy(update={"messages": (*commit.messages, *again)})
 
@@ -158,7 +159,9 @@ def _home(desk: Desk, settlement: Settlement, failure: FailedRun) -> Incident | 
     return min(homes, key=lambda i: (not i.active, i.opened_at, i.incident_id), default=None)
 
 
-async def _commit(reads: Reads, desk: Desk, settlement: Settlement, records: Records, event: RunEvent | None) -> Commit:
+async def commit_of(
+    reads: Reads, desk: Desk, settlement: Settlement, records: Records, event: RunEvent | None
+) -> Commit:
     """The records that change, the tasks that are asked for, amended and called off, and the decisions."""
     changed = {incident.incident_id: incident for incident in settlement.changed}
     for incident_id, incident in desk.incidents.items():
@@ -202,14 +205,16 @@ async def _remembered(desk: Desk, changed: dict[str, Incident], shown: Collectio
     The history of a job is read where it is shown anew, else used where it is at hand.
     """
     known = desk.incidents | changed
+    above, below = wholes(known), parts(known)
 
     async def now(incident: Incident) -> Incident:
         if incident.incident_id in shown or desk.has_listed(incident.job):
             incident = await desk.remembered(incident, known)
-        return incident.model_copy(update={"live": live_facts(incident)})
+        own = incident.incident_id
+        return incident.model_copy(update={"live": live_facts(incident, below.get(own, ()), above.get(own))})
 
     standing = [i for i in known.values() if i.asked and i.active]
-    of = [i for i in standing if i.incident_id in changed or desk.has_listed(i.job)]
+    of = [i for i in standing if i.incident_id in changed or desk.has_listed(i.job) or i.joins or i.parts]
     return {incident.incident_id: incident for incident in await asyncio.gather(*map(now, of))}
 
 

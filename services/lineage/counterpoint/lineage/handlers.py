@@ -1,6 +1,7 @@
 """Handlers of the lineage service."""
 
 from counterpoint.bus import Service
+from counterpoint.lineage.corrections import links_of, relinked
 from counterpoint.lineage.endings import task_ended
 from counterpoint.lineage.incidents import Limits
 from counterpoint.lineage.intake import take
@@ -24,6 +25,9 @@ def register(service: Service, limits: Limits, turns: Turns | None = None) -> No
         return await turns.take(event, memory, limits, waited=message.waited)
 
     async def on_changed(message: RecordsChanged, memory: Memory) -> Commit:
+        if message.service == "router":
+            links = links_of(message)
+            return await relinked(links, memory) if links else Commit()
         commit = await tracer.trace(message, memory)
         ended = await task_ended(message.task_id, memory) if message.task_id and _moved(message) else Commit()
         messages = (*commit.messages, *ended.messages)

@@ -4,7 +4,7 @@ Every change of which incidents stand rewrites the ledger, so that of two at onc
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ from counterpoint.recall.names import job
 LEDGER_ID = "ledger"
 KEPT_FAILURES = 50
 KEPT_AFFECTED = 200
+_NEVER, _ALWAYS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class State(StrEnum):
@@ -46,6 +47,13 @@ class Earlier(Shape):
     first_at: Time
 
 
+class Join(Shape):
+    """The word of a person that an incident is a part of another: the record of it in `links`, and the other."""
+
+    link: str
+    into: str
+
+
 class Incident(Shape):
     """One thing that is broken, and all failures that are it.
 
@@ -53,7 +61,8 @@ class Incident(Shape):
     are the latest `KEPT_FAILURES` of it and of the wholes that repeat it, `affected` those that follow from it. `count`
     is the number of flows it has hit, `tries` how often the latest of them tried. `target` is what its task was last
     pointed at. `closed_by` is a run, a task or an incident, by `ending`. `previous` is the last incident of the job,
-    `earlier` what was alike before. `live` are the facts that the task shows as they are now.
+    `earlier` what was alike before. `live` are the facts that the task shows as they are now. `joins` say what it was
+    declared a part of, `parts` are the incidents that joins lead here from.
     """
 
     incident_id: str
@@ -78,6 +87,8 @@ class Incident(Shape):
     previous: str | None = None
     earlier: Earlier | None = None
     live: dict[str, Any] = {}
+    joins: tuple[Join, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def origin(self) -> FailedRun:
@@ -162,8 +173,14 @@ class Limits(Shape):
 
 
 def standing_units(failures: Iterable[FailedRun]) -> tuple[FailedRun, ...]:
-    """The latest failure of each job and flow that is not over, earliest first; wholes only where no part is there."""
-    known = [one for one in failures if one.over_at is None]
-    wholes = {(whole, one.flow) for one in known for whole in one.within}
-    latest = {(one.job, one.map_index, one.flow): one for one in known if (one.job, one.flow) not in wholes}
-    return tuple(latest.values())
+    """The latest failure of each job and flow that is not over, earliest first; wholes only where they repeat no part.
+
+    A part that was over before the whole failed is not repeated by it.
+    """
+    known = list(failures)
+    over: dict[tuple[str, str], datetime] = {}
+    for one in known:
+        for whole in one.within:
+            over[whole, one.flow] = max(over.get((whole, one.flow), _NEVER), one.over_at or _ALWAYS)
+    standing = [one for one in known if one.over_at is None and over.get((one.job, one.flow), _NEVER) <= one.at]
+    return tuple({(one.job, one.map_index, one.flow): one for one in standing}.values())

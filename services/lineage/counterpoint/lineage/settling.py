@@ -96,6 +96,7 @@ class _Matching:
         emptied = [i for i in left if i.incident_id not in self._became] + self._emptied(homes)
         closed = [self._merged(incident, homes) for incident in emptied]
         self._became |= {incident.incident_id: incident for incident in closed}
+        self._hand_on(closed)
         changed = {i: new for i, new in self._became.items() if new != self._book.incidents.get(i)}
         asked = [changed[i.incident_id] for i in left if i.asked and i.incident_id in changed]
         ledger = self._ledger.model_copy(update={"spans": self._spans()})
@@ -233,6 +234,14 @@ class _Matching:
         into = next((homes[failed.run_id] for failed in incident.failures if failed.run_id in homes), None)
         values = {"closed_at": self._now, "closed_by": into, "ending": Ending.MERGED}
         return incident.model_copy(update={"state": State.CLOSED, **values})
+
+    def _hand_on(self, merged: Iterable[Incident]) -> None:
+        """Have the incidents that others were merged into lead to those, where people have said something of them."""
+        for incident in merged:
+            into = self._became.get(incident.closed_by or "") or self._book.incidents.get(incident.closed_by or "")
+            if into is not None and (incident.joins or incident.parts):
+                parts = tuple(sorted({*into.parts, incident.incident_id}))
+                self._became[into.incident_id] = into.model_copy(update={"parts": parts})
 
     def _new_id(self, failed: FailedRun) -> str:
         found = incident_id_of(self._project, failed)

@@ -7,6 +7,7 @@ from counterpoint.lineage.failures import FailedRun, is_statement
 from counterpoint.lineage.grouping import Below
 from counterpoint.lineage.history import with_history
 from counterpoint.lineage.incidents import LEDGER_ID, Ending, Incident, Ledger, Limits, Span, State
+from counterpoint.lineage.joining import joined
 from counterpoint.lineage.pool import end_of_task
 from counterpoint.lineage.reads import Reads
 from counterpoint.lineage.records import Run
@@ -93,7 +94,10 @@ class Desk:
                     self._pairs |= {(above.job, job) for above in incident.roots for job in follow}
 
     async def read(self, incident_ids: Iterable[str]) -> None:
-        """Read incidents, and those that they were merged into. Raises `Transient` or `Denied`."""
+        """Read incidents, those that they were merged into, and those that people joined them with.
+
+        Raises `Transient` or `Denied`.
+        """
         ahead = {incident_id for incident_id in incident_ids if incident_id not in self.items}
         while ahead:
             wanted = sorted(ahead)
@@ -101,12 +105,13 @@ class Desk:
                 batch = wanted[at : at + _BATCH]
                 found = await self.reads.query(*(Get(store=STORE, id=incident_id) for incident_id in batch))
                 self.take(item for answer in found for item in answer.items)
-            ahead = {
-                incident.closed_by
-                for incident_id in wanted
-                if (incident := self.incidents.get(incident_id)) and incident.ending is Ending.MERGED
-                if incident.closed_by is not None and incident.closed_by not in self.items
-            } - set(wanted)
+            read = [incident for each in wanted if (incident := self.incidents.get(each))]
+            ahead = {i.closed_by for i in read if i.ending is Ending.MERGED and i.closed_by is not None}
+            ahead = (ahead | joined(read)) - self.items.keys() - set(wanted)
+
+    async def read_joined(self) -> None:
+        """Read the incidents that people joined with those at hand. Raises `Transient` or `Denied`."""
+        await self.read(joined(self.incidents.values()))
 
     async def close_ended(self) -> None:
         """Close the incidents whose task has ended, and note what became known of them after that.
@@ -130,6 +135,7 @@ class Desk:
     async def settled(self, fresh: Sequence[FailedRun], limits: Limits) -> Settlement:
         """The records as they are with `fresh` failures. Raises `Transient` or `Denied`."""
         memory, limits = self.reads.memory, limits.under(self.settings)
+        await self.read_joined()
         while True:
             found = settle(self.book, fresh, self.below, limits, project=memory.project, now=memory.now)
             begun = {one.incident_id: one for one in found.changed if one.incident_id not in self.items}

@@ -78,24 +78,36 @@ def submission(
     )
 
 
-def live_facts(incident: Incident) -> dict[str, Any]:
-    """Facts that grow while the incident stands: how often it has come, and what follows from it."""
-    earlier = incident.earlier
-    first_at = min(incident.first_at, earlier.first_at) if earlier else incident.first_at
-    rows = []
-    for failed in standing_units(incident.affected):
-        job = node_of(failed.job)
-        rows.append({"namespace": job.namespace, "name": job.name, "failed_at": failed.at.isoformat()})
-    facts = {
+def live_facts(incident: Incident, parts: Sequence[Incident] = (), whole: str | None = None) -> dict[str, Any]:
+    """Facts that grow while the incident stands: how often it has come, and what follows from it.
+
+    `parts` are the incidents that people joined to it, which count as its own; `whole` the one it is a part of.
+    """
+    earlier, every = incident.earlier, (incident, *parts)
+    starts = [*([earlier.first_at] if earlier else []), *(one.first_at for one in every)]
+    facts: dict[str, Any] = {
         "repeats": {
-            "count": incident.count + (earlier.count if earlier else 0),
-            "first_at": first_at.isoformat(),
-            "last_at": incident.last_at.isoformat(),
+            "count": sum(one.count for one in every) + (earlier.count if earlier else 0),
+            "first_at": min(starts).isoformat(),
+            "last_at": max(one.last_at for one in every).isoformat(),
         },
-        "affected": rows[:_ROWS_LIMIT],
-        "affected_count": incident.affected_count,
+        "affected": [row for one in every for row in _followers(one)][:_ROWS_LIMIT],
+        "affected_count": sum(one.affected_count for one in every),
     }
-    return {name: value for name, value in facts.items() if value or incident.live}
+    facts = {name: value for name, value in facts.items() if value or incident.live}
+    joined = {"merged": [_part(one) for one in parts][:_ROWS_LIMIT], "merged_into": whole or ""}
+    return facts | {name: value for name, value in joined.items() if value or name in incident.live}
+
+
+def _followers(incident: Incident) -> list[dict[str, str]]:
+    failures = ((failed, node_of(failed.job)) for failed in standing_units(incident.affected))
+    return [{"namespace": j.namespace, "name": j.name, "failed_at": f.at.isoformat()} for f, j in failures]
+
+
+def _part(incident: Incident) -> dict[str, Any]:
+    job = node_of(incident.job)
+    said = {"task_id": incident.incident_id, "namespace": job.namespace, "name": job.name, "count": incident.count}
+    return said | {"last_at": incident.last_at.isoformat(), "over": not incident.active}
 
 
 def amendment(task: SubmitTask, incident: Incident) -> AmendTask:

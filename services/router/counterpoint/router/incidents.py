@@ -1,6 +1,6 @@
 """Live facts of incidents: what has grown since an incident's task was submitted, as lineage keeps it up to date."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from counterpoint.proto.memory import Get
@@ -11,17 +11,18 @@ STORE = "incidents"
 _PREFIX = "incident-"
 
 
+async def facts_of(memory: Memory, task_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The live facts of incidents by the ids of their tasks. Raises `Transient` or `Denied`."""
+    wanted = [task_id for task_id in task_ids if task_id.startswith(_PREFIX)]
+    found = await memory.query(*(Get(store=STORE, id=task_id) for task_id in wanted)) if wanted else ()
+    return {item.id: item.body["live"] for answer in found for item in answer.items if "live" in item.body}
+
+
 async def with_incidents(memory: Memory, tasks: Sequence[Task]) -> list[Task]:
     """The tasks, those of incidents with the live facts in their context. Raises `Transient` or `Denied`."""
-    wanted = [task.task_id for task in tasks if task.task_id.startswith(_PREFIX)]
-    if not wanted:
-        return list(tasks)
-    found = await memory.query(*(Get(store=STORE, id=task_id) for task_id in wanted))
-    facts = {item.id: item.body.get("live") for answer in found for item in answer.items}
-    return [_with(task, facts.get(task.task_id)) for task in tasks]
+    facts = await facts_of(memory, (task.task_id for task in tasks))
+    return [_with(task, facts.get(task.task_id, {})) for task in tasks]
 
 
-def _with(task: Task, facts: Any) -> Task:
-    if not isinstance(facts, dict):
-        return task
-    return task.model_copy(update={"context": {**(task.context or {}), **facts}})
+def _with(task: Task, facts: dict[str, Any]) -> Task:
+    return task.model_copy(update={"context": {**(task.context or {}), **facts}}) if facts else task

@@ -9,6 +9,7 @@ from counterpoint.proto.memory import Commit, Get, List, Outgoing, Write
 from counterpoint.proto.tasks import OverrideGiven, Task
 from counterpoint.recall import Memory, act, put, record, send
 from counterpoint.router.effects import Evidence, check_outcome
+from counterpoint.router.incidents import facts_of
 from counterpoint.router.intake import signer
 from counterpoint.router.pairs import parts_of, unlinked
 from counterpoint.router.submissions import STORE, Submission, task_key
@@ -109,7 +110,11 @@ async def _for_parts(
     memory: Memory, task: Task | None, report: ReportOutcome, sayer: Sayer
 ) -> tuple[tuple[Write, ...], tuple[Outgoing, ...]]:
     """Return the success of a task as that of its parts: the act that helped is theirs, their proposals are not."""
-    if task is None or report.outcome != "succeeded" or not (parts := await parts_of(memory, task.task_id)):
+    if task is None or report.outcome != "succeeded":
+        return (), ()
+    facts = await facts_of(memory, [task.task_id])
+    joined = [part["task_id"] for each in facts.values() for part in each.get("merged", ())]
+    if not (parts := dict.fromkeys((*await parts_of(memory, task.task_id), *joined))):
         return (), ()
     act_of_it = await _act_of(memory, task, report)
     writes, messages = list[Write](), list[Outgoing]()

@@ -6,7 +6,7 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.links import Link, Relation, Side, link_id
 from counterpoint.proto.memory import Get, Item, List, Write
-from counterpoint.proto.tasks import Task
+from counterpoint.proto.tasks import ENDED, Task
 from counterpoint.recall import Memory, put, record
 
 STORE = "links"
@@ -82,11 +82,16 @@ async def parts_of(memory: Memory, task_id: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-async def all_parts(memory: Memory) -> frozenset[str]:
-    """Return all tasks of the project that are handled as parts of others."""
+async def parts_among(memory: Memory, task_ids: Sequence[str]) -> set[str]:
+    """Return those of some tasks that are handled as parts of others which have not ended."""
+    if not task_ids:
+        return set()
     query = List(store=STORE, where={"relation": "merged"}, limit=_PAGE)
-    found = [item async for page in memory.pages(query) for item in page.items]
-    return frozenset(record(item, Link).pair[1].task_id for item in found)
+    pairs = [record(item, Link).pair async for page in memory.pages(query) for item in page.items]
+    wholes = sorted({whole.task_id for whole, part in pairs if part.task_id in task_ids})
+    found = await memory.query(*(Get(store="tasks", id=each) for each in wholes)) if wholes else ()
+    ended = {item.id for answer in found for item in answer.items if record(item, Task).state in ENDED}
+    return {part.task_id for whole, part in pairs if part.task_id in task_ids and whole.task_id not in ended}
 
 
 async def _merged(memory: Memory, task_id: str) -> list[Link]:

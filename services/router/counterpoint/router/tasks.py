@@ -20,10 +20,10 @@ from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed, i
 from counterpoint.router.bodies import Page, ignored, message_of, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.effects import comes_late
-from counterpoint.router.incidents import with_incidents
+from counterpoint.router.incidents import facts_of, with_incidents
 from counterpoint.router.intake import receive
 from counterpoint.router.openapi import takes
-from counterpoint.router.pairs import all_parts
+from counterpoint.router.pairs import parts_among
 from counterpoint.router.submissions import STORE, Submission, body_sha256, request_key, task_key
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -116,7 +116,7 @@ async def tasks(asked: Asking, state: State | None = None, limit: Limit = 50, cu
 async def escalations(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """Tasks that stopped and need somebody: `escalation` says whom, why, and what would let them go on.
 
-    Tasks that are merged into others are not among them.
+    Tasks that are merged into others are not among them as long as those have not ended.
 
     A page may hold fewer than `limit` although there are more: `next_cursor` says so.
     """
@@ -126,7 +126,9 @@ async def escalations(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -
     )
     known = await with_incidents(asked.memory(), [record(item, Task) for item in found.items])
     waiting = [task for task in known if task.escalation]
-    parts = await all_parts(asked.memory()) if waiting else frozenset()
+    parts = await parts_among(asked.memory(), [task.task_id for task in waiting])
+    facts = await facts_of(asked.memory(), (task.task_id for task in waiting))
+    parts |= {task_id for task_id, each in facts.items() if each.get("merged_into")}
     return page((shown(task) for task in waiting if task.task_id not in parts), found.next_cursor)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from counterpoint.cli.card.failure import affected, change, failure, links
+from counterpoint.cli.card.failure import affected, change, failure, links, merged
 from counterpoint.cli.card.history import seen, tried
 from counterpoint.cli.card.impact import impact
 from counterpoint.cli.card.model import Card, Section, section
@@ -56,6 +56,7 @@ def _sections(task: Task, verbose: bool) -> Iterator[Section]:
     yield impact(task, verbose)
     yield change(task, verbose)
     yield affected(task, verbose)
+    yield merged(task)
     yield tried(task, verbose)
     yield quotes(task, verbose)
     yield caveats(task, verbose)

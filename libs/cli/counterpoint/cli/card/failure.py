@@ -44,6 +44,14 @@ def affected(task: Task, verbose: bool) -> Section:
     return section("affected", [first, *shown, *more])
 
 
+def merged(task: Task) -> Section:
+    """Return the incidents that people declared to be parts of this one, or the one that it is a part of."""
+    context = task.context or {}
+    into = context.get("merged_into")
+    first = [f"a part of {into}, which is looked after instead"] if into else []
+    return section("merged", [*first, *(_part(row) for row in _rows(context.get("merged")))])
+
+
 def links(task: Task) -> Section:
     """Return the addresses that were given: log, code, repository, source."""
     context, target = task.context or {}, task.target
@@ -136,6 +144,13 @@ def _affected(row: Mapping[str, Any]) -> Line:
     name = "/".join(str(row[part]) for part in ("namespace", "name") if row.get(part))
     at = row.get("failed_at")
     return name, f"failed at {moment(at)}" if at else "failed", str(row.get("owner") or "no owner")
+
+
+def _part(row: Mapping[str, Any]) -> Line:
+    count = row.get("count")
+    often = counted(count, "flow") if isinstance(count, int) else ""
+    how = "works again" if row.get("over") else f"failed last at {moment(row.get('last_at'))}"
+    return f"{row.get('namespace')}/{row.get('name')}", often, how, str(row.get("task_id"))
 
 
 def _rows(said: Any) -> Sequence[Mapping[str, Any]]:
