@@ -21,6 +21,7 @@ from counterpoint.memory.audit.export import Copy
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.blobs import Blobs
+from counterpoint.memory.causes import Causes
 from counterpoint.memory.committer import Committer, Sent
 from counterpoint.memory.database import Database, Lease
 from counterpoint.memory.door import Door
@@ -137,6 +138,7 @@ class House:
     def restart(self) -> None:
         """All that memory holds in RAM alone is gone."""
         self._origins = Origins(1000)
+        self.causes = Causes(self.database, policy(), self._origins)
         self.epochs = Epochs(self.database, policy(), lambda: self._lease.epoch)
         self.sequencer = Sequencer(self.database, AUDIT_KEY, self.copies)
         vectors = Embeddings(self.database, policy(), self.search)
@@ -161,7 +163,7 @@ class House:
             self.queries,
             self.committer,
             Reads(1000),
-            self._origins,
+            self.causes,
             vectors,
             self.ingest,
             Handed(self.database, policy(), vectors, self.committer, releases),
@@ -326,7 +328,7 @@ class House:
 
     def _keep(self, steps: Sequence[Prepared], messages: Sequence[Sent]) -> None:
         for message in messages:
-            self.door.sent_version(message.row.id, message.task_version)
+            self.causes.sent_version(message.row.id, message.task_version)
             self._origins.remember(message.row.id, message.provenance)
             self.sent[message.row.id] = message
         self.epochs.applied(steps)

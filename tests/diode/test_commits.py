@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from counterpoint.memory import committer
-from counterpoint.memory.door import ENDED_WITHIN_S
+from counterpoint.memory.causes import ENDED_WITHIN_S
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     CommitReply,
@@ -292,7 +292,7 @@ class TestTaskOrder:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         clock = itertools.count(step=ENDED_WITHIN_S)
-        monkeypatch.setattr(house.door, "_ended", TTLCache(100, ENDED_WITHIN_S, timer=lambda: next(clock)))
+        monkeypatch.setattr(house.causes, "_ended", TTLCache(100, ENDED_WITHIN_S, timer=lambda: next(clock)))
         developer = house.handed(await house.delegated(project, "t-1"))
         assert (await house.found("developer", developer, Get(store="tasks", id="t-1"))).items
         async with house.superuser() as connection:

@@ -2,14 +2,12 @@
 
 import dataclasses
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import asyncpg
 import structlog
-from cachetools import TTLCache
 from prometheus_client import Counter, Histogram
 from pydantic import ValidationError
 
@@ -18,6 +16,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode, erasure, wishes
 from counterpoint.memory.answers import Answer, Answers, answer_of
 from counterpoint.memory.blobs import Blobs
+from counterpoint.memory.causes import Causes
 from counterpoint.memory.committer import Committer, Deleted
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
@@ -25,23 +24,23 @@ from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.fitting import shortened
 from counterpoint.memory.handed import Handed
 from counterpoint.memory.ingest import Ingest
+from counterpoint.memory.leaves import refusal
 from counterpoint.memory.letters import RETRY, Letters
-from counterpoint.memory.prepare import accesses_of, owned, prepare, problems_of, refusal, refusal_of
+from counterpoint.memory.prepare import accesses_of, owned, prepare
 from counterpoint.memory.principals import Principals
 from counterpoint.memory.provenance import (
-    COMMITS_USED,
     DERIVED,
     UNTRUSTED,
     VOUCHED,
     Forgotten,
     Key,
     Memories,
-    Origins,
     Provenance,
     Reads,
 )
 from counterpoint.memory.queries import Queries
 from counterpoint.memory.reembed import Reembedding
+from counterpoint.memory.refused import problems_of, refusal_of
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.takeback import TakeBacks
@@ -59,12 +58,10 @@ from counterpoint.proto.memory import (
     QueryReply,
     QueryRequest,
     Reembed,
-    Ref,
     Refusal,
     Write,
 )
 from counterpoint.proto.principals import Principal
-from counterpoint.proto.tasks import ENDED
 
 log = structlog.get_logger()
 
@@ -75,27 +72,6 @@ REFUSALS = Counter("counterpoint_diode_refusals_total", "What the diode refused"
 
 REPLY_LIMIT_BYTES = 1000 * 1000
 """What the bus carries, less what an envelope takes."""
-
-_CAUSE = """
-SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads,
-       a.body::jsonb ->> 'principal' AS principal
-FROM messages m
-LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
-LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
-WHERE m.id = $1
-"""
-
-
-_STATE = "SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2"
-
-ENDED_WITHIN_S = 1.0
-"""Seconds after the end of a task until every process of memory refuses its capabilities."""
-
-_OWNERS = """
-SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
-CROSS JOIN LATERAL (
-    SELECT * FROM records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
-"""
 
 
 class Door:
@@ -110,7 +86,7 @@ class Door:
         queries: Queries,
         committer: Committer,
         reads: Reads,
-        origins: Origins,
+        causes: Causes,
         vectors: Embeddings,
         ingest: Ingest,
         handed: Handed,
@@ -131,7 +107,7 @@ class Door:
         self._queries = queries
         self._committer = committer
         self._reads = reads
-        self._origins = origins
+        self._causes = causes
         self._vectors = vectors
         self._ingest = ingest
         self._handed = handed
@@ -144,8 +120,6 @@ class Door:
         self._revoked = revoked
         self._tokens = tokens or Tokens(policy, keyring)
         self._reembedding = reembedding
-        self._versions: OrderedDict[str, int | None] = OrderedDict()
-        self._ended: TTLCache[tuple[str, str], bool] = TTLCache(maxsize=50_000, ttl=ENDED_WITHIN_S)
 
     async def query(self, caller: str, raw: bytes) -> bytes:
         """Answer a `QueryRequest` with a `QueryReply`."""
@@ -251,8 +225,8 @@ class Door:
             rule = diode.read(self._policy, grant, access.store)
             if rule is not None:
                 raise Denied(rule, f"the right to read {access.store}")
-        if await self._has_ended(grant):
-            cause, _ = await self._cause(origin)
+        if await self._causes.has_ended(grant):
+            cause, _ = await self._causes.of(origin)
             if any(diode.read_after_end(self._policy, cause.type, access.store) for access in accesses):
                 raise Denied("ended", "a task that has not ended")
         self._newest(caller, origin)
@@ -292,10 +266,10 @@ class Door:
     async def _gateway_token(self, caller: str, origin: Origin, wanted: GatewayToken) -> str:
         """A token for the gateway, for what this delivery has read until now; one for the web makes it untrusted."""
         held, _ = await self.authorise(caller, origin)
-        if await self._has_ended(held):
+        if await self._causes.has_ended(held):
             raise Denied("ended", "a task that has not ended")
         self._newest(caller, origin)
-        cause, _ = await self._cause(origin)
+        cause, _ = await self._causes.of(origin)
         read = _remembered(lambda: self._reads.so_far(_key(caller, origin), wanted.reads))
         label = cause.with_(read.provenance).label
         token = self._tokens.of_task(held, wanted.purpose, label, wanted.life_s)
@@ -307,7 +281,7 @@ class Door:
         """The label of what may stand in a question; None where none is told to anybody outside."""
         if not self._queries.asks_outside:
             return None
-        cause, _ = await self._cause(origin)
+        cause, _ = await self._causes.of(origin)
         return cause.with_(self._reads.by_any(origin.message_id)).label
 
     async def _commit(self, caller: str, request: CommitRequest) -> CommitReply:
@@ -324,7 +298,7 @@ class Door:
             raise Conflict(wrong.store, wrong.id, wrong.version, -1)
         # A run begins anew because something was taken back: what comes of it does not rest on that.
         earlier = [ref for ref in memories.earlier if not self._takebacks.carried(origin.project, (ref,))]
-        cause, version = await self._cause(origin)
+        cause, version = await self._causes.of(origin)
         if origin.capability is not None:
             origin = origin.model_copy(update={"principal": cause.principal})
         caused_by = cause.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
@@ -340,7 +314,7 @@ class Door:
                 caused_by=caused_by,
                 memories=memories,
                 task_version=version,
-                owners=await self._owners(origin.project, owned(self._policy, grant, commit)),
+                owners=await self._causes.owners(origin.project, owned(self._policy, grant, commit)),
                 screen=await self._releases.screen(origin.project),
             )
             again = [
@@ -382,58 +356,7 @@ class Door:
             if any(row.store == "principals" for row in prepared.writes):
                 self._principals.forget()
             self._releases.changed(prepared)
-            for row in prepared.writes:
-                if row.store == "tasks":
-                    self._ended.pop((prepared.project, row.id), None)
-
-    async def _cause(self, origin: Origin) -> tuple[Provenance, int | None]:
-        """The provenance of the inbound message and its task version, from the log, never from the caller."""
-        if origin.capability is None or origin.message_id.startswith(diode.JOB):
-            return Provenance(), None
-        known = self._origins.get(origin.message_id)
-        if known is not None and origin.message_id in self._versions:
-            return known, self._versions[origin.message_id]
-        async with self._database.reading(origin.project) as connection:
-            row = await connection.fetchrow(_CAUSE, origin.message_id)
-        if row is None:
-            raise Denied("message", "an inbound message that is in the log")
-        reads = (read for read in row["reads"] or () if read[0] != COMMITS_USED)
-        refs = frozenset(Ref(store=read[0], id=read[1], version=read[2]) for read in reads)
-        sort = self._policy.messages.get(row["type"])
-        result = sort is not None and sort.result
-        found = Provenance(
-            row["label"], row["integrity"], refs, str(row["commit_id"]), result, row["principal"], row["type"]
-        )
-        self._origins.remember(origin.message_id, found)
-        self._versions[origin.message_id] = row["task_version"]
-        while len(self._versions) > 50_000:
-            self._versions.popitem(last=False)
-        return found, row["task_version"]
-
-    async def _has_ended(self, grant: Grant) -> bool:
-        """Whether the task of a grant has ended, known to within a second; never of the gateway's, which settles."""
-        if grant.task is None or diode.of_gateway(grant):
-            return False
-        known = self._ended.get((grant.project, grant.task))
-        if known is None:
-            async with self._database.reading(grant.project) as connection:
-                known = await connection.fetchval(_STATE, grant.project, grant.task) in ENDED
-            self._ended[grant.project, grant.task] = known
-        return known
-
-    async def _owners(self, project: str, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """The tasks of records, deleted ones too, as far as they belong to one."""
-        if not keys:
-            return {}
-        async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_OWNERS, project, [store for store, _ in keys], [each for _, each in keys])
-        return {(row["store"], row["id"]): row["task_id"] for row in rows if row["task_id"] is not None}
-
-    def sent_version(self, message_id: str, version: int | None) -> None:
-        """Remember the task version of a message that was just sent."""
-        self._versions[message_id] = version
-        while len(self._versions) > 50_000:
-            self._versions.popitem(last=False)
+            self._causes.changed(prepared)
 
     def _newest(self, caller: str, origin: Origin) -> None:
         if not self._reads.fence(caller, origin.message_id, origin.fence):

@@ -22,8 +22,9 @@ from counterpoint.memory import diode
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.influence import Influence, Version
-from counterpoint.memory.prepare import prepare, problems_of
+from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.refused import problems_of
 from counterpoint.proto.errors import Conflict, Permanent, Problem
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Write

@@ -18,6 +18,7 @@ from counterpoint.memory.audit.export import Copy, File, Stream
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.blobs import Blobs
+from counterpoint.memory.causes import Causes
 from counterpoint.memory.committer import Committer, Sent
 from counterpoint.memory.database import PLANNED_ONCE, Database, Lease
 from counterpoint.memory.door import Door
@@ -74,6 +75,7 @@ async def serve(settings: MemorySettings) -> None:
     record = Database(url, pool_size=_RECORD_POOL, connect_timeout_s=settings.postgres_timeout_s, settings=PLANNED_ONCE)
     lease = Lease(url, f"{os.uname().nodename}:{os.getpid()}")
     origins = Origins(settings.read_set_items)
+    causes = Causes(database, rules, origins)
     relay = Relay(
         record,
         service.connection,
@@ -91,7 +93,7 @@ async def serve(settings: MemorySettings) -> None:
 
     def applied(steps: Sequence[Prepared], messages: Sequence[Sent]) -> None:
         for message in messages:
-            door.sent_version(message.row.id, message.task_version)
+            causes.sent_version(message.row.id, message.task_version)
         epochs.applied(steps)
         search.applied(steps)
         relay.sent(messages)
@@ -168,7 +170,7 @@ async def serve(settings: MemorySettings) -> None:
         queries,
         committer,
         Reads(settings.read_set_items),
-        origins,
+        causes,
         vectors,
         ingest,
         Handed(database, rules, vectors, committer, releases),

@@ -14,14 +14,16 @@ from pydantic import ValidationError
 from counterpoint.guard.capabilities import Access, Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
+from counterpoint.memory.leaves import leaf, read_set
 from counterpoint.memory.letters import dead_row, died
-from counterpoint.memory.provenance import CANDIDATE, COMMITS_USED, Memories, Provenance, sources_of
+from counterpoint.memory.provenance import CANDIDATE, Memories, Provenance, sources_of
+from counterpoint.memory.refused import problems_of
 from counterpoint.memory.rows import SYSTEM, MessageRow, Prepared, WriteRow, canonical, storable
 from counterpoint.memory.screen import PLAIN, Screen, Screening
 from counterpoint.proto import subjects
 from counterpoint.proto.decisions import DecisionMade
-from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem, Transient
-from counterpoint.proto.ids import derived_id, new_id
+from counterpoint.proto.errors import Denied, Permanent, Problem
+from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
@@ -29,13 +31,11 @@ from counterpoint.proto.memory import (
     Outgoing,
     RecordsChanged,
     Ref,
-    Refusal,
     Write,
 )
 
 WRITES_LIMIT = 500
 MESSAGES_LIMIT = 200
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _RECORD_ID = re.compile(r"(?!\s|\.{1,2}(?:/|$))[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]{1,2048}(?<!\s)")
 
 
@@ -113,9 +113,9 @@ def prepare(
         or commit.dead_letter is not None
         or diode.after_end(policy, caused_by.type, {row.store for row in rows}, {m.type for m in commit.messages}),
         kind="commit",
-        audit=_leaf(origin, grant, commit, commit_id, rows, messages, provenance, now, screening.redacted, forgets),
+        audit=leaf(origin, grant, commit, commit_id, rows, messages, provenance, now, screening.redacted, forgets),
         salt=secrets.token_bytes(16),
-        reads=_read_set(
+        reads=read_set(
             provenance.refs,
             memories,
             cited | memories.named | _declared(writes),
@@ -130,38 +130,6 @@ def prepare(
         provenance=dataclasses.replace(provenance, commit=commit_id, principal=origin.principal),
         traceparent=origin.traceparent,
         cause=caused_by.commit,
-    )
-
-
-def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now: datetime) -> Prepared:
-    """The audit leaf of something that was refused. What is no id of a task is not filed as one."""
-    task = origin.task_id if origin.task_id is not None and _ID.fullmatch(origin.task_id) else None
-    leaf = {
-        "refused": what,
-        "rule": rule,
-        "needed": needed,
-        "service": caller,
-        "message": origin.message_id,
-        "principal": origin.principal,
-        "task": task,
-        "at": now.isoformat(),
-    }
-    project = origin.project if subjects.PROJECT_PATTERN.fullmatch(origin.project) else subjects.DEFAULT_PROJECT
-    return Prepared(
-        project=project,
-        commit_id=new_id(),
-        consumer=caller,
-        message_id="",
-        step="",
-        last=False,
-        fence=0,
-        task_id=task,
-        task_version=None,
-        ended_ok=True,
-        kind="refusal",
-        audit=canonical(leaf),
-        salt=secrets.token_bytes(16),
-        reads=None,
     )
 
 
@@ -184,11 +152,6 @@ def _kept(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
                 raise Permanent("invalid", problems_of(error)) from error
             kept.append(Write(store=store, id=decision.decision_id, body=message.data))
     return kept
-
-
-def problems_of(error: ValidationError) -> tuple[Problem, ...]:
-    """What a model found wrong, by field; the first twenty."""
-    return tuple(Problem(field=".".join(map(str, found["loc"])), problem=found["msg"]) for found in error.errors()[:20])
 
 
 def _only_traces(policy: Policy, writes: Iterable[Write], outgoing: Iterable[Outgoing]) -> None:
@@ -320,21 +283,6 @@ def _declared(writes: Iterable[Write]) -> frozenset[Ref]:
     )
 
 
-def _read_set(
-    refs: frozenset[Ref], memories: Memories, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
-) -> str | None:
-    """What a commit rests on, as it is kept: each with its score, whether it was cited, quoted as a candidate, shown,
-    or only carried by the message, and whether it is of the shared project; and the commit whose result it works on."""
-    rows: list[list[Any]] = []
-    for ref in sorted(refs | cited | quoted, key=_ref_key):
-        named = "cited" if ref in cited else "quoted" if ref in quoted else None
-        how = named or ("shown" if ref in memories.scores else "carried")
-        rows.append([*_ref_key(ref), memories.scores.get(ref), how, ref in memories.shared])
-    if result_of is not None:
-        rows.append([COMMITS_USED, result_of, 1, None, "cited", False])
-    return canonical(rows) if rows else None
-
-
 def _announcement(
     commit_id: str, origin: Origin, grant: Grant, now: datetime, reads: tuple[Ref, ...], writes: tuple[Ref, ...]
 ) -> Outgoing:
@@ -348,40 +296,6 @@ def _announcement(
         at=now,
     )
     return Outgoing(type=RecordsChanged.TYPE, data=changed.model_dump(mode="json", exclude_none=True))
-
-
-def _leaf(
-    origin: Origin,
-    grant: Grant,
-    commit: Commit,
-    commit_id: str,
-    rows: tuple[WriteRow, ...],
-    messages: tuple[MessageRow, ...],
-    provenance: Provenance,
-    now: datetime,
-    redacted: list[list[str]],
-    forgets: Mapping[str, Any] | None,
-) -> str:
-    return canonical(
-        {
-            **({"erased": forgets} if forgets is not None else {}),
-            **({"redacted": redacted} if redacted else {}),
-            "commit": commit_id,
-            "service": grant.audience,
-            "message": origin.message_id,
-            "step": commit.step,
-            "principal": origin.principal,
-            "task": origin.task_id,
-            "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex(), row.stamps] for row in rows],
-            "messages": [[m.id, m.type, hashlib.sha256(m.body.encode()).hexdigest(), m.stamps] for m in messages],
-            "reads": sorted([r.store, r.id, r.version] for r in provenance.refs),
-            "at": now.isoformat(),
-        }
-    )
-
-
-def _ref_key(ref: Ref) -> tuple[str, str, int]:
-    return ref.store, ref.id, ref.version
 
 
 def owned(policy: Policy, grant: Grant, commit: Commit) -> tuple[tuple[str, str], ...]:
@@ -405,20 +319,3 @@ def accesses_of(commit: Commit) -> tuple[Access, ...]:
     timers = [Access("timers", "cancel") for _ in commit.cancel_timers[:1]]
     letters = [Access("dead_letters", "write")] if commit.dead_letter is not None else []
     return (*writes, *sends, *timers, *letters) or (Access("inbox", "write"),)
-
-
-def refusal_of(error: CounterpointError) -> Refusal:
-    """An error as it goes out."""
-    match error:
-        case Denied():
-            return Refusal(kind="denied", code=error.rule, needed=error.needed)
-        case Permanent():
-            return Refusal(kind="permanent", code=error.code, problems=error.problems)
-        case Conflict():
-            return Refusal(kind="conflict", code="conflict", detail=f"{error.store}/{error.record_id}")
-        case Away():
-            return Refusal(kind="transient", code="away", detail=str(error))
-        case Transient():
-            return Refusal(kind="transient", code="transient", detail=str(error))
-        case _:
-            return Refusal(kind="permanent", code="refused", detail=str(error))

@@ -24,8 +24,9 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.extent import Extent
 from counterpoint.memory.influence import Influence, Version
-from counterpoint.memory.prepare import prepare, problems_of
+from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
+from counterpoint.memory.refused import problems_of
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.wishes import STORE, Wish, Wishes
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem
