@@ -13,7 +13,7 @@ import pytest
 from agents.developer_memory import Shelf
 from prometheus_client import REGISTRY
 
-from counterpoint.developer.handlers import OFFLINE, on_delegated
+from counterpoint.developer.handlers import OFFLINE, in_one, on_delegated
 from counterpoint.developer.rag.graph import MOST_STEPS
 from counterpoint.developer.rag.route import same_words
 from counterpoint.developer.relevance import Calibration, Curve, calibration
@@ -337,6 +337,60 @@ async def test_what_memory_refuses_to_keep_is_never_handed_out() -> None:
     assert "17 people" not in (worked.text or "")
     assert "finance_daily is owned by the finance team." in (worked.text or "")
     assert "generate failed: draft a key" in worked.findings.caveats
+
+
+async def in_one_delivery(shelf: Book, message: TaskDelegated, gateway: Gateway = OFFLINE) -> None:
+    """One delivery as the service takes it."""
+    memory = shelf.memory("message", "t")
+    commit = await in_one(message, memory, gateway, KNOWN, 60.0)
+    if not memory.finished:
+        await memory.step(commit)
+
+
+@pytest.mark.parametrize("name", ["answered by quotes", "not found"])
+async def test_where_nobody_outside_can_be_asked_the_run_is_one_commit(name: str) -> None:
+    _, text, outcome = COURSES[name]
+    stepped, shelf = book(OWNED), book(OWNED)
+    await delivered(stepped, question(text))
+    await in_one_delivery(shelf, question(text))
+    assert [step for _, step in shelf.steps] == ["done"]
+    assert shelf.worked() == stepped.worked()
+    assert shelf.worked().outcome == outcome
+    assert [each.decision_id for each in shelf.decisions()] == [each.decision_id for each in stepped.decisions()]
+    assert [action["action_id"] for action in shelf.line()] == [action["action_id"] for action in stepped.line()]
+    assert ("checkpoints", shelf.memory("message", "t").id("run")) not in shelf.items
+
+
+async def test_with_a_model_each_step_is_kept() -> None:
+    shelf = book(OWNED)
+    await in_one_delivery(shelf, question(), Model(ROUTED, RIGHT))
+    assert [step.split("-")[-1] for _, step in shelf.steps] == [
+        "route", "retrieve", "evaluate", "generate", "validate", "done",
+    ]  # fmt: skip
+
+
+async def test_a_run_that_is_refused_as_a_whole_is_taken_step_by_step() -> None:
+    shelf = book(OWNED)
+
+    secret = Permanent("sensitive", (Problem(field="draft", problem="a password"),))
+    shelf.refuses = lambda commit: secret if "drafted" in str(commit.messages) else None
+    await in_one_delivery(shelf, question())
+    worked = shelf.worked()
+    assert worked.outcome == "answered"
+    assert "generate failed: draft a password" in worked.findings.caveats
+    assert "finance_daily is owned by the finance team." in (worked.text or "")
+    assert [step.split("-")[-1] for _, step in shelf.steps] == ["route", "retrieve", "evaluate", "generate", "done"]
+
+
+async def test_a_run_begun_step_by_step_goes_on_so() -> None:
+    shelf = book(OWNED)
+    stopped_after(shelf, "evaluate")
+    with pytest.raises(Killed):
+        await delivered(shelf, question())
+    shelf.after = lambda what: None
+    await in_one_delivery(shelf, question())
+    assert shelf.worked().outcome == "answered"
+    assert len({each.decision_id for each in shelf.decisions()}) == len(shelf.decisions()) == len(shelf.line())
 
 
 async def test_a_second_draft_that_is_refused_does_not_bring_back_the_first() -> None:

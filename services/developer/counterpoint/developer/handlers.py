@@ -16,6 +16,7 @@ from counterpoint.developer.used import used_by
 from counterpoint.developer.work import Answered, Proposed, Result, Stopped, concluded, work
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.errors import Permanent
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Commit, Write
 from counterpoint.proto.tasks import TaskDelegated, TaskWorked
@@ -31,9 +32,23 @@ def register(service: Service, settings: DeveloperSettings) -> None:
     gateway, known = settings.gateway(), calibration(settings.calibration_file)
 
     async def handler(message: TaskDelegated, memory: Memory) -> Commit:
-        return await on_delegated(message, memory, gateway, known, settings.answer_deadline_s)
+        return await in_one(message, memory, gateway, known, settings.answer_deadline_s)
 
     service.on(TaskDelegated)(handler)
+
+
+async def in_one(
+    message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, answer_deadline_s: float
+) -> Commit:
+    """`on_delegated` in one commit where nobody outside can be asked. If memory refuses that, a question is answered
+    again step by step, so that the step at fault falls back."""
+    if not _in_steps(message) or gateway.model is not None or gateway.searches_web:
+        return await on_delegated(message, memory, gateway, known, answer_deadline_s)
+    try:
+        await memory.step(await on_delegated(message, memory, gateway, known, answer_deadline_s, at_once=True))
+        return Commit()
+    except Permanent:
+        return await on_delegated(message, memory, gateway, known, answer_deadline_s)
 
 
 async def on_delegated(
@@ -42,36 +57,47 @@ async def on_delegated(
     gateway: Gateway = OFFLINE,
     known: Calibration | None = None,
     answer_deadline_s: float = ANSWER_DEADLINE_S,
+    *,
+    at_once: bool = False,
 ) -> Commit:
     """Look up what is known, weigh it, and answer, propose or stop. A reassessment that still stops leaves only what
     it came to that by on the line, not the stop.
 
-    A question that nobody has given an override for is answered in steps, each a commit of its own.
+    A question that nobody has given an override for is answered in steps, each a commit of its own unless `at_once`.
     """
     known = known or calibration()
-    if message.lane == "answer" and message.override is None:
-        return await answered(message, memory, gateway, known, answer_deadline_s)
+    if _in_steps(message):
+        return await answered(message, memory, Desk(message, memory, gateway, known, answer_deadline_s, at_once=at_once))
     evidence = weigh(message, await look(memory, message), known)
     assessment = assess(message, evidence, known)
     result = await _with_downstream(message, memory, work(message, evidence, assessment, known))
     return commit_of(message, memory, evidence, assessment, result)
 
 
-async def answered(
-    message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, deadline_s: float
-) -> Commit:
-    """A question, to its end: from the last step that was kept, within `deadline_s` of work and the deadline of the
+def _in_steps(message: TaskDelegated) -> bool:
+    return message.lane == "answer" and message.override is None
+
+
+async def answered(message: TaskDelegated, memory: Memory, desk: Desk) -> Commit:
+    """A question, to its end: from the last step that was kept, within the time of the desk and the deadline of the
     task. When the time is over no model is asked any more and no other words are tried."""
-    desk = Desk(message, memory, gateway, known, deadline_s)
     await asyncio.to_thread(load)
     run = await finish(await desk.begin(), desk)
     assessment, result = concluded(message, desk.evidence, run)
     result = await _with_downstream(message, memory, result)
     action_id, decision_id = desk.last(run)
     if message.purpose == "reassess" and isinstance(result, Stopped):
-        return _commit([], [], _worked(message, assessment, desk.evidence, result, action_id, None))
-    decided, acted = _ended(message, memory, desk.evidence, assessment, result, action_id, decision_id)
-    return _commit([acted], [decided], _worked(message, assessment, desk.evidence, result, acted.action_id, None))
+        ended = _commit([], [], _worked(message, assessment, desk.evidence, result, action_id, None))
+    else:
+        decided, acted = _ended(message, memory, desk.evidence, assessment, result, action_id, decision_id)
+        worked = _worked(message, assessment, desk.evidence, result, acted.action_id, None)
+        ended = _commit([acted], [decided], worked)
+    return ended.model_copy(
+        update={
+            "writes": (*desk.held.writes, *ended.writes),
+            "messages": (*desk.held.messages, *ended.messages),
+        }
+    )
 
 
 async def _with_downstream(message: TaskDelegated, memory: Memory, result: Result) -> Result:

@@ -1,4 +1,5 @@
-"""Taking the steps of a run: what each reads, asks for outside, and leaves behind as a commit of its own."""
+"""Taking the steps of a run: what each reads, asks for outside, and leaves behind: in a commit of its own where somebody
+outside may be asked, else together with the answer."""
 
 import json
 import time
@@ -22,7 +23,7 @@ from counterpoint.developer.used import cited
 from counterpoint.proto.decisions import Confidence, Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind
-from counterpoint.proto.memory import Commit, Write
+from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.recall import Gateway, Memory, act, decide, put, record, send
 
@@ -52,10 +53,17 @@ class _Taken:
 
 class Desk:
     """The steps of one delivery. `deadline_s` is how long they may take together with those of earlier deliveries; the
-    deadline of the task counts where that is nearer."""
+    deadline of the task counts where that is nearer. Steps taken `at_once` are in `held` instead of in memory."""
 
     def __init__(
-        self, message: TaskDelegated, memory: Memory, gateway: Gateway, known: Calibration, deadline_s: float
+        self,
+        message: TaskDelegated,
+        memory: Memory,
+        gateway: Gateway,
+        known: Calibration,
+        deadline_s: float,
+        *,
+        at_once: bool = False,
     ) -> None:
         self._message = message
         self._memory = memory
@@ -65,6 +73,9 @@ class Desk:
         self._began = time.monotonic()
         self._spent_s, self._until = 0.0, 0.0
         self._evidence: Evidence | None = None
+        self._summary = ""
+        self._at_once = at_once
+        self.held = Commit()
 
     @property
     def evidence(self) -> Evidence:
@@ -78,7 +89,12 @@ class Desk:
         What it found is read anew: memory lets nobody cite, in a commit, what this delivery has not read. What it has
         heard from outside is carried by the checkpoint, which is read as well.
         """
-        item = await self._memory.get("checkpoints", self._checkpoint)
+        kept, session = await self._memory.query(
+            Get(store="checkpoints", id=self._checkpoint), Get(store="sessions", id=self._message.session_id)
+        )
+        self._summary = session.items[0].body.get("summary", "") if session.items else ""
+        item = kept.items[0] if kept.items else None
+        self._at_once = self._at_once and item is None
         run = Run(question=self._message.task.description) if item is None else record(item, Run)
         self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
         if item is None:
@@ -139,9 +155,7 @@ class Desk:
 
     async def _route(self, run: Run) -> _Taken:
         task, searches_web = self._message.task, self._gateway.searches_web
-        session = await self._memory.get("sessions", self._message.session_id)
-        summary = session.body.get("summary", "") if session else ""
-        asked = routing.asked(run.question, routing.earlier(summary, task.title or task.description))
+        asked = routing.asked(run.question, routing.earlier(self._summary, task.title or task.description))
         route, also = routing.route(asked.text), tuple[Write, ...]()
         if self._gateway.model is not None and route.mode != "vector" and not self._late:
             route, also = await self._route_of_model(run, asked.text, route)
@@ -266,13 +280,18 @@ class Desk:
             after=(action_id,) if action_id else self._message.after,
             sources=sources, decision=decided, step=step,
         )  # fmt: skip
+        line = put("actions", acted.action_id, acted)
+        if self._at_once:
+            self.held = self.held.model_copy(
+                update={"writes": (*self.held.writes, line), "messages": (*self.held.messages, send(decided))}
+            )
+            return
         checkpoint = Write(
             store="checkpoints", id=self._checkpoint, body=taken.run.model_dump(mode="json"), expect=before.steps
         )
         await self._memory.step(
             Commit(
-                step=step, last=False, writes=(put("actions", acted.action_id, acted), checkpoint, *taken.also),
-                messages=(send(decided),),
+                step=step, last=False, writes=(line, checkpoint, *taken.also), messages=(send(decided),)
             )
         )  # fmt: skip
 
