@@ -45,7 +45,7 @@ from counterpoint.proto.memory import (
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
-from counterpoint.proto.tasks import SubmitTask, Task
+from counterpoint.proto.tasks import ENDED, SubmitTask, Task
 from counterpoint.proto.validation import parse
 from counterpoint.recall import Memory, record
 
@@ -147,8 +147,9 @@ class House:
         self.write("tasks", task_id, task.model_dump(mode="json", exclude_none=True))
         written = Ref(store="tasks", id=task_id, version=1)
         return RecordsChanged(
-            commit_id=new_id(), service="manager", project=PROJECT, task_id=task_id, writes=(written,), at=self.now
-        )
+            commit_id=new_id(), service="manager", project=PROJECT, task_id=task_id, writes=(written,),
+            ended=state in ENDED, at=self.now,
+        )  # fmt: skip
 
     def merged(self, whole: str, part: str, relation: str = "merged") -> RecordsChanged:
         """The word of a person on two incidents, and what the router's commit says of it."""

@@ -14,20 +14,20 @@ from agents.lineage_house import NOW, PROJECT, House
 from counterpoint.lineage.events import RunEvent
 from counterpoint.lineage.failures import failure_of
 from counterpoint.lineage.graph import changes, owners
-from counterpoint.lineage.handlers import register
 from counterpoint.lineage.incidents import LEDGER_ID, Ledger, Limits, State
 from counterpoint.lineage.reading import parse
 from counterpoint.lineage.records import Job, Run
 from counterpoint.lineage.waiting import once_more
-from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.decisions import DecisionMade, Source
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.lineage import LineageEvent
-from counterpoint.proto.memory import RecordsChanged, Ref
+from counterpoint.proto.memory import RecordsChanged
 from counterpoint.recall import record
 from counterpoint.recall.edges import Edge, EdgeKind
 from counterpoint.recall.lineage import blast_radius_of, lineage_of
-from counterpoint.recall.names import dataset, job, own_item, own_step
+from counterpoint.recall.names import dataset, job, own_item, own_task
 from counterpoint.recall.radius import Direction, blast_radius, lineage
 
 MONDAY, TUESDAY, FIXED, WEDNESDAY = "1_monday_ok", "2_tuesday_fails", "3_tuesday_fixed", "4_wednesday_fails_again"
@@ -325,74 +325,66 @@ async def test_a_stored_record_is_read_back_as_it_was() -> None:
 # our own tasks
 
 
-def changed(task_id: str | None, service: str, reads: Iterable[str], writes: Iterable[str]) -> RecordsChanged:
-    def refs(names: Iterable[str]) -> tuple[Ref, ...]:
-        return tuple(Ref(store=s, id=i, version=1) for s, _, i in (name.partition("/") for name in names))
-
-    return RecordsChanged(
-        commit_id="c", project=PROJECT, service=service, task_id=task_id, reads=refs(reads), writes=refs(writes), at=NOW
-    )
+def ended(house: House, task_id: str, used: Iterable[str], attempts: Iterable[str]) -> RecordsChanged:
+    """The end of a task whose decisions rested on these items, and that left these attempts."""
+    sources = tuple(Source(store=s, id=i, version=1) for s, _, i in (name.partition("/") for name in used))
+    decision = DecisionMade(
+        decision_id=f"{task_id}-{len(house.records)}", task_id=task_id, project=PROJECT, agent="developer",
+        decision_type="propose", decision="restart", reasoning="-", sources=sources, made_at=NOW,
+    )  # fmt: skip
+    house.write("decisions", decision.decision_id, decision.model_dump(mode="json"))
+    for attempt_id in attempts:
+        attempt = Attempt(
+            attempt_id=attempt_id, task_id=task_id, project=PROJECT, attempt=1, description="-", tried="restart",
+            by="developer", at=NOW,
+        )  # fmt: skip
+        house.write("attempts", attempt_id, attempt.model_dump(mode="json"))
+    return house.ended(task_id, "completed")
 
 
 async def test_a_wrong_document_leads_to_the_tasks_that_used_it_and_what_came_of_them() -> None:
     house = House()
     for message in (
-        changed(
-            "t1",
-            "developer",
-            ["tasks/t1", "chunks/wrong", "chunks/right"],
-            ["attempts/a1", "decisions/d1", "actions/x"],
-        ),
-        changed("t2", "developer", ["chunks/right", "attempts/a1"], ["attempts/a2"]),
-        changed("t3", "developer", ["chunks/right"], ["attempts/a3"]),
-        changed("t1", "manager", ["tasks/t1"], ["tasks/t1", "actions/y"]),
+        ended(house, "t1", ["chunks/wrong", "chunks/right"], ["a1"]),
+        ended(house, "t2", ["chunks/right", "attempts/a1"], ["a2"]),
+        ended(house, "t3", ["chunks/right"], ["a3"]),
     ):
         await house.deliver(message, task_id=message.task_id)
     found = await blast_radius_of(house.memory(PROJECT, None), own_item("chunks", "wrong"))
     jobs = [(row.name, row.hops) for row in found.downstream if row.kind == "job"]
-    assert jobs == [("t1.developer", 1), ("t2.developer", 2)]
+    assert jobs == [("t1", 1), ("t2", 2)]
     items = {row.name for row in found.downstream if row.kind == "dataset"}
-    assert items == {"attempts/a1", "attempts/a2", "decisions/d1"}
+    assert items == {"attempts/a1", "attempts/a2"}
     assert house.sent == []
 
 
-async def test_the_lineage_of_a_task_is_written_once_and_is_nothing_without_a_task_or_an_item() -> None:
+async def test_the_lineage_of_a_task_is_written_at_its_end_and_is_nothing_where_nothing_was_used_or_left() -> None:
     house = House()
-    for message in (
-        changed(None, "manager", ["chunks/c"], ["decisions/d"]),
-        changed("t1", "manager", ["tasks/t1"], ["actions/y"]),
-    ):
-        await house.deliver(message, task_id=message.task_id)
+    at_the_end = ended(house, "t1", ["chunks/c"], ["a"])
+    under_way = at_the_end.model_copy(update={"ended": False})
+    await house.deliver(under_way, task_id="t1")
+    await house.deliver(house.ended("t0", "failed"), task_id="t0")
     assert house.writes == []
-    message = changed("t1", "developer", ["chunks/c"], ["attempts/a"])
-    await house.deliver(message, task_id="t1")
+    await house.deliver(at_the_end, task_id="t1")
     written = list(house.writes)
     assert len(written) == 3
-    assert house.records["jobs", own_step("t1", "developer").id].body["name"] == "t1.developer"
+    assert house.records["jobs", own_task("t1").id].body["name"] == "t1"
     edges = {record(item, Edge) for item in house.kept("edges")}
     assert edges == {
         Edge(
-            kind=EdgeKind.DATA,
-            source=dataset("counterpoint", "chunks/c").ref,
-            target=job("counterpoint", "t1.developer").ref,
+            kind=EdgeKind.DATA, source=dataset("counterpoint", "chunks/c").ref, target=job("counterpoint", "t1").ref
         ),
         Edge(
-            kind=EdgeKind.DATA,
-            source=job("counterpoint", "t1.developer").ref,
-            target=dataset("counterpoint", "attempts/a").ref,
+            kind=EdgeKind.DATA, source=job("counterpoint", "t1").ref, target=dataset("counterpoint", "attempts/a").ref
         ),
     }
-    await house.deliver(message, task_id="t1")
+    await house.deliver(at_the_end, task_id="t1")
     assert house.writes == written
 
 
-async def test_the_first_commit_of_a_job_is_written_without_a_look_and_another_process_adds_only_what_is_new() -> None:
+async def test_what_a_task_used_after_its_first_end_is_added() -> None:
     house = House()
-    await house.deliver(changed("t1", "developer", ["chunks/c"], ["attempts/a"]), task_id="t1")
-    assert (house.queries, house.conflicts) == (0, 0)
-    house.handlers.clear()
-    register(house, house.limits)  # type: ignore[arg-type]
-    await house.deliver(changed("t1", "developer", ["chunks/c", "chunks/d"], []), task_id="t1")
-    assert house.conflicts == 1
+    await house.deliver(ended(house, "t1", ["chunks/c"], ["a"]), task_id="t1")
+    await house.deliver(ended(house, "t1", ["chunks/c", "chunks/d"], []), task_id="t1")
     assert len(house.kept("edges")) == 3
     assert {item.version for item in (*house.kept("edges"), *house.kept("jobs"))} == {1}

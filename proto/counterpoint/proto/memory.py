@@ -407,7 +407,10 @@ class CommitReply(Shape):
 
 
 class RecordsChanged(Message):
-    """A commit happened: who read and wrote what. Announced on `changes.<project>.<service>`."""
+    """A commit happened: who read and wrote what. Announced on `changes.<project>.<service>`.
+
+    `ended`: its task has ended with it.
+    """
 
     TYPE: ClassVar[str] = "counterpoint.records.changed.v1"
 
@@ -417,6 +420,7 @@ class RecordsChanged(Message):
     task_id: Id | None = None
     reads: tuple[Ref, ...] = ()
     writes: tuple[Ref, ...] = ()
+    ended: bool = False
     at: Time
 
 

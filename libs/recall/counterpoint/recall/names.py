@@ -49,9 +49,9 @@ def dataset(namespace: str, name: str) -> Node:
     return Node(kind=NodeKind.DATASET, namespace=namespace, name=name)
 
 
-def own_step(task_id: str, service: str) -> Node:
-    """What a service did on a task of ours, as a job."""
-    return job(OWN_NAMESPACE, f"{task_id}.{service}")
+def own_task(task_id: str) -> Node:
+    """A task of ours, as a job."""
+    return job(OWN_NAMESPACE, task_id)
 
 
 def own_item(store: str, record_id: str) -> Node:

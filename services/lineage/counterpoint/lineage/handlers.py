@@ -5,7 +5,7 @@ from counterpoint.lineage.corrections import links_of, relinked
 from counterpoint.lineage.endings import task_ended
 from counterpoint.lineage.incidents import Limits
 from counterpoint.lineage.intake import take
-from counterpoint.lineage.own import Tracer
+from counterpoint.lineage.own import traced
 from counterpoint.lineage.reading import parse
 from counterpoint.lineage.turns import Turns
 from counterpoint.proto.lineage import LineageEvent
@@ -15,8 +15,6 @@ from counterpoint.recall import Memory
 
 def register(service: Service, limits: Limits, turns: Turns | None = None) -> None:
     """Have the service handle its messages; with `turns` one after the other where something is decided."""
-
-    tracer = Tracer()
 
     async def on_event(message: LineageEvent, memory: Memory) -> Commit:
         event = parse(message.event)
@@ -28,16 +26,12 @@ def register(service: Service, limits: Limits, turns: Turns | None = None) -> No
         if message.service == "router":
             links = links_of(message)
             return await relinked(links, memory) if links else Commit()
-        commit = await tracer.trace(message, memory)
-        ended = await task_ended(message.task_id, memory) if message.task_id and _moved(message) else Commit()
-        messages = (*commit.messages, *ended.messages)
-        return commit.model_copy(update={"writes": (*commit.writes, *ended.writes), "messages": messages})
+        task_id = message.task_id
+        if not message.ended or task_id is None:
+            return Commit()
+        own = await traced(task_id, memory)
+        commit = await task_ended(task_id, memory) if task_id.startswith("incident-") else Commit()
+        return commit.model_copy(update={"writes": (*own, *commit.writes)})
 
     service.on(LineageEvent)(on_event)
     service.on(RecordsChanged)(on_changed)
-
-
-def _moved(changed: RecordsChanged) -> bool:
-    """Whether the record of an incident's task was written."""
-    task_id = changed.task_id or ""
-    return task_id.startswith("incident-") and any(w.store == "tasks" and w.id == task_id for w in changed.writes)

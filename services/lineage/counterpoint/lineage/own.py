@@ -1,86 +1,42 @@
-"""The lineage of our own tasks (row F4): what a service read and wrote for a task, as edges of a job of its own.
+"""The lineage of our own tasks (row F4): what a task rested on and the attempts it left, as edges of a job of its own.
 
-A job for each task and service, and not one for each service, so that a walk from a wrong document leads to the tasks
-that used it and to no others. What has been written down once is not written again.
+A job for each task, so that a walk from a wrong document leads to the tasks that used it and to no others. It is
+written when the task ends. Who read what, commit by commit, is in memory's read sets.
 """
 
-from collections import OrderedDict
-from collections.abc import Sequence
-
 from counterpoint.lineage.records import Job
-from counterpoint.proto.memory import Commit, Get, RecordsChanged, Ref, Write
-from counterpoint.recall import Memory, put
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.memory import Get, List, Write
+from counterpoint.recall import Memory, put, record
 from counterpoint.recall.edges import Edge, EdgeKind, edge
-from counterpoint.recall.names import Node, own_item, own_step
+from counterpoint.recall.names import own_item, own_task
 
-STORES = frozenset(
-    {
-        "documents",
-        "chunks",
-        "entities",
-        "relationships",
-        "providers",
-        "attempts",
-        "decisions",
-        "plans",
-        "coder_memory",
-        "planner_memory",
-        "judge_memory",
-    }
-)
-"""What tasks use and leave behind; the rest of the stores is how they are run."""
+_LIMIT = 200
+"""Decisions and attempts of one task that are looked at."""
 
 
-def edges_of(changed: RecordsChanged) -> tuple[Node, tuple[Edge, ...]] | None:
-    """The job that a commit was part of and its edges; None when it is no task's or used and left nothing."""
-    if changed.task_id is None:
-        return None
-    step = own_step(changed.task_id, changed.service)
-    used = [edge(EdgeKind.DATA, item, step) for item in _items(changed.reads)]
-    left = [edge(EdgeKind.DATA, step, item) for item in _items(changed.writes)]
-    return (step, (*used, *left)) if used or left else None
+async def traced(task_id: str, memory: Memory) -> tuple[Write, ...]:
+    """The records that are missing in the lineage of a task. Raises `Transient` or `Denied`."""
+    node, about = own_task(task_id), {"task_id": task_id}
+    job, decisions, attempts = await memory.query(
+        Get(store="jobs", id=node.id),
+        List(store="decisions", where=about, limit=_LIMIT),
+        List(store="attempts", where=about, limit=_LIMIT),
+    )
+    made = [record(item, DecisionMade) for item in decisions.items]
+    used = {(s.store, s.id) for each in made for s in each.sources}
+    left = {("attempts", record(item, Attempt).attempt_id) for item in attempts.items}
+    edges = [edge(EdgeKind.DATA, own_item(*key), node) for key in sorted(used - left)]
+    edges += [edge(EdgeKind.DATA, node, own_item(*key)) for key in sorted(left)]
+    if not edges:
+        return ()
+    if job.items:
+        return tuple(put("edges", each.id, each) for each in await _unknown(edges, memory))
+    own = put("jobs", node.id, Job(namespace=node.namespace, name=node.name))
+    return (*(put("edges", each.id, each) for each in edges), own)
 
 
-class Tracer:
-    """Writes the lineage of our own tasks down.
-
-    The first commit of a job finds nothing there, so what it adds is written without a look; where something was there
-    all the same (another process, another life of this one), memory says so by a conflict, and the second run looks.
-    `remembered` jobs are those known to have begun.
-    """
-
-    def __init__(self, remembered: int = 10_000) -> None:
-        self._begun: OrderedDict[str, None] = OrderedDict()
-        self._remembered = remembered
-
-    async def trace(self, changed: RecordsChanged, memory: Memory) -> Commit:
-        """The commit that adds what is new in the lineage of a task. Raises `Transient` or `Denied`."""
-        found = edges_of(changed)
-        if found is None:
-            return Commit()
-        step, edges = found
-        if self._begins(step.id) and memory.origin.run == 0:
-            return Commit(writes=_new(step, edges))
-        job, *known = await memory.query(Get(store="jobs", id=step.id), *(Get(store="edges", id=e.id) for e in edges))
-        unknown = tuple(e for e, answer in zip(edges, known, strict=True) if not answer.items)
-        return Commit(writes=_new(None if job.items else step, unknown))
-
-    def _begins(self, step_id: str) -> bool:
-        """Whether this is the first that is heard of a job."""
-        if step_id in self._begun:
-            return False
-        self._begun[step_id] = None
-        if len(self._begun) > self._remembered:
-            self._begun.popitem(last=False)
-        return True
-
-
-def _new(step: Node | None, edges: Sequence[Edge]) -> tuple[Write, ...]:
-    writes = [put("edges", e.id, e) for e in edges]
-    if step is not None:
-        writes.append(put("jobs", step.id, Job(namespace=step.namespace, name=step.name)))
-    return tuple(writes)
-
-
-def _items(refs: tuple[Ref, ...]) -> list[Node]:
-    return list(dict.fromkeys(own_item(ref.store, ref.id) for ref in refs if ref.store in STORES))
+async def _unknown(edges: list[Edge], memory: Memory) -> list[Edge]:
+    known = await memory.query(*(Get(store="edges", id=each.id) for each in edges))
+    return [each for each, answer in zip(edges, known, strict=True) if not answer.items]

@@ -33,6 +33,7 @@ from counterpoint.proto.memory import (
     Ref,
     Write,
 )
+from counterpoint.proto.tasks import ENDED
 
 WRITES_LIMIT = 500
 MESSAGES_LIMIT = 200
@@ -86,7 +87,8 @@ def prepare(
     project = _project(policy, origin.project, rows)
     refs = tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
     if rows and project == origin.project:
-        announced.append(_announcement(commit_id, origin, grant, now, tuple(memories.scores), refs))
+        ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
+        announced.append(_announcement(commit_id, origin, grant, now, tuple(memories.scores), refs, ended=ended))
     settling = bool(rows) and not asked and all(row.expect > 0 and policy.stores[row.store].settles for row in rows)
     messages = tuple(
         _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
@@ -284,7 +286,14 @@ def _declared(writes: Iterable[Write]) -> frozenset[Ref]:
 
 
 def _announcement(
-    commit_id: str, origin: Origin, grant: Grant, now: datetime, reads: tuple[Ref, ...], writes: tuple[Ref, ...]
+    commit_id: str,
+    origin: Origin,
+    grant: Grant,
+    now: datetime,
+    reads: tuple[Ref, ...],
+    writes: tuple[Ref, ...],
+    *,
+    ended: bool,
 ) -> Outgoing:
     changed = RecordsChanged(
         commit_id=commit_id,
@@ -293,6 +302,7 @@ def _announcement(
         task_id=origin.task_id,
         reads=reads[:200],
         writes=writes[:200],
+        ended=ended,
         at=now,
     )
     return Outgoing(type=RecordsChanged.TYPE, data=changed.model_dump(mode="json", exclude_none=True))
