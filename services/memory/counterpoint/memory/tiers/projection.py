@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 BATCH = 500
 _RETRY_S = 1.0
-_GATHER_S = 0.1
+GATHER_S = 0.1
 """What comes so soon after the last step is followed together with what comes then, unless somebody waits for it: a
 step costs as much for one record as for many."""
 _PROJECTS = "SELECT project FROM projects WHERE left(project, 1) <> '_'"
@@ -62,12 +62,19 @@ class Projection:
     """One tier, and how it follows the record."""
 
     def __init__(
-        self, tier: Tier, stores: Sequence[str], database: Database, embeddings: Embeddings | None = None
+        self,
+        tier: Tier,
+        stores: Sequence[str],
+        database: Database,
+        embeddings: Embeddings | None = None,
+        *,
+        gather_s: float = GATHER_S,
     ) -> None:
         self.tier = tier
         self.stores = tuple(stores)
         self._database = database
         self._embeddings = embeddings
+        self._gather_s = gather_s
         self._model = tier.model if isinstance(tier, SearchingTier) else None
         self._wanted: dict[str, int] = {}
         self._reached: dict[str, int] = {}
@@ -105,7 +112,7 @@ class Projection:
                 await self._follow(project)
                 self._failed.pop(project, None)
                 self._gathering.add(project)
-                asyncio.get_running_loop().call_later(_GATHER_S, self._gathered, project)
+                asyncio.get_running_loop().call_later(self._gather_s, self._gathered, project)
             except CounterpointError as error:
                 self._again(project, error)
             async with self._moved:

@@ -29,6 +29,8 @@ from counterpoint.proto.memory import Cypher, Found, HybridSearch, Rebuild, Vect
 
 GRAPH_LABEL = "confidential"
 """Nothing above it is in the graph, and who may not read as high does not ask it."""
+GRAPH_GATHER_S = 10.0
+"""Between two steps of the graph on one project, unless somebody asks: a step takes tens of milliseconds."""
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ class Tiers:
         self._embeddings = Embeddings(database, policy, search)
         self._episodic: dict[str, _OfModel] = {}
         self._group: asyncio.TaskGroup | None = None
-        self.graph = Projection(graph, policy.kept_in("graph"), database)
+        self.graph = Projection(graph, policy.kept_in("graph"), database, gather_s=GRAPH_GATHER_S)
         self._graph = graph
 
     @property
