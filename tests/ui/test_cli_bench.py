@@ -56,6 +56,14 @@ def test_memory_is_measured_in_sections_and_in_full(executed: list[Executed]) ->
     assert arguments == ["--json", "--full", "--only", "tax", "--only", "idle"]
 
 
+def test_load_takes_a_mix_or_the_one_that_ships(executed: list[Executed], tmp_path: Path) -> None:
+    mix = tmp_path / "mix.json"
+    assert run("load", str(mix), "--rate", "40", "--seconds", "600").exit_code == 0
+    assert executed[0][:2] == ("load.py", [str(mix), "--rate", "40.0", "--seconds", "600.0"])
+    assert run("load").exit_code == 0
+    assert Path(executed[1][1][0]).name == "half.json"
+
+
 def test_incidents_have_a_rate_and_a_length(executed: list[Executed]) -> None:
     assert run("incidents", "--rate", "2", "--seconds", "9", "--json").exit_code == 0
     assert executed[0][:2] == ("incidents.py", ["--json", "--rate", "2.0", "--seconds", "9.0"])

@@ -13,7 +13,7 @@ from counterpoint.cli.session import Session
 
 app = typer.Typer()
 
-BENCHES = ("commit", "flow", "incidents", "line", "memory", "retrieval", "answer", "triage", "recognition")
+BENCHES = ("commit", "flow", "load", "incidents", "line", "memory", "retrieval", "answer", "triage", "recognition")
 OF_SETS = ("retrieval", "answer", "triage", "recognition")
 """Those that are about the sets of a folder."""
 FITTED = ("retrieval", "recognition")
@@ -24,7 +24,10 @@ FITTED = ("retrieval", "recognition")
 def bench(
     session: Session,
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
-    folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="A set, for those that measure sets.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR|MIX", help="A set, for those that measure sets; the file of a mix, for `load`."),
+    ] = None,
     type_: Annotated[
         str | None, typer.Option("--type", metavar="conversation|docs|code|runbook", help="What the texts are.")
     ] = None,
@@ -43,10 +46,10 @@ def bench(
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.1, help="Of `incidents`: how many a second; 5 if not said.")
+        float | None, typer.Option("--rate", min=0.1, help="Of `load`, `incidents`: how many a second; 10 and 5 if not said.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="Of `incidents`: for how long; 30 if not said.")
+        float | None, typer.Option("--seconds", min=1, help="Of `load`, `incidents`: for how long; 60 and 30 if not said.")
     ] = None,
 ) -> None:
     """Measure a throw-away stack against its physical limits, or the running one that --url or --data-dir names.
@@ -59,14 +62,16 @@ def bench(
         raise Misused(f"there is no benchmark {name}; there are {', '.join(BENCHES)}")
     if (full or only) and name != "memory":
         raise Misused("--full and --only are for the benchmark memory")
-    if (name in OF_SETS) != (folder is not None):
+    if name == "load":
+        folder = folder or _folder() / "mixes" / "half.json"
+    elif (name in OF_SETS) != (folder is not None):
         raise Misused(f"{', '.join(OF_SETS)} want a folder of sets" if folder is None else f"{name} takes no folder")
     if fit and name not in FITTED:
         raise Misused(f"--fit is for the benchmarks {', '.join(FITTED)}")
     if further and not (fit and name == "recognition"):
         raise Misused("--with is for recognition --fit")
-    if (rate or seconds) and name != "incidents":
-        raise Misused("--rate and --seconds are for the benchmark incidents")
+    if (rate or seconds) and name not in ("load", "incidents"):
+        raise Misused("--rate and --seconds are for the benchmarks load and incidents")
     if among and name != "recognition":
         raise Misused("--among is for the benchmark recognition")
     program, environment = f"{name}.py", dict(os.environ)

@@ -9,7 +9,7 @@ from counterpoint.developer.assessment import Assessment, assess
 from counterpoint.developer.downstream import look_up, with_downstream
 from counterpoint.developer.evidence import Evidence, look, weigh
 from counterpoint.developer.rag.desk import Desk
-from counterpoint.developer.rag.graph import finish, load
+from counterpoint.developer.rag.graph import finish, load, walk
 from counterpoint.developer.relevance import Calibration, calibration
 from counterpoint.developer.settings import ANSWER_DEADLINE_S, DeveloperSettings
 from counterpoint.developer.used import used_by
@@ -81,8 +81,12 @@ def _in_steps(message: TaskDelegated) -> bool:
 async def answered(message: TaskDelegated, memory: Memory, desk: Desk) -> Commit:
     """A question, to its end: from the last step that was kept, within the time of the desk and the deadline of the
     task. When the time is over no model is asked any more and no other words are tried."""
-    await asyncio.to_thread(load)
-    run = await finish(await desk.begin(), desk)
+    run = await desk.begin()
+    if desk.at_once:
+        run = await walk(run, desk)
+    else:
+        await asyncio.to_thread(load)
+        run = await finish(run, desk)
     assessment, result = concluded(message, desk.evidence, run)
     result = await _with_downstream(message, memory, result)
     action_id, decision_id = desk.last(run)

@@ -70,6 +70,8 @@ class Answers:
         if len(wanted) < len(queries) or not all(self._kept(query) for query in wanted):
             return Looked()
         epoch = await self._epochs.of(grant.project, [query.store for query in wanted])
+        if epoch is None:
+            return Looked()
         changes = self._search.changes
         keys = tuple(self._key(grant, epoch, query) for query in wanted)
         answers = []

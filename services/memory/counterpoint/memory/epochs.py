@@ -1,8 +1,8 @@
 """Epochs: the commit that last changed a store of a project. What was answered at one holds as long as it stands.
 
-They are known from the commits that this process applies: it is the only active one. Where that is in doubt they are
-read from the record, each time: while a commit is under way, for a while after one whose end nobody knows, and while
-the lease has not been confirmed lately.
+They are known from the commits that this process applies: it is the only active one. What is not known yet is read
+from the record, once; where the lease has not been confirmed lately, each time. A store that is being changed has no
+epoch: while a commit is under way, and for a while after one whose end nobody knows.
 """
 
 import time
@@ -87,9 +87,14 @@ class Epochs:
                 self._known[place] = step.commit_id
                 self._turns[place] += 1
 
-    async def of(self, project: str, stores: Sequence[str]) -> Epoch:
-        """The present epoch of what a project sees of some stores. Raises `Away`."""
+    async def of(self, project: str, stores: Sequence[str]) -> Epoch | None:
+        """The present epoch of what a project sees of some stores; None while one of them is being changed.
+
+        Raises `Away`.
+        """
         places = self._seen_by(project, stores)
+        if any(self._doubted(place) for place in places):
+            return None
         lease = self._lease()
         if lease != self._under or len(self._known) > _KNOWN:
             self._known.clear()

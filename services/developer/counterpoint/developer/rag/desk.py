@@ -53,7 +53,8 @@ class _Taken:
 
 class Desk:
     """The steps of one delivery. `deadline_s` is how long they may take together with those of earlier deliveries; the
-    deadline of the task counts where that is nearer. Steps taken `at_once` are in `held` instead of in memory."""
+    deadline of the task counts where that is nearer. Steps taken `at_once` are in `held` instead of in memory; a run
+    that was begun otherwise is not."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Desk:
         self._spent_s, self._until = 0.0, 0.0
         self._evidence: Evidence | None = None
         self._summary = ""
-        self._at_once = at_once
+        self.at_once = at_once
         self.held = Commit()
 
     @property
@@ -94,7 +95,7 @@ class Desk:
         )
         self._summary = session.items[0].body.get("summary", "") if session.items else ""
         item = kept.items[0] if kept.items else None
-        self._at_once = self._at_once and item is None
+        self.at_once = self.at_once and item is None
         run = Run(question=self._message.task.description) if item is None else record(item, Run)
         self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
         if item is None:
@@ -281,7 +282,7 @@ class Desk:
             sources=sources, decision=decided, step=step,
         )  # fmt: skip
         line = put("actions", acted.action_id, acted)
-        if self._at_once:
+        if self.at_once:
             self.held = self.held.model_copy(
                 update={"writes": (*self.held.writes, line), "messages": (*self.held.messages, send(decided))}
             )

@@ -1,4 +1,8 @@
-"""The five nodes as a LangGraph state machine. What each does is the desk's; what follows is decided by `run`."""
+"""The five nodes as a LangGraph state machine. What each does is the desk's; what follows is decided by `run`.
+
+Where no node waits for anybody outside, the same nodes are walked in a loop: the machine takes 5 ms of a core and a
+second at its first run.
+"""
 
 import os
 from dataclasses import dataclass
@@ -46,6 +50,13 @@ async def finish(run: Run, desk: Desk) -> Run:
     with tracing_context(enabled=False):
         ended = await _machine().ainvoke({"run": run}, {"recursion_limit": MOST_STEPS + 1}, context=_At(desk))
     return Run.model_validate(ended["run"])
+
+
+async def walk(run: Run, desk: Desk) -> Run:
+    """As `finish`, without the machine."""
+    while run.next is not None:
+        run = await desk.take(run.next, run)
+    return run
 
 
 @cache

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-OPEN = 2
+OPEN = 4
 """Each takes some 35 MB once it was written to."""
 _BUFFER_BYTES = 128 * 1024 * 1024
 """At most: a checkpoint holds a whole group of rows, 131,072 of them, with their texts."""
