@@ -23,7 +23,6 @@ from typing import Any
 import asyncpg
 import httpx
 import nats
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 if __name__ == "__main__":
@@ -31,7 +30,7 @@ if __name__ == "__main__":
 
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.incidents import cpu_s
-from bench.invented import ACTS, CLASSES, JOBS, MESSAGES, NOUNS, Invented
+from bench.invented import CLASSES, JOBS, MESSAGES, NOUNS, Invented
 from bench.knowledge import ingest, names, question
 from bench.measure import Measure, Patient, Report, p50, p99, quiet_logs, say, stop_when_told
 from chaos.processes import descendants
@@ -139,9 +138,7 @@ class House:
         clients = []
         for one in (self.told.users["publisher"], self.told.users["observer"]):
             inbox = one.inbox_prefix.encode()
-            clients.append(
-                await nats.connect(self.told.nats, user=one.user, password=one.password, inbox_prefix=inbox)
-            )
+            clients.append(await nats.connect(self.told.nats, user=one.user, password=one.password, inbox_prefix=inbox))
         self._publisher, self._observer = clients
         await self._observer.subscribe(subjects.live("tasks.*.>"), cb=self.seen.take)
         await self._observer.flush()
@@ -264,7 +261,11 @@ async def measured(house: House, mix: Mix, rate: float, seconds: float, report: 
         row("refused by the bus", "", seen.refused)
         row("never finished", "", len(seen.began) - len(seen.ended))
         for project in [*mix.projects, *([mix.alone[0]] if mix.alone else [])]:
-            for what, types in (("accepted", (TaskSubmitted.TYPE,)), ("delegated", (TaskDelegated.TYPE,)), ("finished", ENDS)):
+            for what, types in (
+                ("accepted", (TaskSubmitted.TYPE,)),
+                ("delegated", (TaskDelegated.TYPE,)),
+                ("finished", ENDS),
+            ):
                 waits = seen.waits(types, project)
                 for name, of in (("p50", p50), ("p99", p99)):
                     row(f"{project}: handed in to {what}, {name}", "s", of(waits) if waits else -1)

@@ -371,9 +371,7 @@ async def test_the_lineage_of_a_task_is_written_at_its_end_and_is_nothing_where_
     assert house.records["jobs", own_task("t1").id].body["name"] == "t1"
     edges = {record(item, Edge) for item in house.kept("edges")}
     assert edges == {
-        Edge(
-            kind=EdgeKind.DATA, source=dataset("counterpoint", "chunks/c").ref, target=job("counterpoint", "t1").ref
-        ),
+        Edge(kind=EdgeKind.DATA, source=dataset("counterpoint", "chunks/c").ref, target=job("counterpoint", "t1").ref),
         Edge(
             kind=EdgeKind.DATA, source=job("counterpoint", "t1").ref, target=dataset("counterpoint", "attempts/a").ref
         ),

@@ -46,10 +46,12 @@ def bench(
     full: Annotated[bool, typer.Option("--full", help="All sizes of `memory`: more than half an hour.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="A section of `memory`; repeatable.")] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.1, help="Of `load`, `incidents`: how many a second; 10 and 5 if not said.")
+        float | None,
+        typer.Option("--rate", min=0.1, help="Of `load`, `incidents`: how many a second; 10 and 5 if not said."),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="Of `load`, `incidents`: for how long; 60 and 30 if not said.")
+        float | None,
+        typer.Option("--seconds", min=1, help="Of `load`, `incidents`: for how long; 60 and 30 if not said."),
     ] = None,
 ) -> None:
     """Measure a throw-away stack against its physical limits, or the running one that --url or --data-dir names.

@@ -67,7 +67,9 @@ async def on_delegated(
     """
     known = known or calibration()
     if _in_steps(message):
-        return await answered(message, memory, Desk(message, memory, gateway, known, answer_deadline_s, at_once=at_once))
+        return await answered(
+            message, memory, Desk(message, memory, gateway, known, answer_deadline_s, at_once=at_once)
+        )
     evidence = weigh(message, await look(memory, message), known)
     assessment = assess(message, evidence, known)
     result = await _with_downstream(message, memory, work(message, evidence, assessment, known))

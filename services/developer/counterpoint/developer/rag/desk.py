@@ -1,5 +1,5 @@
-"""Taking the steps of a run: what each reads, asks for outside, and leaves behind: in a commit of its own where somebody
-outside may be asked, else together with the answer."""
+"""Taking the steps of a run: what each reads, asks for outside, and leaves behind, in a commit of its own where
+somebody outside may be asked and else together with the answer."""
 
 import json
 import time
