@@ -128,6 +128,11 @@ def test_the_same_error_comes_before_a_similar_one() -> None:
     assert acts(similar_one, tried("same", "succeeded", "observed")) == ["same", "similar"]
 
 
+def test_an_attempt_that_cannot_be_read_costs_itself() -> None:
+    bad = tried("bad")
+    assert acts(bad.model_copy(update={"body": {**bad.body, "at": "some day"}}), tried("good")) == ["good"]
+
+
 def test_of_similar_failures_the_closer_one_comes_first() -> None:
     near, far = tried("near", digest="a", cosine=0.9), tried("far", digest="b", cosine=0.6, task="task-2")
     assert acts(far, near) == ["near", "far"]

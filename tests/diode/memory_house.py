@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+from diode.bodies import completed
 
 from counterpoint.guard.capabilities import Keyring, SigningKey, mint
 from counterpoint.guard.fingerprints import Fingerprints
@@ -246,9 +247,15 @@ class House:
         assert reply.refusal is None, reply.refusal
         return reply.found[0]
 
-    async def commit(self, caller: str, origin: Origin, *, reads: int = 0, **commit: Any) -> CommitReply:
-        """What the door answers to a commit."""
-        request = CommitRequest(origin=origin, reads=reads, commit=Commit(**commit))
+    async def commit(
+        self, caller: str, origin: Origin, *, reads: int = 0, whole: bool = True, **commit: Any
+    ) -> CommitReply:
+        """What the door answers to a commit; bodies are made `whole` before, unless what they lack is the point."""
+        asked = Commit(**commit)
+        if whole:
+            writes = tuple(completed(write, origin.project, origin.task_id, caller) for write in asked.writes)
+            asked = asked.model_copy(update={"writes": writes})
+        request = CommitRequest(origin=origin, reads=reads, commit=asked)
         return CommitReply.model_validate_json(await self.door.commit(caller, request.model_dump_json().encode()))
 
     async def done(self, caller: str, origin: Origin, *, reads: int = 0, **commit: Any) -> CommitReply:

@@ -1,7 +1,8 @@
 """The client of the memory service: query, commit, ingest; that of the gateway; how a step says what it reasoned."""
 
 from counterpoint.recall.gateway import Embedded, Gateway, Generated, WebResult, WebResults
-from counterpoint.recall.memory import Memory, Transport, record
+from counterpoint.recall.memory import Memory, Transport
+from counterpoint.recall.readable import readable, record, records
 from counterpoint.recall.steps import act, decide, delete, put, send
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "decide",
     "delete",
     "put",
+    "readable",
     "record",
+    "records",
     "send",
 ]

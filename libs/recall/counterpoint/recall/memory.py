@@ -4,7 +4,7 @@ import base64
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
@@ -29,8 +29,6 @@ from counterpoint.proto.memory import (
 )
 from counterpoint.proto.messages import PART_BYTES, Blob, Shape
 from counterpoint.proto.providers import Provider
-
-Record = TypeVar("Record", bound=Shape)
 
 
 class Transport(Protocol):
@@ -237,12 +235,6 @@ class Memory:
         if len(content) <= PART_BYTES:
             return document
         return document.model_copy(update={"text": "", "content": None, "blob": await self.upload(content)})
-
-
-def record(item: Item, shape: type[Record]) -> Record:
-    """The item's body as a shape, with its version where the shape has one."""
-    known = {"version": item.version} if "version" in shape.model_fields else {}
-    return shape.model_validate({**item.body, **known})
 
 
 def _dump(value: Shape) -> bytes:

@@ -8,7 +8,8 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.tasks import JobRef
-from counterpoint.recall.memory import Memory, record
+from counterpoint.recall.memory import Memory
+from counterpoint.recall.readable import records
 
 AGREED = 0.6
 """Share of the words of the shorter text that both acts have, from which they are taken for one."""
@@ -41,7 +42,7 @@ async def unshown_proposals(
 ) -> tuple[Unshown, ...]:
     """The proposals in shadow, newest first: of one job where it is given, and since a moment."""
     shadowed = List(store="attempts", where={"shadow": True}, limit=_PAGE)
-    kept = [record(item, Attempt) async for some in memory.pages(shadowed) for item in some.items]
+    kept = [one async for some in memory.pages(shadowed) for one in records(some.items, Attempt)]
     kept = [one for one in kept if job in (None, one.job) and (since is None or one.at >= since)]
     beside = await _attempts(memory, [one.task_id for one in kept])
     return tuple(judged(one, beside.get(one.task_id, ())) for one in kept)
@@ -86,7 +87,5 @@ async def _attempts(memory: Memory, tasks: Sequence[str]) -> dict[str, list[Atte
     for start in range(0, len(tasks), _TASKS):
         some = tasks[start : start + _TASKS]
         answers = await memory.query(*(List(store="attempts", where={"task_id": each}, limit=20) for each in some))
-        found |= {
-            task: [record(item, Attempt) for item in answer.items] for task, answer in zip(some, answers, strict=True)
-        }
+        found |= {task: records(answer.items, Attempt) for task, answer in zip(some, answers, strict=True)}
     return found

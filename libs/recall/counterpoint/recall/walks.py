@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol
 
 from counterpoint.proto.memory import Found, Get, MemoryQuery, Walk
-from counterpoint.proto.messages import Shape
+from counterpoint.proto.records import Named
 from counterpoint.recall.edges import Edge, EdgeKind
-from counterpoint.recall.memory import record
 from counterpoint.recall.names import NodeKind, node_of
 from counterpoint.recall.radius import Owners
+from counterpoint.recall.readable import records
 
 EDGES_LIMIT = 1000
 """Edges that one walk brings home, at most: a reply has to fit into a message of the bus."""
@@ -26,10 +26,6 @@ class Asks(Protocol):
 
     async def query(self, *queries: MemoryQuery) -> tuple[Found, ...]:
         """Answers in the order of the queries. Raises `Transient` or `Denied`."""
-
-
-class _Owned(Shape):
-    owners: tuple[str, ...] = ()
 
 
 class Graph:
@@ -59,9 +55,9 @@ class Graph:
 
     def take(self, walk: Walk, found: Found) -> bool:
         """Keep the edges of an answer; whether it holds all that was asked for."""
-        edges = [record(item, Edge) for item in found.items]
+        edges = records(found.items, Edge)
         self._edges |= {edge.id: edge for edge in edges}
-        whole = not found.partial and len(edges) < walk.limit
+        whole = not found.partial and len(found.items) < walk.limit
         if whole and walk.direction != "both":
             self._known[walk.direction].update(_within(walk.direction, walk.start, walk.depth - 1, edges))
         return whole
@@ -107,8 +103,8 @@ class Graph:
             batch = nodes[at : at + _GETS]
             found = await self._memory.query(*(Get(store=f"{node.kind}s", id=node.id) for node in batch))
             for node, answer in zip(batch, found, strict=True):
-                if answer.items:
-                    owners[node.ref] = record(answer.items[0], _Owned).owners
+                for one in records(answer.items, Named):
+                    owners[node.ref] = one.owners
         return owners
 
     async def _family(self, begin: Iterable[str], way: Way) -> set[str]:

@@ -23,6 +23,7 @@ from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.links import Link, Side
 from counterpoint.proto.memory import Item
+from counterpoint.recall import readable
 
 SHOWN = 10
 OFFERED = 5
@@ -214,8 +215,8 @@ class _Pair:
 def _pairs(now: Failure, task_id: str, memory: Remembered) -> list[_Pair]:
     by_report, by_error = ({item.id: item for item in found} for found in (memory.by_report, memory.by_error))
     pairs = []
-    for item in {item.id: item for item in (*memory.listed, *memory.by_error, *memory.by_report)}.values():
-        attempt = Attempt.model_validate(item.body)
+    items = {item.id: item for item in (*memory.listed, *memory.by_error, *memory.by_report)}.values()
+    for item, attempt in readable(items, Attempt):
         earlier = failure_of_attempt(attempt)
         found = resemblance(earlier, now, _scores(by_report.get(item.id)), _scores(by_error.get(item.id)))
         circumstances = Circumstances(

@@ -7,9 +7,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from counterpoint.proto.findings import Downstream, Findings
 from counterpoint.proto.memory import Get
-from counterpoint.proto.messages import Shape
+from counterpoint.proto.records import RunOf
 from counterpoint.proto.tasks import SubmitTask, Target
-from counterpoint.recall import Memory, record
+from counterpoint.recall import Memory, records
 from counterpoint.recall.lineage import blast_radius_of
 from counterpoint.recall.names import Node, dataset, job, node_of
 from counterpoint.recall.radius import Radius
@@ -19,10 +19,6 @@ ROWS = 100
 CALLER = "caller"
 
 _CLAIMS = TypeAdapter(tuple[Downstream, ...])
-
-
-class _Run(Shape):
-    job: str
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ async def look_up(memory: Memory, target: Target | None) -> Lookup:
     gets = [Get(store=f"{node.kind}s", id=node.id) for node in nodes]
     answers = await memory.query(*gets, *([Get(store="runs", id=run_id)] if run_id else []))
     known = [node for node, answer in zip(nodes, answers, strict=False) if answer.items]
-    known += [node_of(record(item, _Run).job) for answer in answers[len(nodes) :] for item in answer.items]
+    known += [node_of(run.job) for answer in answers[len(nodes) :] for run in records(answer.items, RunOf)]
     name = f"{nodes[0].kind} {nodes[0]}" if nodes else f"run {run_id}"
     return Lookup(name, await blast_radius_of(memory, known[0]) if known else None)
 

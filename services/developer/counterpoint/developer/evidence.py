@@ -16,7 +16,7 @@ from counterpoint.proto.links import Link
 from counterpoint.proto.memory import Found, Get, HybridSearch, Item, List, MemoryQuery
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import TaskDelegated
-from counterpoint.recall import Memory, record
+from counterpoint.recall import Memory, records
 
 CHUNKS = 20
 NEIGHBOURS = 2
@@ -121,7 +121,7 @@ def weigh(
         by_report=items("by_report"),
         by_error=items("by_error"),
         listed=items("own", "same_error", "same_job"),
-        links=[record(item, Link) for item in items("links", "own_links")],
+        links=records(items("links", "own_links"), Link),
     )
     tried = recall(now, message.task_id, remembered, known.likeness)
     instruction = None
@@ -139,7 +139,7 @@ def weigh(
         beside=hits(sought, [item for item in items("chunks") if item.scores is None], known.answer),
         tried=tried,
         known=lessons(tried),
-        providers=look_up(task.systems, now.text, [Provider.model_validate(item.body) for item in items("providers")]),
+        providers=look_up(task.systems, now.text, records(items("providers"), Provider)),
         instruction=instruction,
         searched_for=tuple(_in_words(message, now, sought, any(found.partial for found in answers.values()))),
     )

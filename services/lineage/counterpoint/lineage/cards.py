@@ -13,7 +13,7 @@ from counterpoint.lineage.standing import Desk
 from counterpoint.lineage.submission import submission
 from counterpoint.proto.memory import Get
 from counterpoint.proto.tasks import SubmitTask
-from counterpoint.recall import record
+from counterpoint.recall import readable
 from counterpoint.recall.lineage import blast_radius_of
 from counterpoint.recall.names import node_of
 from counterpoint.recall.radius import Radius
@@ -51,4 +51,4 @@ async def known_runs(desk: Desk, wanted: Iterable[str], records: Records) -> dic
     ids = set(wanted)
     own = {run.run_id: run for run in records.values() if isinstance(run, Run) and run.run_id in ids}
     found = await desk.reads.query(*(Get(store="runs", id=run_id) for run_id in sorted(ids - own.keys())))
-    return own | {item.id: record(item, Run) for answer in found for item in answer.items}
+    return own | {item.id: run for answer in found for item, run in readable(answer.items, Run)}

@@ -23,7 +23,7 @@ from counterpoint.lineage.waiting import once_more, reconsidered
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.memory import Commit, Get, Outgoing, Write
 from counterpoint.proto.tasks import SubmitTask
-from counterpoint.recall import Memory, decide, put, record, send
+from counterpoint.recall import Memory, decide, put, readable, record, send
 from counterpoint.recall.edges import Edge
 from counterpoint.recall.radius import FLOWS
 from counterpoint.recall.walks import FAR, Graph
@@ -125,7 +125,7 @@ async def with_edges(edge_ids: Iterable[str], records: Records, reads: Reads, ef
     causes = {s.incident_id for s in ledger.spans if s.job in up or any(whole in up for whole in s.within)}
     follow = [span for span in standing if span.job in down and causes - {span.incident_id}]
     answers = await reads.query(*(Get(store=STORE, id=span.incident_id) for span in follow))
-    known = [record(item, Incident) for answer in answers for item in answer.items]
+    known = [one for answer in answers for _, one in readable(answer.items, Incident)]
     again = tuple(send(reconsidered(incident.origin)) for incident in known)
     return effects.model_copy(update={"messages": (*effects.messages, *again)})
 
@@ -229,7 +229,7 @@ async def _moved(reads: Reads, desk: Desk, changed: Iterable[Incident], event: R
         if run in before and run not in known.get(home, ()) and (event is None or run != event.run_id)
     }
     found = await reads.query(*(Get(store="runs", id=run_id) for run_id in sorted(moved)))
-    runs = [(item, record(item, Run)) for answer in found for item in answer.items]
+    runs = [pair for answer in found for pair in readable(answer.items, Run)]
     return tuple(
         put("runs", item.id, run.model_copy(update={"incident": moved[item.id]}), seen=item)
         for item, run in runs

@@ -6,7 +6,7 @@ from counterpoint.lineage.marquez import graph_view, job_view, nodes_named
 from counterpoint.lineage.records import Job, Run
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import Get, Item, List, Walk
-from counterpoint.recall import Memory, names, record
+from counterpoint.recall import Memory, names, record, records
 from counterpoint.recall.edges import Edge
 from counterpoint.recall.lineage import lineage_of
 from counterpoint.recall.walks import EDGES_LIMIT
@@ -59,6 +59,6 @@ async def _view(memory: Memory, item: Item) -> dict[str, Any]:
         Walk(store="edges", start=(node.ref,), direction="down", depth=1, limit=EDGES_LIMIT),
         List(store="runs", where={"job": node.ref}, limit=1),
     )
-    edges = [record(each, Edge) for found in (into, out) for each in found.items]
+    edges = [each for found in (into, out) for each in records(found.items, Edge)]
     latest = record(runs.items[0], Run) if runs.items else None
     return job_view(known, node, edges, item.at, latest)

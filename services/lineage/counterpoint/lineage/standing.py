@@ -16,7 +16,7 @@ from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings
 from counterpoint.proto.memory import Found, Get, Item, List, MemoryQuery, Walk
 from counterpoint.proto.tasks import ENDED, Task
-from counterpoint.recall import record
+from counterpoint.recall import readable, record, records
 from counterpoint.recall.edges import Edge, EdgeKind
 from counterpoint.recall.names import node_of
 from counterpoint.recall.neighbours import jobs_above, jobs_below
@@ -56,7 +56,7 @@ class Desk:
 
     def open(self, ledger: Found, settings: Found, job: str, incidents: Found) -> None:
         """Keep the ledger, the settings, and the incidents of a job."""
-        self.settings = tuple(record(item, IncidentSettings) for item in settings.items)
+        self.settings = tuple(records(settings.items, IncidentSettings))
         self.take_ledger(ledger)
         self._listed[job] = incidents
         self.take(incidents.items)
@@ -73,7 +73,7 @@ class Desk:
         if incident.job not in self._listed:
             (self._listed[incident.job],) = await self.reads.query(_incidents_of(incident.job))
         found = self._listed[incident.job]
-        listed = {item.id: record(item, Incident) for item in found.items if item.id not in self.items}
+        listed = {item.id: one for item, one in readable((i for i in found.items if i.id not in self.items), Incident)}
         known = {**listed, **self.incidents, **changed}
         return with_history(incident, known.values(), cut=found.next_cursor is not None)
 
@@ -84,14 +84,13 @@ class Desk:
 
     def take(self, items: Iterable[Item]) -> None:
         """Keep the incidents among items."""
-        for item in items:
-            if item.id != LEDGER_ID and item.id not in self.items:
-                self.items[item.id] = item
-                incident = record(item, Incident)
-                self.incidents[item.id] = incident
-                if incident.ending is not Ending.MERGED:
-                    follow = {failed.job for failed in incident.affected}
-                    self._pairs |= {(above.job, job) for above in incident.roots for job in follow}
+        fresh = {item.id: item for item in items if item.id != LEDGER_ID and item.id not in self.items}
+        for item, incident in readable(fresh.values(), Incident):
+            self.items[item.id] = item
+            self.incidents[item.id] = incident
+            if incident.ending is not Ending.MERGED:
+                follow = {failed.job for failed in incident.affected}
+                self._pairs |= {(above.job, job) for above in incident.roots for job in follow}
 
     async def read(self, incident_ids: Iterable[str]) -> None:
         """Read incidents, those that they were merged into, and those that people joined them with.
@@ -123,8 +122,8 @@ class Desk:
             batch = asked[at : at + _BATCH]
             found = await self.reads.query(*(Get(store="tasks", id=task_id) for task_id in batch))
             for answer in found:
-                for item in answer.items:
-                    self._end(record(item, Task))
+                for task in records(answer.items, Task):
+                    self._end(task)
 
     def _end(self, task: Task) -> None:
         if task.state in ENDED and task.ended_at is not None:
@@ -221,8 +220,8 @@ async def open_desk(reads: Reads, failed: FailedRun, also: Sequence[Edge] = ()) 
     desk.open(ledger, settings, failed.job, incidents)
     for walk, answer in zip(walks, found[-len(walks) :], strict=True):
         desk.graph.take(walk, answer)
-    successes = [record(item, Run) for answer in successful for item in answer.items]
-    flow = [record(item, Run) for answer in found[len(of_job) :][: len(of_flow)] for item in answer.items]
+    successes = [run for answer in successful for run in records(answer.items, Run)]
+    flow = [run for answer in found[len(of_job) :][: len(of_flow)] for run in records(answer.items, Run)]
     await desk.relate(failed, {run.incident for run in flow if run.incident})
     parts = [edge for edge in desk.graph.edges if edge.kind is EdgeKind.PARENT and edge.source == failed.job]
     has_parts = any(not is_statement(edge.target, edge.source) for edge in parts)
@@ -242,7 +241,7 @@ async def desk_of(reads: Reads, job: str, own: Run | None) -> Desk:
     )
     desk = Desk(reads, graph=Graph(reads))
     desk.open(ledger, settings, job, incidents)
-    runs: Sequence[Run] = [record(item, Run) for item in failed.items]
+    runs: Sequence[Run] = records(failed.items, Run)
     runs = [*runs, own] if own else runs
     await desk.read(sorted({run.incident for run in runs if run.incident}))
     await desk.relate_affected()

@@ -10,7 +10,7 @@ from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.memory import Get, Item, List
 from counterpoint.proto.tasks import State, Task, WaitingFor
-from counterpoint.recall import Memory, record
+from counterpoint.recall import Memory, readable, record
 
 RETRY_UNKNOWN_S = 0.2
 """A request may overtake the routing of its task, by milliseconds."""
@@ -54,7 +54,7 @@ def place_of(task: Task) -> Place:
 
 def dossier_of(task: Item, attempts: Sequence[Item]) -> Dossier:
     """The dossier made of the records."""
-    known = sorted(((record(item, Attempt), item) for item in attempts), key=lambda pair: pair[0].attempt)
+    known = sorted(((one, item) for item, one in readable(attempts, Attempt)), key=lambda pair: pair[0].attempt)
     return Dossier(record(task, Task), task, {attempt.attempt: (attempt, item) for attempt, item in known})
 
 

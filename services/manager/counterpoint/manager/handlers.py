@@ -10,7 +10,7 @@ from counterpoint.manager.dossier import Dossier, dossier_of, open_dossier
 from counterpoint.manager.knowledge import INGESTED, came_in, has_changed
 from counterpoint.manager.moves import Move, late
 from counterpoint.manager.routing import begun
-from counterpoint.manager.sessions import Session, joined, session_id_of
+from counterpoint.manager.sessions import joined, session_id_of
 from counterpoint.manager.shadow import on_shadow_due
 from counterpoint.manager.timers import name_of, reassessment
 from counterpoint.proto.attempts import TaskOutcomeReported
@@ -18,8 +18,9 @@ from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, ids_for, in_force
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
+from counterpoint.proto.records import Session
 from counterpoint.proto.tasks import Task, TaskDue, TaskRouted, TaskWorked
-from counterpoint.recall import Memory, put, record
+from counterpoint.recall import Memory, put, records
 
 PAGE = 100
 """Waiting tasks that one commit sets a timer for."""
@@ -46,11 +47,11 @@ class Handlers:
             known = dossier_of(tasks.items[0], ())
             return self._commit(memory, known, late(known, "a routing"), message.action_id)
         seen = sessions.items[0] if sessions.items else None
-        session = joined(record(seen, Session) if seen else None, message, memory.now)
+        session = joined(next(iter(records(sessions.items, Session)), None), message, memory.now)
         return commit(
             memory,
             self.bounds,
-            begun(message, in_force(record(item, IncidentSettings) for found in settings for item in found.items)),
+            begun(message, in_force(one for found in settings for one in records(found.items, IncidentSettings))),
             task_id=message.task_id,
             after=(message.action_id,),
             writes=(put("sessions", session_id, session, seen=seen),),
@@ -104,7 +105,7 @@ class Handlers:
         waiting = {"state": "input_required", "waiting_for": "documents"}
         woken = Commit()
         async for page in memory.pages(List(store="tasks", where=waiting, limit=PAGE)):
-            woken = self._reassess([record(item, Task) for item in page.items], memory.now)
+            woken = self._reassess(records(page.items, Task), memory.now)
             if page.next_cursor is not None:
                 await memory.step(woken.model_copy(update={"step": f"before {page.next_cursor}", "last": False}))
         return woken

@@ -3,22 +3,11 @@
 from datetime import datetime
 
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.messages import Id, ProjectName, Shape, Time
+from counterpoint.proto.records import Session
 from counterpoint.proto.tasks import TaskRouted
 
 REMEMBERED_TASKS = 20
 LINE_CHARS = 200
-
-
-class Session(Shape):
-    """The record of a session: its latest tasks, and one line about each of them as `summary`, newest last."""
-
-    session_id: Id
-    project: ProjectName
-    task_ids: tuple[Id, ...]
-    summary: str
-    opened_at: Time
-    continued_at: Time
 
 
 def session_id_of(message: TaskRouted) -> str:

@@ -33,6 +33,7 @@ from counterpoint.proto.memory import (
     Ref,
     Write,
 )
+from counterpoint.proto.records import unfit
 from counterpoint.proto.tasks import ENDED
 
 WRITES_LIMIT = 500
@@ -192,7 +193,8 @@ def _write_row(
     text = None
     if write.body is not None:
         where = f"{write.store}/{write.id}"
-        text = storable(canonical(screening.kept(where, write.body, policy.stores[write.store].text, label)), where)
+        kept = screening.kept(where, write.body, policy.stores[write.store].text, label)
+        text = storable(canonical(_fitting(where, write, kept)), where)
     return WriteRow(
         store=write.store,
         id=write.id,
@@ -205,6 +207,15 @@ def _write_row(
         sha256=hashlib.sha256((text or "").encode()).digest(),
         schema_version=write.schema_version,
     )
+
+
+def _fitting(where: str, write: Write, body: dict[str, Any]) -> dict[str, Any]:
+    """The body as it is kept. Raises `Permanent` `invalid` with the fields that are not as the store's readers need."""
+    wrong = unfit(write.store, body, write.schema_version)
+    if wrong:
+        named = (Problem(field=f"writes.{where}.{each.field}", problem=each.problem) for each in wrong)
+        raise Permanent("invalid", tuple(named))
+    return body
 
 
 def _message_row(

@@ -1,13 +1,18 @@
 """Principals as memory knows them: looked up by name, remembered until one of them changes."""
 
 import hashlib
-from typing import get_args
+from typing import Any, get_args
+
+import structlog
+from pydantic import ValidationError
 
 from counterpoint.memory.database import Database
 from counterpoint.memory.rows import SYSTEM
 from counterpoint.proto.errors import Denied
 from counterpoint.proto.memory import Write
 from counterpoint.proto.principals import Principal, Role
+
+log = structlog.get_logger()
 
 ADMINISTRATOR = "administrator"
 
@@ -36,7 +41,7 @@ class Principals:
             changes = self._changes
             async with self._database.reading(SYSTEM) as connection:
                 rows = await connection.fetch(_BY_NAME, name)
-            live = [p for p in (Principal.model_validate(row["body"]) for row in rows) if p.revoked_at is None]
+            live = [p for p in (_read(row["body"]) for row in rows) if p is not None and p.revoked_at is None]
             if not live:
                 raise Denied("principal", "a principal that is known and not revoked")
             principal = live[0]
@@ -57,3 +62,12 @@ class Principals:
         return Write(
             store="principals", id=token_id(admin_token), body=first.model_dump(mode="json", exclude_none=True)
         )
+
+
+def _read(body: Any) -> Principal | None:
+    """The principal of a record; none that may anything, when it cannot be read."""
+    try:
+        return Principal.model_validate(body)
+    except ValidationError as error:
+        log.warning("record.unreadable", store="principals", problems=error.error_count())
+        return None

@@ -16,7 +16,7 @@ from counterpoint.proto.incident_settings import (
     shadow_timer,
 )
 from counterpoint.proto.memory import Commit, List
-from counterpoint.recall import Memory, delete, put, record, send
+from counterpoint.recall import Memory, delete, put, record, records, send
 from counterpoint.router.bodies import Page, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.jobs import job_named
@@ -31,7 +31,7 @@ async def settings(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> R
     """The settings of the project and of its jobs. What a job leaves out it has from the project."""
     asked.needs("read")
     found = await asked.look(List(store=STORE, limit=limit, cursor=int(cursor) if cursor else None))
-    return page((shown(record(item, StoredIncidentSettings)) for item in found.items), found.next_cursor)
+    return page(map(shown, records(found.items, StoredIncidentSettings)), found.next_cursor)
 
 
 @router.put(

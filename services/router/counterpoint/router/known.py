@@ -8,7 +8,7 @@ from typing import Any
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import Get, HybridSearch, Item, List
 from counterpoint.proto.providers import Provider
-from counterpoint.recall import Memory, record
+from counterpoint.recall import Memory, readable
 from counterpoint.recall.lineage import lineage_of
 from counterpoint.recall.names import Node, NodeKind
 from counterpoint.recall.ownership import ownership_rows
@@ -142,7 +142,7 @@ async def _owned(memory: Memory, name: str) -> list[Relation]:
 
 async def _providers(memory: Memory, name: str) -> list[Thing]:
     (answer,) = await memory.query(List(store="providers", limit=SCANNED))
-    rows = [(record(item, Provider), item) for item in answer.items]
+    rows = [(provider, item) for item, provider in readable(answer.items, Provider)]
     return [of_provider(row, item) for row, item in rows if any(same(each, name) for each in (row.name, *row.aliases))]
 
 
@@ -185,7 +185,7 @@ async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[lis
     for item in answer.items:
         if named.search("\n".join(str(item.body.get(each) or "") for each in ("error_message", "description", "job"))):
             items[item.id] = item
-    tried = [(item, record(item, Attempt)) for item in items.values()]
+    tried = readable(items.values(), Attempt)
     failures += [failure_of_attempt(item, attempt) for item, attempt in tried]
     fixes = [fix_of(item, attempt) for item, attempt in tried]
     return [each for each in failures if each is not None], [each for each in fixes if each is not None]

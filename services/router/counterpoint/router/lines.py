@@ -10,7 +10,7 @@ from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import AsOf, Get, Item, List
 from counterpoint.proto.messages import Shape
-from counterpoint.recall import Memory, record
+from counterpoint.recall import Memory, records
 from counterpoint.router.bodies import Page, shown
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.interventions import unknown_task
@@ -53,13 +53,13 @@ async def line(
         await _all(asked, "actions", task_id, as_of),
         await _all(asked, "decisions", task_id, as_of),
     )
-    said = [record(item, Action) for item in actions]
+    said = records(actions, Action)
     sources = await _sources(asked.memory(), said)
     return JSONResponse(
         {
             "items": [shown(action, seq=item.seq) for action, item in zip(said, actions, strict=True)],
             "next_cursor": None,
-            "decisions": [shown(record(item, DecisionMade)) for item in decisions],
+            "decisions": [shown(made) for made in records(decisions, DecisionMade)],
             "sources": [shown(source) for source in sources],
         }
     )

@@ -11,7 +11,7 @@ from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.links import Link, Relation, Side, link_id
 from counterpoint.proto.memory import Commit, Get, List
 from counterpoint.proto.messages import Id, Shape
-from counterpoint.recall import Memory, delete, record
+from counterpoint.recall import Memory, delete, readable, records
 from counterpoint.router.bodies import Page, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.openapi import takes
@@ -74,7 +74,7 @@ async def links(
     asked.needs("read")
     where = {"pair": [{"task_id": task_id}]} if task_id else {}
     found = await asked.look(List(store=STORE, where=where, limit=limit, cursor=int(cursor) if cursor else None))
-    return page((shown(record(item, Link)) for item in found.items), found.next_cursor)
+    return page(map(shown, records(found.items, Link)), found.next_cursor)
 
 
 @router.delete("", responses={200: {"model": Links}}, response_model=None)
@@ -90,7 +90,7 @@ async def remove(
         named = _pairs(relation, await sides_of(memory, task))
         ids = [link_id(one.task_id, other.task_id) for one, other in named]
         found = [item for each in await memory.query(*(Get(store=STORE, id=i) for i in ids)) for item in each.items]
-        known = [(item, record(item, Link)) for item in found]
+        known = readable(found, Link)
         undone = [(item, link) for item, link in known if link.relation == relation]
         if len(undone) < max(1, len(named)):
             problem = f"are not {relation} in project {asked.project}"

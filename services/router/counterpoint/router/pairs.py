@@ -7,7 +7,7 @@ from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.links import Link, Relation, Side, link_id
 from counterpoint.proto.memory import Get, Item, List, Write
 from counterpoint.proto.tasks import ENDED, Task
-from counterpoint.recall import Memory, put, record
+from counterpoint.recall import Memory, put, record, records
 
 STORE = "links"
 _PAGE = 200
@@ -87,17 +87,17 @@ async def parts_among(memory: Memory, task_ids: Sequence[str]) -> set[str]:
     if not task_ids:
         return set()
     query = List(store=STORE, where={"relation": "merged"}, limit=_PAGE)
-    pairs = [record(item, Link).pair async for page in memory.pages(query) for item in page.items]
+    pairs = [link.pair async for page in memory.pages(query) for link in records(page.items, Link)]
     wholes = sorted({whole.task_id for whole, part in pairs if part.task_id in task_ids})
     found = await memory.query(*(Get(store="tasks", id=each) for each in wholes)) if wholes else ()
-    ended = {item.id for answer in found for item in answer.items if record(item, Task).state in ENDED}
+    ended = {task.task_id for answer in found for task in records(answer.items, Task) if task.state in ENDED}
     return {part.task_id for whole, part in pairs if part.task_id in task_ids and whole.task_id not in ended}
 
 
 async def _merged(memory: Memory, task_id: str) -> list[Link]:
     where = {"relation": "merged", "pair": [{"task_id": task_id}]}
     (found,) = await memory.query(List(store=STORE, where=where, limit=_PAGE))
-    return [record(item, Link) for item in found.items]
+    return records(found.items, Link)
 
 
 async def check_whole(memory: Memory, side: Side) -> None:

@@ -10,7 +10,7 @@ from counterpoint.proto.ingest import Recorded
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import ProjectName, Shape
 from counterpoint.proto.providers import Provider
-from counterpoint.recall import record
+from counterpoint.recall import records
 from counterpoint.router.bodies import Page, ignored, page, portions, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.openapi import takes
@@ -91,4 +91,4 @@ async def providers(
     asked.needs("read")
     where = {"package": package} if package else {}
     found = await asked.look(List(store="providers", where=where, limit=limit, cursor=int(cursor) if cursor else None))
-    return page((shown(record(item, Provider)) for item in found.items), found.next_cursor)
+    return page(map(shown, records(found.items, Provider)), found.next_cursor)

@@ -11,7 +11,7 @@ from counterpoint.proto.memory import Commit, List
 from counterpoint.proto.messages import ProjectName, Shape
 from counterpoint.proto.principals import Principal, PrincipalKind, Role
 from counterpoint.proto.validation import unknown_fields
-from counterpoint.recall import Memory, put, record
+from counterpoint.recall import Memory, put, readable, records
 from counterpoint.router.askers import STORE, token_id
 from counterpoint.router.bodies import Page, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asking
@@ -59,7 +59,7 @@ async def create(request: Request, asked: Asking) -> Response:
 
     async def created(memory: Memory) -> tuple[Principal, Commit]:
         (found,) = await memory.query(List(store=STORE, where={"name": given.name}, limit=1000))
-        if any(record(item, Principal).revoked_at is None for item in found.items):
+        if any(principal.revoked_at is None for principal in records(found.items, Principal)):
             raise Permanent("conflict", (Problem(field="name", problem="is that of another principal"),))
         principal = Principal(**given.model_dump(), created_at=memory.now)
         return principal, Commit(writes=(put(STORE, token_id(token), principal),))
@@ -78,7 +78,7 @@ async def principals(asked: Asking, limit: Limit = 50, cursor: Cursor = None) ->
     """
     asked.needs("admin")
     found = await asked.look(List(store=STORE, limit=limit, cursor=int(cursor) if cursor else None))
-    known = [record(item, Principal) for item in found.items]
+    known = records(found.items, Principal)
     if "*" not in asked.principal.projects:
         known = [one for one in known if {asked.project, "*"} & {*one.projects}]
     return page(map(shown, known), found.next_cursor)
@@ -93,11 +93,11 @@ async def revoke(asked: Asking, name: Annotated[Name, Path(description="The prin
 
     async def revoked(memory: Memory) -> tuple[Principal, Commit]:
         (found,) = await memory.query(List(store=STORE, where={"name": name}, limit=1000))
-        live = [item for item in found.items if record(item, Principal).revoked_at is None]
+        live = [(item, one) for item, one in readable(found.items, Principal) if one.revoked_at is None]
         if not live:
             raise Permanent("not_found", (Problem(field="name", problem="is no principal that is not revoked"),))
         ended: dict[str, Any] = {"revoked_at": memory.now}
-        changed = [(item, record(item, Principal).model_copy(update=ended)) for item in live]
+        changed = [(item, one.model_copy(update=ended)) for item, one in live]
         return changed[0][1], Commit(writes=tuple(put(STORE, item.id, each, seen=item) for item, each in changed))
 
     principal = await asked.commit(revoked)

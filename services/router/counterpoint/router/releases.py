@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 from counterpoint.proto.errors import Denied, Permanent, Problem
 from counterpoint.proto.memory import Commit, Found, List
 from counterpoint.proto.messages import Id, Shape, Time
-from counterpoint.recall import Memory, delete, put, record
+from counterpoint.recall import Memory, delete, put, record, records
 from counterpoint.router.bodies import Page, page, read_json, reply, shown, value_of
 from counterpoint.router.desk import Asked, Asking
 from counterpoint.router.openapi import takes
@@ -62,7 +62,7 @@ async def releases(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -> R
     """What passes in the project, newest first."""
     asked.needs("operate")
     found = await asked.look(List(store=STORE, limit=limit, cursor=int(cursor) if cursor else None))
-    return page((shown(record(item, Release)) for item in found.items), found.next_cursor)
+    return page(map(shown, records(found.items, Release)), found.next_cursor)
 
 
 @router.delete("/{fingerprint}", responses={200: {"model": Release}}, response_model=None)

@@ -7,10 +7,10 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.memory import AsOf, Filter, HybridSearch, Item, List
+from counterpoint.proto.memory import AsOf, Filter, HybridSearch, List
 from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
-from counterpoint.recall import record
+from counterpoint.recall import readable, records
 from counterpoint.router.bodies import Page, ignored, page, read_json, shown, value_of
 from counterpoint.router.desk import Asking
 from counterpoint.router.jobs import job_named
@@ -97,16 +97,13 @@ async def attempts(
         found = await asked.look(
             List(store="attempts", where=where, limit=limit, cursor=int(cursor) if cursor else None)
         )
-        return page((_shown(item, None) for item in found.items), found.next_cursor)
+        return page(map(shown, records(found.items, Attempt)), found.next_cursor)
     same, like = await asked.memory().query(
         List(store="attempts", where=where | {"error_signature": signature(error).digest}, limit=limit),
         HybridSearch(store="attempts", text=error, where=where, k=limit),
     )
     exact = {item.id for item in same.items}
-    scored = [(item, 1.0) for item in same.items]
-    scored += [(item, (item.scores or {}).get("cosine", 0.0)) for item in like.items if item.id not in exact]
-    return page((_shown(item, score) for item, score in scored[:limit]), None)
-
-
-def _shown(item: Item, score: float | None) -> dict[str, Any]:
-    return shown(record(item, Attempt)) | ({} if score is None else {"score": score})
+    found_like = [item for item in like.items if item.id not in exact]
+    scored = [(shown(one), 1.0) for one in records(same.items, Attempt)]
+    scored += [(shown(one), (item.scores or {}).get("cosine", 0.0)) for item, one in readable(found_like, Attempt)]
+    return page((one | {"score": score} for one, score in scored[:limit]), None)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from counterpoint.proto.incident_settings import SHADOW_REPORT_S, STORE, StoredIncidentSettings
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Time
-from counterpoint.recall import record
+from counterpoint.recall import records
 from counterpoint.recall.shadow import ShadowCounts, Unshown, counted, unshown_proposals
 from counterpoint.router.bodies import reply
 from counterpoint.router.desk import Asking
@@ -35,7 +35,7 @@ async def shadow(asked: Asking) -> Response:
     asked.needs("read")
     memory = asked.memory()
     settings = List(store=STORE, limit=_PAGE)
-    held = [record(item, StoredIncidentSettings) async for some in memory.pages(settings) for item in some.items]
+    held = [one async for some in memory.pages(settings) for one in records(some.items, StoredIncidentSettings)]
     items = await unshown_proposals(memory)
     since = min((one.shadow_since for one in held if one.shadow_since), default=None)
     due_at = since + timedelta(seconds=SHADOW_REPORT_S) if since else None

@@ -14,7 +14,7 @@ from counterpoint.proto.memory import Commit, Get, List
 from counterpoint.proto.messages import Id, Shape
 from counterpoint.proto.tasks import ENDED, State, SubmitTask, Task
 from counterpoint.proto.validation import ignored_fields
-from counterpoint.recall import Memory, record
+from counterpoint.recall import Memory, record, records
 from counterpoint.router import interventions
 from counterpoint.router.admission import Accepted, Arrival, Duplicate, Keyed, in_senders_words
 from counterpoint.router.bodies import Page, ignored, message_of, page, read_json, reply, shown, value_of
@@ -108,7 +108,7 @@ async def tasks(asked: Asking, state: State | None = None, limit: Limit = 50, cu
     asked.needs("read")
     where = {"state": state} if state else {}
     found = await asked.look(List(store="tasks", where=where, limit=limit, cursor=int(cursor) if cursor else None))
-    known = await with_incidents(asked.memory(), [record(item, Task) for item in found.items])
+    known = await with_incidents(asked.memory(), records(found.items, Task))
     return page((shown(task) for task in known), found.next_cursor)
 
 
@@ -124,7 +124,7 @@ async def escalations(asked: Asking, limit: Limit = 50, cursor: Cursor = None) -
     found = await asked.look(
         List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=int(cursor) if cursor else None)
     )
-    known = await with_incidents(asked.memory(), [record(item, Task) for item in found.items])
+    known = await with_incidents(asked.memory(), records(found.items, Task))
     waiting = [task for task in known if task.escalation]
     parts = await parts_among(asked.memory(), [task.task_id for task in waiting])
     facts = await facts_of(asked.memory(), (task.task_id for task in waiting))
@@ -138,7 +138,7 @@ async def recoveries(asked: Asking, limit: Limit = 50, cursor: Cursor = None) ->
     asked.needs("read")
     query = List(store="tasks", where={"needs": [{"kind": "outcome"}]}, limit=limit)
     found = await asked.look(query.model_copy(update={"cursor": int(cursor) if cursor else None}))
-    return page((shown(record(item, Task)) for item in found.items), found.next_cursor)
+    return page(map(shown, records(found.items, Task)), found.next_cursor)
 
 
 @router.get("/tasks/{task_id}", responses={200: {"model": Task}}, response_model=None)
