@@ -22,6 +22,7 @@ from agents.gateway_world import (
     posted,
     unit,
 )
+from diode.bodies import rest
 from diode.memory_house import House
 from prometheus_client import REGISTRY
 from starlette.responses import JSONResponse, Response
@@ -421,7 +422,7 @@ class TestWeb:
         self, asking: Gateway, memory: Memory, house: House, door: Door, project: str
     ) -> None:
         async def integrity(of: Memory, record_id: str) -> int:
-            body = {"task_id": "t-1", "agent": "developer", "reasoning": "as found"}
+            body = rest("actions", record_id, project, "t-1", "developer")
             write = Write(store="actions", id=record_id, body=body)
             await of.step(Commit(step=record_id, last=False, writes=(write,)))
             async with house.superuser() as connection:

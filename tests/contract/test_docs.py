@@ -28,11 +28,13 @@ from counterpoint.local.settings import LocalSettings
 from counterpoint.local.stack import Stack
 from counterpoint.manager.settings import ManagerSettings
 from counterpoint.memory.settings import MemorySettings
+from counterpoint.proto.memory import GatewayToken
 from counterpoint.proto.principals import Role
 from counterpoint.router.settings import RouterSettings
 
 README = (ROOT / "README.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+MEMORY = (ROOT / "docs" / "memory.md").read_text()
 POLICY = (ROOT / "docs" / "policy.md").read_text()
 COMMAND = Path(sys.executable).with_name("counterpoint")
 PROGRAMS = ("counterpoint", ".venv/bin/counterpoint")
@@ -371,3 +373,14 @@ def test_packages_come_from_the_public_registries_alone() -> None:
         if path.name == "pyproject.toml":
             assert "index" not in re.findall(r"^\[+tool\.uv\.(\w+)", _text(path), re.MULTILINE)
     assert seen == set(hosts)
+
+
+def test_the_lifetimes_of_tokens_are_those_of_the_pages() -> None:
+    lives = MemorySettings.model_fields["capability_life_s"].default
+    (gateway,) = (each.le for each in GatewayToken.model_fields["life_s"].metadata if hasattr(each, "le"))
+    for page in (MEMORY, OPERATIONS):
+        assert f"{lives / 86_400:.0f} days" in page
+        assert "1 hour by default" not in page
+    assert lives > MemorySettings.model_fields["retention_s"].default
+    assert f"after {gateway / 60:.0f} minutes" in MEMORY
+    assert gateway == GatewayToken.model_fields["life_s"].default == 300, "five minutes, as docs/gateway.md says"

@@ -50,6 +50,8 @@ def rest(store: str, record_id: str, project: str, task: str | None = None, agen
             return {"name": record_id, "kind": "person", "projects": [project], "roles": []}
         case "providers":
             return {"name": "a system", "package": "a-package"}
+        case "revocations":
+            return {"revocation_id": "0" * 128, "reason": "stolen", "revoked_by": "a person", "revoked_at": _AT}
         case "jobs" | "datasets":
             return {"namespace": "n", "name": record_id}
         case "runs":

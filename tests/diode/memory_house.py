@@ -46,6 +46,7 @@ from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
 from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import ModelSettings
 from counterpoint.memory.retrieval.scan import index_of
+from counterpoint.memory.revocations import Revocations
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
@@ -174,6 +175,7 @@ class House:
             self.erasures,
             releases,
             Answers(policy(), self.epochs, self.far, self.search),
+            Revocations(self.database),
             tokens=self.tokens,
             reembedding=self.reembedding,
         )

@@ -18,12 +18,14 @@ from counterpoint.proto.ids import new_id
 from counterpoint.proto.incidents import PastIncident
 from counterpoint.proto.ingest import Document, IngestReply, IngestRequest, PutPart, PutReply
 from counterpoint.proto.memory import (
+    GatewayToken,
     Get,
     Line,
     List,
     LogAfter,
     Origin,
     Outgoing,
+    QueryRequest,
     Walk,
     Write,
 )
@@ -274,16 +276,23 @@ class TestTokens:
         for lives_s in (0, -1, -3600):
             await house.refused("developer", house.handed(sent, lives_s=lives_s), "expired", messages=(decision(),))
 
-    async def test_a_revoked_token_is_refused_and_all_that_was_made_from_it(
-        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_revoked_token_is_refused_and_all_that_was_made_from_it(self, house: House, project: str) -> None:
         stolen, other = [house.handed(await house.delegated(project, task)) for task in ("t-1", "t-2")]
         assert stolen.capability
-        monkeypatch.setattr(house.door, "_revoked", frozenset(revocation_ids(stolen.capability)))
         narrow = stolen.model_copy(update={"capability": attenuate(stolen.capability, stores=["tasks"])})
-        for origin in (stolen, narrow):
-            await house.refused("developer", origin, "revoked", Get(store="tasks", id="t-1"))
-            await house.refused("developer", origin, "revoked", messages=(decision(),))
+        assert (await house.found("developer", narrow, Get(store="tasks", id="t-1"))).items
+        revocation_id = revocation_ids(stolen.capability)[0]
+        write = Write(store="revocations", id=revocation_id, body={"revocation_id": revocation_id})
+        await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+        for restarted in (False, True):
+            for origin in (stolen, narrow):
+                await house.refused("developer", origin, "revoked", Get(store="tasks", id="t-1"))
+                await house.refused("developer", origin, "revoked", messages=(decision(),))
+                wanted = QueryRequest(origin=origin, gateway=GatewayToken(purpose="model"))
+                raw = await house.door.query("developer", wanted.model_dump_json().encode())
+                assert json.loads(raw)["refusal"]["code"] == "revoked"
+            if not restarted:
+                house.restart()
         assert (await house.found("developer", other, Get(store="tasks", id="t-2"))).items
 
     async def test_a_token_with_any_bit_flipped_is_refused(self, house: House, project: str) -> None:

@@ -288,7 +288,7 @@ async def test_what_changes_while_it_is_found_too_old_is_looked_at_again_later(h
 def test_nothing_of_a_project_is_left_out_but_what_says_what_was_done() -> None:
     system = {name for name, row in policy().stores.items() if row.system}
     assert erasure.KEPT & set(policy().stores) == {
-        "audit", "erasures", "quarantines", "releases", "providers", "projections"
+        "audit", "erasures", "quarantines", "releases", "revocations", "providers", "projections"
     }  # fmt: skip
     assert not system & erasure.KEPT
 

@@ -62,7 +62,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "CALIBRATION_FILE": str(fitted),
         "HTTP_HOST": "127.0.0.2", "LINEAGE_HOST": "127.0.0.3", "GATEWAY_HOST": "127.0.0.4",
     }  # fmt: skip
-    lists = {"REVOKED_CAPABILITIES": ('["00ff"]', ["00ff"]), "EMBEDDING_MODELS": ("openai/four", ["openai/four"])}
+    lists = {"EMBEDDING_MODELS": ("openai/four", ["openai/four"])}
     return {name: (str(value), value) for name, value in (numbers | texts).items()} | lists
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from ui.cli_server import TOKEN, Played, playing
 from counterpoint.cli.look import STATES
 from counterpoint.cli.main import app
 from counterpoint.cli.work import ERROR_CHARS
+from counterpoint.guard.capabilities import Grant, Keyring, SigningKey, mint, revocation_ids
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.tasks import State, SubmitTask
 
@@ -400,3 +402,20 @@ def test_show_prints_the_card_as_it_is_asked_for(api: Played, options: list[str]
     assert said in shown.stdout
     assert unsaid not in shown.stdout
     assert run("show", INCIDENT, "--format", "html", *api.options()).exit_code == 2
+
+
+def test_a_stolen_capability_is_revoked_in_its_project_by_its_id_alone(api: Played) -> None:
+    nothing = {"rights": frozenset(), "sends": frozenset(), "agents": frozenset(), "clearance": 1}
+    ends = datetime(2026, 1, 2, tzinfo=UTC)
+    grant = Grant(audience="developer", project="orders", task="t-1", message="m-1", expires_at=ends, **nothing)
+    token = mint(Keyring([SigningKey.generate(1)]), grant)
+    told = (201, {"revocation_id": revocation_ids(token)[0]})
+    api.on("POST /v1/revocations", told, told)
+    for given, words in ((token, ["-"]), (None, [revocation_ids(token)[0], "--project", "orders"])):
+        done = run("revoke", *words, "--reason", "stolen", *api.options(), given=given)
+        assert done.exit_code == 0, done.output
+    for asked in api.asked:
+        assert asked.body == {"revocation_id": revocation_ids(token)[0], "reason": "stolen"}
+        assert asked.params == {"project": "orders"}
+        assert token not in str(asked)
+    assert run("revoke", "no token", "--reason", "x", *api.options()).exit_code == 2

@@ -39,6 +39,7 @@ CONTRACT = {
     "/v1/jobs/{namespace}/{name}/blast-radius": {"get"},
     "/v1/releases": {"get", "post"},
     "/v1/releases/{fingerprint}": {"delete"},
+    "/v1/revocations": {"get", "post"},
     "/v1/quarantines": {"get", "post"},
     "/v1/entities": {"get"},
     "/v1/entities/known": {"get"},

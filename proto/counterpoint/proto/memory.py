@@ -318,7 +318,7 @@ class GatewayToken(Shape):
 
     purpose: TokenPurpose
     reads: int = Field(default=0, ge=0)
-    life_s: float = Field(default=300.0, gt=0, le=3600)
+    life_s: float = Field(default=300.0, gt=0, le=300)
 
 
 class QueryRequest(Shape):

@@ -2,9 +2,9 @@
 writer may count on."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
@@ -57,6 +57,18 @@ class Ends(Shape):
     target: str
 
 
+RevocationId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
+
+
+class Revocation(Shape):
+    """A capability that counts no more, under its revocation id: who ended it, when and why."""
+
+    revocation_id: RevocationId
+    reason: str
+    revoked_by: str
+    revoked_at: Time
+
+
 MODELS: Mapping[str, type[Shape]] = {
     "actions": Action,
     "attempts": Attempt,
@@ -68,6 +80,7 @@ MODELS: Mapping[str, type[Shape]] = {
     "links": Link,
     "principals": Principal,
     "providers": Provider,
+    "revocations": Revocation,
     "runs": RunOf,
     "sessions": Session,
     "tasks": Task,

@@ -25,6 +25,7 @@ from bench.knowledge import names, question
 from bench.measure import quiet_logs, say, stop_when_told
 from bench.peers.work import UPDATES, K, Work
 from bench.small import Small, small
+from diode.bodies import rest
 
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.search import Search
@@ -83,7 +84,9 @@ async def counterpoint(folder: Path, work: Work) -> dict[str, Any]:
     async with small(folder / "stack") as place:
         began = time.perf_counter()
         for tenant, text in work.items[:2000]:
-            write = Write(store="actions", id=new_id(), body={"agent": "router", "kind": "note", "reasoning": text})
+            record = new_id()
+            body = {**rest("actions", record, tenant, agent="router"), "reasoning": text}
+            write = Write(store="actions", id=record, body=body)
             await place.router.memory(tenant, None).step(Commit(writes=(write,)))
         report: dict[str, Any] = {"adds_a_second": min(2000, len(work.items)) / (time.perf_counter() - began)}
         columns = [tenant for tenant, _ in work.items], [text for _, text in work.items]

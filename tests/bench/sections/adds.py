@@ -50,6 +50,7 @@ def _write(n: int) -> Write:
         id=action,
         body={
             "action_id": action,
+            "task_id": "bench",
             "agent": "router",
             "kind": "search",
             "reasoning": said,

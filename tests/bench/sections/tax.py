@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.detect import log_text, prose
 from bench.measure import Measure, Report, p50, p99
 from bench.sections.size import Size
+from diode.bodies import rest
 
 from counterpoint.guard.capabilities import Access, Grant, Keyring, SigningKey, mint, verify
 from counterpoint.guard.policy import policy
@@ -39,8 +40,9 @@ class _Items:
             task, message = new_id(), new_id()
             grant = diode.capability(policy(), DELEGATED, "developer", PROJECT, task, message, ends)
             text = (prose if n % 2 else log_text)(self._draw)
-            body = {"attempt_id": new_id(), "task_id": task, "tried": text, "outcome": "failed"}
-            items.append((mint(self._minting, grant), grant, Write(store="attempts", id=body["attempt_id"], body=body)))
+            record = new_id()
+            body = {**rest("attempts", record, PROJECT, task), "tried": text, "outcome": "failed"}
+            items.append((mint(self._minting, grant), grant, Write(store="attempts", id=record, body=body)))
         return items
 
     def judged(self, items: Sequence[tuple[str, Grant, Write]]) -> list[float]:

@@ -18,6 +18,7 @@ from counterpoint.cli import (
     projections,
     reembed,
     releases,
+    revocations,
     scan,
     takeback,
     watch,
@@ -39,7 +40,20 @@ app = typer.Typer(
 for part in (work, links, ingest, look, entities, watch):
     app.add_typer(part.app)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=Panel.LOOK)
-for part in (operate, incident_settings, audit, takeback, erase, releases, scan, projections, reembed, bench, demo):
+for part in (
+    operate,
+    incident_settings,
+    audit,
+    takeback,
+    erase,
+    releases,
+    revocations,
+    scan,
+    projections,
+    reembed,
+    bench,
+    demo,
+):
     app.add_typer(part.app)
 app.add_typer(principals.app, name="principal", rich_help_panel=Panel.OPERATE)
 

@@ -22,7 +22,6 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "COMMIT_QUEUE",
         "SWEEP_AGE_S",
         "CAPABILITY_LIFE_S",
-        "REVOKED_CAPABILITIES",
         "RECONCILE_EVERY_S",
         "RETENTION_S",
         "READ_SET_ITEMS",

@@ -42,6 +42,7 @@ from counterpoint.memory.queries import Queries
 from counterpoint.memory.reembed import Reembedding
 from counterpoint.memory.refused import problems_of, refusal_of
 from counterpoint.memory.releases import Releases
+from counterpoint.memory.revocations import Revocations
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.takeback import TakeBacks
 from counterpoint.memory.tokens import Tokens
@@ -96,7 +97,7 @@ class Door:
         erasures: Erasures,
         releases: Releases,
         answers: Answers,
-        revoked: frozenset[str] = frozenset(),
+        revocations: Revocations,
         tokens: Tokens | None = None,
         reembedding: Reembedding | None = None,
     ) -> None:
@@ -117,7 +118,7 @@ class Door:
         self._wishes: dict[str, TakeBacks | Erasures] = {wishes.STORE: takebacks, erasure.STORE: erasures}
         self._releases = releases
         self._answers = answers
-        self._revoked = revoked
+        self._revocations = revocations
         self._tokens = tokens or Tokens(policy, keyring)
         self._reembedding = reembedding
 
@@ -200,7 +201,8 @@ class Door:
         """What this caller may do for this origin, and the integrity of what it does. Raises `Denied`."""
         asked = diode.Asked(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
         if origin.capability is not None:
-            grant = verify(self._keyring, origin.capability, accesses, now=asked.now, revoked=self._revoked)
+            revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
+            grant = verify(self._keyring, origin.capability, accesses, now=asked.now, revoked=revoked)
             integrity = VOUCHED
         else:
             principal = await self._asker(origin)
@@ -356,6 +358,7 @@ class Door:
             if any(row.store == "principals" for row in prepared.writes):
                 self._principals.forget()
             self._releases.changed(prepared)
+            self._revocations.changed(prepared)
             self._causes.changed(prepared)
 
     def _newest(self, caller: str, origin: Origin) -> None:

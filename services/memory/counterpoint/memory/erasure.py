@@ -33,7 +33,7 @@ from counterpoint.proto.wishes import Erase, Erased
 log = structlog.get_logger()
 
 STORE = "erasures"
-KEPT = frozenset({"audit", "erasures", "quarantines", "releases", "providers", "projections"})
+KEPT = frozenset({"audit", "erasures", "quarantines", "releases", "revocations", "providers", "projections"})
 """Stores whose records say what was done, or are no content of anybody's."""
 _ATTEMPTS = 5
 _LIMIT = 500_000

@@ -47,6 +47,7 @@ from counterpoint.memory.retrieval.held import Held
 from counterpoint.memory.retrieval.model import GRAPHS, MODEL_ID, ModelSettings
 from counterpoint.memory.retrieval.remote import RemoteEmbedder
 from counterpoint.memory.retrieval.rerank import Reranker
+from counterpoint.memory.revocations import Revocations
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
@@ -180,7 +181,7 @@ async def serve(settings: MemorySettings) -> None:
         erasures,
         releases,
         Answers(rules, epochs, valkey, search),
-        settings.revoked_capabilities,
+        Revocations(database),
         tokens,
         reembedding,
     )

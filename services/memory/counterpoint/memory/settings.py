@@ -16,10 +16,9 @@ class MemorySettings(BusSettings):
 
     `capability_life_s` is longer than a stream keeps a message: one that had to wait for its service still works.
     `data_dir` is where the embedded tiers are; without one they are in a temporary folder and built at each start.
-    `revoked_capabilities` are revocation ids of tokens that count no more before their time is over. `audit_key` is the
-    seed of the key that checkpoints of the audit log are signed with, 64 hex digits. They are exported to a file in
-    `audit_dir`, or else in `audit` of the data folder, and to the bus. `provider_clearance` is the highest label of
-    what may be told to a model or a search outside. `reranker` is `file:DIR`.
+    `audit_key` is the seed of the key that checkpoints of the audit log are signed with, 64 hex digits. They are
+    exported to a file in `audit_dir`, or else in `audit` of the data folder, and to the bus. `provider_clearance` is
+    the highest label of what may be told to a model or a search outside. `reranker` is `file:DIR`.
     """
 
     postgres_url: SecretStr
@@ -38,7 +37,6 @@ class MemorySettings(BusSettings):
     commit_queue: int = 2000
     sweep_age_s: float = 2.0
     capability_life_s: float = 8 * 86_400.0
-    revoked_capabilities: frozenset[str] = frozenset()
     reconcile_every_s: float = 60.0
     retention_s: float = 7 * 86_400.0
     read_set_items: int = 200_000
