@@ -482,3 +482,18 @@ class TestAJob:
         await self.handed_in(house, project, 2, Document(source="c.md", text="# C"))
         now = await self.progress(house, project)
         assert (now.state, now.done, now.by_status) == ("done", 3, {"added": 2, "refused": 1})
+
+
+async def test_what_nobody_vouches_for_has_no_integrity_until_somebody_does(house: House, project: str) -> None:
+    async def integrities() -> set[int]:
+        async with house.superuser() as connection:
+            rows = await connection.fetch(
+                "SELECT integrity FROM records WHERE project = $1 AND store IN ('documents', 'chunks')", project
+            )
+        return {row["integrity"] for row in rows}
+
+    mine = document(text("seal", 3))
+    for untrusted, integrity in ((True, 0), (False, 2), (True, 0)):
+        (became,) = await ingested(house, project, mine.model_copy(update={"untrusted": untrusted}))
+        assert became.status in ("added", "replaced")
+        assert await integrities() == {integrity}

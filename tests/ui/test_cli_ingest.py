@@ -138,6 +138,16 @@ def test_documents_are_sent_and_summed_up(api: Played, tmp_path: Path, monkeypat
     assert (asked.body["job"]["documents"], asked.body["job"]["done"]) == (2, 0)
 
 
+def test_what_nobody_vouches_for_is_handed_in_as_such(api: Played, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A")
+    api.on("POST /v1/documents", (200, {"documents": [{"source": "a.md", "status": "added", "chunks": 1}]}))
+    shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "a.md"), "--untrusted", *api.options()])
+    assert shown.exit_code == 0, shown.output
+    assert [each["untrusted"] for each in api.asked[0].body["documents"]] == [True]
+    for words in (["--type", "troubleshooting", "a.md"], ["--bootstrap"]):
+        assert CliRunner().invoke(app, ["ingest", *words, "--untrusted", *api.options()]).exit_code == 2
+
+
 def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_named(
     api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,8 @@ class Document(Shape):
     """A text to remember: in `text`, as bytes that memory reads in `content`, or either uploaded before as `blob`.
 
     `source` is its path or address and its identity within the project. `root` is the folder or repository it was
-    found in. `gone`: it is there no more, and is deleted if that is where it was found.
+    found in. `gone`: it is there no more, and is deleted if that is where it was found. `untrusted`: who hands it in
+    does not vouch for it; it is found and cited, lifts no confidence, and nothing in it is proposed.
     """
 
     source: str = Field(min_length=1, max_length=2_000)
@@ -85,6 +86,7 @@ class Document(Shape):
     type: ContentType | None = None
     title: str | None = Field(default=None, max_length=TITLE_CHARS)
     metadata: dict[str, Any] = {}
+    untrusted: bool = False
 
 
 class Job(Shape):

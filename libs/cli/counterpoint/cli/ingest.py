@@ -75,6 +75,9 @@ def ingest(
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="GLOB", help="Names to leave out, such as *.min.js.")
     ] = None,
+    untrusted: Annotated[
+        bool, typer.Option("--untrusted", help="Have them found, but vouch for nothing in them.")
+    ] = False,
     bootstrap: Annotated[
         bool, typer.Option("--bootstrap", help="Begin with what is there: see the options below.")
     ] = False,
@@ -110,7 +113,7 @@ def ingest(
     if bootstrap:
         from counterpoint.cli import bootstrap as beginning
 
-        if names or urls or type_:
+        if names or urls or type_ or untrusted:
             raise Misused("--bootstrap takes its paths from --dags, --docs, --providers and --providers-dir")
         return beginning.run(session, given, tuple(phase or ()))
     if phase or given != Given():
@@ -118,6 +121,8 @@ def ingest(
     wanted = (*(names or ()), *(addresses(urls) if urls is not None else ()))
     if not wanted:
         raise Misused("give a PATH, a URL or -, or --bootstrap")
+    if type_ == INCIDENTS and untrusted:
+        raise Misused("--untrusted is for documents; past incidents are somebody's report")
     if type_ == INCIDENTS:
         from counterpoint.cli.past import remember
 
@@ -126,7 +131,7 @@ def ingest(
         raise Misused("--name is for one PATH, URL or -")
     found = gathered(Wanted(wanted, name, type_, tuple(exclude or ())))
     about = found.about()
-    run = Run(session.err, session.project, type_)
+    run = Run(session.err, session.project, type_, untrusted)
     with session.connect() as api:
         try:
             run.send(api, found.documents(partial(_note, session)), about)
@@ -211,6 +216,7 @@ class Run:
     console: "Console"
     project: str | None
     type: str | None = None
+    untrusted: bool = False
     job: str = field(default_factory=lambda: uuid4().hex)
     results: list[dict[str, Any]] = field(default_factory=list)
     interrupted: bool = False
@@ -246,7 +252,7 @@ class Run:
 
     def _post(self, api: "Api", batch: Sequence[Readable], total: int) -> list[dict[str, Any]]:
         body = {
-            "documents": [one.body(self.type) for one in batch],
+            "documents": [one.body(self.type) | ({"untrusted": True} if self.untrusted else {}) for one in batch],
             "job": {"job_id": self.job, "documents": total, "done": len(self.results)},
         }
         for left in reversed(range(TRIES)):

@@ -3,16 +3,17 @@
 from dataclasses import dataclass, replace
 
 from counterpoint.developer.answers import graded as graded_answer
-from counterpoint.developer.confidence import band, confidence, terms, weaknesses
+from counterpoint.developer.confidence import band, confidence, terms, unvouched, weaknesses
 from counterpoint.developer.evidence import Evidence
 from counterpoint.developer.lessons import proven, succeeded_before
 from counterpoint.developer.likeness import RECOGNISED
 from counterpoint.developer.procedures import Procedure, procedures
+from counterpoint.developer.proposals import spoken_by_agent
 from counterpoint.developer.relevance import Calibration, Grade
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.tasks import OverrideGiven, TaskDelegated
 
-VOUCHING = frozenset({"agent", "person", "calling_llm", "human"})
+WAIVING = frozenset({"agent", "person", "calling_llm", "human"})
 """Kinds of principal whose override stands in for the developer's own confidence (row A6)."""
 
 
@@ -56,7 +57,7 @@ def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> As
         graded = graded_answer(message.task.description, evidence.answers, known.answer, evidence.beside)
         reached = band(graded.probability) if graded.sufficient else "low"
         assessed = Confidence(score=round(graded.probability, 4), band=reached)
-        return _waivable(Assessment(assessed, graded, waived, graded.reason))
+        return _waivable(Assessment(assessed, graded, waived, graded.reason), message.override)
     fixes = proven(evidence.tried)
     recognised = message.lane == "investigate" and any(fix.likeness >= RECOGNISED for fix in fixes)
     # Repeating an act that has worked builds nothing, so no provider is needed for it.
@@ -73,7 +74,8 @@ def assess(message: TaskDelegated, evidence: Evidence, known: Calibration) -> As
         best = answering[0]
         reasoning += f"; {best.source} answers it with a likelihood of {best.likelihood:.2f}"
         reasoning += f", for it names {best.code}" if best.code else ""
-    return _waivable(Assessment(assessed, None, waived, reasoning, weaknesses(assessed), answering))
+    made = Assessment(assessed, None, waived, reasoning, weaknesses(assessed), answering)
+    return _waivable(made, message.override)
 
 
 def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:
@@ -81,9 +83,15 @@ def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, 
     return procedures("\n".join(filter(None, (task.description, task.error_message))), evidence.found, evidence.beside)
 
 
-def _waivable(assessment: Assessment) -> Assessment:
+def _waivable(assessment: Assessment, override: OverrideGiven | None) -> Assessment:
     if not assessment.waived_by:
         return assessment
+    if spoken_by_agent(override):
+        assessment = replace(
+            assessment,
+            confidence=unvouched(assessment.confidence),
+            caveats=(*assessment.caveats, f"{assessment.waived_by} is an agent: nobody has vouched for what it said"),
+        )
     return replace(
         assessment,
         reasoning=f"{assessment.reasoning}; the gate is skipped under the override of {assessment.waived_by}",
@@ -93,7 +101,7 @@ def _waivable(assessment: Assessment) -> Assessment:
 
 def _voucher(override: OverrideGiven | None) -> str | None:
     """The principal that answers for going on without confidence, if any does."""
-    if override and (override.confidence_override or override.by_kind in VOUCHING):
+    if override and (override.confidence_override or override.by_kind in WAIVING):
         return override.by
     return None
 

@@ -11,6 +11,7 @@ from counterpoint.proto.decisions import Band, Confidence, ConfidenceTerms
 HIGH = 0.8
 MEDIUM = 0.6
 ENOUGH_HITS = 5
+MOST_UNVOUCHED = 0.79
 
 
 def score(terms: ConfidenceTerms) -> float:
@@ -32,6 +33,13 @@ def band(value: float) -> Band:
     if value >= HIGH:
         return "high"
     return "medium" if value >= MEDIUM else "low"
+
+
+def unvouched(assessed: Confidence) -> Confidence:
+    """The same, never high: for what rests on the word of an agent, or on a text that nobody trusted has put in."""
+    if assessed.band != "high":
+        return assessed
+    return assessed.model_copy(update={"score": MOST_UNVOUCHED, "band": band(MOST_UNVOUCHED)})
 
 
 def confidence(terms: ConfidenceTerms) -> Confidence:

@@ -7,7 +7,7 @@ from counterpoint.developer.answers import answer
 from counterpoint.developer.assessment import Assessment
 from counterpoint.developer.attempts import similar
 from counterpoint.developer.citations import cite, references
-from counterpoint.developer.confidence import band
+from counterpoint.developer.confidence import band, unvouched
 from counterpoint.developer.evidence import Evidence
 from counterpoint.developer.lessons import warnings
 from counterpoint.developer.passages import passages
@@ -87,14 +87,13 @@ def concluded(message: TaskDelegated, evidence: Evidence, run: Run) -> tuple[Ass
         if run.ending == "fallback"
         else None
     )
-    caveats = (
-        *((fell_back,) if fell_back else ()),
-        *run.notes,
-        *_unvouched((*evidence.answers, *evidence.beside), citations),
-    )
+    doubts = _unvouched((*evidence.answers, *evidence.beside), citations)
+    if doubts:
+        assessment = replace(assessment, confidence=unvouched(assessment.confidence))
+    caveats = (*((fell_back,) if fell_back else ()), *run.notes, *doubts)
     corrected = f"; found after it was put in other words ({run.rewrites})" if run.rewrites else ""
     reasoning = f"{graded.reason}{corrected}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
-    return assessment, Answered(text, reasoning, _findings(evidence, citations, caveats))
+    return assessment, Answered(_doubted(doubts, text), reasoning, _findings(evidence, citations, caveats))
 
 
 def work(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
@@ -118,8 +117,9 @@ def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, 
     if evidence.instruction:
         return _instructed(message, evidence, assessment, known)
     made = answer(message.task.description, evidence.answers, known.answer.threshold, evidence.beside)
-    caveats = (*assessment.caveats, *_unvouched((*evidence.answers, *evidence.beside), made.citations))
-    return Answered(made.text, assessment.reasoning, _findings(evidence, made.citations, caveats))
+    doubts = _unvouched((*evidence.answers, *evidence.beside), made.citations)
+    caveats = (*assessment.caveats, *doubts)
+    return Answered(_doubted(doubts, made.text), assessment.reasoning, _findings(evidence, made.citations, caveats))
 
 
 def _unvouched(found: Sequence[Hit], citations: Sequence[Citation]) -> tuple[str, ...]:
@@ -127,6 +127,11 @@ def _unvouched(found: Sequence[Hit], citations: Sequence[Citation]) -> tuple[str
     cited = {citation.id for citation in citations}
     sources = dict.fromkeys(hit.source for hit in found if hit.item.id in cited and not hit.trusted)
     return tuple(f"nobody trusted has vouched for {source}" for source in sources)
+
+
+def _doubted(doubts: Sequence[str], text: str) -> str:
+    """The text under what speaks against trusting it."""
+    return "\n\n".join([*(f"{doubt[0].upper()}{doubt[1:]}." for doubt in doubts), text])
 
 
 def _instructed(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:

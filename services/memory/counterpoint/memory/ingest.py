@@ -24,7 +24,7 @@ from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.pieces import Found, Known, Pieces, cut, differences, same
 from counterpoint.memory.prepare import prepare
-from counterpoint.memory.provenance import VOUCHED, Memories, Provenance
+from counterpoint.memory.provenance import UNTRUSTED, VOUCHED, Memories, Provenance
 from counterpoint.memory.reading import read
 from counterpoint.memory.releases import Releases
 from counterpoint.memory.rows import Prepared
@@ -144,6 +144,7 @@ class Ingest:
 
     async def _replace(self, origin: Origin, integrity: int, document: Document) -> Ingested:
         document_id = ids.document_id(document.source)
+        integrity = UNTRUSTED if document.untrusted else integrity
         if document.gone:
             return await self._gone(origin, integrity, document, document_id)
         pieces = await self._pieces(origin, document, document_id)

@@ -109,6 +109,7 @@ def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin
         "ingested_by": origin.principal or "memory",
         "metadata": document.metadata,
         **({"root": document.root} if document.root is not None else {}),
+        **({"untrusted": True} if document.untrusted else {}),
     }
 
 
@@ -125,13 +126,15 @@ def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) 
         "start": piece.start,
         "end": piece.end,
         **turn,
+        **({"untrusted": True} if document.untrusted else {}),
     }
 
 
 def same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
     """Whether the record of a document is to stay as it is."""
     return all(
-        known.get(name) == wanted.get(name) for name in ("sha256", "title", "type", "metadata", "quarantined", "root")
+        known.get(name) == wanted.get(name)
+        for name in ("sha256", "title", "type", "metadata", "quarantined", "root", "untrusted")
     )
 
 

@@ -66,7 +66,8 @@ async def ingest(request: Request, asked: Asking) -> Response:
 
 
 class KeptDocument(Shape):
-    """A document as memory keeps it. `root` is the folder or repository it was found in."""
+    """A document as memory keeps it. `root` is the folder or repository it was found in; nobody vouches for one that is
+    `untrusted`."""
 
     source: str
     title: str
@@ -76,6 +77,7 @@ class KeptDocument(Shape):
     ingested_by: str
     root: str | None = None
     quarantined: bool = False
+    untrusted: bool = False
     metadata: dict[str, Any] = {}
 
 

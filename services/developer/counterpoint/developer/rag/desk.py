@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from counterpoint.developer import answers
-from counterpoint.developer.confidence import band
+from counterpoint.developer.confidence import band, unvouched
 from counterpoint.developer.evidence import Evidence, look, weigh
 from counterpoint.developer.rag import route as routing
 from counterpoint.developer.rag import run as course
@@ -218,6 +218,8 @@ class Desk:
             after.next or "", "stop"
         )
         confidence = Confidence(score=held.probability, band=band(held.probability) if held.sufficient else "low")
+        if self.evidence.answers and not self.evidence.answers[0].trusted:
+            confidence = unvouched(confidence)
         return _Taken(after, said, graded.reason, confidence)
 
     async def _generate(self, run: Run) -> _Taken:
