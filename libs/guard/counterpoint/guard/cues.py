@@ -75,7 +75,7 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
 """Forms that people write such a number in and machines do not."""
 
 _BEFORE, _AFTER = 64, 32
-_TAG = re.compile(r"\[?redacted:[a-z0-9_]+\]?")
+_TAG = re.compile(r"\[?redacted:[a-z0-9_]+(?::[0-9a-f]{16})?\]?")
 """Placeholder in the place of a finding; its word counts for nobody."""
 _LABEL = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s{0,2}(?P<sign>[=:@]?)\s{0,2}[\"'(\[{]{0,2}$")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")

@@ -12,7 +12,7 @@ from counterpoint.proto.errors import Problem
 STRICTEST = 0
 """The label as a number that a text is judged by which has none: the one that everybody may read."""
 
-_NAMES = frozenset({"task_id", "session_id", "action_id", "decision_id", "attempt_id"})
+IDS = frozenset({"task_id", "session_id", "action_id", "decision_id", "attempt_id"})
 """What records and messages are known by: redacted in part it would name nothing any more, so it is blocked."""
 
 Released = Callable[[str], bool]
@@ -70,7 +70,7 @@ def judge(
     if not counted:
         return Judged("allow", (), (), dict(body))
     counted = [
-        (finding, "block" if verdict == "redact" and finding.path[-1] in _NAMES else verdict)
+        (finding, "block" if verdict == "redact" and finding.path[-1] in IDS else verdict)
         for finding, verdict in counted
     ]
     gone = [finding for finding, verdict in counted if verdict in ("redact", "block")]

@@ -20,8 +20,8 @@ from counterpoint.guard.published import is_published
 STANDARD_BASE64 = str.maketrans("-_", "+/")
 """From the URL-safe alphabet to the standard one."""
 
-REDACTED = re.compile(r"\[redacted:[a-z0-9_]+\]")
-"""What stands in place of a secret. It is never part of one."""
+REDACTED = re.compile(r"\[redacted:[a-z0-9_]+(?::[0-9a-f]{16})?\]")
+"""What stands in place of a secret, with its fingerprint where that is a name. It is never part of one."""
 
 
 @dataclass(frozen=True, slots=True)

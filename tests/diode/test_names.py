@@ -1,0 +1,165 @@
+"""What is kept of names: all of those that hold no secret, and of others enough that equal names stay equal."""
+
+import hmac
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flows.planted_secrets import Mint
+
+from counterpoint.guard.names import is_harmless, kept, kept_body, kept_fields, replaced, suspects
+from counterpoint.proto.tasks import JobRef, SubmitTask, Target
+
+ROOT = Path(__file__).parents[2]
+KEY = "AKIA" + "Z7QF3MPLKD2WXYTB"
+TOKEN = "ghp_" + "016C7hXz3mR9tQ2wYbLkD8vNcJ5sFpA4eG1u"
+PASSWORD = "hV7q2Lx9" + "Zt4wRk8p"
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"'<>)\]`]+")
+
+
+def fingerprint(value: str) -> str:
+    """Sixteen hex digits under a key of the tests."""
+    return hmac.new(b"a key", value.encode(), "sha256").hexdigest()[:16]
+
+
+def named(value: str) -> str:
+    return kept(value, fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("url", "left"),
+    [
+        (f"https://robot:{PASSWORD}@git.internal/etl.git", "https://git.internal/etl.git"),
+        (f"https://{TOKEN}@github.com/a/b", "https://github.com/a/b"),
+        (f"postgres://etl:{PASSWORD}@db:5432/orders?sslmode=require", "postgres://db:5432/orders?sslmode=require"),
+        (f"jdbc:postgresql://db/orders?user=etl&password={PASSWORD}", "jdbc:postgresql://db/orders?user=etl"),
+        (f"http://ci/log?token={PASSWORD}&try=2#end", "http://ci/log?try=2#end"),
+        (f"http://ci/log?try=2&token={PASSWORD}", "http://ci/log?try=2"),
+        (f"http://ci/log?a=1&token={PASSWORD}&b=2", "http://ci/log?a=1&b=2"),
+        (f"http://ci/log?token={PASSWORD}", "http://ci/log"),
+        (f"http://ci/#access_token={PASSWORD}&state=1", "http://ci/#state=1"),
+        ("https://a.example/c?sv=1&sig=Zm9vQmFyYmF6UXV4MTIzNDU2%3D&se=2", "https://a.example/c?sv=1&se=2"),
+        (f"s3://b/k?AWSAccessKeyId={KEY}&Signature=vjbyPxybdZaNmGa%2ByT272YEAiv4%3D&Expires=1", "s3://b/k?Expires=1"),
+    ],
+)
+def test_credentials_are_cut_out_of_urls_and_the_rest_stays(url: str, left: str) -> None:
+    assert named(url) == left
+    assert named(f"see {url}") == f"see {left}"
+
+
+def test_a_secret_in_the_path_of_a_url_or_in_a_name_leaves_its_fingerprint() -> None:
+    tag = f"[redacted:aws_access_key:{fingerprint(KEY)}]"
+    assert named(f"s3://bucket/{KEY}/daily") == f"s3://bucket/{tag}/daily"
+    assert named(f"etl.{KEY}") == f"etl.{tag}"
+    assert named(f"team {KEY}") == f"team {tag}"
+    assert named("etl." + KEY[:-1] + "A") != named(f"etl.{KEY}")
+
+
+def test_nothing_is_left_of_a_secret_and_what_is_left_is_no_secret() -> None:
+    mint = Mint(7)
+    for turn in range(300):
+        secret = mint.secret()
+        for form in ("{}", "{}/daily", "team:{}") if turn % 14 < 10 else ("{}",):
+            name = named(form.format(secret.text))
+            assert secret.needle not in name
+            assert named(name) == name
+            assert is_harmless(f"The job {name} failed; see {name}.")
+
+
+def test_one_who_reads_it_cannot_try_values_without_the_key() -> None:
+    other = kept(KEY, lambda value: hmac.new(b"another key", value.encode(), "sha256").hexdigest()[:16])
+    assert other != named(KEY)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ann.lee@example.org",
+        "postgres://10.1.2.3:5432",
+        "git@github.com:acme/etl.git",
+        "http://airflow:8080/log?execution_date=2026-11-20T00%3A00%3A00&task_id=load&map_index=-1",
+        "scheduled__2026-11-20T00:00:00+00:00",
+        "1697030400123",
+        "9434765919",
+        "orders.4111111111111111",
+        "s3://bucket/token/key=orders/password/part-0001.parquet",
+        "01a20276-b2ef-7d2e-be56-8ebfd6363fcc",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "https://example.com/?code=orders&state=open&sig=none",
+        "postgresql://airflow:airflow@postgres/airflow",
+    ],
+)
+def test_names_of_people_machines_runs_and_files_stay(name: str) -> None:
+    assert named(name) == name
+
+
+def test_no_name_and_no_url_of_the_examples_changes() -> None:
+    names = set(_names())
+    assert len(names) > 4000
+    assert sum("://" in name for name in names) > 200
+    changed = {name for name in names if named(name) != name}
+    assert changed == {"card 4111 1111 1111 1111 was declined"}
+
+
+def _names() -> Iterator[str]:
+    for folder in ("examples", "tests/data/lineage", "proto/examples"):
+        for path in sorted((ROOT / folder).rglob("*.json*")):
+            text = path.read_text()
+            yield from _URL.findall(text)
+            for part in text.splitlines() if path.suffix == ".jsonl" else (text,):
+                yield from (name for name in _texts(_json(part)) if len(name) <= 300 and "\n" not in name)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for key, inner in value.items():
+                yield from (key, *_texts(inner))
+        case list():
+            for inner in value:
+                yield from _texts(inner)
+
+
+def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> None:
+    assert kept_fields(["prioritty", "target.jobb"]) == ("prioritty", "target.jobb")
+    assert kept_fields(["prioritty", f"context.{KEY}", KEY]) == (
+        "prioritty",
+        "(2 more, not named: what looks like a secret is in the name)",
+    )
+
+
+def test_of_a_body_all_but_its_texts_is_kept_as_names_are() -> None:
+    body = {"text": KEY, "job": {"name": KEY, "n": 4111111111111111}, "owners": [KEY, "etl"], "facts": {KEY: True}}
+    tag = f"[redacted:aws_access_key:{fingerprint(KEY)}]"
+    copy, changed = kept_body(body, ("text",), fingerprint)
+    assert copy == {
+        "text": KEY,
+        "job": {"name": tag, "n": 4111111111111111},
+        "owners": [tag, "etl"],
+        "facts": {tag: True},
+    }
+    assert changed == (("job", "name"), ("owners",), ("facts", KEY))
+    copy, changed = kept_body({"facts": {"db_password": PASSWORD}}, (), fingerprint)
+    assert copy == {"facts": {"db_password": f"[redacted:assignment:{fingerprint(PASSWORD)}]"}}
+
+
+def test_the_names_of_a_value_are_replaced_and_the_rest_is_itself() -> None:
+    task = SubmitTask(
+        kind="question", description="Why?", target=Target(job=JobRef(namespace="etl", name=KEY), paths=(KEY, "a"))
+    )
+    assert suspects(task) == {KEY}
+    other = replaced(task, {KEY: "x"})
+    assert other.target == Target(job=JobRef(namespace="etl", name="x"), paths=("x", "a"))
+    assert replaced(task, {"nothing": "x"}) is task
