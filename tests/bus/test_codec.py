@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.bus.codec import STRUCTURED, Inbound, decode, headers
+from counterpoint.bus.codec import STRUCTURED, Delivered, Inbound, decode, envelope, headers
 from counterpoint.bus.letters import BODY_LIMIT, letter
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Permanent, Problem
@@ -182,3 +182,17 @@ def test_the_largest_message_of_the_worst_bytes_fits_into_one_request() -> None:
 
 def test_a_capability_is_not_kept_with_a_dead_letter() -> None:
     assert set(letter(TASK, {"CE-Capability": "token", "ce-id": "e1"}, b"", Permanent("x")).headers) == {"ce-id"}
+
+
+def test_a_letter_has_the_headers_of_the_envelope_alone() -> None:
+    kept = {**BINARY, "content-type": "application/json", "traceparent": TRACE, "Nats-Msg-Id": "m1"}
+    others = ("Authorization", "Cookie", "X-Api-Key", "Proxy-Authorization", "tracestate", "ce-token", "ce-capability")
+    found = letter(TASK, {**kept, **dict.fromkeys(others, "Bearer a")}, b"{}", Permanent("invalid")).headers
+    assert dict(found) == {name.lower(): value for name, value in kept.items()}
+
+
+def test_a_project_whose_name_looks_like_a_secret_is_none() -> None:
+    name = "sk-" + "a8fk2kd93kfls03kdlq0w7vb"
+    assert refused(BODY, subject=f"intake.{name}.task") == ("invalid", {"project"})
+    place = Delivered(stream=subjects.INTAKE, sequence=7, delivered=1, stored_at=NOON)
+    assert envelope(f"intake.{name}.task", {}, **place).project == subjects.DEFAULT_PROJECT

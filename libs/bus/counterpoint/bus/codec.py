@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from counterpoint.guard.names import is_project
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.ids import foreign_id
@@ -60,10 +61,11 @@ def envelope(
     trusted = stream != subjects.INTAKE
     at = stored_at.astimezone(UTC)
     foreign = foreign_id(stream, str(sequence), int(at.timestamp() * 1000))
+    project = subjects.project_of(subject)
     known = Inbound(
         id=foreign,
         type="",
-        project=subjects.project_of(subject),
+        project=project if trusted or is_project(project) else subjects.DEFAULT_PROJECT,
         subject=subject,
         body=None,
         time=at,

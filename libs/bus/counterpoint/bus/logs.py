@@ -4,6 +4,9 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from counterpoint.guard.names import kept, unnamed
 
 
 def configure(service: str, level: str) -> None:
@@ -15,9 +18,18 @@ def configure(service: str, level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            harmless,
             structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
     )
     structlog.contextvars.bind_contextvars(service=service)
+
+
+def harmless(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """A log line without what is secret in the names and reasons that it quotes."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = kept(value, unnamed)
+    return event
