@@ -4,6 +4,7 @@ The router talks to it through its real client: versions, conflicts, the log, pr
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 from counterpoint.bus.codec import Inbound
 from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.names import kept
 from counterpoint.guard.policy import policy
 from counterpoint.memory import diode
 from counterpoint.proto import subjects
@@ -237,6 +239,8 @@ class House:
 
     def _query(self, request: QueryRequest) -> QueryReply:
         grant = self._grant(request.origin)
+        if request.names:
+            return QueryReply(names=tuple(kept(name, _fingerprint) for name in request.names))
         found = tuple(self._found(grant, query) for query in request.queries)
         if sum(len(answer.items) for answer in found) > self.reply_limit:
             raise Permanent("too_large")
@@ -411,3 +415,7 @@ def _searched(items: list[Item], query: Any) -> list[Item]:
 
 
 __all__ = ["NOW", "PROJECT", "House"]
+
+
+def _fingerprint(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()[:16]

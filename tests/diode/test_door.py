@@ -217,11 +217,6 @@ class TestSecrets:
                 "SELECT count(*) FROM audit WHERE project = $1 AND strpos(body, $2) > 0", project, secret
             )
 
-    async def test_fields_that_are_no_text_are_not_scanned(self, house: House, project: str) -> None:
-        manager = house.handed(await house.routed(project, "t-1"))
-        body = task_body("t-1", sha256=SECRETS["token"])
-        await house.done("manager", manager, writes=(Write(store="tasks", id="t-1", body=body),))
-
 
 class TestUnreadable:
     @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"\xff", b"{}", b'{"origin": {}}', b"[" * 100_000])

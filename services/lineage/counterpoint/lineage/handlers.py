@@ -17,7 +17,7 @@ def register(service: Service, limits: Limits, turns: Turns | None = None) -> No
     """Have the service handle its messages; with `turns` one after the other where something is decided."""
 
     async def on_event(message: LineageEvent, memory: Memory) -> Commit:
-        event = parse(message.event)
+        event = await memory.harmless(parse(message.event))
         if turns is None:
             return await take(event, memory, limits, waited=message.waited)
         return await turns.take(event, memory, limits, waited=message.waited)

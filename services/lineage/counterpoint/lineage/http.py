@@ -46,7 +46,7 @@ def application(memory: MemoryFor, limits: Limits, turns: Turns | None = None) -
         for left in reversed(range(_DECISIONS)):
             asked = memory(project, principal.name)
             try:
-                commit = await turns.take(event, asked, limits)
+                commit = await turns.take(await asked.harmless(event), asked, limits)
                 if (commit.writes or commit.messages) and not asked.finished:
                     await asked.step(commit)
                 break
@@ -60,7 +60,8 @@ def application(memory: MemoryFor, limits: Limits, turns: Turns | None = None) -
         node_id = request.query_params.get("nodeId")
         if node_id is None:
             raise Permanent("invalid", (Problem(field="nodeId", problem="is required"),))
-        return JSONResponse(await reader.graph(await reading(request), node_id, depth))
+        memory = await reading(request)
+        return JSONResponse(await reader.graph(memory, await memory.harmless(node_id), depth))
 
     async def namespaces(request: Request) -> Response:
         return JSONResponse(await reader.namespaces(await reading(request)))
@@ -72,9 +73,11 @@ def application(memory: MemoryFor, limits: Limits, turns: Turns | None = None) -
             case [namespace, "jobs"]:
                 limit = _number(request, "limit", _PAGE_LIMIT, _PAGE_LIMIT)
                 offset = _number(request, "offset", 0, _OFFSET_LIMIT)
-                return JSONResponse(await reader.jobs(await reading(request), namespace, limit, offset))
+                memory = await reading(request)
+                return JSONResponse(await reader.jobs(memory, await memory.harmless(namespace), limit, offset))
             case [namespace, "jobs", name]:
-                return JSONResponse(await reader.job(await reading(request), namespace, name))
+                memory = await reading(request)
+                return JSONResponse(await reader.job(memory, *await memory.harmless((namespace, name))))
             case _:
                 raise HTTPException(HTTPStatus.NOT_FOUND)
 

@@ -12,6 +12,7 @@ from prometheus_client import Counter, Histogram
 from pydantic import ValidationError
 
 from counterpoint.guard.capabilities import Access, Grant, Keyring, verify
+from counterpoint.guard.names import is_harmless, is_project
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode, erasure, wishes
 from counterpoint.memory.answers import Answer, Answers, answer_of
@@ -158,6 +159,9 @@ class Door:
             return IngestReply(refusal=await self._unread(caller, "ingest", error)).model_dump_json().encode()
         try:
             integrity = await self._may_ingest(caller, request.origin)
+            if request.job is not None and not is_harmless(request.job.job_id):
+                problem = "holds what looks like a secret, and is what the job is known by"
+                raise Permanent("sensitive", (Problem(field="job.job_id", problem=problem),))
             reply = await _foreseen(self._ingested(request, integrity))
         except CounterpointError as error:
             refused = await self._refused(caller, request.origin, "ingest", error)
@@ -199,6 +203,8 @@ class Door:
 
     async def authorise(self, caller: str, origin: Origin, accesses: tuple[Access, ...] = ()) -> tuple[Grant, int]:
         """What this caller may do for this origin, and the integrity of what it does. Raises `Denied`."""
+        if not is_project(origin.project):
+            raise Denied("project", "a project name, in which nothing looks like a secret")
         asked = diode.Asked(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
         if origin.capability is not None:
             revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
@@ -217,10 +223,15 @@ class Door:
         if request.gateway is not None:
             token = await self._gateway_token(caller, request.origin, request.gateway)
             return QueryReply(token=token).model_dump_json(exclude_none=True).encode()
+        origin = request.origin
+        if request.names:
+            await self.authorise(caller, origin)
+            screen = await self._releases.screen(origin.project)
+            names = tuple([screen.name(name) for name in request.names])
+            return QueryReply(names=names).model_dump_json(exclude_none=True).encode()
         if not request.queries:
             await self._database.answers()
             return _reply(())
-        origin = request.origin
         accesses = tuple(Access(self._queries.store(query), "read") for query in request.queries)
         grant, _ = await self.authorise(caller, origin, accesses)
         for access in accesses:

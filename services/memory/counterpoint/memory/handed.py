@@ -186,8 +186,14 @@ def _screened(
         judged = screen.judge(policy, body, fields, label)
     except Permanent as error:
         return _Wanted(record_id, body, "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code)
+    if screen.name(record_id) != record_id:
+        return _Wanted(screen.name(record_id), body, "its id holds what looks like a secret")
     if judged.refused:
         return _Wanted(record_id, body, "; ".join(f"{p.field} {p.problem}" for p in screen.problems(body, judged)))
+    _, changed = screen.names(judged.body, fields)
+    if changed:
+        named = ", ".join(sorted({".".join(map(screen.name, path)) for path in changed}))
+        return _Wanted(record_id, body, f"{named} holds what looks like a secret")
     return _Wanted(record_id, judged.body)
 
 

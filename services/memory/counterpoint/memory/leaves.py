@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.names import is_harmless, is_project, kept, unnamed
 from counterpoint.memory.provenance import COMMITS_USED, Memories, Provenance
 from counterpoint.memory.rows import MessageRow, Prepared, WriteRow, canonical
 from counterpoint.proto import subjects
@@ -68,21 +69,22 @@ def read_set(
 
 
 def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now: datetime) -> Prepared:
-    """The audit leaf of something that was refused. What is no id of a task is not filed as one."""
-    task = origin.task_id if origin.task_id is not None and _ID.fullmatch(origin.task_id) else None
+    """The audit leaf of something that was refused, without what is secret in the names that it quotes. What is no id
+    of a task is not filed as one, and what is no name of a project under the default one."""
+    known = origin.task_id is not None and _ID.fullmatch(origin.task_id) is not None and is_harmless(origin.task_id)
+    task = origin.task_id if known else None
     body = {
-        "refused": what,
-        "rule": rule,
-        "needed": needed,
+        "refused": kept(what, unnamed),
+        "rule": kept(rule, unnamed),
+        "needed": kept(needed, unnamed),
         "service": caller,
         "message": origin.message_id,
         "principal": origin.principal,
         "task": task,
         "at": now.isoformat(),
     }
-    project = origin.project if subjects.PROJECT_PATTERN.fullmatch(origin.project) else subjects.DEFAULT_PROJECT
     return Prepared(
-        project=project,
+        project=origin.project if is_project(origin.project) else subjects.DEFAULT_PROJECT,
         commit_id=new_id(),
         consumer=caller,
         message_id="",

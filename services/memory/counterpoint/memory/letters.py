@@ -95,14 +95,15 @@ def dead_row(
 ) -> WriteRow:
     """The record of a message that could not be handled, without what is blocked or redacted at the store's label.
 
-    What is under quarantine stays: a person may release it and have the message handled again.
+    What is under quarantine stays in its body: a person may release it and have the message handled again. What is kept
+    of a secret is its kind, so a letter that held one is sent again without it.
     """
     label = policy.store_level("dead_letters")
     body = NUL.sub(
         "\\1\N{REPLACEMENT CHARACTER}",
         canonical(
             {
-                **letter.model_dump(mode="json", exclude={"body"}),
+                **screen.names(letter.model_dump(mode="json", exclude={"body"}), ())[0],
                 "body": _harmless(policy, screen, letter.body, label),
                 "consumer": grant.audience,
                 "message_id": origin.message_id,
@@ -127,7 +128,8 @@ def _harmless(policy: Policy, screen: Screen, body: str, label: int) -> str:
         parsed = json.loads(body, parse_constant=str, parse_float=_finite)
         if not isinstance(parsed, dict):
             return plain()
-        return canonical(screen.judge(policy, parsed, parsed, label).body).encode(errors="replace").decode()
+        kept = screen.judge(policy, {"body": parsed}, ("body",), label).body["body"]
+        return canonical(kept).encode(errors="replace").decode()
     except ValueError:
         return plain()
     except RecursionError:

@@ -175,7 +175,7 @@ def _write_row(
     screening: Screening,
     owners: Mapping[tuple[str, str], str],
 ) -> WriteRow:
-    if not _RECORD_ID.fullmatch(write.id):
+    if not _RECORD_ID.fullmatch(screening.id(f"writes.{write.store}.id", write.id)):
         problem = "has control characters or outer spaces, or begins like a path of a parent folder"
         raise Permanent("invalid", (Problem(field=f"writes.{write.store}.id", problem=problem),))
     body = write.body or {}

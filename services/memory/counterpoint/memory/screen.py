@@ -3,13 +3,14 @@
 One screen stands for a project as it is now: with its releases, and the keys that fingerprints are made with.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.guard.detector import FieldFinding
 from counterpoint.guard.fingerprints import Fingerprints
-from counterpoint.guard.judge import Judged, judge, place, problems, value_of
+from counterpoint.guard.judge import IDS, Judged, Released, judge, nothing, place, problems, value_of
+from counterpoint.guard.names import kept, kept_body, unnamed
 from counterpoint.guard.policy import Policy
 from counterpoint.proto.errors import Permanent, Problem
 
@@ -23,10 +24,27 @@ class Screen:
 
     def judge(self, policy: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int) -> Judged:
         """What becomes of a body where it goes to something of this label, but for what persons have released."""
+        return judge(policy, body, fields, label, self._passes)
+
+    def name(self, name: str) -> str:
+        """What may be kept of a name: see `counterpoint.guard.names`."""
+        return kept(name, self._named, self._passes)
+
+    def names(self, body: Mapping[str, Any], but: Iterable[str]) -> tuple[dict[str, Any], tuple[tuple[str, ...], ...]]:
+        """What may be kept of all but the texts of a body, and the paths of what changed."""
+        return kept_body(body, but, self._named, self._passes)
+
+    @property
+    def _named(self) -> Callable[[str], str]:
+        return self.fingerprints.of if self.fingerprints else unnamed
+
+    @property
+    def _passes(self) -> Released:
+        """Whether persons have released a value."""
         if self.fingerprints is None or not self.released:
-            return judge(policy, body, fields, label)
-        fingerprints = self.fingerprints
-        return judge(policy, body, fields, label, lambda value: fingerprints.among(value, self.released))
+            return nothing
+        fingerprints, released = self.fingerprints, self.released
+        return lambda value: fingerprints.among(value, released)
 
     def problems(self, body: Mapping[str, Any], judged: Judged) -> tuple[Problem, ...]:
         """Why a body is refused, each value once; none when it is not."""
@@ -64,16 +82,31 @@ class Screening:
         """What was taken out: whose body, place and kind."""
 
     def kept(self, where: str, body: dict[str, Any], fields: tuple[str, ...], label: int) -> dict[str, Any]:
-        """What may be kept of a body; whether the commit may be is said by `settle`."""
-        if not fields:
-            return body
-        judged = self._screen.judge(self._policy, body, fields, label)
-        if judged.verdict == "allow":
-            return body
-        for problem in self._screen.problems(body, judged):
-            self._refused.setdefault(problem.problem, problem)
-        self.redacted += ([where, place(found), found.finding.type] for found in judged.findings)
-        return judged.body
+        """What may be kept of a body, `fields` of which are texts and the rest names; whether the commit may be is said
+        by `settle`."""
+        if fields:
+            judged = self._screen.judge(self._policy, body, fields, label)
+            if judged.verdict != "allow":
+                for problem in self._screen.problems(body, judged):
+                    self._refused.setdefault(problem.problem, problem)
+                self.redacted += ([where, place(found), found.finding.type] for found in judged.findings)
+                body = judged.body
+        named, changed = self._screen.names(body, fields)
+        for path in changed:
+            if path[-1] in IDS:
+                self._refuse(path[-1])
+            self.redacted.append([where, ".".join(map(self._screen.name, path)), "name"])
+        return named
+
+    def id(self, where: str, record_id: str) -> str:
+        """A record's id, which is refused where it holds a secret: redacted it would be another's."""
+        if self._screen.name(record_id) != record_id:
+            self._refuse(where)
+        return record_id
+
+    def _refuse(self, where: str) -> None:
+        problem = Problem(field=where, problem="holds what looks like a secret, and is what something is known by")
+        self._refused.setdefault(where, problem)
 
     def settle(self) -> None:
         """Raises `Permanent` `sensitive` with every value's first place, when something is refused."""

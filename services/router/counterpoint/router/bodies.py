@@ -8,6 +8,7 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 
+from counterpoint.guard.names import kept_fields
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, Message, Shape
 from counterpoint.proto.validation import faults, parse, unknown_fields
@@ -62,8 +63,11 @@ def value_of(model: type[S], body: Any) -> S:
 
 
 def ignored(model: type[Shape], body: Any) -> tuple[str, ...]:
-    """The dotted paths of what a body holds and nobody reads. `project` at its top is always read."""
-    return tuple(path for path in unknown_fields(model, body) if path != "project") if isinstance(body, dict) else ()
+    """The dotted paths of what a body holds and nobody reads, as far as they are harmless. `project` at its top is
+    always read."""
+    if not isinstance(body, dict):
+        return ()
+    return kept_fields(path for path in unknown_fields(model, body) if path != "project")
 
 
 def reply(value: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
+from counterpoint.guard.names import is_harmless
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Permanent, Transient
 from counterpoint.proto.memory import Commit, Outgoing
@@ -44,7 +45,7 @@ class Handlers:
             task=message,
             task_id=message.task_id or memory.id("task"),
             project=memory.project,
-            by=_sayer(memory).by,
+            by=memory.event[0] if memory.event else PUBLISHER,
             by_kind="system",
             at=memory.now,
             ignored=ignored_fields(SubmitTask.TYPE, memory.body),
@@ -71,14 +72,15 @@ class Handlers:
 
     async def _outcome(self, message: ReportOutcome, memory: Memory) -> Commit:
         if memory.event is None:
-            return await outcome(memory, message, _sayer(memory), "reported")
+            return await outcome(memory, message, Sayer(by=PUBLISHER, by_kind="system"), "reported")
         key = event_key(*memory.event)
         if await memory.get(STORE, key):
             log.info("outcome.duplicate", task_id=message.task_id, project=memory.project)
             return Commit()
         # An outsider may claim to be lineage; it gains only that its word counts less than a reported one.
         evidence: Evidence = "observed" if memory.event[0] == LINEAGE_SOURCE else "reported"
-        commit = await outcome(memory, message, _sayer(memory), evidence)
+        sayer = Sayer(by=await memory.harmless(memory.event[0]), by_kind="system")
+        commit = await outcome(memory, message, sayer, evidence)
         content = body_sha256(message.model_dump(mode="json", exclude_none=True))
         mark = put(STORE, key, Handled(task_id=message.task_id, content_sha256=content, at=memory.now))
         return commit.model_copy(update={"writes": (*commit.writes, mark)})
@@ -105,12 +107,9 @@ def register(service: Service, idempotency: timedelta) -> None:
     service.on_rejected(rejected)
 
 
-def _sayer(memory: Memory) -> Sayer:
-    return Sayer(by=memory.event[0] if memory.event else PUBLISHER, by_kind="system")
-
-
 def _readable_task_id(body: Any) -> str | None:
     try:
-        return _ID.validate_python(body["task_id"], strict=True)
+        task_id = _ID.validate_python(body["task_id"], strict=True)
     except (ValidationError, KeyError, TypeError, IndexError):
         return None
+    return task_id if is_harmless(task_id) else None

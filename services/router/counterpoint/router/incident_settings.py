@@ -45,7 +45,7 @@ async def change(request: Request, asked: Asking) -> Response:
     body = await read_json(request)
     asked = asked.within(body)
     asked.needs("operate")
-    given = value_of(IncidentSettings, body)
+    given = await asked.memory().harmless(value_of(IncidentSettings, body))
 
     async def changed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
         known = await memory.get(STORE, settings_id(given.job))
@@ -73,7 +73,7 @@ async def remove(
     asked.needs("operate")
 
     async def removed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
-        known = await memory.get(STORE, settings_id(job_named(job) if job else None))
+        known = await memory.get(STORE, settings_id(await memory.harmless(job_named(job)) if job else None))
         if known is None:
             raise Permanent("not_found", (Problem(field="job", problem="has no settings of its own"),))
         held = record(known, StoredIncidentSettings)

@@ -1,17 +1,23 @@
 """Intake: an arrival is looked up, admitted and routed in one commit, whichever door it came through."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
+from counterpoint.guard.judge import IDS
+from counterpoint.guard.names import kept_fields
+from counterpoint.guard.policy import policy
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import Commit, Get, Item, Write
-from counterpoint.proto.tasks import TaskRouted, TaskSubmitted
+from counterpoint.proto.tasks import SubmitTask, TaskRouted, TaskSubmitted
 from counterpoint.recall import Memory, act, decide, put, record, send
 from counterpoint.router.admission import Accepted, Arrival, Duplicate, Known, Refused, admit
 from counterpoint.router.lanes import routing
 from counterpoint.router.submissions import STORE, Handled, Submission, content_sha256, event_key, task_key
 
 AGENT = "router"
+_NO_NAMES = IDS.union(policy().messages[SubmitTask.TYPE].text)
+"""Fields of a task that are texts, and those that it is known by: what is secret in them refuses it."""
 
 
 def signer(by_kind: str) -> str:
@@ -22,8 +28,12 @@ def signer(by_kind: str) -> str:
 async def receive(memory: Memory, arrival: Arrival, idempotency: timedelta) -> tuple[Accepted | Duplicate, Commit]:
     """The verdict on an arrival and the commit that makes it so; a duplicate's commit starts nothing.
 
-    Raises `Permanent` with `conflict`, `idempotency_conflict` or `invalid`, and what a query raises.
+    Names in it are those of the record: without what is secret in them. Raises `Permanent` with `conflict`,
+    `idempotency_conflict` or `invalid`, and what a query raises.
     """
+    names = {name: getattr(arrival.task, name) for name in SubmitTask.model_fields if name not in _NO_NAMES}
+    by, names = await memory.harmless((arrival.by, names))
+    arrival = replace(arrival, by=by, task=arrival.task.model_copy(update=names), ignored=kept_fields(arrival.ignored))
     keys = {"task": task_key(arrival.task_id)}
     if arrival.event:
         keys["event"] = event_key(*arrival.event)

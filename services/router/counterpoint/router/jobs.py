@@ -64,7 +64,7 @@ def job_named(text: str) -> JobRef:
 
 
 async def _known(memory: Memory, namespace: str, name: str) -> Node:
-    start = job(unquote(namespace), unquote(name))
+    start = job(*await memory.harmless((unquote(namespace), unquote(name))))
     if await memory.get("jobs", start.id) is None:
         raise Permanent("not_found", (Problem(field="name", problem="is no job that is known"),))
     return start

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field, StringConstraints
 
+from counterpoint.guard.names import is_harmless, kept_fields
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import Commit, List
 from counterpoint.proto.messages import ProjectName, Shape
@@ -55,6 +56,9 @@ async def create(request: Request, asked: Asking) -> Response:
     given = value_of(NewPrincipal, body)
     if "approve" in given.roles and given.kind != "person":
         raise Permanent("invalid", (Problem(field="roles", problem="approve is for persons"),))
+    if not is_harmless(given.name):
+        problem = "holds what looks like a secret, and everybody reads it"
+        raise Permanent("sensitive", (Problem(field="name", problem=problem),))
     token = secrets.token_urlsafe(_TOKEN_BYTES)
 
     async def created(memory: Memory) -> tuple[Principal, Commit]:
@@ -66,7 +70,7 @@ async def create(request: Request, asked: Asking) -> Response:
 
     principal = await asked.commit(created)
     asked.desk.askers.forget()
-    made = CreatedPrincipal(principal=principal, token=token, ignored=unknown_fields(NewPrincipal, body))
+    made = CreatedPrincipal(principal=principal, token=token, ignored=kept_fields(unknown_fields(NewPrincipal, body)))
     return reply(made, 201, {"Cache-Control": "no-store"})
 
 

@@ -90,7 +90,7 @@ async def attempts(
 ) -> Response:
     """What was tried, newest first. With `error` first what was tried for the same error, then for errors like it."""
     asked.needs("read")
-    where: dict[str, Any] = {"job": job_named(job).model_dump()} if job else {}
+    where: dict[str, Any] = {"job": (await asked.memory().harmless(job_named(job))).model_dump()} if job else {}
     if task_id:
         where["task_id"] = task_id
     if not error:
