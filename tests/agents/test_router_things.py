@@ -24,6 +24,7 @@ from counterpoint.router.things import (
     known,
     of_document,
     of_edge,
+    of_model,
     of_record,
     of_row,
     raising,
@@ -178,6 +179,30 @@ def test_they_are_told_in_lines() -> None:
         "  broken by: TideError: gauge 7 is dry · prod/harbour_tides · 2026-11-20",
         "  fixed by: raised the limit · reported by dana · 2026-11-20",
     ]
+
+
+def stated(number: int) -> Item:
+    properties = {
+        "subject": "quay team",
+        "object": "harbour_tides",
+        "names": ["harbour_tides", "quay team"],
+        "span": f"The quay team owns harbour_tides {number}.",
+        "document": "teams.md",
+        "version": 1,
+        "chunk": "c",
+        "model": "openai/one",
+    }
+    return item("relationships", f"r{number}", {"source": "stated/d", "kind": "owns", "properties": properties})
+
+
+def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None:
+    nothing = known("harbour_tides", (), (), (), (), truncated=False)
+    found = nothing.model_copy(update={"stated": tuple(of_model(stated(n)) for n in range(12))})
+    assert found.owned_by == ()
+    lines = described(found.model_dump(mode="json"))
+    said = "quay team owns harbour_tides, said by openai/one in teams.md"
+    assert lines[1] == f"  {said}: 'The quay team owns harbour_tides 0.'"
+    assert lines[-1] == "  and 2 more that a model found"
 
 
 def test_a_name_that_nothing_says_anything_of_is_said_to_be_one() -> None:

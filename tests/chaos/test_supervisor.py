@@ -204,7 +204,7 @@ def test_keys_of_providers_are_the_managers_alone_and_only_where_it_has_a_use_fo
     env = given(**keys, COUNTERPOINT_MODEL="m", COUNTERPOINT_SEARCH_URL="s", COUNTERPOINT_API_KEY="x")
     assert [name for name in SERVICES if keys.keys() <= env[name].keys()] == ["manager"]
     assert [name for name in SERVICES if {*keys} & {*env[name]}] == ["manager"]
-    assert [name for name in SERVICES if "COUNTERPOINT_MODEL" in env[name]] == ["manager", "developer"]
+    assert [name for name in SERVICES if "COUNTERPOINT_MODEL" in env[name]] == ["memory", "manager", "developer"]
     assert not [name for name in SERVICES if "COUNTERPOINT_API_KEY" in env[name]]
     assert env["developer"]["COUNTERPOINT_GATEWAY_URL"] == "http://127.0.0.1:6"
     assert env["manager"]["COUNTERPOINT_GATEWAY_PORT"] == "6"

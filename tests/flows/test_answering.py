@@ -92,6 +92,7 @@ async def dying(stack: Stack) -> AsyncIterator[Dying]:
         async with world() as outside:
             outside.text = SAID
             monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
+            monkeypatch.setenv("COUNTERPOINT_RELATIONS_TOKENS", "0")
             monkeypatch.setenv("COUNTERPOINT_ANSWER_DEADLINE_S", "90")
             monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
             monkeypatch.setenv("OPENAI_API_KEY", "sk-nobody")

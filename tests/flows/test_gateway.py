@@ -1,6 +1,7 @@
 """A house that embeds by a model outside; and one that does not, which knows nothing of it."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from counterpoint.local.state import is_free, read_state
 from counterpoint.memory.queries import TURNS
 
 KEY = "sk-of-the-provider"
+OWNS = {"subject": "quay team", "relation": "owns", "object": "billing", "span": "The quay team owns billing."}
 
 
 def has_litellm(pid: int) -> bool:
@@ -31,10 +33,12 @@ def environment(pid: int) -> str:
 
 
 @pytest.mark.timeout(240)
-async def test_documents_are_embedded_and_found_by_a_model_outside(
+async def test_documents_are_embedded_and_found_and_read_for_relations_by_models_outside(
     monkeypatch: pytest.MonkeyPatch, project: str
 ) -> None:
     async with world() as outside:
+        outside.text = json.dumps({"relations": [OWNS]})
+        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
         monkeypatch.setenv("COUNTERPOINT_EMBEDDING_MODEL", EMBEDDING)
         monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -43,9 +47,10 @@ async def test_documents_are_embedded_and_found_by_a_model_outside(
             await started.start()
             try:
                 await _embedded(started.endpoints, project)
+                await _related(started.endpoints, project)
             finally:
                 await started.stop()
-        told = [text for body in outside.seen for text in body["input"]]
+        told = [text for body in outside.seen for text in body.get("input", ())]
         assert "The disk of orders was full." in told
         assert "orders disk" in told
 
@@ -73,6 +78,21 @@ async def _embedded(endpoints: Endpoints, project: str) -> None:
     holders = {name for name, service in endpoints.services.items() if KEY in environment(service.pid)}
     assert holders == {"manager"}
     assert [name for name, service in endpoints.services.items() if has_litellm(service.pid)] == ["manager"]
+
+
+async def _related(endpoints: Endpoints, project: str) -> None:
+    headers = {"Authorization": f"Bearer {endpoints.token}"}
+    async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=120) as http:
+        body = {"source": "teams.md", "text": OWNS["span"], "project": project}
+        (await http.post("/v1/documents", json=body)).raise_for_status()
+        stated = None
+        while not stated:
+            answer = await http.get("/v1/entities/known", params={"name": "Billing", "project": project})
+            stated = answer.json()["stated"]
+    (owns,) = stated
+    assert (owns["source"]["name"], owns["kind"], owns["target"]["name"]) == ("quay team", "owns", "billing")
+    said = owns["provenance"]
+    assert (said["by"], said["model"], said["source"], said["quote"]) == ("model", PRICED, "teams.md", OWNS["span"])
 
 
 @pytest.mark.timeout(240)

@@ -51,7 +51,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "WORKERS": 40, "POSTGRES_POOL": 9, "COMMIT_QUEUE": 1500, "READ_SET_ITEMS": 150_000,
         "EMBEDDING_DIMENSIONS": 256, "DOCUMENTS_LIMIT_BYTES": 8_000_000, "INGEST_REQUEST_BYTES": 400_000,
         "MAX_ATTEMPTS": 4, "MAX_SAME_FAILURES": 3, "MAX_RESUMES": 2, "GATEWAY_CALLS": 7, "GATEWAY_TRIES": 2,
-        "GATEWAY_MAX_TOKENS": 4096, "INCIDENTS_PER_HOUR": 7,
+        "GATEWAY_MAX_TOKENS": 4096, "RELATIONS_TOKENS": 900_000, "INCIDENTS_PER_HOUR": 7,
         "HTTP_PORT": ports[0], "LINEAGE_PORT": ports[1], "GATEWAY_PORT": ports[2],
     }  # fmt: skip
     texts = {

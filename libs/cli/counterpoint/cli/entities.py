@@ -11,8 +11,8 @@ from counterpoint.cli.table import table
 
 app = typer.Typer()
 
-TOLD = 5
-"""Failures and fixes that are told, each."""
+TOLD, STATED = 5, 10
+"""Failures and fixes that are told, each, and relations that a model found."""
 LINE_CHARS = 160
 
 
@@ -60,6 +60,9 @@ def described(known: dict[str, Any]) -> list[str]:
         lines.append(f"  documented in: {', '.join(known['documented_in'])}")
     lines += [f"  broken by: {_failure(each)}" for each in known["broken_by"][:TOLD]]
     lines += [f"  fixed by: {_fix(each)}" for each in known["fixed_by"][:TOLD]]
+    lines += [f"  {_stated(each)}" for each in known["stated"][:STATED]]
+    if len(known["stated"]) > STATED:
+        lines.append(f"  and {len(known['stated']) - STATED} more that a model found")
     more = sum(max(0, len(known[each]) - TOLD) for each in ("broken_by", "fixed_by"))
     if more or known["truncated"]:
         lines.append(
@@ -70,7 +73,7 @@ def described(known: dict[str, Any]) -> list[str]:
 
 def _says(known: dict[str, Any]) -> bool:
     """Whether anything is known of a thing."""
-    return any(known[each] for each in ("things", "relations", "broken_by", "fixed_by"))
+    return any(known[each] for each in ("things", "relations", "broken_by", "fixed_by", "stated"))
 
 
 def _with_record(name: str, relations: list[dict[str, Any]]) -> str:
@@ -78,6 +81,13 @@ def _with_record(name: str, relations: list[dict[str, Any]]) -> str:
     said = (each["provenance"] for each in relations if name in (each["source"]["name"], each["target"]["name"]))
     source = next((each["source"] for each in said if each["by"] == "document" and each.get("source")), None)
     return f"{name} ({source})" if source else name
+
+
+def _stated(each: dict[str, Any]) -> str:
+    """A relation that a model found in a document, with its words."""
+    said = each["provenance"]
+    relation = f"{each['source']['name']} {each['kind']} {each['target']['name']}"
+    return f"{relation}, said by {said['model']} in {said['source']}: '{_line(said['quote'])}'"
 
 
 def _failure(each: dict[str, Any]) -> str:

@@ -30,6 +30,8 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "EMBEDDING_DIMENSIONS",
         "RERANKER",
         "PROVIDER_CLEARANCE",
+        "MODEL",
+        "RELATIONS_TOKENS",
     ),
     "router": (
         "PRINCIPAL_CACHE_S",
@@ -56,6 +58,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "GATEWAY_CALL_S",
         "GATEWAY_TRIES",
         "GATEWAY_MAX_TOKENS",
+        "RELATIONS_TOKENS",
     ),
     "developer": ("CALIBRATION_FILE", "ANSWER_DEADLINE_S", "MODEL", "MODEL_DEVELOPER", "SEARCH_URL"),
     "lineage": ("INCIDENTS_PER_HOUR", "RETRY_GRACE_S", "PART_GRACE_S"),

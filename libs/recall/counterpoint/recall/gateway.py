@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from httpx import AsyncClient
 
 KEY_LIMIT_CHARS = 200
+RELATIONS_JOB = "relations"
+"""The job of memory's own that pays for relations found in documents."""
 _LEFT_FOR_THE_WAY_S = 0.5
 """Of a deadline, what is not given to the gateway: its answer has to come back."""
 

@@ -204,6 +204,8 @@ class Gateway:
                     number += 1
                     continue
                 spend = record(spends, Spend) if spends else Spend.begun(asked.grant.task, budget)
+                if asked.grant.task is None:
+                    spend = spend.model_copy(update={"limit_tokens": self._outside.job_tokens.get(asked.scope)})
                 reserved = self._reservation(asked, estimate)
                 try:
                     after = spend.with_reserved(estimate)

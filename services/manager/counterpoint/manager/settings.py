@@ -8,6 +8,7 @@ from pydantic_settings import NoDecode
 from counterpoint.bus import BusSettings
 from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.outside import Outside
+from counterpoint.recall.gateway import RELATIONS_JOB
 
 _FOLDER = "file:"
 
@@ -17,7 +18,8 @@ class ManagerSettings(BusSettings):
 
     `embedding_models` are others that may embed beside `embedding_model`, separated by commas: a change from one to
     another calls both. `gateway_calls` may be under way at a time, each for `gateway_call_s` at most, with so many
-    tries. A call may have a model write `gateway_max_tokens` at most.
+    tries. A call may have a model write `gateway_max_tokens` at most. `relations_tokens` are what memory may spend on
+    relations in a project, in all.
     """
 
     outcome_wait_s: float = Field(default=Bounds.outcome_wait_s, gt=0)
@@ -37,6 +39,7 @@ class ManagerSettings(BusSettings):
     gateway_call_s: float = Field(default=120.0, gt=0)
     gateway_tries: int = Field(default=3, ge=1)
     gateway_max_tokens: int = Field(default=8192, ge=1)
+    relations_tokens: int = Field(default=2_000_000, ge=0)
 
     @field_validator("embedding_models", mode="before")
     @classmethod
@@ -56,6 +59,7 @@ class ManagerSettings(BusSettings):
             call_s=self.gateway_call_s,
             tries=self.gateway_tries,
             max_tokens=self.gateway_max_tokens,
+            job_tokens={f"job:{RELATIONS_JOB}": self.relations_tokens},
         )
 
     def bounds(self) -> Bounds:

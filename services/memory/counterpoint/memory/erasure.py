@@ -52,6 +52,10 @@ WHERE r.project = $1 AND r.store = 'relationships' AND r.id = ANY ($2) AND start
         WHERE o.project = $1 AND o.store = 'relationships' AND o.by_target = left(r.body ->> 'target', 200)
             AND o.body ->> 'target' = r.body ->> 'target' AND o.id <> ALL ($2))
 """
+_CALLS = """
+SELECT id FROM records WHERE project = $1 AND store = 'model_calls'
+    AND starts_with(body ->> 'key', 'relations:') AND split_part(body ->> 'key', ':', 2) = ANY ($2)
+"""
 _OF_SOURCE = """
 SELECT id FROM records WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
 UNION SELECT id FROM history WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
@@ -191,6 +195,7 @@ class Erasures:
         shown = {(each.store, each.id) for each in every.touched} - named - own
         own |= await self._of_tasks(project, [record for store, record in own | named if store == "tasks"])
         own |= await self._names(project, [record for store, record in own | named if store == "relationships"])
+        own |= await self._calls(project, [record for store, record in own if store == "documents"])
         going = {key for key in own | named if key[0] not in KEPT}
         shown -= going
         return going, len([key for key in shown if key[0] not in KEPT])
@@ -200,6 +205,12 @@ class Erasures:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_NAMES, project, relationships)
         return {("entities", row["id"]) for row in rows}
+
+    async def _calls(self, project: str, documents: list[str]) -> set[Key]:
+        """The calls that asked a model for the relations in some documents: their responses quote these."""
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_CALLS, project, documents)
+        return {("model_calls", row["id"]) for row in rows}
 
     async def _of_tasks(self, project: str, tasks: list[str]) -> set[Key]:
         """All that is about some tasks."""

@@ -1,39 +1,31 @@
 """The knowledge graph: what documents and tasks mention, as entities and relationships of the record (row B1).
 
-It follows the record: how far it has come in each project is kept there, so that nothing is left out after a crash, and
-what is looked at twice is written once. A relationship rests on what mentions the entity, and is taken back with it; an
-entity is a name alone.
+It follows the record. A relationship rests on what mentions the entity, and is taken back with it; an entity is a name
+alone. Relations that a model found in a version that is none any more go with what that mentioned.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
-
-import structlog
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.committer import Committer, Deleted
 from counterpoint.memory.database import Database
 from counterpoint.memory.embeddings import Embeddings
+from counterpoint.memory.follower import Follower
 from counterpoint.memory.mentions import Mention, mentions
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import Memories, Provenance
-from counterpoint.memory.rows import Prepared
-from counterpoint.proto.errors import Conflict, Denied, Permanent, Transient
+from counterpoint.memory.relations import stated_in
+from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.memory import Commit, Origin, Ref, Write
 
-log = structlog.get_logger()
-
 ENTITIES, RELATIONSHIPS = "entities", "relationships"
-FOLLOWED = frozenset({"documents", "tasks"})
-_AT_ONCE = 50
 _WRITES = 200
-_PAUSE_S = 0.5
-_AGAIN_S = 5.0
 
 _NEXT = """
 SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
@@ -43,7 +35,7 @@ WHERE project = $1 AND store IN ('documents', 'tasks')
     AND (store = 'documents' OR by_state IN ('completed', 'failed') OR body IS NULL)
 ORDER BY place LIMIT $2
 """
-_STANDS = "SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4"
+STANDS = "SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4"
 _MARK = """
 INSERT INTO extracted AS known (project, upto) VALUES ($1, $2)
 ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto)
@@ -62,12 +54,21 @@ WHERE project = $1 AND store = 'entities' AND id = ANY ($3)
 UNION ALL
 SELECT store, id, version, body IS NOT NULL, NULL FROM records
 WHERE project = $1 AND store = 'relationships' AND id = ANY ($4) AND body IS NULL
+UNION ALL
+SELECT store, id, version, true, body FROM records
+WHERE project = $1 AND store = 'relationships' AND by_source = left($5, 200) AND body ->> 'source' = $5
+    AND body -> 'properties' -> 'version' <> to_jsonb($6::int)
 """
 _SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal")
 
 
-class Knowledge:
-    """Looks through what was committed, in the background, when nothing else waits."""
+class Knowledge(Follower):
+    """Follows documents and ended tasks."""
+
+    name = "knowledge"
+    stores = frozenset({"documents", "tasks"})
+    next_sql = _NEXT
+    mark_sql = _MARK
 
     def __init__(
         self,
@@ -77,65 +78,34 @@ class Knowledge:
         vectors: Embeddings,
         alone: Callable[[str], asyncio.Lock],
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
         self._alone = alone
-        self._projects: set[str] = set()
-        self._news = asyncio.Event()
 
-    def applied(self, steps: Iterable[Prepared]) -> None:
-        """Called with every commit: there may be something to look through."""
-        for step in steps:
-            if any(row.store in FOLLOWED for row in step.writes):
-                self._projects.add(step.project)
-                self._news.set()
-
-    async def run(self) -> None:
-        """For ever; first what was left over at the last end."""
-        async with self._database.connection() as connection:
-            self._projects |= {row["project"] for row in await connection.fetch("SELECT project FROM projects")}
-        self._news.set()
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._projects:
-                project = self._projects.pop()
-                try:
-                    if await self.follow(project):
-                        self._projects.add(project)
-                except (Transient, Conflict) as away:
-                    log.warning("knowledge.waiting", reason=str(away))
-                    self._projects.add(project)
-                    await asyncio.sleep(_AGAIN_S)
-                await asyncio.sleep(_PAUSE_S)
-
-    async def follow(self, project: str) -> int:
-        """Look through what is next in a project; how much it was. Raises `Transient` or `Conflict`."""
-        async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_NEXT, project, _AT_ONCE)
-        for row in rows:
-            try:
-                async with self._alone(project):
-                    await self._mentioned(project, row)
-            except (Permanent, Denied) as error:
-                log.warning("knowledge.refused", project=project, store=row["store"], reason=str(error))
-        if rows:
-            async with self._database.connection() as connection:
-                await connection.execute(_MARK, project, rows[-1]["place"])
-        return len(rows)
+    async def _look(self, project: str, row: Any) -> None:
+        async with self._alone(project):
+            await self._mentioned(project, row)
 
     async def _mentioned(self, project: str, row: Any) -> None:
         async with self._database.reading(project) as connection:
-            if not await connection.fetchval(_STANDS, project, row["store"], row["id"], row["version"]):
+            if not await connection.fetchval(STANDS, project, row["store"], row["id"], row["version"]):
                 return  # What came of it since has a later place, and is looked at there.
         text = await self._text(project, row)
         found = await asyncio.to_thread(mentions, text)
         subject = f"{row['store']}/{row['id']}"
         named = [(entity_id(each), relationship_id(subject, entity_id(each)), each) for each in found]
         async with self._database.reading(project) as connection:
-            known = await connection.fetch(_KNOWN, project, subject, [e for e, _, _ in named], [r for _, r, _ in named])
+            known = await connection.fetch(
+                _KNOWN,
+                project,
+                subject,
+                [entity for entity, _, _ in named],
+                [relation for _, relation, _ in named],
+                stated_in(row["id"]) if row["store"] == "documents" else "",
+                row["version"] if row["body"] is not None else 0,
+            )
         present = {(each["store"], each["id"]): each for each in known}
         entities = [
             Write(store=ENTITIES, id=entity, body=_entity(each), expect=_version(present, ENTITIES, entity))

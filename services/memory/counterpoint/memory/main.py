@@ -25,11 +25,13 @@ from counterpoint.memory.door import Door
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.epochs import Epochs
 from counterpoint.memory.erasure import Erasures
+from counterpoint.memory.follower import Follower
 from counterpoint.memory.handed import Handed
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.ingest import Ingest
 from counterpoint.memory.knowledge import Knowledge
 from counterpoint.memory.letters import Letters
+from counterpoint.memory.model_relations import ModelRelations
 from counterpoint.memory.models import Models, Named
 from counterpoint.memory.past import Past
 from counterpoint.memory.principals import Principals
@@ -100,7 +102,8 @@ async def serve(settings: MemorySettings) -> None:
         relay.sent(messages)
         tiers.applied(steps)
         reembedding.applied(steps)
-        knowledge.applied(steps)
+        for follower in followers:
+            follower.applied(steps)
         sequencer.soon()
         for step in steps:
             observe(step)
@@ -149,7 +152,10 @@ async def serve(settings: MemorySettings) -> None:
     reembedding = Reembedding(database, models, search, vectors, committer, tiers)
     takebacks = TakeBacks(database, rules, committer, vectors, influence)
     erasures = Erasures(database, rules, committer, influence, sequencer.once)
-    knowledge = Knowledge(database, rules, committer, vectors, erasures.alone)
+    followers: list[Follower] = [Knowledge(database, rules, committer, vectors, erasures.alone)]
+    if settings.model and settings.gateway_url and settings.relations_tokens:
+        gateways.append(Gateway(settings.gateway_url, model=settings.model))
+        followers.append(ModelRelations(database, rules, committer, erasures.alone, gateways[-1], tokens))
     releases = Releases(database, Fingerprints(settings.signing_keys))
     blobs = Blobs(database, rules, releases)
     ingest = Ingest(database, rules, vectors, committer, blobs, releases)
@@ -225,7 +231,8 @@ async def serve(settings: MemorySettings) -> None:
             group.create_task(relay.run())
             group.create_task(sequencer.run())
             group.create_task(reconciler.run())
-            group.create_task(knowledge.run())
+            for follower in followers:
+                group.create_task(follower.run())
             group.create_task(Advisories(service.connection, rules, committer).run())
             group.create_task(lease.watch())
             group.create_task(tiers.run())

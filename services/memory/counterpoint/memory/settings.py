@@ -18,7 +18,8 @@ class MemorySettings(BusSettings):
     `data_dir` is where the embedded tiers are; without one they are in a temporary folder and built at each start.
     `audit_key` is the seed of the key that checkpoints of the audit log are signed with, 64 hex digits. They are
     exported to a file in `audit_dir`, or else in `audit` of the data folder, and to the bus. `provider_clearance` is
-    the highest label of what may be told to a model or a search outside. `reranker` is `file:DIR`.
+    the highest label of what may be told to a model or a search outside. `reranker` is `file:DIR`. `model` is asked for
+    relations, unless `relations_tokens` is 0.
     """
 
     postgres_url: SecretStr
@@ -45,6 +46,8 @@ class MemorySettings(BusSettings):
     embedding_dimensions: int = Field(default=384, ge=1, le=16_000)
     reranker: str | None = None
     gateway_url: str | None = None
+    model: str | None = None
+    relations_tokens: int = Field(default=2_000_000, ge=0)
     provider_clearance: Literal["public", "internal", "confidential", "secret"] = "internal"
 
     @property

@@ -28,6 +28,7 @@ from counterpoint.router.things import (
     known,
     of_document,
     of_edge,
+    of_model,
     of_provider,
     of_record,
     of_row,
@@ -40,7 +41,7 @@ NODES = 5
 """Jobs and data sets that one name stands for, at most."""
 SCANNED = 1000
 """Jobs, data sets and providers that are looked through for a name that is no id."""
-CHUNKS, ATTEMPTS, RUNS = 30, 100, 20
+CHUNKS, ATTEMPTS, RUNS, STATED = 30, 100, 20, 50
 FAILED = 200
 """Failed runs that are looked through for the name of an exception, the newest."""
 _HOPS, _AROUND = 1, 3
@@ -76,7 +77,8 @@ async def look_up(memory: Memory, name: str) -> KnownThing:
     about = things[0] if things else Thing(kind=UNKNOWN, name=name)
     relations += [fixing(fix, about) for fix in fixes]
     relations += [each for failure in failures if (each := raising(failure)) is not None]
-    return known(name, things, relations, failures, fixes, truncated=truncated)
+    stated = await _stated(memory, name)
+    return known(name, things, relations, failures, fixes, truncated=truncated).model_copy(update={"stated": stated})
 
 
 async def _nodes(memory: Memory, name: str) -> tuple[list[Node], bool]:
@@ -163,6 +165,13 @@ async def _documents(memory: Memory, name: str, things: Sequence[Thing]) -> list
             said = next((item for item in items if row.quote in item.body["text"]), naming)
             found += of_row(row, name, things, said)
     return found
+
+
+async def _stated(memory: Memory, name: str) -> tuple[Relation, ...]:
+    """The relations of a name that a model found in documents, newest first."""
+    where = {"properties": {"names": [name.casefold()]}}
+    (answer,) = await memory.query(List(store="relationships", where=where, limit=STATED))
+    return tuple(of_model(item) for item in answer.items)
 
 
 async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[list[Failure], list[Fix]]:

@@ -13,6 +13,7 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import Shape
 from counterpoint.proto.providers import Provider
+from counterpoint.proto.relations import RelationKind
 from counterpoint.proto.signature import headline
 from counterpoint.recall.edges import Edge, EdgeKind
 from counterpoint.recall.names import Node, NodeKind, node_of
@@ -22,9 +23,6 @@ ThingKind = Literal[
     "job", "dataset", "owner", "repository", "host", "service", "provider", "dag_file", "file", "exception", "document",
     "dag", "error", "system", "attempt",
 ]  # fmt: skip
-RelationKind = Literal[
-    "owns", "produces", "consumes", "runs_on", "depends_on", "documents", "mentions", "fixed_by"
-]  # fmt: skip
 _PROGRAMS = frozenset({"python", "javascript", "typescript", "notebook"})
 _TALK = frozenset({"conversation"})
 _LOCAL = frozenset({"", "file"})
@@ -33,14 +31,18 @@ UNKNOWN = "thing"
 
 
 class Provenance(Shape):
-    """The record that says something: `by` is the kind of it, `quote` its words where it has words."""
+    """The record that says something: `by` is the kind of it, `quote` its words where it has words.
 
-    by: Literal["lineage", "document", "code", "attempt", "provider_index"]
+    `model` is the one that found it in the words of a document, where nothing certain says so.
+    """
+
+    by: Literal["lineage", "document", "code", "attempt", "provider_index", "model"]
     store: str
     id: str
     version: int
     source: str | None = None
     quote: str | None = None
+    model: str | None = None
 
 
 class Thing(Shape):
@@ -87,7 +89,8 @@ class Fix(Shape):
 class KnownThing(Shape):
     """All that is known of a name: the things it stands for, their relations, and the answers made of these.
 
-    `feeds` are the names downstream of it, `fed_by` those upstream. `truncated`: there is more.
+    `feeds` are the names downstream of it, `fed_by` those upstream. `stated` are relations that a model found in
+    documents; no answer is made of them. `truncated`: there is more.
     """
 
     name: str
@@ -100,6 +103,7 @@ class KnownThing(Shape):
     broken_by: tuple[Failure, ...]
     fixed_by: tuple[Fix, ...]
     documented_in: tuple[str, ...]
+    stated: tuple[Relation, ...] = ()
     truncated: bool = False
 
 
@@ -179,6 +183,25 @@ def of_document(item: Item, thing: Thing, line: str | None) -> Relation:
     by: Literal["document", "code"] = "code" if sort in _PROGRAMS else "document"
     document = Thing(kind="file" if by == "code" else "document", name=str(item.body.get("source") or item.id))
     return Relation(kind=kind, source=document, target=thing, provenance=_said(by, item, line))
+
+
+def of_model(item: Item) -> Relation:
+    """Relation that a model found in a document, with the words that state it."""
+    said = item.body["properties"]
+    return Relation(
+        kind=item.body["kind"],
+        source=Thing(kind=UNKNOWN, name=said["subject"]),
+        target=Thing(kind=UNKNOWN, name=said["object"]),
+        provenance=Provenance(
+            by="model",
+            store=item.store,
+            id=item.id,
+            version=item.version,
+            source=said["document"],
+            quote=said["span"],
+            model=said["model"],
+        ),
+    )
 
 
 def of_provider(provider: Provider, item: Item) -> Thing:
