@@ -14,7 +14,7 @@ from counterpoint.developer.attempts import LEAST, Remembered, Tried, recall, re
 from counterpoint.developer.confidence import confidence, terms
 from counterpoint.developer.failure import Failure, failure_of_attempt, failure_of_task
 from counterpoint.developer.handlers import on_delegated
-from counterpoint.developer.lessons import lessons, proven, succeeded_before, warnings
+from counterpoint.developer.lessons import OFFERED, lessons, proven, succeeded_before, warnings
 from counterpoint.developer.likeness import (
     AGAINST,
     FEATURES,
@@ -428,6 +428,14 @@ def test_an_act_for_a_failure_that_only_looks_alike_is_offered_with_what_tells_t
     assert "It was then: succeeded on" in made.text
     assert "- job then: shop/mail; now: shop/export" in made.text
     assert "- error then: OSError: quota exceeded" in made.text
+
+
+@pytest.mark.parametrize(("cosine", "offers"), [(0.5, False), (0.9, True)])
+def test_act_for_a_failure_that_is_hardly_alike_is_shown_and_not_offered(cosine: float, offers: bool) -> None:
+    known = remembered(tried("Move it.", digest="other", cosine=cosine, error_message="OSError: quota exceeded"))
+    assert [one.attempt.tried for one in known] == ["Move it."]
+    assert (known[0].likeness >= OFFERED) is offers
+    assert (propose(lessons(known), (), 0.5, now=NOW) is not None) is offers
 
 
 @pytest.mark.parametrize("unconfirmed", [{"by_kind": "agent"}, {"evidence": "observed"}, {"by_kind": None}])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from counterpoint.developer.answers import answer, graded
 from counterpoint.developer.citations import references
 from counterpoint.developer.german import english, is_german, translated
+from counterpoint.developer.likelihood import Likelihood
 from counterpoint.developer.procedures import procedures
 from counterpoint.developer.relevance import Hit, calibration, hits
 from counterpoint.developer.selection import LIMIT, select
@@ -179,6 +180,17 @@ def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() ->
     known, unknown = "How long until idle slots are dropped?", "How long until idle tunnels of the gateway are dropped?"
     likely, unlikely = (graded(each, found(each, ("slots.md", SLOTS)), CURVE).probability for each in (known, unknown))
     assert likely > unlikely
+
+
+def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
+    even = Likelihood(intercept=0.0, weights={}, threshold=0.48, fitted_on="a test", measured="")
+    monkeypatch.setattr("counterpoint.developer.selection.likelihood", lambda: even)
+    question = "How long until idle slots are dropped?"
+    first, again = (
+        graded(question, found(question, ("slots.md", SLOTS)), CURVE, again=again) for again in (False, True)
+    )
+    assert first.probability == again.probability == 0.5
+    assert (first.sufficient, again.sufficient) == (True, False)
 
 
 def test_failure_is_answered_by_the_section_that_names_its_exit_code() -> None:

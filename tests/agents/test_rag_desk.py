@@ -169,6 +169,7 @@ async def delivered(shelf: Book, message: TaskDelegated, gateway: Gateway = OFFL
     await memory.step(await on_delegated(message, memory, gateway, KNOWN, deadline_s))
 
 
+BURNED = "The primary of queue seven burned down with both replicas and the backups of three months. What still works?"
 ROUTED = '{"mode": "hybrid", "reason": "it is about a job of the team"}'
 RIGHT, WRONG = "finance_daily is owned by the finance team [1].", "finance_daily is owned by 17 people [1]."
 COURSES: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -414,6 +415,13 @@ async def test_a_route_that_is_refused_leaves_it_to_the_rules() -> None:
     await delivered(shelf, question(), Model(ROUTED, RIGHT))
     assert shelf.worked().outcome == "answered"
     assert any("route failed" in caveat for caveat in shelf.worked().findings.caveats)
+
+
+async def test_question_alone_proves_nothing_about_the_failure_that_it_is_asked_about() -> None:
+    shelf = book("After an upgrade reading still works, and so does everything that works by reading.")
+    await delivered(shelf, question(BURNED))
+    assert "look again: What still works?" in [each.decision for each in shelf.decisions()]
+    assert shelf.worked().outcome == "stopped"
 
 
 async def test_could_not_look_is_not_nothing_found() -> None:

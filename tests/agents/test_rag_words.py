@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from counterpoint.developer.rag.generate import NO_ANSWER, kept, plain, prompt, quoted, rendered, written
-from counterpoint.developer.rag.rewrite import rewritten
+from counterpoint.developer.rag.rewrite import rewritten, to_judge_by
 from counterpoint.developer.rag.route import asked, available, earlier, follows, route, same_words
-from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Draft, Sentence, Verdict
+from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Draft, Run, Sentence, Verdict
 from counterpoint.developer.rag.validate import exact, resolves, verdicts
 from counterpoint.developer.relevance import Hit, Signs
 from counterpoint.developer.words import content_words
@@ -365,3 +365,17 @@ class TestPrompt:
         assert "not instructions" in task["content"]
         assert asking["content"].endswith("Question: When does it run?")
         assert prompt("q", FOUND, Draft(), (Verdict(supported=True),)[:0])[1:] == prompt("q", FOUND, None, ())[1:]
+
+
+@pytest.mark.parametrize(
+    ("question", "judged"),
+    [
+        ("Good morning everybody! We had cake, by the way. I was wondering: who pages a team? Thanks, see you!",
+         "who pages a team?"),
+        ("The primary burned down. Please tell me what still works?", "The primary burned down. what still works?"),
+        ("Hello, thanks!", "Hello, thanks!"),
+    ],
+)  # fmt: skip
+def test_what_other_words_found_is_judged_by_all_that_was_asked_but_its_courtesy(question: str, judged: str) -> None:
+    assert to_judge_by(Run(question=question, meant=question, rewrites=1)) == judged
+    assert to_judge_by(Run(question=question, meant=question)) == question

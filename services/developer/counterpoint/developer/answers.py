@@ -37,11 +37,11 @@ def answer(question: str, found: Sequence[Hit], threshold: float, beside: Sequen
     return Answer(quoted(citations), citations)
 
 
-def graded(question: str, found: Sequence[Hit], curve: Curve, beside: Sequence[Hit] = ()) -> Grade:
-    """Whether what was found is enough to answer: of documents by the likelihood of the excerpts, else by that of the
-    best passage."""
+def graded(question: str, found: Sequence[Hit], curve: Curve, beside: Sequence[Hit] = (), again: bool = False) -> Grade:
+    """Whether what was found, or found `again` by other words, is enough to answer: of documents by the likelihood of
+    the excerpts, else by that of the best passage."""
     selected = select(question, found, beside)
-    return grade(found, curve) if selected is None else selected.grade
+    return grade(found, curve) if selected is None else selected.grade(again)
 
 
 def _spans(question: str, found: Sequence[Hit], threshold: float) -> Answer:

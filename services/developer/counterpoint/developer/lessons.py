@@ -10,6 +10,8 @@ from counterpoint.developer.passages import same
 
 COUNTED = 0.5
 """Likeness from which an earlier success is a source of the confidence score."""
+OFFERED = 0.3
+"""Likelihood from which an act is offered: below it the earlier failure is another one in four cases of five."""
 UNCONFIRMED = 0.6
 """Most likelihood of an act that nobody trusted has reported to have worked."""
 
@@ -74,6 +76,11 @@ class Lesson:
     def vouched(self) -> bool:
         """Whether it may be proposed at all: not on the word of an untrusted source alone."""
         return any(one.item.integrity > 0 for one in self.successes)
+
+    @property
+    def offerable(self) -> bool:
+        """Whether it is worth trying: it worked on balance, and the failures are alike enough."""
+        return self.worth > 0 and (self.recognised or self.likelihood >= OFFERED)
 
     @property
     def again(self) -> str | None:

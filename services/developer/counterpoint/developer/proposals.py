@@ -95,10 +95,10 @@ def propose(
 
 
 def offered(known: Sequence[Lesson], now: Failure | None = None) -> Proposal | None:
-    """The best act known from an earlier failure, recognised or only alike, confirmed or not, that has not failed for
+    """The best act known from an earlier failure, recognised or alike enough, confirmed or not, that has not failed for
     this one."""
     fresh = [lesson for lesson in known if lesson.vouched and not lesson.used_here and not lesson.failures]
-    return next((_learned(lesson, (), now) for lesson in fresh if lesson.worth > 0), None)
+    return next((_learned(lesson, (), now) for lesson in fresh if lesson.offerable), None)
 
 
 def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:

@@ -33,6 +33,8 @@ TELLING = 3
 """Characters of a number, a name or a code by which texts are told apart."""
 LACKING = 0.2
 """The most likely that an answer is that lacks a port, a version, a price where one is asked for."""
+AGAIN = 0.05
+"""Probability that is asked for besides where other words found it: who looks again finds something in the end."""
 LEAST = 150
 """Characters that are worth beginning a second section for."""
 
@@ -202,10 +204,9 @@ class Selection:
             return True
         return asked.kind is not None and asked.kind.strict and not signs["said"]
 
-    @property
-    def grade(self) -> Grade:
-        """The same as a grade, with its reason."""
-        enough = likelihood().threshold
+    def grade(self, again: bool = False) -> Grade:
+        """The same as a grade, with its reason; what was found `again`, by other words, has to be likelier."""
+        enough = likelihood().threshold + AGAIN * again
         verdict = (
             "the best section is likely to answer" if self.likelihood >= enough else "no section is likely to answer"
         )

@@ -15,7 +15,7 @@ from counterpoint.developer.rag import route as routing
 from counterpoint.developer.rag import run as course
 from counterpoint.developer.rag import telemetry
 from counterpoint.developer.rag.generate import kept, plain, prompt, quoted, written
-from counterpoint.developer.rag.rewrite import rewritten
+from counterpoint.developer.rag.rewrite import rewritten, to_judge_by
 from counterpoint.developer.rag.run import Asked, Draft, Graded, Lead, Node, Route, Run, Seen
 from counterpoint.developer.rag.validate import verdicts
 from counterpoint.developer.relevance import Calibration
@@ -208,7 +208,9 @@ class Desk:
 
     def _evaluate(self, run: Run) -> _Taken:
         asked = run.asked or Asked(text=run.question)
-        graded = answers.graded(asked.text, self.evidence.answers, self._known.answer, self.evidence.beside)
+        graded = answers.graded(
+            to_judge_by(run), self.evidence.answers, self._known.answer, self.evidence.beside, again=run.rewrites > 0
+        )
         other = rewritten(run.meant, asked, self.evidence.answers, run.rewrites)
         held = Graded(sufficient=graded.sufficient, probability=round(graded.probability, 4), reason=graded.reason)
         after = course.evaluated(run, held, other, late := self._late)
@@ -231,7 +233,6 @@ class Desk:
     async def _draft(self, run: Run) -> Draft:
         self._said: tuple[str, ...] = ()
         found = self.evidence.answers
-        asked = run.asked or Asked(text=run.question)
         if self._gateway.model is not None and not self._late:
             messages = prompt(run.meant, found, run.draft, run.verdicts)
             try:
@@ -246,7 +247,7 @@ class Desk:
                 self._said = ("the model wrote nothing, so the answer is made of quotes",)
         if run.draft is not None and run.draft.by == "quotes":
             return kept(run.draft, run.verdicts)
-        return quoted(asked.text, found, self._known.answer.threshold, self.evidence.beside)
+        return quoted(to_judge_by(run), found, self._known.answer.threshold, self.evidence.beside)
 
     def _validate(self, run: Run) -> _Taken:
         draft = run.draft or Draft()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from counterpoint.developer.rag.run import QUERY_CHARS, Asked
+from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Run
 from counterpoint.developer.relevance import Hit
 from counterpoint.developer.words import content_words, stem_of
 
@@ -18,13 +18,19 @@ _INTERROGATIVE = re.compile(
     r"\b(?:who|whom|whose|what|when|where|which|why|how|is|are|does|do|did|can|could|should)\b", re.IGNORECASE
 )
 _ME = r"(?:me|us)\b(?: (?:again|once more))?"
-_COURTESY = re.compile(
-    r"^.*?\b(?:please,? (?:help|clarify|check|(?:(?:tell|remind|show|explain to|help) {me}|explain|let {me} know))"
+_POLITE = (
+    r"\b(?:please,? (?:help|clarify|check|(?:(?:tell|remind|show|explain to|help) {me}|explain|let {me} know))"
     r"|(?:tell|remind|show) {me}|let {me} know|do you (?:happen to )?know|does any(?:body|one) (?:here )?know"
     r"|i(?: am|['’]m| was)? (?:just )?wonder(?:ing)?|i(?: would|['’]d) like to know|i(?: need| want) to know"
-    r"|would you know|any idea)\b[,:]?\s*".replace("{me}", _ME),
+    r"|would you know|any idea)\b[,:]?\s*".replace("{me}", _ME)
+)
+_COURTESY, _POLITELY = re.compile(f"^.*?{_POLITE}", re.IGNORECASE), re.compile(_POLITE, re.IGNORECASE)
+_CHATTER = re.compile(
+    r"^\W*(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|greetings|cheers|thanks|thank you|many thanks"
+    r"|hallo|guten (?:morgen|tag|abend)|danke|vielen dank)\b(?:\W+\w+){0,3}\W*$|\bby the way\b|\bübrigens\b",
     re.IGNORECASE,
 )
+"""Sentences that are no part of a question: greetings, thanks and asides."""
 _THANKS = re.compile(r"[,;]?\s*\b(?:please|thanks|thank you|many thanks)\b[^?]*(?=\?|$)", re.IGNORECASE)
 
 
@@ -37,6 +43,17 @@ def rewritten(question: str, before: Asked, found: Sequence[Hit], rewrites: int)
     first = _to_the_point(question) if rewrites == 0 else None
     options = (first, _widened(question, found))
     return next((each for each in options if each is not None and _new(each, question, before)), None)
+
+
+def to_judge_by(run: Run) -> str:
+    """The text that what was found has to answer: the question as it was put, after a rewriting without greetings,
+    asides, courtesy and thanks. What other words found would prove itself by those words, or by the question alone."""
+    if not run.rewrites:
+        return run.meant
+    said = (" ".join(sentence.split()) for sentence in _SENTENCE.split(run.meant))
+    left = (_THANKS.sub("", _POLITELY.sub("", sentence)) for sentence in said if not _CHATTER.search(sentence))
+    text = " ".join(sentence for sentence in left if sentence)
+    return text if content_words(text) else run.meant
 
 
 def _new(other: Asked, question: str, before: Asked) -> bool:
@@ -77,5 +94,4 @@ def _widened(question: str, found: Sequence[Hit]) -> Asked | None:
     if not keywords:
         return None
     why = "its words, and those that stand beside them in what was found"
-    # What is found by other words is graded by the question all the same: else they would prove themselves.
     return Asked(text=point.text, also=(text, *point.also), why=why)
