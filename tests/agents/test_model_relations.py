@@ -15,6 +15,7 @@ from diode.memories import ingest, wish
 from diode.memory_house import PERSON, House
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import JSONResponse
 
 from counterpoint.guard.policy import policy
 from counterpoint.manager.outside import Outside
@@ -258,6 +259,21 @@ async def test_a_budget_that_is_used_up_asks_nobody_and_is_taken_up_again(
     async with reading(house, door, job_tokens={f"job:{RELATIONS_JOB}": 100_000}) as rich:
         await rich.read(project)
     assert len(await kept(house, project)) == 1
+
+
+async def test_a_wrong_key_is_waited_for_and_a_passage_that_is_refused_is_passed_over(
+    reader: Reader, house: House, outside: World, project: str
+) -> None:
+    outside.text = said(OWNS)
+    await ingest(house, project, "The quay team owns nothing at all.", source="one.md")
+    await ingest(house, project, PAGE, source="two.md")
+    outside.answers = [JSONResponse({"error": {"message": "no such key"}}, 401)]
+    with pytest.raises(Transient, match="refused"):
+        await reader.read(project)
+    outside.answers = [JSONResponse({"error": {"message": "is no text for us"}}, 400)]
+    await reader.read(project)
+    assert await names(house, project) == {("tides team", "owns", "harbour_tides")}
+    assert len(outside.seen) == 3
 
 
 async def test_what_is_above_the_clearance_of_the_provider_is_passed_over(

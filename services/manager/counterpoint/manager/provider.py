@@ -24,6 +24,8 @@ log = structlog.get_logger()
 _FIRST_WAIT_S = 0.2
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """What a provider answers that may do better later, and has done nothing yet."""
+_ABOUT_THE_PROMPT = frozenset({400, 413, 422, 451})
+"""What it answers to a prompt that is too long, or that it will not work on; others are about us."""
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, ConnectionRefusedError)
 _SILENT = frozenset({"Timeout", "APITimeoutError", "APIConnectionError"})
@@ -162,7 +164,8 @@ def _told(error: Any) -> CounterpointError:
         return Unanswered(f"the provider went away: {kind}")
     if status in _AGAIN:
         return Transient(f"the provider answered {status}", _retry_after_s(error))
-    problem = Problem(field="model", problem=f"the provider answered {status} ({kind})")
+    field = "prompt" if status in _ABOUT_THE_PROMPT else "model"
+    problem = Problem(field=field, problem=f"the provider answered {status} ({kind})")
     return Permanent("refused", (problem,))
 
 

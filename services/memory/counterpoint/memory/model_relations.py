@@ -42,8 +42,8 @@ PARALLEL = 4
 _SHORT_CHARS = 20
 _MAX_TOKENS = 1024
 _DEADLINE_S = 60.0
-_PASSED_OVER = frozenset({"refused", "unknown_outcome", "not_kept", "key_reused", "invalid"})
-"""Codes of a call that comes to nothing, however often it is made."""
+_PASSED_OVER = frozenset({"unknown_outcome", "not_kept", "key_reused", "invalid"})
+"""Codes of a call that comes to nothing, however often it is made; so does one whose prompt is refused."""
 
 _NEXT = """
 SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
@@ -127,7 +127,8 @@ class ModelRelations(Follower):
                 as_json=True,
             )
         except Permanent as nothing:
-            if nothing.code in _PASSED_OVER:
+            is_about_it = nothing.code == "refused" and any(each.field == "prompt" for each in nothing.problems)
+            if nothing.code in _PASSED_OVER or is_about_it:
                 return Checked((), {nothing.code: 1})
             raise Transient(str(nothing)) from nothing
         except Denied as denied:
