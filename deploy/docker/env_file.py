@@ -11,6 +11,7 @@ def document() -> str:
     made = Credentials.make().with_nats_users(users())
     keys = json.dumps([key.model_dump() for key in made.signing_keys])
     values = {f"COUNTERPOINT_NATS_PASSWORD_{user.upper()}": f"n{password}" for user, password in made.nats.items()} | {
+        "COUNTERPOINT_NATS_STORE_KEY": f"n{made.nats_store_key}",
         "COUNTERPOINT_POSTGRES_PASSWORD": made.postgres.superuser,
         "COUNTERPOINT_OWNER_PASSWORD": made.postgres.owner,
         "COUNTERPOINT_MEMORY_PASSWORD": made.postgres.memory,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from counterpoint.bus.permissions import nats_config, users
-from counterpoint.local.nats import MAX_PAYLOAD_BYTES
+from counterpoint.local.nats import MAX_PAYLOAD_BYTES, jetstream
 
 HERE = Path(__file__).parent
 _HEAD = f"""\
@@ -12,7 +12,7 @@ _HEAD = f"""\
 listen: "0.0.0.0:4222"
 http: "127.0.0.1:8222"
 max_payload: {MAX_PAYLOAD_BYTES}
-jetstream {{ store_dir: "/data" }}
+{jetstream("/data", "$COUNTERPOINT_NATS_STORE_KEY")}
 """
 
 

@@ -211,3 +211,12 @@ async def test_a_rejection_names_the_task_only_when_its_id_can_be_read(house: Ho
 
 def test_every_type_the_policy_hands_to_the_router_has_a_handler(house: House) -> None:
     assert set(house.handlers) == set(policy().consumed("router"))
+
+
+async def test_bare_json_with_the_same_id_is_one_task_and_with_another_body_a_conflict(house: House) -> None:
+    for sequence in (1, 2):
+        assert await house.deliver(SubmitTask, BODY, sequence=sequence, event=("", "nightly")) == "done"
+    other = BODY | {"description": "Something else?"}
+    assert await house.deliver(SubmitTask, other, sequence=3, event=("", "nightly")) == "idempotency_conflict"
+    assert await house.deliver(SubmitTask, BODY, sequence=4, event=("", "another"), project="elsewhere") == "done"
+    assert await house.deliver(SubmitTask, other, sequence=5, event=("", "nightly"), project="elsewhere") == "done"

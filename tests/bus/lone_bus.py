@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import nats
 from bus.rights import MINE, STREAMS
@@ -46,8 +47,18 @@ class Bus:
 
     async def client(self, user: str) -> nats.NATS:
         """The usual client library, logged in as a user."""
-        inbox, password = f"_INBOX_{user}".encode(), self.passwords[user]
-        return await nats.connect(self.url, user=user, password=password, inbox_prefix=inbox, error_cb=_ignore)
+        return await login(self, user)
+
+
+class _Server(Protocol):
+    @property
+    def url(self) -> str: ...
+
+
+async def login(server: _Server, user: str) -> nats.NATS:
+    """The usual client library, logged in as a user with the password of `PASSWORDS`."""
+    inbox = f"_INBOX_{user}".encode()
+    return await nats.connect(server.url, user=user, password=PASSWORDS[user], inbox_prefix=inbox, error_cb=_ignore)
 
 
 async def _ignore(error: Exception) -> None:

@@ -53,6 +53,8 @@ def publications() -> Iterator[Row]:
         yield f"_INBOX_{caller}.x", NOBODY
     for stream in STREAMS:
         yield from ((f"$JS.API.STREAM.{verb}.{stream}", only("provisioner")) for verb in STREAM_VERBS)
+        buries = only("memory") if stream == "INTAKE" else NOBODY
+        yield f"$JS.API.STREAM.MSG.DELETE.{stream}", only("provisioner") | buries
         yield from ((f"$JS.API.STREAM.{verb}.{stream}", only("provisioner", "memory")) for verb in ("INFO", "MSG.GET"))
         yield from ((f"$JS.API.DIRECT.GET.{stream}{rest}", only("provisioner")) for rest in ("", ".tasks.demo.routed"))
         for consumer in (*USERS, "mine"):
@@ -71,7 +73,7 @@ def publications() -> Iterator[Row]:
     yield from ((name, NOBODY) for name in ("$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO.x", "$KV.x.y", "$JS.x"))
 
 
-STREAM_VERBS = ("CREATE", "UPDATE", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "MSG.DELETE", "LEADER.STEPDOWN")
+STREAM_VERBS = ("CREATE", "UPDATE", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN")
 CONSUMER_VERBS = ("CREATE", "DURABLE.CREATE", "DELETE", "PAUSE", "LEADER.STEPDOWN", "UNPIN")
 
 

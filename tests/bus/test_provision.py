@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import nats as nats_client
 import pytest
-from bus.small_house import PASSWORDS, SmallHouse, alive, noted
+from bus.lone_bus import PASSWORDS, login
+from bus.small_house import SmallHouse, alive, noted
 from nats.js import JetStreamContext
 from nats.js.api import RePublish
 from nats.js.errors import APIError
@@ -22,6 +22,7 @@ from counterpoint.proto.tasks import TaskRouted
 from counterpoint.recall import Memory
 
 USER = "provisioner"
+SMALL = 16 * 1024**2
 
 
 @pytest.fixture
@@ -32,11 +33,8 @@ async def bus(tmp_path: Path) -> AsyncIterator[Nats]:
 
 @pytest.fixture
 async def js(bus: Nats) -> AsyncIterator[JetStreamContext]:
-    client = await nats_client.connect(
-        bus.url, user=USER, password=PASSWORDS[USER], inbox_prefix=subjects.inbox_prefix(USER).encode()
-    )
-    yield client.jetstream()
-    await client.close()
+    async with await login(bus, USER) as client:
+        yield client.jetstream()
 
 
 async def test_provisioning_twice_changes_nothing(bus: Nats, js: JetStreamContext) -> None:
@@ -50,9 +48,7 @@ async def test_provisioning_twice_changes_nothing(bus: Nats, js: JetStreamContex
 
 async def test_checkpoints_are_kept_for_good(bus: Nats, js: JetStreamContext) -> None:
     await provision(bus.url, USER, PASSWORDS[USER])
-    prefix = subjects.inbox_prefix("memory").encode()
-    login = nats_client.connect(bus.url, user="memory", password=PASSWORDS["memory"], inbox_prefix=prefix)
-    async with await login as memory:
+    async with await login(bus, "memory") as memory:
         stored = await memory.jetstream().publish(subjects.CHECKPOINT, b"a note", stream=subjects.CHECKPOINTS)
     for taken_away in (js.delete_msg(subjects.CHECKPOINTS, stored.seq), js.purge_stream(subjects.CHECKPOINTS)):
         with pytest.raises(APIError):
@@ -65,7 +61,6 @@ async def test_checkpoints_are_kept_for_good(bus: Nats, js: JetStreamContext) ->
     ("stream", "changes", "named"),
     [
         ("TASKS", {"max_age": 600.0}, "stream TASKS: max_age is 600"),
-        ("TASKS", {"max_bytes": 1_000_000}, "stream TASKS: max_bytes is 1000000"),
         ("CHANGES", {"duplicate_window": 1.0}, "stream CHANGES: duplicate_window is 1.0"),
         ("INTAKE", {"republish": RePublish(src=">", dest="live.>")}, "stream INTAKE: republish is RePublish"),
         ("DEAD", {"subjects": ["dead.*"]}, "stream DEAD: subjects is"),
@@ -83,6 +78,20 @@ async def test_a_changed_stream_is_named_and_left_alone(
     assert str(caught.value).count(";") == 0, "nothing else is named"
     changed = (await js.stream_info(stream)).config
     assert changed != config
+
+
+async def test_a_stream_gets_its_size_anew_and_is_not_made_smaller_than_what_it_holds(
+    bus: Nats, js: JetStreamContext
+) -> None:
+    await provision(bus.url, USER, PASSWORDS[USER], streams_bytes=SMALL)
+    async with await login(bus, "memory") as memory:
+        for _ in range(9):
+            await memory.jetstream().publish("tasks.demo.routed", b"0" * 200_000)
+    await provision(bus.url, USER, PASSWORDS[USER], streams_bytes=SMALL // 16)
+    tasks, dead = await js.stream_info("TASKS"), await js.stream_info("DEAD")
+    assert tasks.state.messages == 9
+    assert tasks.config.max_bytes == tasks.state.bytes
+    assert dead.config.max_bytes == SMALL // 16 // 32
 
 
 @pytest.mark.parametrize(

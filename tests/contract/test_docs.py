@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
 from counterpoint.bus import BusSettings
+from counterpoint.bus.settings import ProvisionSettings
 from counterpoint.cli.card import normalised
 from counterpoint.cli.main import app
 from counterpoint.developer.settings import DeveloperSettings
@@ -60,6 +61,7 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
     ("developer", DeveloperSettings),
     ("lineage", LineageSettings),
     ("supervisor", LocalSettings),
+    ("provision", ProvisionSettings),
 )
 OTHERS = [
     ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),

@@ -49,6 +49,7 @@ def wiring(tmp_path_factory: pytest.TempPathFactory) -> Wiring:
         gateway_port=8486,
         credentials=credentials,
         inherited={},
+        streams_bytes=1 << 30,
     )
 
 

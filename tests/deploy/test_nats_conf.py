@@ -60,7 +60,9 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         str(folder / "nats.conf"),
         "--ports_file_dir",
         str(folder),
-        env=os.environ | {variable(user): password for user, password in passwords.items()},
+        env=os.environ
+        | {variable(user): password for user, password in passwords.items()}
+        | {"COUNTERPOINT_NATS_STORE_KEY": f"n{secrets.token_hex(32)}"},
         stderr=asyncio.subprocess.PIPE,
     )
     try:

@@ -23,9 +23,15 @@ class Bus:
 
     def __init__(self, subject: str, data: bytes) -> None:
         self._stored = Stored(subject, {}, data, datetime.now(UTC))
+        self.dropped: list[tuple[str, int]] = []
 
     async def stored(self, stream: str, sequence: int) -> Stored:
         return self._stored
+
+    life = 1
+
+    async def drop(self, stream: str, sequence: int) -> None:
+        self.dropped.append((stream, sequence))
 
     async def each(self, stream: str, durable: str, handle: Any) -> None:
         advisory = {"stream": subjects.INTAKE, "consumer": "router", "stream_seq": 7}
@@ -35,6 +41,7 @@ class Bus:
 async def buried(house: House, project: str, data: bytes) -> dict[str, Any]:
     bus: Any = Bus(subjects.of(SubmitTask.TYPE, project), data)
     await Advisories(bus, policy(), house.committer).run()
+    assert bus.dropped == [(subjects.INTAKE, 7)], "it is a letter now, and waits no longer"
     async with house.superuser() as connection:
         kept = await connection.fetch("SELECT body FROM records WHERE project = $1 AND store = 'dead_letters'", project)
     (body,) = (json.loads(row["body"]) for row in kept)

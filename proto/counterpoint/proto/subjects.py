@@ -21,6 +21,9 @@ STREAMS: dict[str, tuple[str, ...]] = {
 }
 """Stream name to the subjects it holds."""
 
+EMPTY_SOURCE = (DEAD, "dead.-.-")
+"""A stream, and a subject of it on which nothing is published: a source that brings nothing."""
+
 LIVE_STREAMS = (TASKS, DECISIONS, CHANGES)
 """Streams that are republished below `live.` for dashboards; never INTAKE, what outsiders send is shown to nobody."""
 

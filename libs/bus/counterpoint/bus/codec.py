@@ -23,7 +23,8 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 class Inbound:
     """A message as it came in. `id` is ours; `source` and `event_id` are what the sender said, if anything.
 
-    `trusted` messages were published by memory: only then do capability and task mean anything.
+    `trusted` messages were published by memory: only then do capability and task mean anything. An `event_id` without
+    a `source` is the `Nats-Msg-Id` of bare JSON.
     """
 
     id: str
@@ -134,7 +135,7 @@ def _foreign(known: Inbound, headers: Mapping[str, str], data: bytes) -> Inbound
         body, source, event_id = _json(data), plain["ce-source"], plain["ce-id"]
         trace = _trace(plain.get("traceparent"))
     else:
-        return replace(known, type=bare, body=_json(data), source=None, event_id=None)
+        return replace(known, type=bare, body=_json(data), source=None, event_id=plain.get("nats-msg-id"))
     return replace(known, type=bare, body=body, source=source, event_id=event_id, traceparent=trace)
 
 

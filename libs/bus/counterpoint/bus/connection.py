@@ -19,6 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
+from nats.js.errors import APIError
 
 from counterpoint.bus.pull import Pull, Pulls
 from counterpoint.bus.settings import BusSettings
@@ -68,7 +69,9 @@ class Connection:
     async def open(self) -> None:
         """Connect; waits for the server for ever."""
         self._client = await self.broker.connect()
-        self._jetstream = self._client.jetstream(timeout=self._settings.rpc_timeout_s, publish_async_max_pending=20_000)
+        self._jetstream = _Publisher(
+            self._client, timeout=self._settings.rpc_timeout_s, publish_async_max_pending=20_000
+        )
 
     def stand(self, room: Callable[[], int]) -> None:
         """Have the pulls of the broker's subscribers stand, for as many messages as there is `room` for."""
@@ -157,7 +160,8 @@ class Connection:
     async def publish(self, subject: str, body: bytes, headers: dict[str, str]) -> "asyncio.Future[Any]":
         """Send to a stream; the future is done when the stream has it, and cancelled when it does not say so in time.
 
-        It may have it all the same, or get it later: send again under the same id. Raises `Away` while disconnected.
+        It may have it all the same, or get it later: send again under the same id. The future fails when the stream
+        refuses it. Raises `Away` while disconnected.
         """
         if not self.connected:
             raise Away("the bus is away")
@@ -204,6 +208,10 @@ class Connection:
         at = _moment(message["time"])
         return Stored(message["subject"], headers, base64.b64decode(message.get("data", "")), at)
 
+    async def drop(self, stream: str, sequence: int) -> None:
+        """Take a message out of a stream. Raises `Away`, also when it is not there."""
+        await self._ask(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
+
     async def each(self, stream: str, durable: str, handle: Callable[[bytes], Awaitable[None]]) -> None:
         """Hand the messages of a consumer to `handle` one by one, until closed; what it finishes is acknowledged.
 
@@ -244,6 +252,19 @@ class Connection:
 
     async def _error(self, error: Exception) -> None:
         log.warning("bus.error", error=type(error).__name__, detail=str(error)[:200])
+
+
+class _Publisher(JetStreamContext):
+    """JetStream that tells of a refusal where its base class raises it while nobody listens."""
+
+    async def _handle_async_reply(self, msg: Msg) -> None:
+        try:
+            await super()._handle_async_reply(msg)
+        except APIError as refused:
+            waiting = (future for token, future in self._publish_async_futures.items() if msg.subject.endswith(token))
+            for future in waiting:
+                future.set_exception(refused)
+                return
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def permissions(rules: Policy, projects: Sequence[str] = ("*",)) -> dict[str, di
         *(f"$JS.API.STREAM.INFO.{stream}" for stream in subjects.STREAMS),
         *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in subjects.STREAMS),
         *(f"$JS.API.CONSUMER.INFO.{spec.stream}.{spec.durable}" for spec in consumer_specs(rules)),
+        f"$JS.API.STREAM.MSG.DELETE.{subjects.INTAKE}",
         f"{_PULL}{subjects.ADVISORIES}.{MEMORY}",
         f"$JS.ACK.{subjects.ADVISORIES}.{MEMORY}.>",
     ]

@@ -17,17 +17,34 @@ from nats.js.api import (
     RetentionPolicy,
     StorageType,
     StreamConfig,
+    StreamSource,
 )
 from nats.js.errors import NotFoundError
 
-from counterpoint.bus.settings import BusSettings
-from counterpoint.bus.streams import DUPLICATE_WINDOW_S, ConsumerSpec, StreamSpec, consumer_specs, stream_specs
+from counterpoint.bus.settings import ProvisionSettings
+from counterpoint.bus.streams import (
+    DUPLICATE_WINDOW_S,
+    MESSAGE_BYTES,
+    STREAMS_BYTES,
+    ConsumerSpec,
+    StreamSpec,
+    consumer_specs,
+    stream_specs,
+)
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import CounterpointError
-from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 
 log = structlog.get_logger()
+
+_ALWAYS = ("subjects", "storage", "num_replicas", "deny_delete", "deny_purge", "republish")
+_KEEPING = ("retention", "max_age", "max_msg_size", "discard", "duplicate_window")
+_SIZES = ("max_bytes", "max_msgs_per_subject")
+_WORD = (*_SIZES, *_KEEPING, "discard_new_per_subject", "sources")
+"""Settings of streams: those that make it what it is, how it keeps messages, how many, and all by which one that keeps
+its word does so. Of another stream than such a one only the sizes are ever changed."""
+_NOTHING = 1
+"""Bytes of a stream that refuses whatever comes."""
 
 
 class Drift(CounterpointError):
@@ -40,8 +57,11 @@ async def provision(
     password: str,
     consumers: Sequence[ConsumerSpec] | None = None,
     tls: ssl.SSLContext | None = None,
+    streams_bytes: int = STREAMS_BYTES,
 ) -> None:
-    """Create what is missing; `consumers` are those of the policy unless given.
+    """Create what is missing and give streams their sizes; `consumers` are those of the policy unless given.
+
+    What a stream holds stays: it is not made smaller than that.
 
     Raises `Drift` naming every setting in which the server differs from the spec.
     """
@@ -52,28 +72,39 @@ async def provision(
     try:
         js = client.jetstream(timeout=10)
         differences: list[str] = []
-        for stream in stream_specs():
+        streams = sorted(stream_specs(streams_bytes), key=lambda spec: spec.unread is not None)
+        for stream in streams:
             differences += await _stream(js, stream)
         for consumer in consumer_specs(policy()) if consumers is None else consumers:
             differences += await _consumer(js, consumer)
         if differences:
             raise Drift("; ".join(differences))
+        for stream in streams:
+            await _settle(js, stream)
     finally:
         await client.close()
 
 
 def stream_config(spec: StreamSpec) -> StreamConfig:
-    """A stream's configuration as the server knows it."""
+    """A stream's configuration as the server knows it.
+
+    A server looks for duplicates in every stream but one with a source, where it can be told not to.
+    """
+    keeps = spec.unread is not None
+    source, subject = subjects.EMPTY_SOURCE
     return StreamConfig(
         name=spec.name,
         subjects=list(spec.subjects),
-        retention=RetentionPolicy.LIMITS,
+        retention=RetentionPolicy.INTEREST if keeps else RetentionPolicy.LIMITS,
         max_age=spec.max_age_s,
         max_bytes=spec.max_bytes,
-        max_msg_size=MESSAGE_LIMIT_BYTES * 2,
-        discard=DiscardPolicy.OLD,
+        max_msg_size=MESSAGE_BYTES,
+        max_msgs_per_subject=-1 if spec.unread is None else spec.unread,
+        discard=DiscardPolicy.NEW if keeps else DiscardPolicy.OLD,
+        discard_new_per_subject=keeps,
         storage=StorageType.FILE,
-        duplicate_window=DUPLICATE_WINDOW_S,
+        duplicate_window=0 if keeps else DUPLICATE_WINDOW_S,
+        sources=[StreamSource(name=source, filter_subject=subject)] if keeps else None,
         num_replicas=1,
         deny_delete=spec.sealed,
         deny_purge=spec.sealed,
@@ -96,32 +127,45 @@ def consumer_config(spec: ConsumerSpec) -> ConsumerConfig:
 
 
 async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[str]:
+    """Create it, or say how it differs. Nothing leaves a new one before its consumers are there."""
     wanted = stream_config(spec)
     try:
         found = (await js.stream_info(spec.name)).config
     except NotFoundError:
-        await js.add_stream(wanted)
+        await js.add_stream(wanted.evolve(retention=RetentionPolicy.LIMITS))
         log.info("stream.created", stream=spec.name)
         return []
     return _differences(
-        f"stream {spec.name}",
-        wanted,
-        found,
-        (
-            "subjects",
-            "retention",
-            "max_age",
-            "max_bytes",
-            "max_msg_size",
-            "discard",
-            "storage",
-            "duplicate_window",
-            "num_replicas",
-            "deny_delete",
-            "deny_purge",
-            "republish",
-        ),
+        f"stream {spec.name}", wanted, found, _ALWAYS if spec.unread is not None else (*_ALWAYS, *_KEEPING)
     )
+
+
+async def _settle(js: JetStreamContext, spec: StreamSpec) -> None:
+    """Give a stream its sizes and, one that keeps its word, also what an older release had given otherwise.
+
+    A server that is told of fewer messages of a subject than there are drops the oldest. So while they are counted
+    whatever comes is refused.
+    """
+    wanted = stream_config(spec)
+    found = await js.stream_info(spec.name)
+    if spec.unread is not None and not 0 < found.config.max_msgs_per_subject <= spec.unread:
+        await js.update_stream(
+            found.config.evolve(
+                retention=wanted.retention,
+                discard=DiscardPolicy.NEW,
+                discard_new_per_subject=False,
+                max_bytes=_NOTHING,
+            )
+        )
+        found = await js.stream_info(spec.name, subjects_filter=">")
+        most = max((found.state.subjects or {}).values(), default=0)
+        wanted = wanted.evolve(max_msgs_per_subject=max(spec.unread, most))
+    wanted = wanted.evolve(max_bytes=max(spec.max_bytes, found.state.bytes))
+    names = _WORD if spec.unread is not None else _SIZES
+    changes = {name: getattr(wanted, name) for name in names if _differs(wanted, found.config, name)}
+    if changes:
+        await js.update_stream(found.config.evolve(**changes))
+        log.info("stream.settled", stream=spec.name, changed=sorted(changes))
 
 
 async def _consumer(js: JetStreamContext, spec: ConsumerSpec) -> list[str]:
@@ -159,19 +203,32 @@ async def _consumer(js: JetStreamContext, spec: ConsumerSpec) -> list[str]:
 def _differences(what: str, wanted: object, found: object, names: tuple[str, ...]) -> list[str]:
     differences = []
     for name in names:
-        want, have = getattr(wanted, name), getattr(found, name)
-        if isinstance(want, list):
-            want, have = sorted(want), sorted(have or [])
-        if want != have:
-            differences.append(f"{what}: {name} is {have}, wanted {want}")
+        if _differs(wanted, found, name):
+            differences.append(f"{what}: {name} is {getattr(found, name)}, wanted {getattr(wanted, name)}")
     return differences
+
+
+def _differs(wanted: object, found: object, name: str) -> bool:
+    """Whether a setting is another one; the server leaves out what is 0, and keeps lists in an order of its own."""
+    want, have = getattr(wanted, name), getattr(found, name)
+    if isinstance(want, list):
+        return len(want) != len(have or ()) or any(each not in have for each in want)
+    return bool(want != have) and bool(want or have)
 
 
 def main() -> None:
     """Provision the server that the environment names."""
-    settings = BusSettings()
+    settings = ProvisionSettings()
     password = settings.nats_password.get_secret_value()
-    asyncio.run(provision(settings.nats_url, settings.nats_user, password, tls=settings.tls()))
+    asyncio.run(
+        provision(
+            settings.nats_url,
+            settings.nats_user,
+            password,
+            tls=settings.tls(),
+            streams_bytes=settings.streams_bytes,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from counterpoint.bus.streams import STREAMS_BYTES
 
 
 class BusSettings(BaseSettings):
@@ -37,6 +39,12 @@ class BusSettings(BaseSettings):
         """Return what is in force, by environment variable; secrets and logins in URLs are masked."""
         values = self.model_dump(mode="json")
         return {f"COUNTERPOINT_{name.upper()}": _without_login(value) for name, value in values.items()}
+
+
+class ProvisionSettings(BusSettings):
+    """What the provisioner reads besides."""
+
+    streams_bytes: int = Field(STREAMS_BYTES, ge=1 << 20)
 
 
 def _without_login(value: Any) -> Any:

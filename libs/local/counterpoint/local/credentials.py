@@ -31,6 +31,8 @@ class Credentials(BaseModel):
     admin_token: str
     audit_key: str = ""
     """The seed of the key that checkpoints of the audit log are signed with, in hex; empty in an older file."""
+    nats_store_key: str = ""
+    """What the streams are encrypted with on disk; empty in an older file."""
 
     @classmethod
     def make(cls) -> "Credentials":
@@ -42,6 +44,7 @@ class Credentials(BaseModel):
             signing_keys=tuple(SigningKey(id=number, private=token_hex(32)) for number in (2, 1)),
             admin_token=token_urlsafe(32),
             audit_key=token_hex(32),
+            nats_store_key=token_hex(32),
         )
 
     def with_nats_users(self, users: tuple[str, ...]) -> "Credentials":
@@ -49,9 +52,10 @@ class Credentials(BaseModel):
         made = {user: token_hex(24) for user in users if user not in self.nats}
         return self.model_copy(update={"nats": self.nats | made})
 
-    def with_audit_key(self) -> "Credentials":
-        """These, with a key for the audit log where there is none yet."""
-        return self if self.audit_key else self.model_copy(update={"audit_key": token_hex(32)})
+    def with_keys(self) -> "Credentials":
+        """These, with a key for the audit log and one for the streams where there is none yet."""
+        made = {name: token_hex(32) for name in ("audit_key", "nats_store_key") if not getattr(self, name)}
+        return self.model_copy(update=made) if made else self
 
 
 def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
@@ -66,7 +70,7 @@ def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
             for wrong in error.errors(include_input=False, include_url=False)
         )
         raise Permanent("secrets_damaged", fields) from None
-    wanted = (kept or Credentials.make()).with_nats_users(nats_users).with_audit_key()
+    wanted = (kept or Credentials.make()).with_nats_users(nats_users).with_keys()
     if wanted != kept:
         write_private(path, wanted.model_dump_json(indent=1))
     return wanted

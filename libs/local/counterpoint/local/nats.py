@@ -17,8 +17,21 @@ MAX_PAYLOAD_BYTES = 1 << 20
 """Above the contract's 256 KiB, so that a larger message reaches the router and is rejected with its reason."""
 
 
+def jetstream(folder: str, store_key: str | None) -> str:
+    """The `jetstream {}` block. The streams have sizes of their own, which nobody but the provisioner gives them.
+
+    A limit of the server's would be a part of the disk that was free when it started, and above it no stream could be
+    made smaller.
+    """
+    key = f"key: {store_key}, cipher: chachapoly, " if store_key else ""
+    return f"jetstream {{ {key}max_file_store: 1TB, store_dir: {json.dumps(folder)} }}"
+
+
 class Nats(Engine):
-    """A NATS server. `authorization` is the text of its `authorization {}` block and may be changed between starts."""
+    """A NATS server. `authorization` is the text of its `authorization {}` block and may be changed between starts.
+
+    With a `store_key` its streams are encrypted on disk, also those that were not before.
+    """
 
     def __init__(
         self,
@@ -27,10 +40,12 @@ class Nats(Engine):
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         state: State | None = None,
         log: Path | None = None,
+        store_key: str | None = None,
     ) -> None:
         super().__init__("nats", directory, state, log)
         self.authorization = authorization
         self.max_payload_bytes = max_payload_bytes
+        self._store_key = store_key
         self._server_name = ""
 
     @property
@@ -51,7 +66,7 @@ class Nats(Engine):
             f'listen: "127.0.0.1:{self.port}"',
             f"server_name: {self._server_name}",
             f"max_payload: {self.max_payload_bytes}",
-            f"jetstream {{ store_dir: {json.dumps(str(self.directory))} }}",
+            jetstream(str(self.directory), json.dumps(self._store_key) if self._store_key else None),
             self.authorization,
         )
         write_private(config, "\n".join(lines) + "\n")
@@ -72,10 +87,10 @@ class Nats(Engine):
 
 @asynccontextmanager
 async def run_nats(
-    directory: Path, authorization: str, max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    directory: Path, authorization: str, max_payload_bytes: int = MAX_PAYLOAD_BYTES, store_key: str | None = None
 ) -> AsyncIterator[Nats]:
     """A NATS server for the length of the block, alone in `directory`; its data stays there."""
-    nats = Nats(directory, authorization, max_payload_bytes)
+    nats = Nats(directory, authorization, max_payload_bytes, store_key=store_key)
     await sweep(nats.state)
     async with running(nats):
         yield nats

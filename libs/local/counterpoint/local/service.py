@@ -26,7 +26,7 @@ NATS_USERS = ("provisioner", *SERVICES, "publisher", "observer")
 COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
     "migrate": (sys.executable, "-m", "counterpoint.memory.migrate"),
     "index": (sys.executable, "-m", "counterpoint.memory.index"),
-    "provision": (sys.executable, "-m", "counterpoint.local.provision"),
+    "provision": (sys.executable, "-m", "counterpoint.bus.provision"),
     **{name: (sys.executable, "-m", f"counterpoint.{name}.main") for name in SERVICES},
 }
 """What is run for each name."""
@@ -58,6 +58,7 @@ class Wiring:
     http_host: str = LOCALHOST
     lineage_host: str = LOCALHOST
     gateway_host: str = LOCALHOST
+    streams_bytes: int | None = None
 
 
 def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
@@ -71,7 +72,7 @@ def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
         case "migrate" | "index":
             return env | {"COUNTERPOINT_POSTGRES_OWNER_URL": wiring.postgres.owner}
         case "provision":
-            return env | _nats(wiring, "provisioner") | _forwarded(wiring, "NATS_CA")
+            return env | _nats(wiring, "provisioner") | _forwarded(wiring, "NATS_CA") | _streams(wiring)
         case "memory" | "router" | "manager" | "developer" | "lineage":
             data = {"COUNTERPOINT_DATA_DIR": str(wiring.data_dir / name)}
             given = _forwarded(wiring, *COMMON, *FORWARDED[name])
@@ -94,6 +95,10 @@ def _nats(wiring: Wiring, user: str) -> dict[str, str]:
         "COUNTERPOINT_NATS_USER": user,
         "COUNTERPOINT_NATS_PASSWORD": wiring.credentials.nats[user],
     }
+
+
+def _streams(wiring: Wiring) -> dict[str, str]:
+    return {} if wiring.streams_bytes is None else {"COUNTERPOINT_STREAMS_BYTES": str(wiring.streams_bytes)}
 
 
 def _gateway(wiring: Wiring) -> dict[str, str]:

@@ -44,6 +44,8 @@ class LocalSettings(BaseSettings):
     """The folder of `initdb`, `postgres` and `psql`."""
     valkey_bin: Path = Field(default_factory=_valkey_bin)
     """The Valkey server program."""
+    streams_bytes: int | None = Field(default=None, ge=1 << 20)
+    """Bytes that all streams of the bus may take together; else as many as the free disk allows."""
     nats_url: str | None = None
     """A NATS server that runs elsewhere, with our users and rights in its configuration."""
     postgres_url: str | None = None

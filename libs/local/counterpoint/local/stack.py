@@ -31,6 +31,7 @@ from counterpoint.local.service import (
     environment,
 )
 from counterpoint.local.settings import local_settings
+from counterpoint.local.space import room
 from counterpoint.local.state import Birth, State, is_free
 from counterpoint.local.supervisor import Supervisor
 from counterpoint.local.valkey import Valkey
@@ -89,6 +90,7 @@ class Stack:
         self._engines: dict[str, Engine] = {}
         self._services: dict[str, Service] = {}
         self._supervisor = Supervisor(self._write_endpoints, self._back)
+        self._streams_bytes = local_settings().streams_bytes
         self._lock: int | None = None
         self._state: State | None = None
         self._wiring: Wiring | None = None
@@ -98,8 +100,8 @@ class Stack:
     async def start(self) -> None:
         """Start everything and return when all of it is ready.
 
-        Raises AlreadyRunning, Permanent when the HTTP port is taken or a file is damaged, and Transient, with the end
-        of its log, for a child that fails. After a failure nothing runs.
+        Raises AlreadyRunning, Permanent when the HTTP port is taken, the disk has too little room or a file is damaged,
+        and Transient, with the end of its log, for a child that fails. After a failure nothing runs.
         """
         self._lock = hold(self.data_dir)
         try:
@@ -198,6 +200,7 @@ class Stack:
             http_host=given.http_host,
             lineage_host=given.lineage_host,
             gateway_host=given.gateway_host,
+            streams_bytes=self._streams_bytes,
         )
         await _together(self._run_job("migrate"), self._run_job("provision"))
         self._services = {name: Service(name, self._commands[name], self._wiring, state) for name in SERVICES}
@@ -224,7 +227,9 @@ class Stack:
         urls: dict[str, str] = {}
         if settings.nats_url is None:
             authorization = self._authorization(credentials.nats)
-            nats = Nats(self.data_dir / "nats", authorization, state=state, log=logs / "nats.log")
+            self._streams_bytes = room(self.data_dir, settings.streams_bytes)
+            key = credentials.nats_store_key
+            nats = Nats(self.data_dir / "nats", authorization, state=state, log=logs / "nats.log", store_key=key)
             self._engines["nats"], urls["nats"] = nats, nats.url
         else:
             urls["nats"] = settings.nats_url

@@ -110,6 +110,12 @@ class Memory:
         return (source, event_id) if source and event_id else None
 
     @property
+    def request_id(self) -> str | None:
+        """The `Nats-Msg-Id` of an inbound message that is no CloudEvent, when its sender gave one."""
+        source, event_id, _ = self._inbound or (None, None, None)
+        return event_id if event_id and not source else None
+
+    @property
     def body(self) -> Any:
         """The inbound message's body as it came, with what its model does not know."""
         return self._inbound[2] if self._inbound else None

@@ -14,7 +14,7 @@ from counterpoint.memory.committer import Committer
 from counterpoint.memory.prepare import prepare
 from counterpoint.memory.provenance import UNTRUSTED, Memories, Provenance
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Permanent, Transient
+from counterpoint.proto.errors import Away, Permanent, Transient
 from counterpoint.proto.memory import Commit, Origin
 from counterpoint.proto.messages import utc_now
 
@@ -37,7 +37,12 @@ class Advisories:
         await self._connection.each(subjects.ADVISORIES, "memory", self._heard)
 
     async def _heard(self, advisory: bytes) -> None:
-        """Bury it whole, else without its body: the next one is not held up. Raises `Transient`."""
+        """Bury it whole, else without its body: the next one is not held up. Raises `Transient`.
+
+        What is buried leaves the intake, which would wait for its consumer for ever, and count it. A bus that was away
+        meanwhile may have another message in its place.
+        """
+        life = self._connection.life
         body = json.loads(advisory)
         stream, consumer, sequence = body["stream"], body["consumer"], body["stream_seq"]
         found = await self._connection.stored(stream, sequence)
@@ -47,6 +52,10 @@ class Advisories:
         for message in (found, replace(found, headers={}, data=b"")):
             try:
                 await self._bury(message, stream, consumer, sequence)
+                if stream == subjects.INTAKE:
+                    if life is None or life != self._connection.life:
+                        raise Away("the bus was away")
+                    await self._connection.drop(stream, sequence)
                 return
             except Transient:
                 raise

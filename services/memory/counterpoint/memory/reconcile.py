@@ -111,7 +111,10 @@ class Reconciler:
                 break
 
     async def once(self) -> int:
-        """One round; returns how many messages were put back."""
+        """One round; returns how many messages were put back.
+
+        What is no longer in the intake was taken by its consumer.
+        """
         async with self._database.connection() as connection:
             reached = {row["name"]: row for row in await connection.fetch("SELECT name, life, last_seq FROM streams")}
         lost: dict[str, tuple[datetime | None, datetime | None]] = {}
@@ -121,7 +124,8 @@ class Reconciler:
         for stream in subjects.STREAMS:
             life = await self._connection.stream_life(stream)
             self._relay.incarnation(stream, life.created, life.last_seq)
-            before = max(life.created + _CLOCKS, life.kept_since or life.created)
+            kept_since = life.created if stream == subjects.INTAKE else life.kept_since or life.created
+            before = max(life.created + _CLOCKS, kept_since)
             after = _NEVER
             known = reached.get(stream)
             if known and known["life"] == int(life.created.timestamp()):

@@ -43,6 +43,7 @@ progress AS (
         WHEN streams.life = excluded.life THEN greatest(streams.last_seq, excluded.last_seq) ELSE excluded.last_seq END)
 DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
 """
+_POSTPONE = "UPDATE pending SET timer = true, due_at = now() + $2 WHERE message_id = ANY ($1)"
 
 
 class Relay:
@@ -69,6 +70,7 @@ class Relay:
         self._queue: asyncio.Queue[Sent] = asyncio.Queue(_QUEUE_LIMIT)
         self._in_flight: set[str] = set()
         self._arrived: list[str] = []
+        self._refused: list[str] = []
         self._clearing = False
         self._reached: dict[str, int] = {}
         self._incarnation: dict[str, int] = {}
@@ -118,7 +120,11 @@ class Relay:
 
     def _acknowledged(self, message_id: str, stored: "asyncio.Future[Any]") -> None:
         self._in_flight.discard(message_id)
-        if not stored.cancelled() and stored.exception() is None:
+        if stored.cancelled():
+            return
+        if stored.exception() is not None:
+            self._refused.append(message_id)
+        else:
             self._arrived.append(message_id)
             stream, seq = stored.result().stream, stored.result().seq
             self._reached[stream] = max(self._reached.get(stream, 0), seq)
@@ -167,6 +173,7 @@ class Relay:
     async def _clear(self) -> None:
         while True:
             await asyncio.sleep(CLEAR_EVERY_S)
+            await self._postpone()
             if not self._arrived:
                 continue
             arrived, self._arrived = self._arrived, []
@@ -183,6 +190,19 @@ class Relay:
                 log.warning("relay.waiting", reason=str(away))
             finally:
                 self._clearing = False
+
+    async def _postpone(self) -> None:
+        """Have what a stream refused wait behind what others have due."""
+        refused, self._refused = self._refused, []
+        if not refused:
+            return
+        log.warning("relay.refused", messages=len(refused))
+        try:
+            async with self._database.connection() as connection:
+                await connection.execute(_POSTPONE, refused, self._sweep_age)
+        except Transient as away:
+            self._refused += refused
+            log.warning("relay.waiting", reason=str(away))
 
     async def _sweep(self) -> None:
         while True:

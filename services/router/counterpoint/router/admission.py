@@ -11,7 +11,7 @@ from counterpoint.router.submissions import Handled, Submission, content_sha256
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """An HTTP request with an Idempotency-Key: the id of its record, and the hash of its body."""
+    """A request with an Idempotency-Key, or bare JSON with a `Nats-Msg-Id`: its record's id, and its body's hash."""
 
     key: str
     body_sha256: str

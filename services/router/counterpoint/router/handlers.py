@@ -17,11 +17,11 @@ from counterpoint.proto.messages import Id
 from counterpoint.proto.tasks import SubmitTask, TaskRejected
 from counterpoint.proto.validation import check_submission, ignored_fields
 from counterpoint.recall import Memory, put, send
-from counterpoint.router.admission import Arrival, Duplicate, in_senders_words
+from counterpoint.router.admission import Arrival, Duplicate, Keyed, in_senders_words
 from counterpoint.router.effects import Evidence
 from counterpoint.router.intake import receive
 from counterpoint.router.interventions import Sayer, outcome
-from counterpoint.router.submissions import STORE, Handled, body_sha256, event_key
+from counterpoint.router.submissions import STORE, Handled, body_sha256, event_key, request_key
 
 log = structlog.get_logger()
 
@@ -50,6 +50,7 @@ class Handlers:
             at=memory.now,
             ignored=ignored_fields(SubmitTask.TYPE, memory.body),
             event=memory.event,
+            request=_keyed(memory),
         )
         verdict, commit = await receive(memory, arrival, self._idempotency)
         if isinstance(verdict, Duplicate):
@@ -90,7 +91,7 @@ def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
     """What is announced of an intake message that is refused for good."""
     task_id = _readable_task_id(inbound.body)
     message = TaskRejected(
-        ce_id=inbound.event_id,
+        ce_id=inbound.event_id if inbound.source else None,
         stream_sequence=inbound.stream_sequence,
         task_id=task_id,
         code=error.code,
@@ -105,6 +106,13 @@ def register(service: Service, idempotency: timedelta) -> None:
     service.on(SubmitTask)(handlers.on_submit)
     service.on(ReportOutcome)(handlers.on_outcome)
     service.on_rejected(rejected)
+
+
+def _keyed(memory: Memory) -> Keyed | None:
+    """What bare JSON is known by in its project, when its sender gave it an id: as long as an Idempotency-Key is."""
+    if memory.request_id is None:
+        return None
+    return Keyed(key=request_key(PUBLISHER, memory.request_id), body_sha256=body_sha256(memory.body))
 
 
 def _readable_task_id(body: Any) -> str | None:
