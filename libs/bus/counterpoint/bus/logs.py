@@ -2,11 +2,31 @@
 
 import logging
 import sys
+from contextlib import suppress
+from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from counterpoint.guard.names import kept, unnamed
+
+
+class Losing:
+    """A stream of log lines, without those that its disk has no room for: a log does not end what it tells of."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, or lose it."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or keep it in the buffer."""
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def configure(service: str, level: str) -> None:
@@ -22,7 +42,7 @@ def configure(service: str, level: str) -> None:
             structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+        logger_factory=lambda *_: structlog.WriteLogger(Losing(sys.stderr)),  # type: ignore[arg-type]
     )
     structlog.contextvars.bind_contextvars(service=service)
 

@@ -20,6 +20,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "POSTGRES_TIMEOUT_S",
         "LEASE_RETRY_S",
         "COMMIT_QUEUE",
+        "DISK_RESERVE_BYTES",
         "SWEEP_AGE_S",
         "CAPABILITY_LIFE_S",
         "RECONCILE_EVERY_S",

@@ -1,7 +1,11 @@
 """Files that only we may read, replaced in one step."""
 
+import errno
 import os
 from pathlib import Path
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a disk without room."""
 
 
 def write_private(path: Path, text: str) -> None:
@@ -9,11 +13,15 @@ def write_private(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def private_folder(path: Path) -> Path:

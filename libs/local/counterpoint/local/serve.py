@@ -10,6 +10,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from counterpoint.bus.logs import Losing
 from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.lock import AlreadyRunning
 from counterpoint.local.private import private_folder
@@ -77,6 +80,7 @@ class _Report:
 def run_supervisor(stack: Callable[[Progress], Stack], report_fd: int | None) -> None:
     """The whole program: serve what `stack` makes; exit with code 1 and the reason when it fails."""
     report = _Report(report_fd)
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(Losing(sys.stdout)))  # type: ignore[arg-type]
     try:
         serve(stack(report.stage))
     except CounterpointError as error:

@@ -19,7 +19,7 @@ from counterpoint.local.listening import HTTP_PORT, Listening, origin
 from counterpoint.local.lock import hold
 from counterpoint.local.nats import Nats
 from counterpoint.local.postgres import Postgres, PostgresUrls, bootstrap
-from counterpoint.local.private import private_folder
+from counterpoint.local.private import FULL, private_folder
 from counterpoint.local.service import (
     COMMANDS,
     NATS_USERS,
@@ -280,8 +280,14 @@ class Stack:
             await self._run_job("provision")
 
     def _write_endpoints(self) -> None:
-        if self._complete:
+        if not self._complete:
+            return
+        try:
             write_endpoints(self.data_dir / "endpoints.json", self.endpoints)
+        except OSError as full:
+            if full.errno not in FULL:
+                raise
+            log.error("endpoints.unwritten", reason=full.strerror)
 
     def _child(self, name: str) -> Child:
         return self._engines[name] if name in self._engines else self._services[name]

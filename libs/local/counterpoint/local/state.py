@@ -9,7 +9,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from counterpoint.local.listening import LOCALHOST
-from counterpoint.local.private import write_private
+from counterpoint.local.private import FULL, write_private
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +101,13 @@ class State:
             self._write()
 
     def _write(self) -> None:
-        write_private(self._path, self._kept.model_dump_json(indent=1))
+        """Keep it. Where the disk is full the next change is kept with this one: whoever reads it is none the wiser."""
+        try:
+            write_private(self._path, self._kept.model_dump_json(indent=1))
+        except OSError as full:
+            if full.errno not in FULL:
+                raise
+            log.error("state.unwritten", path=str(self._path), reason=full.strerror)
 
 
 def read_state(path: Path) -> Kept:

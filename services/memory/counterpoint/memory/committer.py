@@ -17,6 +17,7 @@ import structlog
 
 from counterpoint.memory.database import AWAY, Database
 from counterpoint.memory.provenance import Provenance
+from counterpoint.memory.room import Room
 from counterpoint.memory.rows import MessageRow, Prepared
 from counterpoint.proto.errors import (
     Away,
@@ -99,7 +100,9 @@ class Committer:
         *,
         began: Callable[[Sequence[Prepared]], None],
         queue_limit: int,
+        room: Room | None = None,
     ) -> None:
+        self.room = room or Room()
         self._database = database
         self._began = began
         self._epoch = epoch
@@ -119,8 +122,10 @@ class Committer:
     async def apply(self, step: Prepared) -> CommitReply:
         """Apply one step.
 
-        Raises `Transient` (`busy` when the queue is full), `Conflict`, or `Denied` with `fence` or `ended`.
+        Raises `Transient` (`busy` when the queue is full), `Away` when the disk is, `Conflict`, or `Denied` with
+        `fence` or `ended`.
         """
+        self.room.check()
         key = _key(step)
         if key is not None:
             if (applied := self._applied.get(key)) is not None:
@@ -230,6 +235,9 @@ class Committer:
         except asyncpg.PostgresError as error:
             if error.sqlstate == "CP001":
                 raise LeaseLost(str(error)) from error
+            if isinstance(error, asyncpg.DiskFullError):
+                self.room.refused()
+                raise Away("the disk of the database is full") from error
             unfit = error.sqlstate.startswith(("22", "23", "54"))
             raise _InTheWay("CP010" if unfit else "CP009", f"{error.sqlstate}: {error}") from error
         if rows and (code := rows[0]["error_code"]) is not None:

@@ -184,6 +184,7 @@ class Door:
             return PutReply(refusal=await self._unread(caller, "put", error)).model_dump_json().encode()
         try:
             await self._may_ingest(caller, request.origin)
+            self._committer.room.check()
             reply = await _foreseen(self._blobs.put(request))
         except CounterpointError as error:
             refused = await self._refused(caller, request.origin, "put", error)
@@ -230,6 +231,7 @@ class Door:
             names = tuple([screen.name(name) for name in request.names])
             return QueryReply(names=names).model_dump_json(exclude_none=True).encode()
         if not request.queries:
+            self._committer.room.check()
             await self._database.answers()
             return _reply(())
         accesses = tuple(Access(self._queries.store(query), "read") for query in request.queries)

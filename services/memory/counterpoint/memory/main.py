@@ -50,6 +50,7 @@ from counterpoint.memory.retrieval.model import GRAPHS, MODEL_ID, ModelSettings
 from counterpoint.memory.retrieval.remote import RemoteEmbedder
 from counterpoint.memory.retrieval.rerank import Reranker
 from counterpoint.memory.revocations import Revocations
+from counterpoint.memory.room import Room
 from counterpoint.memory.rows import Prepared
 from counterpoint.memory.search import Search
 from counterpoint.memory.seeds import plant
@@ -108,6 +109,7 @@ async def serve(settings: MemorySettings) -> None:
         for step in steps:
             observe(step)
 
+    room = Room(settings.data_dir, settings.disk_reserve_bytes)
     epochs = Epochs(database, rules, lambda: lease.sure)
     committer = Committer(
         record,
@@ -116,6 +118,7 @@ async def serve(settings: MemorySettings) -> None:
         applied,
         began=epochs.began,
         queue_limit=settings.commit_queue,
+        room=room,
     )
     valkey = None
     if settings.valkey_url is not None:
@@ -240,6 +243,7 @@ async def serve(settings: MemorySettings) -> None:
             group.create_task(ingest.tidy())
 
     service.also(answer, lambda: None if ready.is_set() else "lease")
+    service.also(room.watch, lambda: "disk" if room.low else None)
     try:
         await service.run()
     finally:

@@ -36,6 +36,7 @@ class MemorySettings(BusSettings):
     postgres_timeout_s: float = 5.0
     lease_retry_s: float = 0.5
     commit_queue: int = 2000
+    disk_reserve_bytes: int = Field(default=128 << 20, ge=0)
     sweep_age_s: float = 2.0
     capability_life_s: float = 8 * 86_400.0
     reconcile_every_s: float = 60.0
