@@ -17,7 +17,7 @@ from counterpoint.proto.memory import Checkpoints, Leaves, Prove, Write
 
 LAST = "(SELECT max(position) FROM audit)"
 RENAMED = (
-    'UPDATE audit SET body = replace(body, \'"service":"manager"\', \'"service":"lineage"\')'
+    'UPDATE audit SET body = regexp_replace(body, \'"at":"20\', \'"at":"19\')'
     " WHERE project = 'orders' AND task_id = 't-1'"
 )
 
@@ -60,8 +60,12 @@ async def swap_and_rehash(log: Log) -> None:
 
 
 async def truncate(log: Log) -> None:
-    """The end of the log is cut off, with all that says that it was there: records too."""
+    """The end of the log is cut off, with all that says that it was there: records and messages too."""
+    last = f"(SELECT id FROM audit WHERE position = {LAST})"
     await log.run(
+        f"DELETE FROM inbox WHERE message_id = (SELECT body::jsonb ->> 'message' FROM audit WHERE position = {LAST})",
+        f"DELETE FROM messages WHERE commit_id = {last}",
+        f"DELETE FROM read_sets WHERE commit_id = {last}",
         f"DELETE FROM records WHERE commit_id IN (SELECT id FROM audit WHERE position = {LAST})",
         f"DELETE FROM audit WHERE position = {LAST}",
         "UPDATE audit_head SET position = position - 1",

@@ -1,6 +1,5 @@
 """The one door: every query and commit of every service comes in here, is authorised, done, and accounted for."""
 
-import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from counterpoint.memory.erasure import Erasures
 from counterpoint.memory.fitting import shortened
 from counterpoint.memory.handed import Handed
 from counterpoint.memory.ingest import Ingest
-from counterpoint.memory.leaves import refusal
+from counterpoint.memory.leaves import also_sending, refusal
 from counterpoint.memory.letters import RETRY, Letters
 from counterpoint.memory.prepare import accesses_of, owned, prepare
 from counterpoint.memory.principals import Principals
@@ -339,7 +338,7 @@ class Door:
                 retried = [
                     await self._letters.again(origin.project, letter_id, prepared.commit_id) for letter_id in again
                 ]
-                prepared = dataclasses.replace(prepared, messages=(*prepared.messages, *retried))
+                prepared = also_sending(prepared, retried)
             try:
                 reply = await self.apply(prepared)
             except Deleted as before:

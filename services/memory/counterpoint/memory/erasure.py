@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
+from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.committer import Committer
 from counterpoint.memory.database import Database
 from counterpoint.memory.influence import Influence, Version
@@ -253,7 +254,7 @@ class Erasures:
             if "erased" in said:
                 continue
             positions.append(leaf["position"])
-            kept += [write for write in said.get("writes", ()) if (write[0], write[1]) not in going]
+            kept += [write for write in placed(said) if (write[0], write[1]) not in going]
         if None in positions:
             raise Conflict(STORE, "a leaf without a place", 0, 0)
         present = {(row["store"], row["id"]): row["version"] for row in rows if row["now"]}

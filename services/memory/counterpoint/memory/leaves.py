@@ -1,9 +1,11 @@
 """Leaves of the audit log: what a commit, or a refusal, is accounted for with; and read sets as they are kept."""
 
 import hashlib
+import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,12 +15,13 @@ from counterpoint.memory.provenance import COMMITS_USED, Memories, Provenance
 from counterpoint.memory.rows import MessageRow, Prepared, WriteRow, canonical
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, Origin, Ref
+from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def leaf(
+    project: str,
     origin: Origin,
     grant: Grant,
     commit: Commit,
@@ -29,24 +32,47 @@ def leaf(
     now: datetime,
     redacted: list[list[str]],
     forgets: Mapping[str, Any] | None,
+    reply: CommitReply,
+    reads: str | None,
+    cause: str | None,
 ) -> str:
-    """The body of a commit's leaf."""
+    """The body of a commit's leaf: of every row that the commit makes what decides something. What the database gives
+    it, its place and time, is put in front of it there."""
     return canonical(
         {
             **({"erased": forgets} if forgets is not None else {}),
             **({"redacted": redacted} if redacted else {}),
             "commit": commit_id,
+            "project": project,
+            "inbox": [commit.last, origin.fence, reply.status, _sha256(canonical(json.loads(reply.model_dump_json())))],
+            "read_set": None if reads is None and cause is None else [cause, _sha256(reads or "[]")],
+            **({"cancels": list(commit.cancel_timers)} if commit.cancel_timers else {}),
             "service": grant.audience,
             "message": origin.message_id,
             "step": commit.step,
             "principal": origin.principal,
             "task": origin.task_id,
             "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex(), row.stamps] for row in rows],
-            "messages": [[m.id, m.type, hashlib.sha256(m.body.encode()).hexdigest(), m.stamps] for m in messages],
+            "messages": [_sent(message) for message in messages],
             "reads": sorted([r.store, r.id, r.version] for r in provenance.refs),
             "at": now.isoformat(),
         }
     )
+
+
+def also_sending(prepared: Prepared, messages: Sequence[MessageRow]) -> Prepared:
+    """The same commit with more messages, which its leaf has too."""
+    said = json.loads(prepared.audit)
+    said["messages"] += [_sent(message) for message in messages]
+    return replace(prepared, messages=(*prepared.messages, *messages), audit=canonical(said))
+
+
+def _sent(message: MessageRow) -> list[Any]:
+    return [message.id, message.type, _sha256(message.body), message.stamps]
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _ref_key(ref: Ref) -> tuple[str, str, int]:
@@ -73,7 +99,11 @@ def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now:
     of a task is not filed as one, and what is no name of a project under the default one."""
     known = origin.task_id is not None and _ID.fullmatch(origin.task_id) is not None and is_harmless(origin.task_id)
     task = origin.task_id if known else None
+    refusal_id = new_id()
+    project = origin.project if is_project(origin.project) else subjects.DEFAULT_PROJECT
     body = {
+        "refusal": refusal_id,
+        "project": project,
         "refused": kept(what, unnamed),
         "rule": kept(rule, unnamed),
         "needed": kept(needed, unnamed),
@@ -84,8 +114,8 @@ def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now:
         "at": now.isoformat(),
     }
     return Prepared(
-        project=origin.project if is_project(origin.project) else subjects.DEFAULT_PROJECT,
-        commit_id=new_id(),
+        project=project,
+        commit_id=refusal_id,
         consumer=caller,
         message_id="",
         step="",

@@ -101,6 +101,15 @@ def prepare(
         versions={f"{ref.store}/{ref.id}": ref.version for ref in refs},
         message_ids=tuple(message.id for message in messages),
     )
+    reads = read_set(
+        provenance.refs,
+        memories,
+        cited | memories.named | _declared(writes),
+        quoted,
+        caused_by.commit if caused_by.result else None,
+    )
+    made = (rows, messages, provenance, now, screening.redacted, forgets, reply, reads, caused_by.commit)
+    audit = leaf(project, origin, grant, commit, commit_id, *made)
     return Prepared(
         project=project,
         commit_id=commit_id,
@@ -116,15 +125,9 @@ def prepare(
         or commit.dead_letter is not None
         or diode.after_end(policy, caused_by.type, {row.store for row in rows}, {m.type for m in commit.messages}),
         kind="commit",
-        audit=leaf(origin, grant, commit, commit_id, rows, messages, provenance, now, screening.redacted, forgets),
+        audit=audit,
         salt=secrets.token_bytes(16),
-        reads=read_set(
-            provenance.refs,
-            memories,
-            cited | memories.named | _declared(writes),
-            quoted,
-            caused_by.commit if caused_by.result else None,
-        ),
+        reads=reads,
         writes=rows,
         messages=messages,
         cancel_timers=commit.cancel_timers,

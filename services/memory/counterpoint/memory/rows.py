@@ -1,7 +1,7 @@
 """What a commit becomes: rows of the record, messages of the log, and the one step that holds them."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from counterpoint.memory.canonical import NUL, canonical
@@ -11,7 +11,9 @@ from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.memory import CommitReply
 from counterpoint.proto.messages import BODY_LIMIT_BYTES
 
-__all__ = ["SYSTEM", "MessageRow", "Prepared", "WriteRow", "canonical", "storable"]
+__all__ = ["SYSTEM", "MessageRow", "Prepared", "WriteRow", "canonical", "microseconds", "storable"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 SYSTEM = "_system"
 """Where stores outside every project are kept; no legal project name."""
@@ -38,7 +40,8 @@ class WriteRow:
     @property
     def stamps(self) -> list[Any]:
         """The columns that decide who may read it and how far it is trusted, as the audit log has them."""
-        return [self.task_id, self.author, self.label, self.integrity, self.schema_version]
+        restored = [self.place, microseconds(self.at)] if self.place is not None and self.at is not None else []
+        return [self.task_id, self.author, self.label, self.integrity, self.schema_version, *restored]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class MessageRow:
     @property
     def stamps(self) -> list[Any]:
         """Where it goes and what it is worth, as the audit log has it."""
-        return [self.task_id, self.subject, list(self.audience), self.label, self.integrity, self.timer]
+        sent = [self.task_id, self.subject, list(self.audience), self.label, self.integrity, self.timer]
+        return [*sent, self.due_at and microseconds(self.due_at), self.structured, self.versioned]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,11 @@ class Prepared:
     vectors: tuple[VectorRow, ...] = ()
     traceparent: str | None = None
     cause: str | None = None
+
+
+def microseconds(moment: datetime) -> int:
+    """A moment as leaves have it: whole microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def storable(text: str, where: str) -> str:

@@ -9,15 +9,16 @@ import hashlib
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import asyncpg
 from pydantic import BaseModel
 from pydantic_core import from_json
 
+from counterpoint.memory.audit.rows import Rows
+from counterpoint.memory.audit.standing import Standing, Written, placed
 from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, hashes
 from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
-from counterpoint.memory.canonical import canonical
 from counterpoint.proto.errors import Transient
 
 _CHUNK = 1000
@@ -34,18 +35,27 @@ SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older,
 FROM audit WHERE project = $1 ORDER BY position
 """
 _FOREIGN = _LEAVES.format(more="NULL AS own")
-_OWN = _LEAVES.format(more="ROW (kind, id::text, body)")
+_MICROSECONDS = "(extract(epoch FROM {column}) * 1000000)::bigint"
+_AT, _DUE_AT = _MICROSECONDS.format(column="at"), _MICROSECONDS.format(column="due_at")
+_OWN = _LEAVES.format(more=f"ROW (kind, id::text, body, seq, {_AT})")
 _TILES = "SELECT number, hashes FROM audit_tiles WHERE level = 0 ORDER BY number"
 _RECORDS = """
 SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha256, 'hex'),
-       jsonb_build_array(task_id, author, label, integrity, schema_version)::text
+       jsonb_build_array(task_id, author, label, integrity, schema_version)::text,
+       jsonb_build_array(seq, changed, {at})::text, {superseded}
 FROM {table} WHERE project = $1
 """
-_WRITTEN = f"{_RECORDS.format(table='records')} UNION ALL {_RECORDS.format(table='history')}"
-_MESSAGES = """
-SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, integrity, timer)::text
+_WRITTEN = " UNION ALL ".join(
+    _RECORDS.format(table=table, at=_AT, superseded=superseded)
+    for table, superseded in (("records", "NULL::bigint"), ("history", "superseded"))
+)
+_MESSAGES = f"""
+SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, integrity, timer)::text, commit_id::text,
+       jsonb_build_array(seq, sender, inbound_id, commit_id, {_DUE_AT}, structured, {_AT})::text, task_version
 FROM messages WHERE project = $1
 """
+_INBOX = f"SELECT consumer, message_id, step, last, fence, outcome, reply::text, {_AT} FROM inbox WHERE project = $1"
+_READ_SETS = f"SELECT commit_id::text, cause::text, reads::text, {_AT} FROM read_sets WHERE project = $1"
 
 
 _ROOMY = {"jit": "off", "work_mem": "128MB"}
@@ -105,7 +115,7 @@ async def check(asked: Asked) -> dict[str, Any]:
 
 async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
     head = await connection.fetchval(_HEAD)
-    leaves = _Leaves(asked.task_id, head)
+    leaves = _Leaves(asked.project, asked.task_id, head)
     for row in await connection.fetch(_PROJECTS):
         await connection.execute(_FENCE, row["project"])
         leaves.begin()
@@ -115,13 +125,17 @@ async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
     leaves.erasures()
     kept = {row["number"]: row["hashes"] async for row in connection.cursor(_TILES)}
     root = leaves.tree(asked.known, kept)
-    records = _Records(leaves)
+    records = Rows(leaves)
     await connection.execute(_FENCE, asked.project)
     async for rows in _batches(connection, _WRITTEN, asked.project, _BATCH):
         records.written(rows)
     records.gone()
     async for rows in _batches(connection, _MESSAGES, asked.project, _BATCH):
         records.sent(rows)
+    async for rows in _batches(connection, _INBOX, asked.project, _BATCH):
+        records.applied(rows)
+    async for rows in _batches(connection, _READ_SETS, asked.project, _BATCH):
+        records.read(rows)
     broken = [*asked.faults, *leaves.broken, *records.broken]
     covered = max((known.size for known in asked.known), default=0)
     return {
@@ -152,19 +166,11 @@ async def _batches(connection: Any, statement: str, project: str, size: int) -> 
         rows = await coming
 
 
-class Written(NamedTuple):
-    """A record's version as its leaf has it: the hash of its body, its stamps where the leaf has them, and its commit
-    where that was not erased."""
-
-    sha256: str
-    stamps: list[Any] | None
-    commit: str | None
-
-
 class _Leaves:
     """What the leaves commit to, project by project, and then the tree over all of them."""
 
-    def __init__(self, task_id: str | None, head: int) -> None:
+    def __init__(self, project: str, task_id: str | None, head: int) -> None:
+        self._project = project
         self._task_id = task_id
         self._head = head
         self._of_task: dict[str, bytes] = {}
@@ -178,6 +184,8 @@ class _Leaves:
         """Positions of leaves that an erasure says it has erased."""
         self.gone: dict[tuple[str, str], int] = {}
         """Up to which version an erasure says it has erased a record, whatever vouched for that before."""
+        self.standing = Standing()
+        """What they say of the rows of the project that is looked at."""
         self.counts = {"commit": 0, "refusal": 0}
         self.erased = self.waiting = 0
         self.broken: list[str] = []
@@ -196,6 +204,8 @@ class _Leaves:
                 self.broken.append(f"leaf {position} was changed")
             if own is not None:
                 self._read(position, task, *own)
+                if older and (own[2] or "").startswith('{"placed":'):
+                    self.broken.append(f"leaf {position} is of no release before")
             if position is None:
                 self.waiting += 1
                 continue
@@ -210,7 +220,9 @@ class _Leaves:
             else:
                 self.broken.append(f"leaf {position} is after the end of the log, {self._head}")
 
-    def _read(self, position: int | None, task: str | None, kind: str, commit: str, body: str | None) -> None:
+    def _read(
+        self, position: int | None, task: str | None, kind: str, commit: str, body: str | None, seq: int | None, at: int
+    ) -> None:
         if self._task_id is None or task == self._task_id:
             self.counts[kind] = self.counts.get(kind, 0) + 1
         if body is None:
@@ -222,13 +234,16 @@ class _Leaves:
             return
         if (said.get("task"), "refused" not in said) != (task, kind == "commit"):
             self.broken.append(f"leaf {position} is filed as what it is not")
+        if (wrong := self.standing.take(said, commit, self._project, seq, at)) is not None:
+            self.broken.append(f"leaf {position} {wrong}")
         erased = said.get("erased") or {}
         self.forgotten.update(erased.get("leaves", ()))
         if erased:
             self.gone.update(((store, record_id), version) for store, record_id, version, *_ in said.get("writes", ()))
-        for writes, by in ((said.get("writes", ()), commit), (erased.get("kept", ()), None)):
-            for store, record_id, version, sha256, *stamps in writes:
-                self.written[store, record_id, version] = Written(sha256, stamps[0] if stamps else None, by)
+        for writes, by in ((placed(said), commit), (erased.get("kept", ()), None)):
+            for store, record_id, version, sha256, *more in writes:
+                stamps, place = (*more, None, None)[:2]
+                self.written[store, record_id, version] = Written(sha256, stamps, by, place)
         for message_id, *more in said.get("messages", ()):
             self.messages[message_id] = more
 
@@ -277,49 +292,6 @@ class _Built:
             below = Subtree(height - 1, 2 * number), Subtree(height - 1, 2 * number + 1)
             self._roots[subtree] = node_hash(*map(self._of, below))
         return self._roots[subtree]
-
-
-class _Records:
-    """Records, their history and messages, against what the leaves of their commits say."""
-
-    def __init__(self, leaves: _Leaves) -> None:
-        self._leaves = leaves
-        self.found = 0
-        self.broken: list[str] = []
-
-    def written(self, rows: Iterable[Any]) -> None:
-        """Some records, each once."""
-        unknown = set(self._leaves.unknown.values())
-        for store, record_id, version, commit, body, erased, hashed, stamps in rows:
-            self.found += 1
-            text = "" if body is None else canonical(json.loads(body))
-            committed = self._leaves.written.pop((store, record_id, version), None)
-            gone = committed is None or version < self._leaves.gone.get((store, record_id), 0)
-            if gone and erased and body is None and str(commit) in unknown:
-                continue
-            name = f"{store}/{record_id} at version {version}"
-            sha256 = hashlib.sha256(text.encode()).hexdigest()
-            if committed is None or committed.sha256 != sha256 or hashed not in (sha256, None):
-                self.broken.append(f"{name} is not as it was committed")
-            elif committed.stamps is not None and committed.stamps != json.loads(stamps):
-                self.broken.append(f"{name} is not stamped as it was committed")
-            elif committed.commit not in (str(commit), None):
-                self.broken.append(f"{name} is not of the commit that wrote it")
-
-    def gone(self) -> None:
-        """All records were seen."""
-        for store, record_id, version in self._leaves.written:
-            self.broken.append(f"{store}/{record_id} at version {version} is gone")
-
-    def sent(self, rows: Iterable[Any]) -> None:
-        """Some messages."""
-        for message_id, kind, body, stamps in rows:
-            committed = self._leaves.messages.get(str(message_id))
-            if committed is None:
-                continue
-            now = [kind, hashlib.sha256(body.encode()).hexdigest(), json.loads(stamps)]
-            if committed != now[: len(committed)]:
-                self.broken.append(f"message {message_id} is not as it was sent")
 
 
 def main() -> None:

@@ -230,9 +230,13 @@ BEGIN
     WHERE t.reads IS NOT NULL OR t.cause IS NOT NULL;
 
     -- Positions come later, from `sequence_leaves`: no commit waits for another's leaf.
+    -- A leaf begins with the places before its first record and before its first message, and with the time.
     INSERT INTO audit (project, id, kind, task_id, body, salt, seq)
-    SELECT p_project, t.id, t.kind, t.task, t.audit, t.salt,
-           base + (SELECT count(*) FROM unnest(w_commit) AS w(step) WHERE w.step <= n)
+    SELECT p_project, t.id, t.kind, t.task,
+           format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(w_commit) AS w(step) WHERE w.step < n),
+                  base + wrote + (SELECT count(*) FROM unnest(m_commit) AS m(step) WHERE m.step < n),
+                  (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2),
+           t.salt, base + (SELECT count(*) FROM unnest(w_commit) AS w(step) WHERE w.step <= n)
     FROM unnest(c_id, c_kind, c_task, c_audit, c_salt) WITH ORDINALITY AS t(id, kind, task, audit, salt, n) ORDER BY n;
 EXCEPTION
     WHEN SQLSTATE 'CP002' OR SQLSTATE 'CP003' OR SQLSTATE 'CP004' OR SQLSTATE 'CP005' OR SQLSTATE 'CP006'

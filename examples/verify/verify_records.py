@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Check the rows of Counterpoint's database against its audit log: this file and Python's standard library are enough.
+
+    verify_records.py LEAVES.jsonl PROJECT TABLE=ROWS.jsonl ...
+
+LEAVES.jsonl is what `verify_log.py` said yes to. The rows are those of one project, one JSON object a line, straight
+from PostgreSQL: `psql -AtXc "SELECT row_to_json(t) FROM records t WHERE project = 'PROJECT'"`, likewise of history,
+messages, inbox, read_sets and audit. Says yes, or no and what differs; the exit code is 0 or 1. It wants a log whose
+leaves all say where their rows stand (`placed`); rows of commits that were erased are not looked at.
+"""
+
+import datetime
+import hashlib
+import json
+import sys
+
+START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def time(text):
+    """Whole microseconds since 1970."""
+    if text is None:
+        return None
+    return (datetime.datetime.fromisoformat(text) - START) // datetime.timedelta(microseconds=1)
+
+
+def digest(value):
+    """The hash of a JSON value, whose keys are sorted and which has no spaces."""
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    ).hexdigest()
+
+
+def said_by(leaves, project):
+    """What the leaves of a project say: its rows by table and key, what was erased, and which timers were cancelled."""
+    rows = {table: {} for table in ("versions", "messages", "inbox", "read_sets", "audit")}
+    erased, cancelled, gone, tasks = set(), set(), {}, {}
+    for leaf in leaves:
+        said = json.loads(leaf.get("body") or "{}")
+        if said.get("project") != project:
+            continue
+        (records, messages, at), commit = said["placed"], said.get("commit") or said["refusal"]
+        writes, sent = said.get("writes", []), said.get("messages", [])
+        rows["audit"][leaf["index"] + 1] = [commit, at, records + len(writes), "commit" in said, said["task"], leaf]
+        forgets = said.get("erased") or {}
+        erased.update(forgets.get("leaves", []))
+        gone.update({(write[0], write[1]): write[2] for write in writes if forgets})
+        for number, (store, record, version, sha256, stamps) in enumerate(writes, records + 1):
+            place = [stamps[5], number, stamps[6]] if len(stamps) > 5 else [number, None, at]
+            rows["versions"][store, record, version] = [commit, sha256, stamps[:5], place, number]
+            if store == "tasks":
+                tasks.setdefault(record, []).append((number, version))
+        for store, record, version, sha256, stamps, place in forgets.get("kept", []):
+            rows["versions"][store, record, version] = [None, sha256, stamps, place, place[1] or place[0]]
+        for seq, (message, kind, sha256, stamps) in enumerate(sent, messages + 1):
+            version = max((v for n, v in tasks.get(stamps[0], []) if n < seq), default=0) if stamps[8] else None
+            row = [kind, sha256, *stamps[:8], seq, said["service"], said["message"], commit, at, version]
+            rows["messages"][message] = row
+        cancelled.update((said["service"], timer) for timer in said.get("cancels", []))
+        if "inbox" in said:
+            rows["inbox"][said["service"], said["message"], said["step"]] = [*said["inbox"], at]
+        if said.get("read_set"):
+            rows["read_sets"][commit] = [*said["read_set"], at]
+    return rows, erased, cancelled, gone
+
+
+def compare(leaves, project, tables):
+    """What stands otherwise than the leaves say, in words."""
+    rows, erased, cancelled, gone = said_by(leaves, project)
+    forgotten = {row["id"] for row in tables["audit"] if row["position"] in erased}
+    left = {key for key in rows["versions"] if key[2] >= gone.get(key[:2], 0)}
+    for table in ("records", "history"):
+        for row in tables[table]:
+            key = row["store"], row["id"], row["version"]
+            if row["commit_id"] in forgotten and row["body"] is None:
+                continue
+            known = rows["versions"].get(key)
+            body = hashlib.sha256(b"").hexdigest() if row["body"] is None else digest(row["body"])
+            stamps = [row[name] for name in ("task_id", "author", "label", "integrity", "schema_version")]
+            now = [row["commit_id"], body, stamps, [row["seq"], row["changed"], time(row["at"])]]
+            left.discard(key)
+            following = rows["versions"].get((*key[:2], key[2] + 1))
+            if known is None or [known[0] or row["commit_id"], *known[1:4]] != now or row["sha256"] != f"\\x{body}":
+                yield f"{table} {key} is not as it was committed"
+            elif (row["erased"] and key[:2] not in gone) or (table == "history" and following is None):
+                yield f"{table} {key} is erased, or superseded, by nothing"
+            elif (table == "records") != (following is None) or (following and row["superseded"] != following[4]):
+                yield f"{table} {key} is not the version that it says"
+    yield from (f"{key} is gone" for key in left)
+    timers = {}
+    for row in tables["messages"]:
+        if row["timer"] is not None and (row["sender"], row["timer"]) in cancelled:
+            timers[row["id"]] = row["audience"]
+        now = [row["type"], hashlib.sha256(row["body"].encode()).hexdigest()]
+        now += [row[name] for name in ("task_id", "subject", "audience", "label", "integrity", "timer")]
+        now += [time(row["due_at"]), row["structured"], row["seq"], row["sender"], row["inbound_id"], row["commit_id"]]
+        now += [time(row["at"]), row["task_version"]]
+        if rows["messages"].get(row["id"]) != now and row["commit_id"] not in forgotten:
+            yield f"message {row['id']} is not as it was sent"
+    for row in tables["inbox"]:
+        key, now = (row["consumer"], row["message_id"], row["step"]), [row["last"], row["fence"], row["outcome"]]
+        known = rows["inbox"].get(key)
+        if key[2] == "cancelled" and key[0] in timers.get(key[1], ()):
+            known = [True, 0, "cancelled", digest({"status": "stale"}), time(row["at"])]
+        if known != [*now, digest(row["reply"]), time(row["at"])] and not (known is None and erased):
+            yield f"inbox {key} is not as it was applied"
+    for row in tables["read_sets"]:
+        now = [row["cause"], digest(row["reads"]), time(row["at"])]
+        if rows["read_sets"].get(row["commit_id"]) != now and row["commit_id"] not in forgotten:
+            yield f"the read set of {row['commit_id']} is not as it was kept"
+    seen = set()
+    for row in tables["audit"]:
+        seen.add(row["position"])
+        known = rows["audit"].get(row["position"])
+        if row["position"] in erased:
+            continue
+        now = [row["id"], time(row["at"]), row["seq"], row["kind"] == "commit", row["task_id"]]
+        if known is None or known[:5] != now or row["chain"] is not None:
+            yield f"leaf {row['position']} is filed as what it is not"
+        elif [(row[name] or "")[2:] for name in ("salt", "previous", "leaf")] != [
+            known[5].get(name) or "" for name in ("salt", "previous", "leaf")
+        ] or row["body"] != known[5]["body"]:
+            yield f"leaf {row['position']} was changed"
+    yield from (f"leaf {position} is gone" for position in rows["audit"].keys() - seen)
+
+
+def main():
+    leaves_file, project, *files = sys.argv[1:]
+    tables = {table: [] for table in ("records", "history", "messages", "inbox", "read_sets", "audit")}
+    try:
+        with open(leaves_file, encoding="utf-8") as file:
+            leaves = [json.loads(line) for line in file]
+        for each in files:
+            table, _, name = each.partition("=")
+            with open(name, encoding="utf-8") as file:
+                tables[table] = [json.loads(line) for line in file]
+        broken = list(compare(leaves, project, tables))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        broken = [f"cannot be read: {error!r}"]
+    print(
+        f"no: {broken[0]}, and {len(broken) - 1} more" if broken else f"yes: all rows of {project} stand as committed"
+    )
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

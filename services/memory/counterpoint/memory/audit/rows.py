@@ -1,0 +1,102 @@
+"""The check of what stands in the record against what the leaves say of it, a table after the other."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from counterpoint.memory.audit.standing import Standing, Written
+from counterpoint.memory.canonical import canonical
+
+_CANCELLED = ["cancelled", True, 0, "cancelled", {"status": "stale"}]
+"""The step, and the columns, of what the inbox has of a timer that was cancelled."""
+
+
+class Leaves(Protocol):
+    """What was read of the leaves; `unknown` are commits whose leaves were erased, `gone` the versions up to which an
+    erasure says it has erased a record."""
+
+    written: dict[tuple[str, str, int], Written]
+    messages: dict[str, list[Any]]
+    unknown: dict[int, str]
+    gone: dict[tuple[str, str], int]
+    standing: Standing
+
+
+class Rows:
+    """Records, their history and messages, against what the leaves of their commits say."""
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+        self.found = 0
+        self._timers: dict[str, list[str]] = {}
+        """Who was to be told by timers that were cancelled, by message."""
+        self.broken: list[str] = []
+
+    def written(self, rows: Iterable[Any]) -> None:
+        """Some records, each once."""
+        unknown = set(self._leaves.unknown.values())
+        for store, record_id, version, commit, body, erased, hashed, stamps, place, superseded in rows:
+            self.found += 1
+            text = "" if body is None else canonical(json.loads(body))
+            committed = self._leaves.written.pop((store, record_id, version), None)
+            gone = committed is None or version < self._leaves.gone.get((store, record_id), 0)
+            if gone and erased and body is None and str(commit) in unknown:
+                continue
+            name = f"{store}/{record_id} at version {version}"
+            sha256 = hashlib.sha256(text.encode()).hexdigest()
+            if committed is None or committed.sha256 != sha256 or hashed not in (sha256, None):
+                self.broken.append(f"{name} is not as it was committed")
+            elif committed.stamps is not None and committed.stamps != json.loads(stamps):
+                self.broken.append(f"{name} is not stamped as it was committed")
+            elif committed.commit not in (str(commit), None):
+                self.broken.append(f"{name} is not of the commit that wrote it")
+            elif committed.place not in (json.loads(place), None):
+                self.broken.append(f"{name} does not stand at its place and time")
+            elif erased and (store, record_id) not in self._leaves.gone:
+                self.broken.append(f"{name} is marked as erased, and no erasure says so")
+            if not self._leaves.standing.superseded(store, record_id, version, superseded):
+                self.broken.append(f"{name} was not followed at the place that it says")
+
+    def gone(self) -> None:
+        """All records were seen."""
+        for store, record_id, version in self._leaves.written:
+            self.broken.append(f"{store}/{record_id} at version {version} is gone")
+
+    def sent(self, rows: Iterable[Any]) -> None:
+        """Some messages."""
+        standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
+        whole = not erased and not standing.older
+        for message_id, kind, body, stamps, commit, columns, version in rows:
+            committed = self._leaves.messages.get(str(message_id))
+            if committed is None:
+                if commit not in erased and commit not in standing.older:
+                    self.broken.append(f"message {message_id} is of no commit")
+                continue
+            now = [kind, hashlib.sha256(body.encode()).hexdigest(), json.loads(stamps)]
+            if now[2][5] is not None and ((json.loads(columns)[1], now[2][5]) in standing.cancelled or not whole):
+                self._timers[str(message_id)] = now[2][2]
+            if committed[:2] != now[:2] or (len(committed) > 2 and committed[2][:6] != now[2]):
+                self.broken.append(f"message {message_id} is not as it was sent")
+            elif not standing.sent(str(message_id), json.loads(columns), version, whole):
+                self.broken.append(f"message {message_id} does not stand where and when it was sent")
+
+    def applied(self, rows: Iterable[Any]) -> None:
+        """Some steps of the inbox."""
+        standing = self._leaves.standing
+        whole = not self._leaves.unknown and not standing.older
+        for consumer, message, step, *columns, reply, at in rows:
+            if [step, *columns, json.loads(reply)] == _CANCELLED and consumer in self._timers.get(message, {}):
+                continue
+            now = [*columns, hashlib.sha256(canonical(json.loads(reply)).encode()).hexdigest(), at]
+            known = standing.applied(consumer, message, step, now)
+            if known is False or (known is None and whole):
+                self.broken.append(f"step {step} of {message} for {consumer} is not as it was applied")
+
+    def read(self, rows: Iterable[Any]) -> None:
+        """Some read sets."""
+        standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
+        for commit, cause, reads, at in rows:
+            now = [cause, hashlib.sha256(canonical(json.loads(reads)).encode()).hexdigest(), at]
+            if standing.unknown(commit, erased) or not standing.read(commit, now):
+                self.broken.append(f"the read set of commit {commit} is not as it was kept")

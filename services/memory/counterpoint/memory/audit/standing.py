@@ -1,0 +1,115 @@
+"""The rows that stand in the record, as the leaves of their commits say that they are: column by column. Pure.
+
+A leaf begins with `placed`: the places in its project's order before its first record and before its first message, and
+the time of its transaction. So places and times, which the database gives, are vouched for like everything else. Leaves
+of releases before have none: of their rows only content and stamps are compared.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+EXEMPT: Mapping[str, str] = {
+    "records.by_*": "made of the body by the database",
+    "history.by_*": "left of releases before, and read by nothing",
+    "messages.traceparent": "names a trace, and decides nothing",
+    "read_sets.n": "the order in which read sets are linked",
+    "audit.arrival": "the order in which leaves get their positions, which the tree vouches for",
+}
+"""Columns of audited tables that no leaf vouches for, and why."""
+
+AUDITED = ("records", "history", "messages", "inbox", "read_sets", "audit")
+"""The tables whose every other column is compared; all else is made of them, or is about the bus."""
+
+_STAMPS = 5
+
+
+def placed(said: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """What a leaf wrote: store, id, version, hash, stamps, and where it has them [place, changed, time]."""
+    place = said.get("placed")
+    for number, write in enumerate(said.get("writes", ()), 1):
+        if place is None:
+            yield [*write]
+            continue
+        stamps, own = write[4][:_STAMPS], write[4][_STAMPS:]
+        seq = place[0] + number
+        yield [*write[:4], stamps, [own[0], seq, own[1]] if own else [seq, None, place[2]]]
+
+
+class Written(NamedTuple):
+    """A record's version as its leaf has it: the hash of its body, its stamps where the leaf has them, and its commit
+    where that was not erased."""
+
+    sha256: str
+    stamps: list[Any] | None
+    commit: str | None
+    place: list[Any] | None = None
+
+
+class Standing:
+    """What the leaves of one project say of its rows, as far as they have places."""
+
+    def __init__(self) -> None:
+        self.older: set[str] = set()
+        """Commits whose leaves have no places."""
+        self.cancelled: set[tuple[str, str]] = set()
+        """Timers that were cancelled, each with who had set it."""
+        self._commits: set[str] = set()
+        self._superseded: dict[tuple[str, str, int], int] = {}
+        self._messages: dict[str, list[Any]] = {}
+        self._inbox: dict[tuple[str, str, str], list[Any]] = {}
+        self._read_sets: dict[str, list[Any]] = {}
+        self._tasks: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+
+    def take(self, said: Mapping[str, Any], commit: str, project: str, seq: int | None, at: int) -> str | None:
+        """One leaf of a commit or a refusal, with the columns of its own row; what is wrong with those."""
+        place = said.get("placed")
+        if place is None:
+            self.older.add(commit)
+            return None
+        named = said.get("commit") or said.get("refusal")
+        if (named, said.get("project"), place[2], place[0] + len(said.get("writes", ()))) != (commit, project, at, seq):
+            return "is filed under another id, project, place or time"
+        self._commits.add(commit)
+        for store, record_id, version, _, _, (own, changed, _) in placed(said):
+            self._superseded[store, record_id, version - 1] = changed or own
+            if store == "tasks":
+                self._tasks[record_id].append((changed or own, version))
+        for number, (message_id, _, _, stamps) in enumerate(said.get("messages", ()), 1):
+            sent = [place[1] + number, said["service"], said["message"], commit, stamps[6], stamps[7], place[2]]
+            self._messages[message_id] = [sent, stamps[0] if stamps[8] else None]
+        self.cancelled.update((said["service"], timer) for timer in said.get("cancels", ()))
+        if "inbox" in said:
+            self._inbox[said["service"], said["message"], said["step"]] = [*said["inbox"], place[2]]
+        if said.get("read_set") is not None:
+            self._read_sets[commit] = [*said["read_set"], place[2]]
+        return None
+
+    def unknown(self, commit: str, erased: set[str]) -> bool:
+        """Whether there is no leaf of a commit, neither an erased one nor one of a release before."""
+        return commit not in self._commits and commit not in self.older and commit not in erased
+
+    def superseded(self, store: str, record_id: str, version: int, seq: int | None) -> bool:
+        """Whether a version was followed by the next one at this place, as far as that is known."""
+        return self._superseded.get((store, record_id, version), seq) == seq
+
+    def sent(self, message_id: str, columns: list[Any], task_version: int | None, whole: bool) -> bool:
+        """Whether a message stands where and as it was sent: `columns` are those of `take`. The version of its task is
+        that of the last write before it, if the `whole` log is there to say which one that was."""
+        known = self._messages.get(message_id)
+        if known is None:
+            return True
+        expected, task = known
+        version = None
+        if task is not None:
+            version = max((v for place, v in self._tasks[task] if place < expected[0]), default=0)
+        return bool(expected == columns and (version == task_version or (task is not None and not whole)))
+
+    def applied(self, consumer: str, message: str, step: str, columns: list[Any]) -> bool | None:
+        """Whether a step stands in the inbox as it was applied; None when no leaf is about it."""
+        known = self._inbox.get((consumer, message, step))
+        return None if known is None else known == columns
+
+    def read(self, commit: str, columns: list[Any]) -> bool:
+        """Whether a read set stands as it was kept."""
+        return self._read_sets.get(commit, columns) == columns

@@ -1,0 +1,162 @@
+"""A single column that is changed as the database's superuser is found, by `verify` and by the independent script.
+
+The columns come from the catalog: a new one is either vouched for, or among the exempt with a reason.
+"""
+
+import ast
+import fnmatch
+import importlib.util
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from diode.audit_log import PROJECT, Log, a_log, a_server
+from diode.memories import learn, wish
+from diode.memory_house import DUE
+
+from counterpoint.memory.audit.check import Asked, check
+from counterpoint.memory.audit.standing import AUDITED, EXEMPT
+from counterpoint.proto.memory import Leaves, Outgoing, Write
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "verify" / "verify_records.py"
+OTHER = "billing"
+CHANGED = {
+    "text": "coalesce({0}, '') || 'x'",
+    "smallint": "coalesce({0}, 0) + 1",
+    "integer": "coalesce({0}, 0) + 1",
+    "bigint": "coalesce({0}, 0) + 1",
+    "boolean": "NOT coalesce({0}, false)",
+    "timestamp with time zone": "coalesce({0}, now()) + interval '1 microsecond'",
+    "uuid": "gen_random_uuid()",
+    "jsonb": "'{{\"x\": 1}}'",
+    "bytea": "coalesce({0}, '') || '\\x00'",
+    "text[]": "array_append(coalesce({0}, '{{}}'), 'x')",
+}
+_COLUMNS = """
+SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
+"""
+
+
+def loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("verify_records", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+VERIFIER = loaded()
+
+
+@pytest.fixture(scope="module")
+async def log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log]:
+    """Commits with read sets, timers set and cancelled, versions superseded, deleted and restored, and refusals."""
+    folder = tmp_path_factory.mktemp("columns")
+    async with a_server(folder) as server, a_log(server, folder) as log:
+        house = log.house
+        await log.story("t-1")
+        await house.delegated(OTHER, "t-2")
+        learned = await learn(house, PROJECT, "t-3")
+        store, record = learned["attempt"]
+        quarantined = await wish(house, PROJECT, "quarantine", store=store, id=record)
+        await wish(house, PROJECT, "lift", id=quarantined)
+        due = Outgoing(
+            type=DUE, data={"task_id": "t-4"}, task_id="t-4", due_at=datetime(2099, 1, 1, tzinfo=UTC), timer="soon"
+        )
+        manager = house.handed(await house.routed(PROJECT, "t-4"))
+        await house.done("manager", manager, step="set", last=False, messages=(due,))
+        await house.done("manager", manager, step="cancel", last=False, cancel_timers=("soon",))
+        plan = Write(store="plans", id="t-4", body={"text": "rest"})
+        await house.done("manager", manager, writes=(plan,))
+        await log.sign()
+        yield log
+
+
+async def by_us(log: Log) -> list[str]:
+    """What `verify` finds in both projects."""
+    found = []
+    for project in (PROJECT, OTHER):
+        report = await check(Asked(url=log.house.database.url, project=project))
+        found += report["broken"]
+    return found
+
+
+async def by_others(log: Log) -> list[str]:
+    """What the script finds in both, from the leaves as they were given out before."""
+    found: list[str] = []
+    for project in (PROJECT, OTHER):
+        tables = {}
+        for table in AUDITED:
+            rows = await log.rows(f"SELECT row_to_json(t)::text AS row FROM {table} t WHERE project = '{project}'")
+            tables[table] = [json.loads(row["row"]) for row in rows]
+        try:
+            found += VERIFIER.compare(LEAVES[project], project, tables)
+        except (ValueError, KeyError, TypeError) as error:
+            found.append(repr(error))
+    return found
+
+
+LEAVES: dict[str, list[dict[str, Any]]] = {}
+
+
+async def columns(log: Log, table: str) -> list[tuple[str, str]]:
+    async with log.house.superuser() as connection:
+        rows = await connection.fetch(_COLUMNS, table)
+    return [(row["name"], row["type"]) for row in rows]
+
+
+@pytest.mark.parametrize("table", AUDITED)
+async def test_a_column_that_is_changed_is_found_by_both(log: Log, table: str) -> None:
+    for project in (PROJECT, OTHER):
+        LEAVES[project] = (await log.house.report(project, Leaves()))["items"]
+    assert (await by_us(log), await by_others(log)) == ([], [])
+    missed = []
+    for name, kind in await columns(log, table):
+        if any(fnmatch.fnmatch(f"{table}.{name}", pattern) for pattern in EXEMPT):
+            continue
+        for some in ("IS NOT NULL", "IS NULL"):
+            where = f"project = '{PROJECT}' AND {name} {some}"
+            rows = await log.rows(
+                f"SELECT ctid::text AS place, {name} AS was FROM {table} WHERE {where} ORDER BY ctid DESC LIMIT 1"
+            )
+            if not rows:
+                continue
+            async with log.house.superuser() as connection:
+                new = CHANGED[kind].format(name)
+                if name == "project":
+                    new = f"'{OTHER}'"
+                place = await connection.fetchval(
+                    f"UPDATE {table} SET {name} = {new} WHERE ctid = $1::text::tid RETURNING ctid::text",
+                    rows[0]["place"],
+                )
+                if not await by_us(log):
+                    missed.append(f"verify: {table}.{name} {some}")
+                if not await by_others(log):
+                    missed.append(f"script: {table}.{name} {some}")
+                await connection.execute(
+                    f"UPDATE {table} SET {name} = $1 WHERE ctid = $2::text::tid", rows[0]["was"], place
+                )
+    assert missed == []
+    assert (await by_us(log), await by_others(log)) == ([], [])
+
+
+async def test_every_exempt_column_is_one(log: Log) -> None:
+    there = [f"{table}.{name}" for table in AUDITED for name, _ in await columns(log, table)]
+    generated = await log.rows(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'records'::regclass AND attgenerated <> ''"
+    )
+    there += [f"records.{row['attname']}" for row in generated]
+    assert [pattern for pattern in EXEMPT if not fnmatch.filter(there, pattern)] == []
+
+
+def test_the_script_needs_the_standard_library_alone() -> None:
+    tree = ast.walk(ast.parse(SCRIPT.read_text()))
+    names = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
+    assert names == {"datetime", "hashlib", "json", "sys"}
+    assert len(SCRIPT.read_text().splitlines()) <= 200
