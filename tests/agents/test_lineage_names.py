@@ -68,9 +68,10 @@ async def test_memory_is_asked_for_events_with_secrets_alone() -> None:
 @pytest.mark.parametrize("part", ["name", "type"])
 def test_columns_are_facts_without_secrets(part: str) -> None:
     event = dict(orders("1_monday_ok")[0])
-    fields = [{"name": "id", "type": "int", part: KEY}]
+    key = "sk_live_" + "2uatb19Fhqb3wpqftfjAKJHy"
+    fields = [{"name": "id", "type": "int", part: key}]
     dataset = {"namespace": "db", "name": "t", "facets": {"schema": {"fields": fields}}}
-    assert KEY not in repr(parse({**event, "inputs": [dataset]}))
+    assert key not in repr(parse({**event, "inputs": [dataset]}))
 
 
 def test_names_of_settings_are_facts_without_secrets() -> None:

@@ -185,3 +185,23 @@ class TestAProvider:
         assert [one.providers[0].status for one in (first, again, changed)] == ["added", "unchanged", "replaced"]
         (kept_row,) = (await kept(house, project, "providers")).values()
         assert kept_row["body"]["package_version"] == "1.1.0"
+
+    @pytest.mark.parametrize("field", ["operators", "sensors", "hooks"])
+    async def test_with_a_secret_in_a_name_is_refused_and_the_others_are_kept(
+        self, house: House, project: str, field: str
+    ) -> None:
+        key = "AKIA" + "Z7QF3MPLKD2WXYTB"
+        wrong = Provider.model_validate({"name": "Ledgerland", "package": "airflow-provider-ledgerland", field: [key]})
+        other = Provider(name="Tallyland", package="airflow-provider-tallyland")
+        origin = house.standing(project, principal="administrator")
+        refused, added = (await reply(house, origin, providers=(wrong, other))).providers
+        assert (refused.status, refused.problem) == ("refused", f"{field} holds what looks like a secret")
+        assert added.status == "added"
+        assert key not in json.dumps(await kept(house, project, "providers"))
+
+    async def test_is_not_known_by_a_secret(self, house: House, project: str) -> None:
+        package = "sk-" + "a8fk2kd93kfls03kdlq0w7vb"
+        origin = house.standing(project, principal="administrator")
+        (refused,) = (await reply(house, origin, providers=(Provider(name="Ledgerland", package=package),))).providers
+        assert (refused.status, refused.problem) == ("refused", "its id holds what looks like a secret")
+        assert package not in refused.id

@@ -151,3 +151,12 @@ def test_a_key_that_says_what_it_holds_is_believed(name: str) -> None:
 @pytest.mark.parametrize("digits", ["４１１１１１１１１１１１１１１１", "٤١١١١١١١١١١١١١١١", "4111–1111–1111–1111"])
 def test_digits_and_dashes_of_other_scripts_hide_nothing(digits: str) -> None:
     assert kinds(f"card {digits}") == ["card"]
+
+
+@pytest.mark.parametrize("name", ["time", "offset", "total_count"])
+def test_an_account_is_no_counter_whatever_it_stands_under(name: str) -> None:
+    from counterpoint.guard.detector import scan_fields
+
+    body = {"context": {name: "DE89370400440532013000", f"{name}_ms": "4111111111111111"}}
+    found = {found.finding.type: found.finding.named for found in scan_fields(body, ["context"])}
+    assert found == {"iban": True, "card": False}

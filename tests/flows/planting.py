@@ -3,6 +3,8 @@
 import asyncio
 import copy
 import json
+import os
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -74,6 +76,7 @@ async def plant(stack: Stack) -> Planted:
         (await api.post("/v1/tasks", json=first, headers={"Prefer": "wait=30"})).raise_for_status()
         await _all(planted, _http(planted, api))
         await _all(planted, _lineage(planted, lineage))
+        await _command_line(planted, stack)
     await _intake(planted, stack)
     return planted
 
@@ -254,6 +257,39 @@ def _lineage(planted: Planted, lineage: httpx.AsyncClient) -> Iterator[tuple[str
             yield url, lineage.stream("GET", url.format("etl"), params={**query, name: secret.text})
         secret = planted.take(door, f"GET {url} path", str.isalnum)
         yield url, lineage.stream("GET", url.format(secret.text), params=query)
+
+
+async def _command_line(planted: Planted, stack: Stack) -> None:
+    """Options of commands, under a home that is searched too."""
+    home = stack.data_dir / "home"
+    home.mkdir()
+    file = home / "orders.md"
+    file.write_text("# Orders\n\nOrders are kept for ten days.\n")
+
+    def said(option: str, form: str = "{}") -> tuple[str, str]:
+        secret = planted.take("cli", option, lambda text: text.isprintable() and " " not in text)
+        return option, form.format(secret.text)
+
+    at = ("--url", stack.endpoints.http, "--project", PROJECT)
+    token = ("--token", stack.endpoints.token)
+    names = (*said("--run"), *said("--job", "etl/{}"), *said("--dataset", "db/{}"), *said("--idempotency-key"))
+    commands = (
+        ("submit", "troubleshoot", "The import fails", *names, *at, *token),
+        ("submit", "question", "How long are orders kept?", *at, *said("--token")),
+        ("lineage", said("a job", "etl/{}")[1], *at, *token),
+        ("ingest", str(file), *said("--name"), *at, *token),
+    )
+    running = [
+        await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("counterpoint")),
+            *command,
+            env={"PATH": os.environ["PATH"], "HOME": str(home)},
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        for command in commands
+    ]
+    assert [await process.wait() for process in running] == [0, 1, 1, 1]
 
 
 async def _intake(planted: Planted, stack: Stack) -> None:

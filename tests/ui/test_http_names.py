@@ -38,6 +38,14 @@ async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: Running) 
     assert KEY not in answer.text
 
 
+async def test_attempts_are_found_by_the_name_of_their_job(front: Running) -> None:
+    job = {"namespace": "etl", "name": await front.house.memory(PROJECT, None).harmless(KEY)}
+    made = {"attempt_id": "a", "task_id": "t", "project": PROJECT, "attempt": 1, "description": "x", "tried": "y"}
+    front.house.put("attempts", "a", {**made, "by": "ann", "at": "2026-11-20T12:00:00Z", "job": job})
+    answer = await front.me.get("/v1/attempts", params={"job": f"etl/{KEY}"})
+    assert [each["attempt_id"] for each in answer.json()["items"]] == ["a"]
+
+
 async def test_a_principal_is_not_called_by_a_secret(front: Running) -> None:
     body = {"name": KEY, "kind": "system", "projects": ["*"], "roles": ["read"]}
     answer = await front.me.post("/v1/principals", json=body)

@@ -27,6 +27,10 @@ _PLAIN = re.compile(
 )
 """Short words, UUIDs, hashes and times, which are most of what records hold: nothing in them is ever found."""
 
+_REMEMBERED, _REMEMBERED_CHARS = 65_536, 500
+_harmless: set[str] = set()
+"""Names in which nothing is secret: the same come again with every event."""
+
 Fingerprint = Callable[[str], str]
 
 
@@ -35,8 +39,22 @@ def kept(name: str, fingerprint: Fingerprint, released: Released = nothing) -> s
 
     Raises `Permanent` `too_large` for what is too long to be looked through.
     """
-    if _PLAIN.fullmatch(name) is not None:
+    if name in _harmless or _PLAIN.fullmatch(name) is not None:
         return name
+    result = _without(name, fingerprint, released)
+    if result == name and released is nothing:
+        _remember(name)
+    return result
+
+
+def _remember(name: str) -> None:
+    if len(name) <= _REMEMBERED_CHARS:
+        if len(_harmless) >= _REMEMBERED:
+            _harmless.clear()
+        _harmless.add(name)
+
+
+def _without(name: str, fingerprint: Fingerprint, released: Released) -> str:
     if "://" in name:
         spans = [(found.start, found.end) for found in _withheld(name, released)]
         name = without_credentials(name, lambda start, end: any(s < end and e > start for s, e in spans))
@@ -91,12 +109,20 @@ def kept_body(
             changed.append(path)
         return result
 
+    def key(name: str, path: tuple[str, ...]) -> str:
+        if name in _harmless:
+            return name
+        result = of("", name, path)
+        if result == name and released is nothing:
+            _remember(name)
+        return result
+
     def copied(name: str, value: Any, path: tuple[str, ...]) -> Any:
         match value:
             case str():
                 return of(name, value, path)
             case dict():
-                return {of("", key, (*path, key)): copied(key, inner, (*path, key)) for key, inner in value.items()}
+                return {key(at, (*path, at)): copied(at, inner, (*path, at)) for at, inner in value.items()}
             case list() | tuple():
                 return [copied(name, inner, path) for inner in value]
             case _:
@@ -104,7 +130,7 @@ def kept_body(
 
     left = frozenset(but)
     copy = {
-        name if name in left else of("", name, (name,)): value if name in left else copied(name, value, (name,))
+        name if name in left else key(name, (name,)): value if name in left else copied(name, value, (name,))
         for name, value in body.items()
     }
     return (copy if changed else dict(body)), tuple(changed)
@@ -126,7 +152,7 @@ def _tag(kind: str, value: str, fingerprint: Fingerprint) -> str:
 
 
 def _withheld(name: str, released: Released) -> list[Finding]:
-    """What no name may hold. A bare number of a person's is taken for the number that machines count up."""
+    """What no name may hold. A number that nothing names may be a counter, as in texts."""
     # A slash parts the words of a name as a space does those of a text.
     findings = scan(name) or (scan(name.replace("/", " ")) if "/" in name else ())
     return [
@@ -134,7 +160,6 @@ def _withheld(name: str, released: Released) -> list[Finding]:
         for found in findings
         if found.kind in WITHHELD
         and found.named
-        and not (found.kind == "identity" and found.end - found.start == len(name))
         and not (released is not nothing and released(normal(name[found.start : found.end])))
     ]
 

@@ -211,7 +211,7 @@ def _is_option(lowered: str, at: int) -> bool:
 def is_assigned(name: str, value: str) -> bool:
     """Whether `value`, found under the key `name` of a mapping, is a password or a key."""
     judges = _judges(name) if len(name) <= _NAME_CHARS else _judges.__wrapped__(name)
-    return any(valid(value) for valid in judges)
+    return bool(judges) and any(valid(value) for valid in judges)
 
 
 @lru_cache(maxsize=4096)
