@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from counterpoint.bus.impatient import Impatient
+
 
 class Server(uvicorn.Server):
     """An HTTP server that leaves signals to the service it is part of."""
@@ -23,7 +25,9 @@ class Server(uvicorn.Server):
 def http_server(app: Any, host: str, port: int) -> tuple[Server, int]:
     """A server for an ASGI app, bound; and its port, which the system chose when `port` is 0."""
     listener = socket.create_server((host, port), backlog=512)
-    config = uvicorn.Config(app, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=3)
+    config = uvicorn.Config(
+        app, http=Impatient, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=3
+    )
     server = Server(config)
     server.config.load()
     server.listeners = [listener]  # type: ignore[attr-defined]
