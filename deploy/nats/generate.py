@@ -1,8 +1,13 @@
-"""Writes `nats.conf`: the users and rights of the policy, each password left to the environment of the server."""
+"""Writes `nats.conf`: the users and rights of the policy, each password left to the environment of the server.
 
+With `NAME=PROJECT,PROJECT ...` prints one that also has publishers of these names, each of its projects alone.
+"""
+
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from counterpoint.bus.permissions import nats_config, users
+from counterpoint.bus.permissions import Publishers, nats_config, users
 from counterpoint.local.nats import MAX_PAYLOAD_BYTES, jetstream
 
 HERE = Path(__file__).parent
@@ -18,16 +23,25 @@ max_payload: {MAX_PAYLOAD_BYTES}
 
 def password_variable(user: str) -> str:
     """The environment variable that holds the password of a user of the bus."""
-    return f"COUNTERPOINT_NATS_PASSWORD_{user.upper()}"
+    return f"COUNTERPOINT_NATS_PASSWORD_{user.upper().replace('-', '_')}"
 
 
-def document() -> str:
+def document(publishers: Publishers | None = None) -> str:
     """The whole configuration. A variable is replaced by the server only where it stands without quotes."""
-    text = nats_config({user: f"${password_variable(user)}" for user in users()})
-    for user in users():
+    named = dict.fromkeys((*users(), *(publishers or {})))
+    text = nats_config({user: f"${password_variable(user)}" for user in named}, publishers=publishers)
+    for user in named:
         text = text.replace(f'"${password_variable(user)}"', f"${password_variable(user)}")
     return _HEAD + text
 
 
+def given(words: list[str]) -> Mapping[str, list[str]]:
+    """Publishers and their projects, as the command line names them."""
+    return {name: projects.split(",") for name, _, projects in (word.partition("=") for word in words)}
+
+
 if __name__ == "__main__":
-    (HERE / "nats.conf").write_text(document())
+    if len(sys.argv) > 1:
+        print(document(given(sys.argv[1:])), end="")
+    else:
+        (HERE / "nats.conf").write_text(document())

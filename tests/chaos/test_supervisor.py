@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import nats
 import pytest
 
 if __name__ == "__main__":
@@ -23,9 +24,9 @@ from counterpoint.local.credentials import load_credentials
 from counterpoint.local.lock import AlreadyRunning, is_held
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.serve import run_detached, run_supervisor
-from counterpoint.local.service import NATS_USERS, SERVICES, Wiring, environment
+from counterpoint.local.service import COMMANDS, NATS_USERS, SERVICES, Wiring, environment
 from counterpoint.local.settings import local_settings
-from counterpoint.local.stack import Progress, Stack
+from counterpoint.local.stack import Progress, Stack, policy_authorization
 from counterpoint.local.state import Birth, Left, State
 from counterpoint.local.supervisor import restart_delay_s
 from counterpoint.local.up import down, status
@@ -291,6 +292,28 @@ async def test_a_taken_http_port_is_refused_before_anything_starts(tmp_path: Pat
         with pytest.raises(Permanent, match="port_taken"):
             await stack_of(tmp_path / "data", http_port=other.port).start()
     assert not (tmp_path / "data" / "nats").exists()
+
+
+async def _quiet(error: Exception) -> None:
+    """A refusal shows in what does not happen."""
+
+
+async def test_publishers_have_logins_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_PUBLISHERS", '{"airflow": ["orders"]}')
+    local_settings.cache_clear()
+    try:
+        given = {"commands": commands() | {"provision": COMMANDS["provision"]}, "authorization": policy_authorization}
+        async with started(stack_of(tmp_path, **given)) as stack:
+            assert set(stack.endpoints.users) == {"publisher", "observer", "airflow"}
+            airflow = stack.endpoints.users["airflow"]
+            login = {"user": airflow.user, "password": airflow.password}
+            inbox = airflow.inbox_prefix.encode()
+            async with await nats.connect(stack.endpoints.nats, inbox_prefix=inbox, error_cb=_quiet, **login) as client:
+                assert (await client.jetstream().publish("intake.orders.task", b"{}")).stream == "INTAKE"
+                with pytest.raises(nats.errors.TimeoutError):
+                    await client.jetstream().publish("intake.finance.task", b"{}", timeout=0.5)
+    finally:
+        local_settings.cache_clear()
 
 
 async def test_an_engine_that_runs_elsewhere_is_used_and_not_started(

@@ -118,6 +118,8 @@ def _foreign(known: Inbound, headers: Mapping[str, str], data: bytes) -> Inbound
         raise _refused("invalid", "subject", "is no intake subject")
     if tokens[1] != known.project:
         raise _refused("invalid", "project", "is no project name")
+    if known.project == subjects.SHARED_PROJECT:
+        raise _refused("invalid", "project", "is what every project reads, and takes nothing in by the bus")
     bare = _BARE[tokens[2]]
     plain = {name.lower(): value for name, value in headers.items()}
     if plain.get("content-type", "").lower().startswith(STRUCTURED):

@@ -13,8 +13,11 @@ from typing import Any
 from counterpoint.bus.streams import PULL_S, consumer_specs
 from counterpoint.guard.policy import Policy, policy
 from counterpoint.proto import subjects
+from counterpoint.proto.errors import Permanent, Problem
 
-PROVISIONER, MEMORY = "provisioner", "memory"
+PROVISIONER, MEMORY, PUBLISHER = "provisioner", "memory", "publisher"
+Publishers = Mapping[str, Sequence[str]]
+"""Users who may publish to intakes, by name, and the projects of each."""
 HOUSE = "HOUSE"
 ANSWERS_S = 5 * PULL_S
 """How long after its last answer the server still takes a pull from another account to be waiting."""
@@ -28,8 +31,14 @@ def users() -> tuple[str, ...]:
     return (*rules.services, *rules.nats)
 
 
-def permissions(rules: Policy, projects: Sequence[str] = ("*",)) -> dict[str, dict[str, list[str]]]:
-    """User to the subjects it may `publish` and `subscribe`; `projects` are those of the users that are no service."""
+def permissions(
+    rules: Policy, projects: Sequence[str] = ("*",), publishers: Publishers | None = None
+) -> dict[str, dict[str, list[str]]]:
+    """User to the subjects it may `publish` and `subscribe`, and may `never` publish.
+
+    `projects` are those of the users that are no service, unless `publishers` names others; these are users, too.
+    Raises `Permanent` `publishers_invalid`.
+    """
     table: dict[str, dict[str, list[str]]] = {}
     for user in rules.services:
         publish = [subjects.query(user), subjects.commit(user), subjects.ingest(user), subjects.put(user)]
@@ -54,22 +63,49 @@ def permissions(rules: Policy, projects: Sequence[str] = ("*",)) -> dict[str, di
         f"$JS.ACK.{subjects.ADVISORIES}.{MEMORY}.>",
     ]
     table[MEMORY]["subscribe"] += [subjects.query("*"), subjects.commit("*"), subjects.ingest("*"), subjects.put("*")]
-    for user, row in rules.nats.items():
+    named = checked(publishers or {})
+    for user in dict.fromkeys((*rules.nats, *named)):
+        row, own = rules.nats.get(user, rules.nats[PUBLISHER]), named.get(user, projects)
         table[user] = {
-            "publish": [name.format(project=project) for name in row.publish for project in projects],
+            "publish": [name.format(project=project) for name in row.publish for project in own],
             "subscribe": [
-                *(name.format(project=project) for name in row.subscribe for project in projects),
+                *(name.format(project=project) for name in row.subscribe for project in own),
                 f"{subjects.inbox_prefix(user)}.>",
             ],
+            "never": list(row.never),
         }
     return table
 
 
-def nats_config(passwords: Mapping[str, str], projects: Sequence[str] = ("*",)) -> str:
+def checked(publishers: Publishers) -> Publishers:
+    """Publishers whose names and projects are legal. Raises `Permanent` `publishers_invalid`.
+
+    Nobody publishes to the project that all may read.
+    """
+    taken = set(users()) - {PUBLISHER}
+    problems = [
+        Problem(field=name, problem="is no name for a publisher: [a-z0-9][a-z0-9-]{0,62}, and no user of the bus")
+        for name in publishers
+        if name in taken or not subjects.PROJECT_PATTERN.fullmatch(name)
+    ]
+    for name, projects in publishers.items():
+        illegal = [each for each in projects if each != "*" and not subjects.PROJECT_PATTERN.fullmatch(each)]
+        illegal += [each for each in projects if each == subjects.SHARED_PROJECT]
+        problems += [Problem(field=name, problem=f"may not publish to {each!r}") for each in illegal]
+        if not projects:
+            problems.append(Problem(field=name, problem="has no project"))
+    if problems:
+        raise Permanent("publishers_invalid", tuple(problems))
+    return publishers
+
+
+def nats_config(
+    passwords: Mapping[str, str], projects: Sequence[str] = ("*",), publishers: Publishers | None = None
+) -> str:
     """The `accounts` block of the server's configuration. Raises `KeyError` for a user without a password."""
     accounts: dict[str, dict[str, Any]] = {HOUSE: {"jetstream": "enabled", "users": []}}
     shared: dict[tuple[str, str], list[str]] = {}
-    for user, rights in sorted(permissions(policy(), projects).items()):
+    for user, rights in sorted(permissions(policy(), projects, publishers).items()):
         name = account(user)
         accounts.setdefault(name, {"users": []})["users"].append(_entry(user, passwords[user], rights))
         if name != HOUSE:
@@ -88,11 +124,12 @@ def account(user: str) -> str:
 
 def _entry(user: str, password: str, rights: Mapping[str, list[str]]) -> dict[str, Any]:
     publish, subscribe = sorted(set(rights["publish"])), sorted(set(rights["subscribe"]))
+    never = {"deny": sorted(rights["never"])} if rights.get("never") else {}
     return {
         "user": user,
         "password": password,
         "permissions": {
-            "publish": {"allow": publish} if publish else {"deny": [">"]},
+            "publish": {"allow": publish, **never} if publish else {"deny": [">"]},
             "subscribe": {"allow": subscribe},
         },
     }

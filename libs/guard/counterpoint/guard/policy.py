@@ -110,10 +110,14 @@ class RoleRow(_Row):
 
 
 class NatsRow(_Row):
-    """Subjects that a bus user which is no service may publish and subscribe; `{project}` is one of its projects."""
+    """Subjects that a bus user which is no service may publish and subscribe; `{project}` is one of its projects.
+
+    `never` are subjects that it may not publish whatever its projects are.
+    """
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    never: tuple[str, ...] = ()
 
 
 class SensitiveRow(_Row):

@@ -46,6 +46,8 @@ class LocalSettings(BaseSettings):
     """The Valkey server program."""
     streams_bytes: int | None = Field(default=None, ge=1 << 20)
     """Bytes that all streams of the bus may take together; else as many as the free disk allows."""
+    publishers: dict[str, tuple[str, ...]] = {}
+    """Logins of the bus for other systems: the projects of each, which it may publish to and watch."""
     nats_url: str | None = None
     """A NATS server that runs elsewhere, with our users and rights in its configuration."""
     postgres_url: str | None = None

@@ -51,7 +51,7 @@ def policy_authorization(passwords: dict[str, str]) -> str:
     """NATS users and rights, from the policy."""
     from counterpoint.bus.permissions import nats_config
 
-    return nats_config(passwords)
+    return nats_config(passwords, publishers=local_settings().publishers)
 
 
 async def _together(*work: Coroutine[Any, Any, None]) -> None:
@@ -166,7 +166,7 @@ class Stack:
             nats=wiring.nats_url,
             users={
                 user: NatsUser(user=user, password=passwords[user], inbox_prefix=inbox_prefix(user))
-                for user in ("publisher", "observer")
+                for user in dict.fromkeys(("publisher", "observer", *local_settings().publishers))
             },
             lineage=origin(wiring.lineage_host, wiring.lineage_port),
             services={
@@ -181,7 +181,8 @@ class Stack:
         state.supervised_by(Birth.of(os.getpid()))
         with self._stage("sweep"):
             await sweep(state)
-        credentials = load_credentials(self.data_dir / "secrets.json", NATS_USERS)
+        logins = dict.fromkeys((*NATS_USERS, *local_settings().publishers))
+        credentials = load_credentials(self.data_dir / "secrets.json", tuple(logins))
         given = self._listening
         http_port = self._port(state, "http", given.http_host, given.http_port)
         lineage_port = self._port(state, "lineage", given.lineage_host, given.lineage_port)

@@ -1,0 +1,99 @@
+"""A publisher has the rights of its own projects, and nobody's go as far as the project that all may read."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats
+import pytest
+from bus.lone_bus import PASSWORDS
+from bus.small_house import eventually
+
+from counterpoint.bus.codec import decode
+from counterpoint.bus.permissions import checked, nats_config
+from counterpoint.bus.provision import provision
+from counterpoint.local.nats import Nats, run_nats
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Permanent
+from counterpoint.proto.messages import utc_now
+
+MINE, OTHERS = "alpha", "beta"
+LOGINS = {**PASSWORDS, "airflow": "airflow-of-a-test"}
+KINDS = ("task", "outcome", "lineage")
+
+
+@pytest.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nats]:
+    """A publisher of one project beside that of all, as a laptop has it."""
+    config = nats_config(LOGINS, publishers={"airflow": (MINE,)})
+    async with run_nats(tmp_path_factory.mktemp("publishers"), config) as server:
+        await provision(server.url, "provisioner", LOGINS["provisioner"])
+        yield server
+
+
+async def _taken(server: Nats, user: str, projects: tuple[str, ...]) -> set[str]:
+    """The projects whose intakes take all that this user publishes there."""
+    inbox = subjects.inbox_prefix(user).encode()
+    refused: list[str] = []
+
+    async def told(error: Exception) -> None:
+        refused.append(str(error))
+
+    async with await nats.connect(
+        server.url, user=user, password=LOGINS[user], inbox_prefix=inbox, error_cb=told
+    ) as client:
+        for project in projects:
+            for kind in KINDS:
+                await client.publish(f"intake.{project}.{kind}", b"{}")
+        await client.flush()
+    return {project for project in projects if not any(f".{project}." in each for each in refused)}
+
+
+async def _holds(server: Nats, projects: set[str]) -> bool:
+    """Whether the intake holds messages of these projects and no others."""
+    inbox = subjects.inbox_prefix("provisioner").encode()
+    async with await nats.connect(
+        server.url, user="provisioner", password=LOGINS["provisioner"], inbox_prefix=inbox
+    ) as client:
+        info = await client.jetstream().stream_info(subjects.INTAKE, subjects_filter=">")
+    return {subjects.project_of(subject) for subject in info.state.subjects or {}} == projects
+
+
+async def test_a_publisher_publishes_to_its_projects_alone_and_nobody_to_the_shared_one(server: Nats) -> None:
+    everywhere = (MINE, OTHERS, subjects.SHARED_PROJECT)
+    assert await _taken(server, "airflow", everywhere) == {MINE}
+    await eventually(lambda: _holds(server, {MINE}))
+    assert await _taken(server, "publisher", everywhere) == {MINE, OTHERS}
+    await eventually(lambda: _holds(server, {MINE, OTHERS}))
+
+
+async def test_the_publisher_of_all_may_be_one_of_some(tmp_path: Path) -> None:
+    config = nats_config(LOGINS, publishers={"airflow": (MINE,), "publisher": (OTHERS,)})
+    async with run_nats(tmp_path, config) as server:
+        await provision(server.url, "provisioner", LOGINS["provisioner"])
+        assert await _taken(server, "publisher", (MINE, OTHERS)) == {OTHERS}
+        await eventually(lambda: _holds(server, {OTHERS}))
+
+
+@pytest.mark.parametrize(
+    ("name", "projects"),
+    [
+        ("memory", ("orders",)),
+        ("provisioner", ("orders",)),
+        ("observer", ("orders",)),
+        ("Airflow", ("orders",)),
+        ("a.b", ("orders",)),
+        ("airflow", ("shared",)),
+        ("airflow", (">",)),
+        ("airflow", ("orders.task", "orders")),
+        ("airflow", ()),
+    ],
+)
+def test_other_names_and_projects_are_refused(name: str, projects: tuple[str, ...]) -> None:
+    with pytest.raises(Permanent, match=f"publishers_invalid: {name}: "):
+        checked({name: projects})
+
+
+def test_what_comes_for_the_shared_project_is_refused() -> None:
+    place = f"intake.{subjects.SHARED_PROJECT}.task"
+    with pytest.raises(Permanent, match="invalid: project: "):
+        decode(place, {}, b"{}", stream=subjects.INTAKE, sequence=1, delivered=1, stored_at=utc_now())
