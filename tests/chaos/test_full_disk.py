@@ -18,6 +18,7 @@ if __name__ == "__main__":
 from chaos.faults import House
 
 from counterpoint.bus.logs import Losing
+from counterpoint.local.up import status
 from counterpoint.memory.room import Room
 from counterpoint.proto.errors import Away
 
@@ -91,6 +92,7 @@ async def test_the_house_outlives_a_full_disk_and_goes_on_by_itself(small_disk: 
         memory = await http.get(f"{told.services['memory'].health}/readyz")
         assert memory.status_code == 503
         assert "disk" in memory.json()["waiting_for"]
+        assert "disk" in (await asyncio.to_thread(status, small_disk / "data")).waiting_for["memory"]
         for name in ("nats", "postgres", "memory", "manager"):
             await house.kill(name)
         (small_disk / "fill").unlink()

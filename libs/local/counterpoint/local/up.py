@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
 from pydantic import BaseModel, ConfigDict
@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 from counterpoint.local.listening import Listening
 from counterpoint.local.lock import is_held
-from counterpoint.local.probe import http_ok
 from counterpoint.local.serve import OnReady, run_detached, run_supervisor, serve
 from counterpoint.local.stack import Progress, Stack
 from counterpoint.local.state import Birth, read_state
@@ -31,7 +30,10 @@ LOCAL = Listening()
 
 
 class Status(BaseModel):
-    """What runs on a data folder: is each service ready, does each engine's process live?"""
+    """What runs on a data folder: is each service ready, does each engine's process live?
+
+    `waiting_for` names what stands between a service and readiness, where it says so.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,6 +41,7 @@ class Status(BaseModel):
     pid: int | None = None
     services: dict[str, bool] = {}
     engines: dict[str, bool] = {}
+    waiting_for: dict[str, tuple[str, ...]] = {}
 
 
 def up(
@@ -88,11 +91,13 @@ def status(data_dir: Path) -> Status:
     except Transient:
         return Status(running=True, pid=pid)
     engines = {name: engine.pid for name, engine in endpoints.engines.items() if engine.pid is not None}
+    waiting = asyncio.run(_waiting(endpoints))
     return Status(
         running=True,
         pid=pid,
-        services=asyncio.run(_readiness(endpoints)),
+        services={name: missing == () for name, missing in waiting.items()},
         engines={name: Birth.of(number) is not None for name, number in engines.items()},
+        waiting_for={name: missing for name, missing in waiting.items() if missing},
     )
 
 
@@ -105,10 +110,22 @@ def settings(data_dir: Path) -> dict[str, dict[str, Any]]:
     return in_force
 
 
-async def _readiness(endpoints: Endpoints) -> dict[str, bool]:
-    places = [urlsplit(service.health) for service in endpoints.services.values()]
-    answers = await asyncio.gather(*(http_ok(at.port or 0, "/readyz", at.hostname or "") for at in places))
-    return dict(zip(endpoints.services, answers, strict=True))
+async def _waiting(endpoints: Endpoints) -> dict[str, tuple[str, ...] | None]:
+    """What each service waits for, nothing when it is ready; None where it does not say."""
+    asked = (asyncio.to_thread(_missing, f"{service.health}/readyz") for service in endpoints.services.values())
+    return dict(zip(endpoints.services, await asyncio.gather(*asked), strict=True))
+
+
+def _missing(url: str) -> tuple[str, ...] | None:
+    try:
+        with _DIRECT.open(url, timeout=_TIMEOUT_S):
+            return ()
+    except HTTPError as refused:
+        with refused, suppress(ValueError, KeyError):
+            return tuple(json.load(refused)["waiting_for"])
+    except OSError:
+        pass
+    return None
 
 
 def main() -> None:
