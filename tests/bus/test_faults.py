@@ -25,8 +25,10 @@ from counterpoint.bus.delivery import LAST_DELIVERY
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Permanent, Problem, Transient
 from counterpoint.proto.memory import Commit, MessageDied, Outgoing
+from counterpoint.proto.messages import utc_now
+from counterpoint.proto.records import Session
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskRejected, TaskRouted, TaskWorked
-from counterpoint.recall import Memory, send
+from counterpoint.recall import Memory, put, send
 
 
 async def test_a_passing_fault_is_tried_again_later(house: SmallHouse, router: Service) -> None:
@@ -136,13 +138,11 @@ async def test_on_a_conflict_the_handler_reads_and_decides_anew(house: SmallHous
                 " VALUES ($1, 'sessions', 's', 1, 1, 'manager', 1, 2, '{}', gen_random_uuid())",
                 place,
             )
-        body = {"session_id": "s", "n": len(seen)}
-        write = (
-            noted(memory)
-            .writes[0]
-            .model_copy(update={"store": "sessions", "id": "s", "body": body, "expect": item.version if item else 0})
+        now = utc_now()
+        session = Session(
+            session_id="s", project=place, task_ids=(message.task_id,), summary="", opened_at=now, continued_at=now
         )
-        return Commit(writes=(write,))
+        return Commit(writes=(put("sessions", "s", session, item),))
 
     desk = Desk(manager, count_up)
     desk.go.set()

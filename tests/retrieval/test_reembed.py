@@ -188,7 +188,8 @@ async def test_a_model_is_changed_and_changed_back_and_answers_are_those_of_a_fr
     assert (await done(house, "drop"))["state"] == "none"
     await forgotten(house, project, FIRST)
     assert await by_meaning(house, again) == await by_meaning(house, project)
-    assert (await house.verify("default"))["ok"]
+    report = await house.verify("default")
+    assert report["ok"], report["broken"]
 
 
 async def by_meaning(house: House, project: str) -> list[Any]:

@@ -260,7 +260,10 @@ class Reembedding:
 
     async def _noted(self, caller: str, origin: Origin, asked: Reembed, model: str) -> None:
         """Who asked for what is in the audit log before it is done."""
+        commit_id = new_id()
         leaf = {
+            "commit": commit_id,
+            "project": origin.project,
             "reembed": asked.act,
             "model": model,
             "active": self._search.model_id,
@@ -271,7 +274,7 @@ class Reembedding:
             "at": datetime.now(UTC).isoformat(),
         }
         noted = Prepared(
-            project=origin.project, commit_id=new_id(), consumer=caller, message_id="", step="", last=False, fence=0,
+            project=origin.project, commit_id=commit_id, consumer=caller, message_id="", step="", last=False, fence=0,
             task_id=None, task_version=None, ended_ok=True, kind="commit", audit=canonical(leaf),
             salt=secrets.token_bytes(16), reads=None,
         )  # fmt: skip
