@@ -11,6 +11,7 @@ import nats.errors
 import pytest
 from bus.lone_bus import CONFIG, PASSWORDS, Bus, provisioned
 from bus.rights import MINE
+from bus.small_house import eventually
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -122,7 +123,7 @@ async def test_what_has_come_and_was_not_handed_on_goes_back_at_once(lone: Bus) 
         await publish(lone, 1)
         (first,) = await asked
         await publish(lone, 2)
-        await developer.flush()
+        await eventually(lambda: developer.stats["in_msgs"] == 3)
         await pull.unsubscribe()
         await first.ack_sync()
         await developer.flush()
