@@ -13,7 +13,8 @@ from counterpoint.developer.german import english, is_german, translated
 from counterpoint.developer.likelihood import Likelihood
 from counterpoint.developer.procedures import procedures
 from counterpoint.developer.relevance import Hit, calibration, hits
-from counterpoint.developer.selection import LIMIT, select
+from counterpoint.developer.sections import sections
+from counterpoint.developer.selection import LACKING, LIMIT, select
 from counterpoint.developer.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.units import BODY, units
 from counterpoint.memory.retrieval.chunk import chunk, detect
@@ -110,6 +111,19 @@ def test_row_comes_with_the_headers_that_make_it_a_sentence() -> None:
     text = answered("Who owns the orders lake?")
     assert "| System | Team | Reached |" in text
     assert "| Orders lake | Harbour | harbour@lake.example |" in text
+
+
+def test_row_says_what_its_headers_name() -> None:
+    ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
+    question = "Which port does the slot monitor need?"
+    assert graded(question, found(question, ("ports.md", ports)), CURVE).probability > LACKING
+    (section,) = sections(found(question, ("ports.md", ports)))
+    assert section.sentences[-1] == "Port: 9811; Process: slot monitor"
+
+
+def test_row_with_other_cells_than_its_headers_says_its_text() -> None:
+    (section,) = sections(found("slot", ("ports.md", "# Ports\n\n| Port | Process |\n|---|---|\n| 9811 |\n")))
+    assert section.sentences[-1] == "| 9811 |"
 
 
 def test_duration_of_a_setting_is_answered_by_its_row() -> None:
@@ -256,6 +270,13 @@ def test_german_question_is_answered_from_english_pages() -> None:
     assert is_german(question)
     assert "delete" in (english(question) or "")
     assert "Never drop the slot" in answered(question)
+
+
+@pytest.mark.parametrize(
+    "text", ["job kam trotz retry nie an", "deployment hatte vorhin timeouts", "dump war sogar leer"]
+)
+def test_terse_german_is_known_by_its_particles(text: str) -> None:
+    assert is_german(text)
 
 
 def test_english_is_not_taken_for_german() -> None:

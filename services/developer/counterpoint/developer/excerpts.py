@@ -87,7 +87,7 @@ def scores(wanted: Wanted, section: Section) -> list[float]:
     about = wanted.held(section.headings)
     found = []
     opener: frozenset[str] = frozenset()
-    for unit in section.units:
+    for unit, said in zip(section.units, section.sentences, strict=True):
         if unit.kind not in BODY:
             if unit.kind in ("heading", "header"):
                 opener = wanted.held(unit.text) if unit.kind == "heading" else opener | wanted.held(unit.text)
@@ -95,7 +95,7 @@ def scores(wanted: Wanted, section: Section) -> list[float]:
             continue
         held = wanted.held(unit.text)
         value = wanted.share(held) + 0.35 * wanted.share((opener | about) - held)
-        value += 0.25 * wanted.fits(unit.text)
+        value += 0.25 * wanted.fits(said)
         if wanted.permission and prohibits(unit.text):
             value += 0.15 * (value > 0.1)
         value /= 1 + max(0, unit.end - unit.start - LONG) / LONGER

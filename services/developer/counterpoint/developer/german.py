@@ -16,7 +16,7 @@ _LEAST = 4
 _OF_BOTH = frozenset(
     ("am", "an", "also", "bin", "da", "den", "des", "die", "in", "so", "war", "was", "man", "oder", "index", "alarm",
      "parallel", "version", "server", "name", "minute", "problem", "variable", "probe", "er", "hat", "um", "ja", "du",
-     "alle", "als", "testen")
+     "alle", "als", "testen", "pro", "hin", "dir", "deren")
 )  # fmt: skip
 """Words of the list that say nothing about the language."""
 

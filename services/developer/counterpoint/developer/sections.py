@@ -14,6 +14,7 @@ PROGRAMS = frozenset({"python", "javascript", "typescript"})
 STRUCTURED = frozenset({"markdown", "restructuredtext", "html", "notebook", "pdf"})
 """Types whose passages stand under headings."""
 FIRST = 20
+_SAID = "{}: {}"
 COPIES = 3
 """A passage that stands in so many of the documents found is none of their own."""
 
@@ -59,6 +60,20 @@ class Section:
     def units(self) -> tuple[Unit, ...]:
         """Its blocks, by their places in `text`."""
         return units(self.text, self.best.item.body.get("type") in PROGRAMS, self.start == 0)
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """What each of its blocks says: a row each cell with the header that it stands under, others their text."""
+        said, headers = list[str](), tuple[str, ...]()
+        for unit in self.units:
+            if unit.kind == "header":
+                headers = _cells(unit.text)
+            elif unit.kind not in ("row", "markup"):
+                headers = ()
+            cells = _cells(unit.text) if unit.kind == "row" else ()
+            paired = len(cells) == len(headers) > 0
+            said.append("; ".join(map(_SAID.format, headers, cells)) if paired else unit.text)
+        return tuple(said)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -112,6 +127,10 @@ def sections(found: Sequence[Hit], beside: Iterable[Hit] = ()) -> tuple[Section,
 
 def _plain(text: str) -> str:
     return " ".join(text.split())
+
+
+def _cells(row: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
 
 
 def _runs(ordered: Sequence[Hit]) -> Iterable[list[Hit]]:

@@ -190,7 +190,7 @@ class Selection:
         for each in shown:
             about = asked.held(each.section.headings)
             for n in each.units:
-                text = each.section.units[n].text
+                text = each.section.sentences[n]
                 held = asked.held(text)
                 if held and (asked.kind is None or asked.fits(text)):
                     said = max(said, asked.share(held | about))
