@@ -1,16 +1,19 @@
-"""Looks for needles in all that a house keeps: every column of every table, and every file under its folder."""
+"""Looks for needles in all that a house keeps: every column, message of a stream, and file of its folder."""
 
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 import nats
 import re2
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
 
-from counterpoint.bus.streams import consumer_specs
+from counterpoint.bus.streams import consumer_specs, stream_specs
 from counterpoint.guard.policy import policy
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.postgres import PostgresUrls
@@ -20,6 +23,8 @@ from counterpoint.proto.subjects import inbox_prefix
 
 Survivors = dict[str, set[str]]
 """From a needle to the tables and files that hold it."""
+_MESSAGES = 200
+"""Messages of a stream that are asked for at a time."""
 _PART_BYTES = 8 * 1024 * 1024
 _TABLES = """
 SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name FROM pg_tables
@@ -44,15 +49,22 @@ class Needles:
             yield match[0].decode()
 
 
-async def quiet(stack: Stack, tries: int = 3000) -> None:
-    """Wait until every consumer has handled all that there is for it."""
+@asynccontextmanager
+async def _provisioner(stack: Stack) -> AsyncIterator[JetStreamContext]:
     passwords = load_credentials(stack.data_dir / "secrets.json", NATS_USERS).nats
     user = "provisioner"
     client = await nats.connect(
         stack.endpoints.nats, user=user, password=passwords[user], inbox_prefix=inbox_prefix(user).encode()
     )
     try:
-        stream = client.jetstream()
+        yield client.jetstream()
+    finally:
+        await client.close()
+
+
+async def quiet(stack: Stack, tries: int = 3000) -> None:
+    """Wait until every consumer has handled all that there is for it."""
+    async with _provisioner(stack) as stream:
         calm = 0
         for _ in range(tries):
             infos = [await stream.consumer_info(spec.stream, spec.durable) for spec in consumer_specs(policy())]
@@ -60,9 +72,29 @@ async def quiet(stack: Stack, tries: int = 3000) -> None:
             if calm == 3:
                 return
             await asyncio.sleep(0.1)
-    finally:
-        await client.close()
     raise TimeoutError([(i.stream_name, i.name, i.num_pending, i.num_ack_pending) for i in infos])
+
+
+async def in_streams(stack: Stack, needles: Needles) -> Survivors:
+    """What the streams of the bus hold: their files are encrypted, and say nothing."""
+    found: Survivors = defaultdict(set)
+    async with _provisioner(stack) as stream:
+        for spec in stream_specs():
+            state = (await stream.stream_info(spec.name)).state
+            for start in range(max(1, state.first_seq), state.last_seq + 1, _MESSAGES):
+                numbers = range(start, min(start + _MESSAGES, state.last_seq + 1))
+                for message in await asyncio.gather(*(_message(stream, spec.name, number) for number in numbers)):
+                    for needle in needles.within(message):
+                        found[needle].add(spec.name)
+    return found
+
+
+async def _message(stream: JetStreamContext, name: str, number: int) -> bytes:
+    try:
+        message = await stream.get_msg(name, number)
+    except NotFoundError:
+        return b""
+    return f"{message.subject}\n{message.headers}\n".encode() + (message.data or b"")
 
 
 async def in_tables(stack: Stack, needles: Needles) -> Survivors:
@@ -86,12 +118,12 @@ async def in_tables(stack: Stack, needles: Needles) -> Survivors:
     return found
 
 
-def in_files(folder: Path, needles: Needles, but: tuple[str, ...]) -> Survivors:
-    """What files hold, but for those whose path within `folder` has one of the parts `but`."""
+def in_files(folder: Path, needles: Needles) -> Survivors:
+    """What the files under a folder hold."""
     found: Survivors = defaultdict(set)
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if not path.is_file() or path.is_symlink() or any(part in name for part in but):
+        if not path.is_file() or path.is_symlink():
             continue
         with path.open("rb") as file:
             before = b""

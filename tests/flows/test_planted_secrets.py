@@ -8,26 +8,28 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from flows.found_secrets import Needles, Survivors, in_files, in_tables, quiet
+from flows.found_secrets import Needles, Survivors, in_files, in_streams, in_tables, quiet
 from flows.planting import Planted, plant
 
 from counterpoint.local.stack import Stack
 
 pytestmark = pytest.mark.timeout(600)
-INTAKE = "streams/INTAKE/"
-"""Messages of other systems as they came."""
+CONTROL = "How long are orders kept?"
+"""Something harmless that every place has, so that finding nothing means something."""
 
 
 @dataclass(frozen=True)
 class Searched:
-    """What was planted, and what of it was found afterwards in tables, and in files once nothing ran any more."""
+    """What was planted, and what of it was found in tables, in streams, and in files once nothing ran any more."""
 
     planted: Planted
     tables: Survivors
+    streams: Survivors
     files: Survivors
 
     def report(self, found: Survivors) -> str:
         """Who survived where, by door."""
+        found = {needle: at for needle, at in found.items() if needle != CONTROL}
         lines = sorted(f"{self.planted.places[needle]} -> {', '.join(sorted(at))}" for needle, at in found.items())
         doors = Counter(place.partition(":")[0] for place in self.planted.places.values())
         left = Counter(self.planted.places[needle].partition(":")[0] for needle in found)
@@ -42,12 +44,12 @@ async def searched() -> AsyncIterator[Searched]:
         await stack.start()
         try:
             planted = await plant(stack)
-            needles = Needles(planted.places)
+            needles = Needles((*planted.places, CONTROL))
             await quiet(stack)
-            tables = await in_tables(stack, needles)
+            tables, streams = await in_tables(stack, needles), await in_streams(stack, needles)
         finally:
             await stack.stop()
-        yield Searched(planted, tables, in_files(stack.data_dir, needles, (INTAKE,)))
+        yield Searched(planted, tables, streams, in_files(stack.data_dir, needles))
 
 
 def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> None:
@@ -58,8 +60,12 @@ def test_two_hundred_secrets_are_planted_and_doors_open(searched: Searched) -> N
 
 
 def test_none_is_in_the_database(searched: Searched) -> None:
-    assert not searched.tables, searched.report(searched.tables)
+    assert searched.tables.keys() == {CONTROL}, searched.report(searched.tables)
+
+
+def test_none_is_in_any_stream(searched: Searched) -> None:
+    assert searched.streams.keys() == {CONTROL}, searched.report(searched.streams)
 
 
 def test_none_is_in_any_file(searched: Searched) -> None:
-    assert not searched.files, searched.report(searched.files)
+    assert searched.files.keys() == {CONTROL}, searched.report(searched.files)
