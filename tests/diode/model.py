@@ -69,7 +69,7 @@ class Model:
         token = ask.token
         over = token is not None and token.versioned and (token.project, token.task) in self.ended
         if wrong := self.refusals(ask) - {"foreign", "own", "label"}:
-            return wrong | ({"stale"} if over and "ended" in wrong else set())
+            return wrong | ({"stale"} if over and (ask.operation == "write" or "ended" in wrong) else set())
         if ask.operation == "write":
             known = self.records.get((ask.project, ask.store, ask.id))
             if over:

@@ -32,7 +32,7 @@ async def test_the_door_answers_as_the_model_says_for_long(house: House) -> None
     while done < LONG:
         await walk(house, 1000 + done, 5_000)
         done += 5_000
-    print(f"{done} steps in {time.monotonic() - began:.0f} s")
+        print(f"{done} steps in {time.monotonic() - began:.0f} s", flush=True)
 
 
 async def never(*_: Any) -> bool:
