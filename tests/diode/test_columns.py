@@ -1,9 +1,10 @@
 """A single column that is changed as the database's superuser is found, by `verify` and by the independent script.
 
-The columns come from the catalog: a new one is either vouched for, or among the exempt with a reason.
+Tables and columns come from the catalog: a new one is either vouched for, or among the exempt with a reason.
 """
 
 import ast
+import asyncio
 import fnmatch
 import importlib.util
 import json
@@ -18,12 +19,19 @@ from diode.audit_log import PROJECT, Log, a_log, a_server
 from diode.memories import learn, wish
 from diode.memory_house import DUE
 
+from counterpoint.guard.fingerprints import Fingerprints
+from counterpoint.guard.policy import policy
 from counterpoint.memory.audit.check import Asked, check
-from counterpoint.memory.audit.standing import AUDITED, EXEMPT
+from counterpoint.memory.audit.standing import AUDITED, EXEMPT, TREE, UNAUDITED
+from counterpoint.memory.audit.tiles import WIDTH
+from counterpoint.memory.blobs import Blobs
+from counterpoint.memory.releases import Releases
+from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import Leaves, Outgoing, Write
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "verify" / "verify_records.py"
 OTHER = "billing"
+BOTH = (PROJECT, OTHER)
 CHANGED = {
     "text": "coalesce({0}, '') || 'x'",
     "smallint": "coalesce({0}, 0) + 1",
@@ -78,27 +86,40 @@ async def log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log]:
         yield log
 
 
-async def by_us(log: Log) -> list[str]:
-    """What `verify` finds in both projects."""
+@pytest.fixture(scope="module")
+async def a_tile(log: Log) -> Log:
+    """The same, with so many leaves that a tile of the tree is full."""
+    while (await log.verify())["leaves"] < WIDTH:
+        write = Write(store="tasks", id="t-1", body={})
+        await asyncio.gather(
+            *(log.house.refused("router", log.house.standing(PROJECT), "store", writes=(write,)) for _ in range(64))
+        )
+    await log.sign()
+    return log
+
+
+async def by_us(log: Log, *projects: str) -> list[str]:
+    """What `verify` finds in these projects."""
     found = []
-    for project in (PROJECT, OTHER):
+    for project in projects:
         report = await check(Asked(url=log.house.database.url, project=project))
         found += report["broken"]
     return found
 
 
-async def by_others(log: Log) -> list[str]:
-    """What the script finds in both, from the leaves as they were given out before."""
+async def by_others(log: Log, *projects: str) -> list[str]:
+    """What the script finds in them, from the leaves as they were given out before."""
     found: list[str] = []
-    for project in (PROJECT, OTHER):
-        tables = {}
-        for table in AUDITED:
-            rows = await log.rows(f"SELECT row_to_json(t)::text AS row FROM {table} t WHERE project = '{project}'")
-            tables[table] = [json.loads(row["row"]) for row in rows]
-        try:
-            found += VERIFIER.compare(LEAVES[project], project, tables)
-        except (ValueError, KeyError, TypeError) as error:
-            found.append(repr(error))
+    async with log.house.superuser() as connection:
+        for project in projects:
+            tables = {}
+            for table in AUDITED:
+                rows = await connection.fetch(f"SELECT row_to_json(t)::text FROM {table} t WHERE project = $1", project)
+                tables[table] = [json.loads(row[0]) for row in rows]
+            try:
+                found += VERIFIER.compare(LEAVES[project], project, tables)
+            except (ValueError, KeyError, TypeError) as error:
+                found.append(repr(error))
     return found
 
 
@@ -115,7 +136,7 @@ async def columns(log: Log, table: str) -> list[tuple[str, str]]:
 async def test_a_column_that_is_changed_is_found_by_both(log: Log, table: str) -> None:
     for project in (PROJECT, OTHER):
         LEAVES[project] = (await log.house.report(project, Leaves()))["items"]
-    assert (await by_us(log), await by_others(log)) == ([], [])
+    assert (await by_us(log, *BOTH), await by_others(log, *BOTH)) == ([], [])
     missed = []
     for name, kind in await columns(log, table):
         if any(fnmatch.fnmatch(f"{table}.{name}", pattern) for pattern in EXEMPT):
@@ -128,22 +149,64 @@ async def test_a_column_that_is_changed_is_found_by_both(log: Log, table: str) -
             if not rows:
                 continue
             async with log.house.superuser() as connection:
-                new = CHANGED[kind].format(name)
+                new, looked = CHANGED[kind].format(name), (PROJECT,)
                 if name == "project":
-                    new = f"'{OTHER}'"
+                    new, looked = f"'{OTHER}'", BOTH
                 place = await connection.fetchval(
                     f"UPDATE {table} SET {name} = {new} WHERE ctid = $1::text::tid RETURNING ctid::text",
                     rows[0]["place"],
                 )
-                if not await by_us(log):
+                if not await by_us(log, *looked):
                     missed.append(f"verify: {table}.{name} {some}")
-                if not await by_others(log):
+                if not await by_others(log, *looked):
                     missed.append(f"script: {table}.{name} {some}")
                 await connection.execute(
                     f"UPDATE {table} SET {name} = $1 WHERE ctid = $2::text::tid", rows[0]["was"], place
                 )
     assert missed == []
-    assert (await by_us(log), await by_others(log)) == ([], [])
+    assert (await by_us(log, *BOTH), await by_others(log, *BOTH)) == ([], [])
+
+
+@pytest.mark.parametrize("table", TREE)
+async def test_a_column_of_the_tree_that_is_changed_is_found(a_tile: Log, table: str) -> None:
+    """Who checks the log elsewhere makes the tree anew from the leaves, and needs none of these tables."""
+    assert (await a_tile.verify())["ok"]
+    missed = []
+    for name, kind in await columns(a_tile, table):
+        if name in TREE[table]:
+            continue
+        async with a_tile.house.superuser() as connection:
+            was = await connection.fetchrow(f"SELECT ctid::text AS place, {name} AS said FROM {table} LIMIT 1")
+            place = await connection.fetchval(
+                f"UPDATE {table} SET {name} = {CHANGED[kind].format(name)} WHERE ctid = $1::text::tid"
+                " RETURNING ctid::text",
+                was["place"],
+            )
+            if not await broken(a_tile):
+                missed.append(f"{table}.{name}")
+            await connection.execute(f"UPDATE {table} SET {name} = $1 WHERE ctid = $2::text::tid", was["said"], place)
+    assert missed == []
+    assert (await a_tile.verify())["ok"]
+
+
+async def broken(log: Log) -> list[str]:
+    """What a verification over the bus finds, and what is found where nobody has looked at the tree before."""
+    found: list[str] = (await check(Asked(url=log.house.database.url, project=PROJECT)))["broken"]
+    return found or (await log.verify())["broken"]
+
+
+async def test_every_table_is_audited_or_has_a_reason(log: Log) -> None:
+    tables = await log.rows("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'")
+    assert sorted(row["name"] for row in tables) == sorted((*AUDITED, *TREE, *UNAUDITED))
+
+
+async def test_a_blob_that_is_changed_is_not_read(log: Log) -> None:
+    blobs = Blobs(log.house.database, policy(), Releases(log.house.database, Fingerprints(log.house.keys)))
+    blob = await blobs.keep(PROJECT, "Orders are kept for ten days.")
+    assert await blobs.content(PROJECT, blob) == b"Orders are kept for ten days."
+    await log.run("UPDATE blob_parts SET content = convert_to('Orders are kept for two days.', 'UTF8')")
+    with pytest.raises(Permanent, match="invalid"):
+        await blobs.content(PROJECT, blob)
 
 
 async def test_every_exempt_column_is_one(log: Log) -> None:

@@ -66,13 +66,16 @@ class Blobs:
         raise fault
 
     async def content(self, project: str, blob: Blob) -> bytes:
-        """The content of a whole blob. Raises `Permanent` when it is not there."""
+        """The content of a whole blob. Raises `Permanent` when it is not there, or not what its hash says."""
         digest = bytes.fromhex(blob.sha256)
         async with self._database.snapshot(project) as connection:
             known = await connection.fetchrow(_STATE, project, digest)
             if known is None or not known["complete"]:
                 raise Permanent("invalid", (Problem(field="blob", problem="is not uploaded"),))
-            return b"".join(row["content"] for row in await connection.fetch(_CONTENT, project, digest))
+            content = b"".join(row["content"] for row in await connection.fetch(_CONTENT, project, digest))
+        if (await asyncio.to_thread(hashlib.sha256, content)).digest() != digest:
+            raise Permanent("invalid", (Problem(field="blob", problem="is not what was uploaded"),))
+        return content
 
     async def keep(self, project: str, text: str) -> Blob:
         """Keep a text as it is, unseen by anybody but memory."""

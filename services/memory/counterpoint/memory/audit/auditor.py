@@ -30,7 +30,7 @@ LEFT JOIN (SELECT {_LEAF} FROM audit WHERE project = $1 AND position > $2) AS a 
 ORDER BY h.leaf_position
 """
 _NOTES = "SELECT size, root, note, at FROM audit_checkpoints WHERE size < $1 ORDER BY size DESC LIMIT $2"
-_ALL_NOTES = "SELECT note FROM audit_checkpoints"
+_ALL_NOTES = "SELECT size, root, note FROM audit_checkpoints"
 
 
 class Auditor:
@@ -62,7 +62,13 @@ class Auditor:
         faults = [self._sequencer.fault] if self._sequencer.fault else []
         known: list[Known] = []
         unread: list[str] = []
-        texts = {"the asker": query.checkpoints, "the record": await self._recorded()}
+        recorded = await self._recorded()
+        faults += [
+            f"the record does not have the checkpoint of {row['size']} leaves as it was signed"
+            for row in recorded
+            if not self._filed(row["note"], row["size"], row["root"])
+        ]
+        texts = {"the asker": query.checkpoints, "the record": "\n".join(row["note"] for row in recorded)}
         for copy in self._copies:
             try:
                 texts[f"the {copy.name}"] = await copy.read()
@@ -83,9 +89,14 @@ class Auditor:
         shown = {"size": last.size, "root": last.root.hex(), "note": last.note} if last else None
         return report | {"key": self._sequencer.key.public, "checkpoint": shown, "unread": unread}
 
-    async def _recorded(self) -> str:
+    def _filed(self, note: str, size: int, root: bytes) -> bool:
+        """Whether the record files a note of ours as what it is; one of another key, or a forged one, is told apart."""
+        read = self._sequencer.key.read(note)
+        return bool(read.foreign or read.forged) or read.checkpoints == (Checkpoint(size, root, note),)
+
+    async def _recorded(self) -> list[Any]:
         async with self._database.connection() as connection:
-            return "\n".join(row["note"] for row in await connection.fetch(_ALL_NOTES))
+            return list(await connection.fetch(_ALL_NOTES))
 
     async def _prove(self, project: str, query: Prove) -> dict[str, Any]:
         rows = await self._of(project, query)

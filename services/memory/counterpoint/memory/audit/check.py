@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from counterpoint.memory.audit.rows import Rows
 from counterpoint.memory.audit.standing import Standing, Written, placed
-from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, hashes
+from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, Place, hashes
 from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
 from counterpoint.proto.errors import Transient
 
@@ -38,7 +38,7 @@ _FOREIGN = _LEAVES.format(more="NULL AS own")
 _MICROSECONDS = "(extract(epoch FROM {column}) * 1000000)::bigint"
 _AT, _DUE_AT = _MICROSECONDS.format(column="at"), _MICROSECONDS.format(column="due_at")
 _OWN = _LEAVES.format(more=f"ROW (kind, id::text, body, seq, {_AT})")
-_TILES = "SELECT number, hashes FROM audit_tiles WHERE level = 0 ORDER BY number"
+_TILES = "SELECT level, number, hashes FROM audit_tiles ORDER BY level, number"
 _RECORDS = """
 SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha256, 'hex'),
        jsonb_build_array(task_id, author, label, integrity, schema_version)::text,
@@ -115,6 +115,8 @@ async def check(asked: Asked) -> dict[str, Any]:
 
 async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
     head = await connection.fetchval(_HEAD)
+    faults = list(asked.faults) if head is not None else [*asked.faults, "nothing says where the log ends"]
+    head = head or 0
     leaves = _Leaves(asked.project, asked.task_id, head)
     for row in await connection.fetch(_PROJECTS):
         await connection.execute(_FENCE, row["project"])
@@ -123,7 +125,7 @@ async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
         async for rows in _batches(connection, statement, row["project"], _CHUNK):
             leaves.take(rows)
     leaves.erasures()
-    kept = {row["number"]: row["hashes"] async for row in connection.cursor(_TILES)}
+    kept = {Place(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_TILES)}
     root = leaves.tree(asked.known, kept)
     records = Rows(leaves)
     await connection.execute(_FENCE, asked.project)
@@ -136,7 +138,7 @@ async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
         records.applied(rows)
     async for rows in _batches(connection, _READ_SETS, asked.project, _BATCH):
         records.read(rows)
-    broken = [*asked.faults, *leaves.broken, *records.broken]
+    broken = [*faults, *leaves.broken, *records.broken]
     covered = max((known.size for known in asked.known), default=0)
     return {
         "ok": not broken,
@@ -252,7 +254,7 @@ class _Leaves:
         for position in sorted(self.unknown.keys() - self.forgotten):
             self.broken.append(f"leaf {position} has no content, and no erasure says that it forgot it")
 
-    def tree(self, known: Sequence[Known], kept: dict[int, bytes]) -> bytes:
+    def tree(self, known: Sequence[Known], kept: Mapping[Place, bytes]) -> bytes:
         """Build it over all leaves, compare it with checkpoints and with the tiles that are kept; its root."""
         for index, leaf in enumerate(self._hashes):
             if leaf is _ZERO:
@@ -260,16 +262,29 @@ class _Leaves:
         sha256 = hashlib.sha256
         nodes = [sha256(b"\x00" + leaf).digest() for leaf in self._hashes]
         built = _Built(nodes)
-        for number, tile in enumerate(built.tiles):
-            if number in kept and b"".join(tile) != kept[number]:
-                at = next(n for n, node in enumerate(hashes(kept[number]), 1) if node != tile[n - 1])
-                self.broken.append(f"the tree as it is kept differs at leaf {number * WIDTH + at}")
+        signed = min(max((each.size for each in known), default=0), len(nodes))
+        self.broken += _tiles_broken(built, kept, signed)
         for size, root, where in sorted({(each.size, each.root, each.where) for each in known}):
             if size > len(nodes):
                 self.broken.append(f"the log ends at leaf {len(nodes)}, {where} vouches for {size}")
             elif built.root(size).hex() != root:
                 self.broken.append(f"the first {size} leaves are not those that {where} vouches for")
         return built.root(len(nodes))
+
+
+def _tiles_broken(built: "_Built", kept: Mapping[Place, bytes], signed: int) -> Iterator[str]:
+    """The tiles that are not those of the tree, and those before its last checkpoint that are not there."""
+    for place, said in kept.items():
+        tile = built.tile(place)
+        if tile is None:
+            yield f"a tile is kept at level {place.level}, number {place.number}, where the tree has none"
+        elif b"".join(tile) != said:
+            at = next(n for n, node in enumerate([*hashes(said), b""]) if n == WIDTH or node != tile[n])
+            yield f"the tree as it is kept differs at leaf {((place.number * WIDTH + at) << HEIGHT * place.level) + 1}"
+    for level in range(signed.bit_length() // HEIGHT):
+        for number in range(signed >> HEIGHT * (level + 1)):
+            if Place(level, number) not in kept:
+                yield f"the tile at level {level}, number {number} is missing"
 
 
 class _Built:
@@ -279,6 +294,14 @@ class _Built:
         self._nodes = nodes
         self.tiles = [nodes[at : at + WIDTH] for at in range(0, len(nodes) - WIDTH + 1, WIDTH)]
         self._roots = {Subtree(HEIGHT, number): complete_root(tile) for number, tile in enumerate(self.tiles)}
+
+    def tile(self, place: Place) -> list[bytes] | None:
+        """The hashes of a tile, where the tree is large enough to have it."""
+        if place.level < 0 or not 0 <= place.number < len(self._nodes) >> HEIGHT * (place.level + 1):
+            return None
+        if place.level == 0:
+            return list(self.tiles[place.number])
+        return [self._of(Subtree(HEIGHT * place.level, place.number * WIDTH + at)) for at in range(WIDTH)]
 
     def root(self, size: int) -> bytes:
         """The root over the first `size` leaves."""

@@ -19,7 +19,42 @@ EXEMPT: Mapping[str, str] = {
 """Columns of audited tables that no leaf vouches for, and why."""
 
 AUDITED = ("records", "history", "messages", "inbox", "read_sets", "audit")
-"""The tables whose every other column is compared; all else is made of them, or is about the bus."""
+"""The tables whose every other column is compared with the leaves."""
+
+TREE: Mapping[str, frozenset[str]] = {
+    "audit_head": frozenset({"chain"}),
+    "audit_tiles": frozenset(),
+    "audit_checkpoints": frozenset({"at"}),
+}
+"""The tables of the tree, which `verify` compares with the leaves and with what was signed, and their columns that
+decide nothing: what releases before have left, and when a checkpoint was noted. Who has the leaves needs none of them.
+"""
+
+_SEARCHED = (
+    "made of the record, by which things are found; what is shown is read from the record and judged by its stamps"
+)
+_BUS = "what the bus is known to have; reconciliation makes it anew"
+UNAUDITED: Mapping[str, str] = {
+    "vectors": _SEARCHED,
+    "meanings": _SEARCHED,
+    "embeddings": _SEARCHED,
+    "postings": _SEARCHED,
+    "lexicon": _SEARCHED,
+    "corpora": _SEARCHED,
+    "models": "which model is searched by",
+    "pending": "when a message of the log goes to the bus; what it says is read from the log",
+    "restored": _BUS,
+    "streams": _BUS,
+    "blobs": "content is known by its hash, which is compared when it is read",
+    "blob_parts": "content is known by its hash, which is compared when it is read",
+    "lease": "which process is the active one",
+    "projects": "how far the order of each project has come; the places of its rows are compared",
+    "extracted": "how far the knowledge graph has come",
+    "linked": "how far `sources` have come",
+    "sources": "made of read sets: how far a take-back reaches rests on it, and nothing compares it",
+    "migrations": "which migrations were applied",
+}
+"""The tables that no leaf vouches for, and why."""
 
 _STAMPS = 5
 
