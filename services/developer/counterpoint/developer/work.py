@@ -87,10 +87,10 @@ def concluded(message: TaskDelegated, evidence: Evidence, run: Run) -> tuple[Ass
         if run.ending == "fallback"
         else None
     )
-    doubts = _unvouched((*evidence.answers, *evidence.beside), citations)
+    doubts = _unvouched(evidence, citations)
     if doubts:
         assessment = replace(assessment, confidence=unvouched(assessment.confidence))
-    caveats = (*((fell_back,) if fell_back else ()), *run.notes, *doubts)
+    caveats = (*((fell_back,) if fell_back else ()), *run.notes)
     corrected = f"; found after it was put in other words ({run.rewrites})" if run.rewrites else ""
     reasoning = f"{graded.reason}{corrected}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
     return assessment, Answered(_doubted(doubts, text), reasoning, _findings(evidence, citations, caveats))
@@ -117,14 +117,14 @@ def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, 
     if evidence.instruction:
         return _instructed(message, evidence, assessment, known)
     made = answer(message.task.description, evidence.answers, known.answer.threshold, evidence.beside)
-    doubts = _unvouched((*evidence.answers, *evidence.beside), made.citations)
-    caveats = (*assessment.caveats, *doubts)
-    return Answered(_doubted(doubts, made.text), assessment.reasoning, _findings(evidence, made.citations, caveats))
+    text = _doubted(_unvouched(evidence, made.citations), made.text)
+    return Answered(text, assessment.reasoning, _findings(evidence, made.citations, assessment.caveats))
 
 
-def _unvouched(found: Sequence[Hit], citations: Sequence[Citation]) -> tuple[str, ...]:
+def _unvouched(evidence: Evidence, citations: Sequence[Citation]) -> tuple[str, ...]:
     """A caveat for each cited source that nobody trusted has put in."""
     cited = {citation.id for citation in citations}
+    found = (*evidence.answers, *evidence.beside, *evidence.found)
     sources = dict.fromkeys(hit.source for hit in found if hit.item.id in cited and not hit.trusted)
     return tuple(f"nobody trusted has vouched for {source}" for source in sources)
 
@@ -263,7 +263,7 @@ def _findings(
         similar_attempts=similar(evidence.tried),
         citations=citations,
         next_steps=next_steps,
-        caveats=caveats,
+        caveats=(*caveats, *_unvouched(evidence, citations)),
         likelihood=likelihood,
     )
 
