@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from counterpoint.bus.codec import Inbound
+from counterpoint.bus.turns import Turns
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import kept
 from counterpoint.guard.policy import policy
@@ -83,13 +84,16 @@ class House:
     asked: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        register(self, timedelta(days=1))  # type: ignore[arg-type]
+        register(self, timedelta(days=1), Turns(1000))  # type: ignore[arg-type]
 
     # the service that the handlers are registered with
 
     def on(self, message_type: type[Message]) -> Any:
         assert message_type.TYPE in policy().consumed("router")
         return lambda handler: self.handlers.setdefault(message_type.TYPE, handler)
+
+    def in_turn(self, message_type: type[Message], turns: Turns) -> None:
+        assert message_type.TYPE in self.handlers
 
     def on_rejected(self, announce: Any) -> None:
         self.announce = announce

@@ -14,6 +14,7 @@ from bus.test_end_lost import relaying
 from nats.js.errors import APIError
 
 from counterpoint.bus import Service
+from counterpoint.bus.turns import Turns
 from counterpoint.memory import relay
 from counterpoint.memory.letters import RETRY
 from counterpoint.memory.principals import ADMINISTRATOR
@@ -54,7 +55,7 @@ async def test_what_was_sent_again_is_its_senders_also_from_the_log(tmp_path: Pa
     place = project()
     async with small_house(tmp_path, COUNTERPOINT_ADMIN_TOKEN="the administrator's token") as house:
         service = house.service("router")
-        register(service, timedelta(days=1))
+        register(service, timedelta(days=1), Turns(50))
         async with alive(service), house.client("publisher") as outsider:
             headers = {"content-type": "application/cloudevents+json"}
             body = json.dumps({**EVENT, "data": TASK}).encode()
@@ -80,7 +81,7 @@ async def _opened(house: SmallHouse, place: str, count: int) -> None:
 
 async def test_what_the_router_took_is_not_put_back(house: SmallHouse) -> None:
     place, service = project(), house.service("router")
-    register(service, timedelta(days=1))
+    register(service, timedelta(days=1), Turns(50))
     async with house.client("provisioner") as client:
         created = (await client.jetstream().stream_info(subjects.INTAKE)).created
     await eventually(lambda: utc_now() - created > timedelta(seconds=3))
@@ -102,8 +103,13 @@ async def test_what_the_router_took_is_not_put_back(house: SmallHouse) -> None:
 
 
 async def test_what_a_full_intake_refuses_waits_in_the_record_and_holds_up_no_other(
-    house: SmallHouse, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async with small_house(tmp_path) as house:
+        await _a_full_intake(house, monkeypatch)
+
+
+async def _a_full_intake(house: SmallHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     full, other = project(), project()
     async with house.client("publisher") as outsider:
         js = outsider.jetstream()
@@ -137,7 +143,7 @@ async def test_what_a_full_intake_refuses_waits_in_the_record_and_holds_up_no_ot
     assert await pending(full) == 2
     await house.memory.start()
     service = house.service("router")
-    register(service, timedelta(days=1))
+    register(service, timedelta(days=1), Turns(50))
     async with alive(service):
         await eventually(lambda: _none(pending(full)))
         submitted = "SELECT count(*) FROM messages WHERE project = $1 AND type = $2"

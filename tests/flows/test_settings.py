@@ -52,7 +52,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "EMBEDDING_DIMENSIONS": 256, "DOCUMENTS_LIMIT_BYTES": 8_000_000, "INGEST_REQUEST_BYTES": 400_000,
         "MAX_ATTEMPTS": 4, "MAX_SAME_FAILURES": 3, "MAX_RESUMES": 2, "GATEWAY_CALLS": 7, "GATEWAY_TRIES": 2,
         "GATEWAY_MAX_TOKENS": 4096, "RELATIONS_TOKENS": 900_000, "INCIDENTS_PER_HOUR": 7,
-        "DISK_RESERVE_BYTES": 1_000_001,
+        "DISK_RESERVE_BYTES": 1_000_001, "TASKS_UNDER_WAY": 9,
         "HTTP_PORT": ports[0], "LINEAGE_PORT": ports[1], "GATEWAY_PORT": ports[2],
     }  # fmt: skip
     texts = {
@@ -63,7 +63,10 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
         "CALIBRATION_FILE": str(fitted),
         "HTTP_HOST": "127.0.0.2", "LINEAGE_HOST": "127.0.0.3", "GATEWAY_HOST": "127.0.0.4",
     }  # fmt: skip
-    lists = {"EMBEDDING_MODELS": ("openai/four", ["openai/four"])}
+    lists = {
+        "EMBEDDING_MODELS": ("openai/four", ["openai/four"]),
+        "PROJECT_WEIGHTS": ('{"orders": 3}', {"orders": 3}),
+    }
     return {name: (str(value), value) for name, value in (numbers | texts).items()} | lists
 
 

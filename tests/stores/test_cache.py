@@ -37,16 +37,22 @@ async def put(
     house: House, project: str, record: str, version: int, says: str | None, *, label: int = 1, store: str = "attempts"
 ) -> None:
     """A version of a record, by the committer."""
+    await house.door.apply(version_of(project, record, version, says, label=label, store=store))
+
+
+def version_of(
+    project: str, record: str, version: int, says: str | None, *, label: int = 1, store: str = "attempts"
+) -> Prepared:
+    """The step that writes it."""
     row = WriteRow(
         store=store, id=record, expect=version - 1, body=None if says is None else canonical(attempt(says)),
         task_id=None, author="developer", label=label, integrity=1, sha256=b"x" * 32,
     )  # fmt: skip
-    step = Prepared(
+    return Prepared(
         project=project, commit_id=new_id(), consumer="test", message_id=new_id(), step="done", last=True, fence=1,
         task_id=None, task_version=None, ended_ok=True, kind="commit", audit="{}", salt=b"s" * 16, reads=None,
         writes=(row,),
     )  # fmt: skip
-    await house.door.apply(step)
 
 
 def hits(level: str) -> float:

@@ -12,12 +12,14 @@ from agents.router_house import NOW, PROJECT, House
 from pydantic import SecretStr
 
 from counterpoint.bus.health import http_server, serve
+from counterpoint.bus.turns import Turns
 from counterpoint.proto.tasks import Task
 from counterpoint.router.askers import Askers
 from counterpoint.router.desk import Desk
 from counterpoint.router.http import Front
 from counterpoint.router.hub import Hub
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.under_way import UnderWay
 
 TIMEOUT_S = 60.0
 
@@ -28,6 +30,7 @@ class Running:
 
     house: House
     hub: Hub
+    turns: Turns
     url: str
     me: httpx.AsyncClient
 
@@ -66,9 +69,10 @@ async def running(app: Front, url: str, **more: Any) -> AsyncIterator[Running]:
     settings = RouterSettings(**given)
     house, hub = House(), Hub()
     house.heard = hub.heard
-    app.state.desk = Desk(house.memory, Askers(house.memory, settings.principal_cache_s), hub, settings)
+    askers, under_way = Askers(house.memory, settings.principal_cache_s), UnderWay(settings.tasks_under_way)
+    app.state.desk = Desk(house.memory, askers, hub, under_way, settings)
     async with client(url, house.principal("me")) as me:
-        yield Running(house, hub, url, me)
+        yield Running(house, hub, under_way.turns, url, me)
     hub.close()
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from ui.http_front import Running, client, listening, running
 
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem, Transient
+from counterpoint.router import tasks
 from counterpoint.router.http import Front
 from counterpoint.router.problems import problem_of
 
@@ -166,6 +168,21 @@ async def test_away_is_503_with_when_to_come_back(front: Running) -> None:
     for response in (await front.me.get("/v1/tasks"), await front.me.post("/v1/tasks", json=TASK)):
         problem(response, 503, "unavailable")
         assert int(response.headers["retry-after"]) >= 1
+
+
+async def test_a_task_for_which_there_is_no_room_is_told_to_come_back(
+    front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PATIENCE_S", 0.01)
+    turns = front.turns
+    async with AsyncExitStack() as held:
+        while not turns.locked():
+            await held.enter_async_context(turns.turn("another"))
+        response = await front.me.post("/v1/tasks", json=TASK)
+        problem(response, 503, "unavailable")
+        assert int(response.headers["retry-after"]) == 1
+        assert (await front.me.get("/v1/tasks")).status_code == 200
+    assert (await front.me.post("/v1/tasks", json=TASK)).status_code == 202
 
 
 async def test_what_is_not_there_and_what_is_not_done(front: Running) -> None:

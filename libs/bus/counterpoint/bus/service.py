@@ -2,7 +2,8 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, TypeVar, assert_never
 
 import nats.errors
@@ -24,6 +25,7 @@ from counterpoint.bus.presence import Presence
 from counterpoint.bus.settings import BusSettings
 from counterpoint.bus.streams import PULL_S, ConsumerSpec, consumer_specs
 from counterpoint.bus.telemetry import DELIVERIES
+from counterpoint.bus.turns import Turns
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem
@@ -59,6 +61,7 @@ class Service:
         self._consumers = tuple(spec for spec in specs if spec.durable == name)
         self._handlers: dict[str, Handler[Any]] = {}
         self._rejected: Rejected | None = None
+        self._turns: dict[str, Turns] = {}
         self._also: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._reasons: list[Callable[[], str | None]] = []
         self._presence = Presence(name, self.connection, self._consumers, settings.rpc_timeout_s)
@@ -66,6 +69,7 @@ class Service:
         self._room = asyncio.Event()
         self._room.set()
         self._deliveries: set[asyncio.Task[None]] = set()
+        self._queued: dict[asyncio.Task[None], Msg] = {}
 
     def on(self, message_type: type[M]) -> Callable[[Handler[M]], Handler[M]]:
         """Register the handler of a message type; the policy must hand that type to this service."""
@@ -77,6 +81,10 @@ class Service:
             return handler
 
         return register
+
+    def in_turn(self, message_type: type[Message], turns: Turns) -> None:
+        """Handle what comes of a type by the intake in turns of the projects. Those that wait take no worker."""
+        self._turns[message_type.TYPE] = turns
 
     def on_rejected(self, announce: Rejected) -> None:
         """What to send besides the dead letter when an inbound message is refused for good."""
@@ -170,6 +178,10 @@ class Service:
     async def _drain(self) -> None:
         subscribers = self.connection.broker.subscribers
         await asyncio.gather(*(subscriber.stop() for subscriber in subscribers))
+        for delivery, raw in list(self._queued.items()):
+            delivery.cancel()
+            if self.connection.connected:
+                await raw.nak()
         if self._deliveries:
             _, late = await asyncio.wait(self._deliveries, timeout=self.settings.drain_s)
             for delivery in late:
@@ -178,12 +190,31 @@ class Service:
 
     async def _consume(self, message: NatsMessage) -> None:
         """Take one delivery; returns when there is room for the next ones."""
-        delivery = asyncio.create_task(self._deliver(message.raw_message))
+        raw = message.raw_message
+        turns = self._turns.get(subjects.bare_type(raw.subject) or "")
+        delivery = asyncio.create_task(self._deliver(raw, turns))
+        if turns is None:
+            self._begun(delivery)
+        else:
+            self._queued[delivery] = raw
+            delivery.add_done_callback(lambda ended: self._queued.pop(ended, None))
+        await self._room.wait()
+
+    @asynccontextmanager
+    async def _turn(self, raw: Msg, turns: Turns) -> AsyncIterator[None]:
+        """Let a delivery begin when it is its project's turn."""
+        async with turns.turn(subjects.project_of(raw.subject)):
+            delivery = asyncio.current_task()
+            assert delivery is not None
+            self._queued.pop(delivery, None)
+            self._begun(delivery)
+            yield
+
+    def _begun(self, delivery: asyncio.Task[None]) -> None:
         self._deliveries.add(delivery)
         delivery.add_done_callback(self._delivered)
         if len(self._deliveries) >= self.settings.workers:
             self._room.clear()
-        await self._room.wait()
 
     def _delivered(self, delivery: asyncio.Task[None]) -> None:
         self._deliveries.discard(delivery)
@@ -192,7 +223,7 @@ class Service:
         if not delivery.cancelled() and (error := delivery.exception()) is not None:
             log.error("delivery.failed", exc_info=error)
 
-    async def _deliver(self, raw: Msg) -> None:
+    async def _deliver(self, raw: Msg, turns: Turns | None) -> None:
         """One delivery, from decoding to the ack. The only place that acknowledges.
 
         What came over a connection that is gone is left for its next delivery: a bus that lost its streams counts anew,
@@ -206,7 +237,8 @@ class Service:
         ack_wait_s = next(spec.ack_wait_s for spec in self._consumers if spec.stream == raw.metadata.stream)
         heartbeat = Heartbeat(raw, ack_wait_s, current)
         try:
-            verdict = await self._verdict(raw)
+            async with self._turn(raw, turns) if turns else nullcontext():
+                verdict = await self._verdict(raw) if current() else Leave()
             if not current():
                 verdict = Leave()
             match verdict:

@@ -10,6 +10,9 @@ STREAMS_BYTES = 512 * 1024**2
 """The least that all streams together have, and as much as they have where nothing else is said."""
 MESSAGE_BYTES = 2 * MESSAGE_LIMIT_BYTES
 """The largest message of a stream, with headers. Of one above the contract's limit the router can still say so."""
+UNREAD = 512
+"""What a project may have waiting in the intake, of each subject. Well below what a consumer holds at once: those of
+others are handed out beside it, to be handled by turns."""
 DUPLICATE_WINDOW_S = 120.0
 ACK_WAIT_S = 4.0
 MAX_DELIVER = 60
@@ -81,7 +84,7 @@ def stream_specs(streams_bytes: int = STREAMS_BYTES) -> tuple[StreamSpec, ...]:
 
 def _intake(names: tuple[str, ...], max_bytes: int) -> StreamSpec:
     """The intake. A project that fills all its subjects with the largest messages leaves a quarter to the others."""
-    unread = max(1, max_bytes * 3 // 4 // (len(names) * MESSAGE_BYTES))
+    unread = min(UNREAD, max(1, max_bytes * 3 // 4 // (len(names) * MESSAGE_BYTES)))
     return StreamSpec(
         name=subjects.INTAKE,
         subjects=names,

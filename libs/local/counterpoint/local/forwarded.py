@@ -42,6 +42,8 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "IDEMPOTENCY_S",
         "DOCUMENTS_LIMIT_BYTES",
         "INGEST_REQUEST_BYTES",
+        "TASKS_UNDER_WAY",
+        "PROJECT_WEIGHTS",
     ),
     "manager": (
         "OUTCOME_WAIT_S",

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import structlog
 from prometheus_client import Counter
 
+from counterpoint.bus.turns import Turns
 from counterpoint.guard.capabilities import Grant, claimed
 from counterpoint.manager.calls import Call, Embed, Generate, Outcome, Search, digest, most_tokens
 from counterpoint.manager.ledger import UNKNOWN, ModelCall, Spend, State, Taken, dollars
@@ -82,7 +83,7 @@ class Gateway:
         self._holder = new_id()
         self._provider = Provider(outside.tries)
         self._web = WebSearch(outside.search_url) if outside.search_url else None
-        self._room = asyncio.Semaphore(outside.calls)
+        self._room = Turns(outside.calls)
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._under_way: dict[tuple[str, str, str], tuple[str, asyncio.Task[Outcome]]] = {}
 
@@ -148,16 +149,10 @@ class Gateway:
             task.exception()
 
     async def _perform(self, asked: _Asked) -> Outcome:
-        try:
-            async with asyncio.timeout_at(asked.deadline):
-                await self._room.acquire()
-        except TimeoutError as late:
-            raise Transient("too many calls are under way", retry_after_s=1.0) from late
-        try:
+        left_s = asked.deadline - asyncio.get_running_loop().time()
+        async with self._room.turn(asked.grant.project, left_s):
             reserved = await self._reserve(asked)
             return reserved if isinstance(reserved, Outcome) else await self._made(asked, *reserved)
-        finally:
-            self._room.release()
 
     async def _made(self, asked: _Asked, call_id: str, reserved: ModelCall) -> Outcome:
         try:

@@ -1,9 +1,10 @@
 """The committer: one loop that applies whatever waits in one transaction, and tells those who asked.
 
-Group commit without a time window: while one transaction is under way the next steps gather, at most `BATCH` of them.
-Those of one project are applied together; when anything in a group stands in the way, it is rolled back and applied in
-halves, so that those at fault end up alone. A step that is asked for again while it waits is not queued again, and one
-that was applied lately is answered from RAM: callers that ran out of patience must not make the queue longer.
+Group commit without a time window: while one transaction is under way the next steps gather. Projects take turns: those
+of one are applied together, at most `BATCH` of them, then those of the next. When anything in a group stands in the
+way, it is rolled back and applied in halves, so that those at fault end up alone. A step that is asked for again while
+it waits is not queued again, and one that was applied lately is answered from RAM: callers that ran out of patience
+must not make the queue longer.
 """
 
 import asyncio
@@ -85,7 +86,7 @@ class LeaseLost(CounterpointError):
 
 
 class Committer:
-    """Applies prepared steps in the order they come.
+    """Applies prepared steps, those of a project in the order they come.
 
     `began` is told those of a transaction before it is sent to the database, `applied` those that were applied and what
     they send; `mint` is asked for the capability of each message while the database works.
@@ -109,7 +110,8 @@ class Committer:
         self._mint = mint
         self._tell = applied
         self._queue_limit = queue_limit
-        self._queue: deque[_Waiting] = deque()
+        self._queue: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+        self._queued = 0
         self._under_way: dict[_Key, _Waiting] = {}
         self._applied: OrderedDict[_Key, CommitReply] = OrderedDict()
         self._wake = asyncio.Event()
@@ -117,7 +119,7 @@ class Committer:
     @property
     def waiting(self) -> int:
         """Steps in the queue."""
-        return len(self._queue)
+        return self._queued
 
     async def apply(self, step: Prepared) -> CommitReply:
         """Apply one step.
@@ -133,10 +135,11 @@ class Committer:
             same = self._under_way.get(key)
             if same is not None and same.step.fence == step.fence:
                 return await asyncio.shield(same.done)
-        if len(self._queue) >= self._queue_limit:
+        if self._queued >= self._queue_limit:
             raise Transient("busy", retry_after_s=0.5)
         waiting = _Waiting(step, asyncio.get_running_loop().create_future())
-        self._queue.append(waiting)
+        self._queue.setdefault(step.project, deque()).append(waiting)
+        self._queued += 1
         self._wake.set()
         if key is not None:
             self._under_way[key] = waiting
@@ -168,7 +171,7 @@ class Committer:
         while not connection.is_closed():
             batch = self._next_batch()
             try:
-                await self._apply_batch(connection, batch)
+                await self._apply(connection, batch)
             except LeaseLost:
                 self._fail(batch, Transient("another memory process is active"))
                 raise
@@ -180,28 +183,32 @@ class Committer:
             await self._wake.wait()
 
     def _next_batch(self) -> list[_Waiting]:
-        """What waits, in order, up to the first step that is about a task of another step before it."""
+        """What waits for one project, in order, up to the first step that is about a task of another step before it.
+
+        The project comes last after that.
+        """
         batch: list[_Waiting] = []
         tasks: set[str] = set()
-        while self._queue and len(batch) < BATCH:
-            about = _tasks(self._queue[0].step)
-            if not tasks.isdisjoint(about):
-                break
-            tasks |= about
-            batch.append(self._queue.popleft())
-        if not self._queue:
+        if self._queue:
+            project, queue = self._queue.popitem(last=False)
+            while queue and len(batch) < BATCH:
+                about = _tasks(queue[0].step)
+                if not tasks.isdisjoint(about):
+                    break
+                tasks |= about
+                batch.append(queue.popleft())
+            if queue:
+                self._queue[project] = queue
+        self._queued -= len(batch)
+        if not self._queued:
             self._wake.clear()
         return batch
 
-    async def _apply_batch(self, connection: Any, batch: Sequence[_Waiting]) -> None:
-        groups: dict[str, list[_Waiting]] = {}
-        for waiting in batch:
-            groups.setdefault(waiting.step.project, []).append(waiting)
-        for project, group in groups.items():
-            await self._apply_group(connection, project, group)
-
-    async def _apply_group(self, connection: Any, project: str, group: Sequence[_Waiting]) -> None:
+    async def _apply(self, connection: Any, group: Sequence[_Waiting]) -> None:
         """Steps of one project by one statement, which is a transaction of its own."""
+        if not group:
+            return
+        project = group[0].step.project
         self._began([w.step for w in group])
         call = asyncio.create_task(self._call(connection, project, [w.step for w in group]))
         try:
@@ -213,8 +220,8 @@ class Committer:
                 await self._resolve(group[0], fault)
             else:
                 half = len(group) // 2
-                await self._apply_group(connection, project, group[:half])
-                await self._apply_group(connection, project, group[half:])
+                await self._apply(connection, group[:half])
+                await self._apply(connection, group[half:])
             return
         finally:
             call.cancel()

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from counterpoint.bus.turns import Turns
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
 from counterpoint.memory.blobs import Blobs
@@ -89,7 +90,7 @@ class Ingest:
         self._committer = committer
         self._blobs = blobs
         self._releases = releases
-        self._turn = asyncio.Semaphore(parallel)
+        self._turns = Turns(parallel)
         self._under_way: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def documents(
@@ -131,7 +132,7 @@ class Ingest:
 
     async def _document(self, origin: Origin, integrity: int, document: Document) -> Ingested:
         try:
-            async with self._alone(origin.project, document.source), self._turn:
+            async with self._alone(origin.project, document.source), self._turns.turn(origin.project):
                 for _ in range(_RETRIES):
                     try:
                         return await self._replace(origin, integrity, document)

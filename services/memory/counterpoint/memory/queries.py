@@ -1,6 +1,5 @@
 """Queries: each answered by the tier that holds its store, in one snapshot, through the diode's read side."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -8,6 +7,7 @@ from typing import Any, assert_never
 
 import asyncpg
 
+from counterpoint.bus.turns import Turns
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory import diode
@@ -24,7 +24,7 @@ from counterpoint.memory.search import Embedded, ModelGone, Search
 from counterpoint.memory.shown import item, projects, visible
 from counterpoint.memory.tiers.recall import Recalled
 from counterpoint.memory.tiers.tiers import Tiers
-from counterpoint.proto.errors import Denied, Permanent, Problem, Transient
+from counterpoint.proto.errors import Denied, Permanent, Problem
 from counterpoint.proto.memory import (
     AuditQuery,
     Checkpoints,
@@ -96,9 +96,7 @@ class Queries:
         sample_share: float = 0.01,
     ) -> None:
         self._auditor = auditor
-        self._turns = asyncio.Semaphore(TURNS)
-        self._long_turns = asyncio.Semaphore(LONG_TURNS)
-        self._gateway_turns = asyncio.Semaphore(GATEWAY_TURNS)
+        self._turns, self._long_turns, self._gateway_turns = map(Turns, (TURNS, LONG_TURNS, GATEWAY_TURNS))
         self.sampler = Sampler(sample_share, self._turns.locked)
         self._database = database
         self._policy = policy
@@ -142,12 +140,9 @@ class Queries:
     ) -> tuple[tuple[Found, ...], str]:
         """The answers, and the model that they were searched by."""
         embedded = await self._search.embed(grant.project, queries, label) if self.asks_outside else None
-        arrived = time.monotonic()
         long = any(isinstance(query, Verify | Cypher) for query in queries)
         turns = self._gateway_turns if diode.of_gateway(grant) else self._long_turns if long else self._turns
-        async with turns:
-            if time.monotonic() - arrived > PATIENCE_S:
-                raise Transient("busy", retry_after_s=0.5)
+        async with turns.turn(grant.project, PATIENCE_S):
             if embedded is None:
                 embedded = await self._search.embed(grant.project, queries, label)
             return await self._answer(grant, queries, embedded), embedded.model

@@ -17,6 +17,7 @@ from counterpoint.router.askers import Askers, MemoryFor
 from counterpoint.router.hub import Hub
 from counterpoint.router.interventions import Sayer
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.under_way import UnderWay
 
 Result = TypeVar("Result")
 _ATTEMPTS = 5
@@ -25,11 +26,12 @@ _BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
 
 @dataclass(frozen=True)
 class Desk:
-    """The router's own: memory, principals, the hub and the settings."""
+    """The router's own: memory, principals, the hub, the tasks under way and the settings."""
 
     memory: MemoryFor
     askers: Askers
     hub: Hub
+    under_way: UnderWay
     settings: RouterSettings
 
 

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
+from counterpoint.bus.turns import Turns
 from counterpoint.guard.names import is_harmless
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Permanent, Transient
@@ -100,10 +101,11 @@ def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
     return (send(message, task_id=task_id),)
 
 
-def register(service: Service, idempotency: timedelta) -> None:
-    """Have the service handle all that the router is handed."""
+def register(service: Service, idempotency: timedelta, turns: Turns) -> None:
+    """Have the service handle all that the router is handed, tasks in turns."""
     handlers = Handlers(idempotency)
     service.on(SubmitTask)(handlers.on_submit)
+    service.in_turn(SubmitTask, turns)
     service.on(ReportOutcome)(handlers.on_outcome)
     service.on_rejected(rejected)
 

@@ -1,6 +1,7 @@
 """The HTTP API: one application over the desk, on a port of its own."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -39,6 +40,7 @@ from counterpoint.router.desk import Desk
 from counterpoint.router.hub import Hub
 from counterpoint.router.problems import answer_with_problems
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.under_way import UnderWay
 
 
 class Front(FastAPI):
@@ -94,15 +96,19 @@ async def schema(message_type: str) -> Response:
     return JSONResponse(schemas.of(message_type), media_type="application/schema+json")
 
 
-def attach(service: Service, settings: RouterSettings) -> None:
+def attach(service: Service, settings: RouterSettings, under_way: UnderWay) -> None:
     """Have the service answer HTTP, and end waits and streams when it stops."""
     hub = Hub()
     memory = service.memory
-    desk = Desk(memory, Askers(memory, settings.principal_cache_s), hub, settings)
+    desk = Desk(memory, Askers(memory, settings.principal_cache_s), hub, under_way, settings)
     server, _ = http_server(Front(desk), settings.http_host, settings.http_port)
 
+    def heard(subject: str, headers: Mapping[str, str]) -> None:
+        hub.heard(subject, headers)
+        under_way.heard(subject, headers)
+
     async def http() -> None:
-        await service.connection.watch(subjects.live(">"), hub.heard)
+        await service.connection.watch(subjects.live(">"), heard)
         serving = asyncio.create_task(serve(server), name="http")
         try:
             await asyncio.shield(serving)

@@ -7,13 +7,15 @@ from counterpoint.bus import Service
 from counterpoint.router.handlers import register
 from counterpoint.router.http import attach
 from counterpoint.router.settings import RouterSettings
+from counterpoint.router.under_way import UnderWay
 
 
 async def serve(settings: RouterSettings) -> None:
     """Take what comes in until SIGTERM."""
     service = Service("router", settings)
-    register(service, timedelta(seconds=settings.idempotency_s))
-    attach(service, settings)
+    under_way = UnderWay(settings.tasks_under_way, settings.project_weights)
+    register(service, timedelta(seconds=settings.idempotency_s), under_way.turns)
+    attach(service, settings, under_way)
     await service.run()
 
 

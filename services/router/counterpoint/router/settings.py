@@ -1,5 +1,9 @@
 """What the router reads from its environment."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from counterpoint.bus import BusSettings
 
 
@@ -8,6 +12,7 @@ class RouterSettings(BusSettings):
 
     `poll_s` is how often waits and streams look by themselves; live messages only make them look sooner.
     `ingest_request_bytes` is how much of the documents is handed to memory at once: it must fit into a bus message.
+    `tasks_under_way` are begun at once, by turns of projects with `project_weights` (others have 1).
     """
 
     http_host: str = "127.0.0.1"
@@ -19,3 +24,5 @@ class RouterSettings(BusSettings):
     idempotency_s: float = 86_400.0
     documents_limit_bytes: int = 16 * 1024 * 1024
     ingest_request_bytes: int = 512 * 1024
+    tasks_under_way: int = Field(32, ge=1)
+    project_weights: dict[str, Annotated[int, Field(ge=1)]] = {}

@@ -31,6 +31,8 @@ router = APIRouter(prefix="/v1", tags=["tasks"])
 TaskId = Annotated[Id, Path(description="The task's id.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="At most so many items.")]
 Cursor = Annotated[str | None, Query(pattern=r"^\d{1,18}$", description="`next_cursor` of the page before.")]
+PATIENCE_S = 10.0
+"""How long a task waits for its turn at the door."""
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -88,7 +90,8 @@ async def submit(
         return await receive(memory, arrival, timedelta(seconds=settings.idempotency_s))
 
     try:
-        verdict = await asked.commit(admitted)
+        async with asked.desk.under_way.turns.turn(asked.project, PATIENCE_S):
+            verdict = await asked.commit(admitted)
     except Permanent as error:
         raise in_senders_words(error) from error
     task_id = verdict.submission.task_id if isinstance(verdict, Accepted) else verdict.task_id
