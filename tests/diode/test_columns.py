@@ -82,6 +82,7 @@ async def log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log]:
         await house.done("manager", manager, step="cancel", last=False, cancel_timers=("soon",))
         plan = Write(store="plans", id="t-4", body={"text": "rest"})
         await house.done("manager", manager, writes=(plan,))
+        await log.run(*(f"SELECT link_sources('{project}', 2000)" for project in BOTH))
         await log.sign()
         yield log
 
@@ -113,7 +114,7 @@ async def by_others(log: Log, *projects: str) -> list[str]:
     async with log.house.superuser() as connection:
         for project in projects:
             tables = {}
-            for table in AUDITED:
+            for table in (*AUDITED, "linked"):
                 rows = await connection.fetch(f"SELECT row_to_json(t)::text FROM {table} t WHERE project = $1", project)
                 tables[table] = [json.loads(row[0]) for row in rows]
             try:

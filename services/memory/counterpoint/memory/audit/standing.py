@@ -18,8 +18,8 @@ EXEMPT: Mapping[str, str] = {
 }
 """Columns of audited tables that no leaf vouches for, and why."""
 
-AUDITED = ("records", "history", "messages", "inbox", "read_sets", "audit")
-"""The tables whose every other column is compared with the leaves."""
+AUDITED = ("records", "history", "messages", "inbox", "read_sets", "sources", "audit")
+"""The tables whose every other column is compared with the leaves; `sources` with the read sets that are kept."""
 
 TREE: Mapping[str, frozenset[str]] = {
     "audit_head": frozenset({"chain"}),
@@ -50,8 +50,7 @@ UNAUDITED: Mapping[str, str] = {
     "lease": "which process is the active one",
     "projects": "how far the order of each project has come; the places of its rows are compared",
     "extracted": "how far the knowledge graph has come",
-    "linked": "how far `sources` have come",
-    "sources": "made of read sets: how far a take-back reaches rests on it, and nothing compares it",
+    "linked": "how far `sources` have come; where that is less than was said, they are made again",
     "migrations": "which migrations were applied",
 }
 """The tables that no leaf vouches for, and why."""
