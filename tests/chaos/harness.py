@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,11 @@ class Run:
         self._house = house
         self._outside = outside
         self._choose = random.Random(seed)
-        self._jobs = jobs_of(tasks, self._choose)
+        self._load = jobs_of(self._choose)
+        self._jobs = list(islice(self._load, tasks))
         self._kills = kills_of(kills, self._choose)
+        self._work: list[asyncio.Task[None]] = []
+        self._held = tasks
         self._gate = asyncio.Semaphore(IN_PARALLEL)
         self._places = asyncio.Semaphore(IN_PARALLEL)
         self._unsettled: dict[str, str] = {}
@@ -65,14 +69,15 @@ class Run:
             background = [group.create_task(each.run()) for each in (decisions, *followers)]
             background.append(group.create_task(self._keep_ingesting()))
             await asyncio.sleep(1)
-            work = [group.create_task(self._through(job)) for job in self._jobs]
-            await self._destroy()
+            self._work += [group.create_task(self._through(job)) for job in self._jobs]
+            await self._destroy(group)
             self._say("the last kill is done")
-            for _ in self._jobs:
-                self._gate.release()
-            await _drained(work)
+            while self._held:
+                self._release()
+            self.result.tasks = len(self._jobs)
+            await _drained(self._work)
             self.result.lost += [f"{job.task_id}: {self._unsettled[job.task_id]}" for job in self._unfinished()]
-            for task in work:
+            for task in self._work:
                 task.cancel()
             self._done.set()
             self._say("counting")
@@ -116,18 +121,18 @@ class Run:
                     return task
             await asyncio.sleep(0.1)
 
-    async def _destroy(self) -> None:
+    async def _destroy(self, group: asyncio.TaskGroup) -> None:
         per_kill = len(self._jobs) / max(len(self._kills), 1) / 2
         released = 0.0
         for n, name in enumerate(self._kills, 1):
             self._say(f"{n}/{len(self._kills)} {name}, {len(self._unfinished())} tasks to go")
             released += per_kill
             while released >= 1:
-                self._gate.release()
+                self._release()
                 released -= 1
             await asyncio.sleep(self._choose.uniform(0.1, 1.2))
             if name in AWAITS:
-                if not await self._reached(name):
+                if not await self._reached(name, group):
                     self.result.unreached.append(name)
                     continue
                 if name in NUDGES:
@@ -136,13 +141,27 @@ class Run:
                 await self._house.kill(name)
             self.result.kills[name] += 1
 
-    async def _reached(self, name: str) -> bool:
-        """Kill at a named await; more tasks come in until it is passed."""
+    def _release(self) -> None:
+        """Let one more task begin, if one is held."""
+        if self._held:
+            self._held -= 1
+            self._gate.release()
+
+    async def _reached(self, name: str, group: asyncio.TaskGroup) -> bool:
+        """Kill at a named await; tasks come in until it is passed, more than were planned if it takes those."""
         killing = asyncio.create_task(self._house.kill_at(name, self._choose.randrange(4)))
         while not killing.done():
-            self._gate.release()
+            if not self._places.locked():
+                if not self._held:
+                    self._add(next(self._load), group)
+                self._release()
             await asyncio.wait({killing}, timeout=1.0)
         return killing.result()
+
+    def _add(self, job: Job, group: asyncio.TaskGroup) -> None:
+        self._jobs.append(job)
+        self._work.append(group.create_task(self._through(job)))
+        self._held += 1
 
     async def _ingest(self, source: str, text: str) -> None:
         response = await self._outside.ask("POST", "/v1/documents", json={"source": source, "text": text})

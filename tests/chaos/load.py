@@ -1,7 +1,9 @@
 """The load: tasks of two kinds, how each comes in, and how its attempts go."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from counterpoint.proto.ids import new_id
@@ -27,10 +29,10 @@ class Job:
     outcomes: tuple[str, ...]
 
 
-def jobs_of(tasks: int, choose: random.Random) -> list[Job]:
-    """The load: half questions, half troubleshooting with no, one or two outcomes; every third by NATS."""
-    jobs = []
-    for n in range(tasks):
+def jobs_of(choose: random.Random) -> Iterator[Job]:
+    """The load, as much as is taken: half questions, half troubleshooting with no, one or two outcomes; every third
+    comes by NATS."""
+    for n in count():
         task_id = new_id()
         body: dict[str, Any]
         outcomes: tuple[str, ...] = ()
@@ -43,5 +45,4 @@ def jobs_of(tasks: int, choose: random.Random) -> list[Job]:
                 "error_message": ERROR,
             }
             outcomes = choose.choice(((), ("succeeded",), ("succeeded",), ("failed", "succeeded")))
-        jobs.append(Job(task_id, body, by_nats=n % 3 == 0, outcomes=outcomes))
-    return jobs
+        yield Job(task_id, body, by_nats=n % 3 == 0, outcomes=outcomes)
