@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -60,6 +61,12 @@ async def eventually(holds: Callable[[], Any], what: str = "", timeout_s: float 
             return said
         assert asyncio.get_running_loop().time() < deadline, f"in vain: {what or holds}"
         await asyncio.sleep(0.02)
+
+
+async def suspend(process: Child) -> None:
+    """Stop a process where it stands; returns when all its threads have stopped."""
+    process.signal(signal.SIGSTOP)
+    await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 class Process(Child):

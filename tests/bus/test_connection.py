@@ -11,7 +11,7 @@ from typing import Any
 
 import nats as nats_client
 import pytest
-from bus.small_house import PASSWORDS, eventually
+from bus.small_house import PASSWORDS, eventually, suspend
 
 from counterpoint.bus import BusSettings
 from counterpoint.bus.connection import Connection
@@ -116,7 +116,7 @@ async def test_a_publication_that_timed_out_arrives_later_and_its_repetition_is_
     ours = connection(bus)
     await ours.open()
     said = {"Nats-Msg-Id": "m1"}
-    bus.signal(signal.SIGSTOP)
+    await suspend(bus)
     stored = await ours.publish(SUBJECT, b"{}", dict(said))
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asyncio.shield(stored), 10)
@@ -131,7 +131,7 @@ async def test_a_publication_that_timed_out_arrives_later_and_its_repetition_is_
 async def test_a_publication_lost_with_the_server_is_given_back(bus: Nats) -> None:
     ours = connection(bus)
     await ours.open()
-    bus.signal(signal.SIGSTOP)
+    await suspend(bus)
     stored = await ours.publish(SUBJECT, b"{}", {"Nats-Msg-Id": "m1"})
     await bus.kill()
     await eventually(stored.done)

@@ -1,7 +1,6 @@
 """The bus may lose all it holds: what the record says waits is delivered all the same, once."""
 
 import asyncio
-import signal
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ from bus.small_house import (
     opened,
     project,
     route,
+    suspend,
 )
 from nats.aio.msg import Msg
 
@@ -143,7 +143,7 @@ async def test_a_message_lost_between_sending_and_storing_is_sent_again(house: S
     async with alive(manager):
         await route(router, place)
         await eventually(lambda: house.finished(place, "manager"))
-        house.nats.signal(signal.SIGSTOP)
+        await suspend(house.nats)
         overdue = "SELECT count(*) FROM pending WHERE project = $1 AND due_at < now() - interval '1 second'"
         await eventually(lambda: house.record.fetchval(overdue, place))
         await house.nats.kill()

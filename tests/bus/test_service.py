@@ -15,6 +15,7 @@ from bus.small_house import (
     opened,
     project,
     route,
+    suspend,
     worked,
 )
 from nats.aio.msg import Msg
@@ -102,7 +103,7 @@ async def test_a_paused_worker_is_fenced_off_by_the_next_delivery(
         async with alive(manager):
             await route(router, place, f"hold {held}")
             await eventually(held.exists)
-            first.signal(signal.SIGSTOP)
+            await suspend(first)
             async with alive(second):
                 await eventually(lambda: house.finished(place, "developer"))
                 first.signal(signal.SIGCONT)
