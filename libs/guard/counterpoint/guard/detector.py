@@ -7,6 +7,7 @@ invisible format characters dropped, one level of base64 opened); places are tho
 import binascii
 import dataclasses
 import hashlib
+import operator
 import re
 import threading
 import unicodedata
@@ -168,7 +169,9 @@ def _redact_value(
         case list() | tuple():
             return [_redact_value((*path, index), item, values, keys) for index, item in enumerate(value)]
         case _:
-            return redact(str(value), values[path]) if path in values else value
+            return (
+                redact(str(value), sorted(values[path], key=operator.attrgetter("start"))) if path in values else value
+            )
 
 
 class _Verdicts:

@@ -7,6 +7,7 @@ from typing import Any
 from counterpoint.guard.detector import FieldFinding, normal, redact, redact_fields, scan, scan_fields
 from counterpoint.guard.kinds import named
 from counterpoint.guard.policy import VERDICTS, Policy, Verdict, policy
+from counterpoint.guard.seams import across
 from counterpoint.proto.errors import Problem
 
 STRICTEST = 0
@@ -61,9 +62,11 @@ def judge(
 
     Raises `Permanent` `too_large` for what is too long to be looked through.
     """
+    fields = tuple(fields)
+    within = scan_fields(body, fields)
     found = [
         (finding, rules.verdict(finding.finding.kind, label, finding.finding.named))
-        for finding in scan_fields(body, fields)
+        for finding in (*within, *across(body, fields, within))
         if released is nothing or not released(value_of(body, finding))
     ]
     counted = [(finding, verdict) for finding, verdict in found if verdict != "allow"]
