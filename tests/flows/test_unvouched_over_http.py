@@ -19,7 +19,14 @@ async def handed_in(http: httpx.AsyncClient, project: str, text: str, untrusted:
     body = {"documents": [{"source": "page.md", "text": text, "untrusted": untrusted}], "project": project}
     (await http.post("/v1/documents", json=body)).raise_for_status()
     listed = (await http.get("/v1/documents", params={"project": project})).raise_for_status().json()["items"]
-    assert [each["untrusted"] for each in listed] == [untrusted]
+    assert [(each["untrusted"], each["integrity"]) for each in listed] == [(untrusted, 0 if untrusted else 2)]
+    assert await integrities(http, project, text) == [0 if untrusted else 2]
+
+
+async def integrities(http: httpx.AsyncClient, project: str, text: str) -> list[int]:
+    """Of the passages that a search finds."""
+    found = (await http.post("/v1/search", json={"text": text, "project": project})).raise_for_status().json()
+    return [each["integrity"] for each in found["items"]]
 
 
 async def bands(http: httpx.AsyncClient, task: dict[str, Any]) -> set[str]:
@@ -56,3 +63,15 @@ async def test_an_act_is_proposed_on_the_word_of_somebody_alone(
         assert await bands(http, task) == {"low"}
         assert task["findings"]["citations"][0]["role"] == "candidate"
     assert ("nobody trusted has vouched for page.md" in task["findings"]["caveats"]) is untrusted
+
+
+async def test_of_what_an_agent_hands_in_it_says_so(http: httpx.AsyncClient, project: str) -> None:
+    scribe = {"name": f"scribe-{project}", "kind": "agent", "projects": [project], "roles": ["ingest"]}
+    token = (await http.post("/v1/principals", json=scribe)).raise_for_status().json()["token"]
+    body = {"source": "page.md", "text": OWNED, "project": project}
+    headers = {"Authorization": f"Bearer {token}"}
+    (await http.post("/v1/documents", json=body, headers=headers)).raise_for_status()
+    assert await integrities(http, project, OWNED) == [1]
+    task = await ask(http, project, QUESTION)
+    assert "high" not in await bands(http, task)
+    assert task["result"].startswith("Nobody trusted has vouched for page.md.")

@@ -148,6 +148,17 @@ def test_what_nobody_vouches_for_is_handed_in_as_such(api: Played, tmp_path: Pat
         assert CliRunner().invoke(app, ["ingest", *words, "--untrusted", *api.options()]).exit_code == 2
 
 
+def test_a_passage_that_nobody_vouches_for_is_shown_as_such(api: Played) -> None:
+    hits = [
+        {"source": f"{name}.md", "start": 0, "end": 3, "score": 1.0, "text": "# A", "integrity": integrity}
+        for name, integrity in (("said", 2), ("found", 0))
+    ]
+    api.on("POST /v1/search", (200, {"items": hits}))
+    shown = CliRunner().invoke(app, ["search", "A", *api.options()])
+    heads = [line.partition(", ")[2] for line in shown.output.splitlines() if ".md" in line]
+    assert heads == ["characters 0 to 3", "characters 0 to 3, nobody trusted has vouched for it"]
+
+
 def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_named(
     api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

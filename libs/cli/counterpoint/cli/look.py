@@ -19,6 +19,7 @@ app = typer.Typer()
 
 FORMATS = ("terminal", "markdown", "plain")
 _ESCALATIONS = 200
+_VOUCHED = 2
 """Escalations that are ordered by urgency before the first of them are shown."""
 STATES = ("submitted", "working", "input_required", "completed", "failed", "cancelled")
 
@@ -290,7 +291,8 @@ def _resting(found: dict[str, Any]) -> "RenderableType":
 
 def _passage(item: dict[str, Any]) -> str:
     where = f"{item['source']}, characters {item['start']} to {item['end']}"
-    return f"{item['score']:.2f}  {where}\n{item['text'].strip()}"
+    vouched = "" if item["integrity"] >= _VOUCHED else ", nobody trusted has vouched for it"
+    return f"{item['score']:.2f}  {where}{vouched}\n{item['text'].strip()}"
 
 
 def _job_path(job: str) -> str:

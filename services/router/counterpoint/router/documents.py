@@ -66,8 +66,8 @@ async def ingest(request: Request, asked: Asking) -> Response:
 
 
 class KeptDocument(Shape):
-    """A document as memory keeps it. `root` is the folder or repository it was found in; nobody vouches for one that is
-    `untrusted`."""
+    """A document as memory keeps it. `root` is the folder or repository it was found in. `integrity`: 2 said by a
+    person or an operated system, 1 by an agent, 0 by nobody, as of one that was handed in as `untrusted`."""
 
     source: str
     title: str
@@ -75,6 +75,7 @@ class KeptDocument(Shape):
     chars: int
     chunks: int
     ingested_by: str
+    integrity: int
     root: str | None = None
     quarantined: bool = False
     untrusted: bool = False
@@ -101,7 +102,8 @@ async def kept(
     asked.needs("read")
     where = {name: value for name, value in (("root", root), ("source", source)) if value is not None}
     found = await asked.look(List(store="documents", where=where, limit=limit, cursor=int(cursor) if cursor else None))
-    return page((KeptDocument.model_validate(item.body).model_dump() for item in found.items), found.next_cursor)
+    known = (KeptDocument.model_validate(item.body | {"integrity": item.integrity}) for item in found.items)
+    return page((one.model_dump() for one in known), found.next_cursor)
 
 
 @router.get("/ingests/{job_id}", responses={200: {"model": IngestJob}}, response_model=None)

@@ -39,13 +39,15 @@ class Search(Filter):
 
 
 class Hit(Shape):
-    """A record that was found: its own fields beside these. `score` is between 0 and 1 within the result."""
+    """A record that was found: its own fields beside these. `score` is between 0 and 1 within the result. `integrity`:
+    2 said by a person or an operated system, 1 by an agent, 0 by nobody."""
 
     model_config = ConfigDict(extra="allow")
 
     store: str
     id: str
     version: int
+    integrity: int
     score: float | None = None
     scores: dict[str, float] | None = None
 
@@ -73,7 +75,7 @@ async def search(request: Request, asked: Asking) -> Response:
     asked.needs("read")
     given = value_of(Search, body)
     (found,) = await asked.memory().query(HybridSearch(**given.model_dump(exclude={"project"})))
-    about = {"store", "id", "version", "score", "scores"}
+    about = {"store", "id", "version", "integrity", "score", "scores"}
     hits = [item.body | item.model_dump(mode="json", include=about, exclude_none=True) for item in found.items]
     how = {"tier": found.tier, "plan": found.plan, "took_us": found.took_us, "ignored": ignored(Search, body)}
     return JSONResponse({"items": hits, "next_cursor": None} | how)
