@@ -27,7 +27,7 @@ from bench.triage import Case, Unreadable, Verdict, cases, ingested, verdict
 
 from counterpoint import bus
 from counterpoint.developer.citations import proposed, quoted
-from counterpoint.developer.evidence import CHUNKS, NEIGHBOURS
+from counterpoint.developer.evidence import CHUNKS, NEIGHBOURS, NEIGHBOURS_OF
 from counterpoint.developer.failure import failure_of_task
 from counterpoint.developer.german import english
 from counterpoint.developer.likelihood import Likelihood
@@ -66,7 +66,8 @@ async def judged(memory: Memory, case: Case) -> Judged | None:
     text = failure_of_task(task).text if failed else case.text
     also = english(case.text)
     query = HybridSearch(
-        store="chunks", text=text, also=(also,) if also else (), k=CHUNKS, neighbours=NEIGHBOURS
+        store="chunks", text=text, also=(also,) if also else (), k=CHUNKS, neighbours=NEIGHBOURS,
+        neighbours_of=NEIGHBOURS_OF,
     )  # fmt: skip
     (found,) = await memory.query(query, timeout_s=60)
     near = [item for item in found.items if item.scores is not None]

@@ -165,6 +165,28 @@ class TestSteps:
         assert (stamped["label"], stamped["integrity"]) == (2, 0)
         assert [read[:3] for read in json.loads(stamped["reads"])] == [["tasks", "t-1", 1]]
 
+    async def test_a_leaf_has_what_its_commit_read_and_the_read_set_also_what_its_message_brought(
+        self, house: House, project: str
+    ) -> None:
+        developer = house.handed(await house.delegated(project, "t-1"))
+        await house.found("developer", developer, Get(store="tasks", id="t-1"))
+        worked = Outgoing(type=WORKED, data={"task_id": "t-1"})
+        sent = await house.done("developer", developer, reads=1, messages=(worked,))
+        await house.done("manager", house.handed(sent.message_ids[0]), step="after", messages=(decision("manager"),))
+        async with house.superuser() as connection:
+            rows = await connection.fetch(
+                "SELECT a.body::jsonb -> 'reads' AS own, s.reads::jsonb AS every FROM audit a"
+                " JOIN read_sets s ON s.project = a.project AND s.commit_id = a.id"
+                " WHERE a.project = $1 ORDER BY a.arrival DESC LIMIT 2",
+                project,
+            )
+        own = [json.loads(row["own"]) for row in rows]
+        every = [[(read[:3], read[4]) for read in json.loads(row["every"])] for row in rows]
+        task = ["tasks", "t-1", 1]
+        assert own == [[], [task]]
+        assert (task, "carried") in every[0]
+        assert every[1] == [(task, "shown")]
+
 
 class TestCitations:
     @pytest.mark.parametrize("where", ["sources", "findings"])

@@ -96,6 +96,15 @@ async def test_what_stands_around_comes_along_without_a_score(house: House, proj
     ]
 
 
+async def test_what_stands_around_comes_along_for_the_best_alone(house: House, project: str) -> None:
+    asked = {"text": "open port 389", "also": ("Where did Caroline go camping?",), "k": 2, "neighbours": 1}
+    best = await look(house, project, **asked, neighbours_of=1)
+    every = await look(house, project, **asked)
+    assert [each.id for each in best if each.score] == [each.id for each in every if each.score]
+    assert sources(tuple(each for each in best if each.score is None)) == {best[0].body["source"]}
+    assert sources(tuple(each for each in every if each.score is None)) == {"runbooks/dns.md", "talks/one"}
+
+
 async def test_the_turn_of_who_is_named_is_before_the_turn_that_names_her(house: House, project: str) -> None:
     first, second = await look(house, project, "Where did Caroline go camping?", k=2, where={"type": "conversation"})
     assert (first.body["speaker"], second.body["speaker"]) == ("Caroline", "Mel")

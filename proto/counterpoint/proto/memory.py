@@ -86,8 +86,8 @@ class HybridSearch(Filter):
 
     `vector_weight` 1 is meaning alone, 0 words alone; without one each type of text has its own. `also` are other
     wordings or parts of the question: a record counts by that which it fits best, and has `scores` for `text` where it
-    was found by that. `neighbours` adds to the chunks found
-    so many before and after each, without a score.
+    was found by that. `neighbours` adds so many before and after each chunk found, or each of the best
+    `neighbours_of` of them, without a score.
     """
 
     op: Literal["hybrid_search"] = "hybrid_search"
@@ -97,6 +97,7 @@ class HybridSearch(Filter):
     k: int = Field(default=10, ge=1, le=200)
     vector_weight: float | None = Field(default=None, ge=0, le=1)
     neighbours: int = Field(default=0, ge=0, le=3)
+    neighbours_of: int = Field(default=200, ge=1, le=200)
     as_of: AsOf | None = None
 
     @property

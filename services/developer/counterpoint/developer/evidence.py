@@ -19,8 +19,9 @@ from counterpoint.proto.tasks import TaskDelegated
 from counterpoint.recall import Memory, records
 
 CHUNKS = 20
-NEIGHBOURS = 2
-"""Chunks before and after one that was found: a section is mostly no longer."""
+NEIGHBOURS, NEIGHBOURS_OF = 2, 6
+"""Chunks before and after one that was found, a section is mostly no longer; and of how many of the best. What is read
+is kept with what rests on it, and of the sections further down none was quoted more often with its neighbours."""
 MOST_ALSO = 4
 SIMILAR, OWN, SAME_ERROR, SAME_JOB, LINKS = 30, 20, 50, 30, 50
 """Attempts by each of the searches and lists that find them, whose texts are long, and links."""
@@ -70,6 +71,7 @@ def queries(
             also=_also(message, asked_for),
             k=CHUNKS,
             neighbours=NEIGHBOURS,
+            neighbours_of=NEIGHBOURS_OF,
             vector_weight=1.0 if meaning_alone else None,
         ),
         "by_report": HybridSearch(store="attempts", text=now.text, k=SIMILAR),

@@ -11,7 +11,7 @@ from typing import Any
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import is_harmless, is_project, kept, unnamed
-from counterpoint.memory.provenance import COMMITS_USED, Memories, Provenance
+from counterpoint.memory.provenance import COMMITS_USED, Memories
 from counterpoint.memory.rows import MessageRow, Prepared, WriteRow, canonical
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
@@ -28,7 +28,7 @@ def leaf(
     commit_id: str,
     rows: tuple[WriteRow, ...],
     messages: tuple[MessageRow, ...],
-    provenance: Provenance,
+    own: frozenset[Ref],
     now: datetime,
     redacted: list[list[str]],
     forgets: Mapping[str, Any] | None,
@@ -36,8 +36,9 @@ def leaf(
     reads: str | None,
     cause: str | None,
 ) -> str:
-    """The body of a commit's leaf: of every row that the commit makes what decides something. What the database gives
-    it, its place and time, is put in front of it there."""
+    """The body of a commit's leaf: of every row that the commit makes what decides something, and its `own` reads.
+    Those that came with its message are its cause's. What the database gives it, its place and time, is put in front of
+    it there."""
     return canonical(
         {
             **({"erased": forgets} if forgets is not None else {}),
@@ -54,7 +55,7 @@ def leaf(
             "task": origin.task_id,
             "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex(), row.stamps] for row in rows],
             "messages": [_sent(message) for message in messages],
-            "reads": sorted([r.store, r.id, r.version] for r in provenance.refs),
+            "reads": sorted([r.store, r.id, r.version] for r in own),
             "at": now.isoformat(),
         }
     )

@@ -108,7 +108,8 @@ def prepare(
         quoted,
         caused_by.commit if caused_by.result else None,
     )
-    made = (rows, messages, provenance, now, screening.redacted, forgets, reply, reads, caused_by.commit)
+    own = memories.earlier.union(memories.scores)
+    made = (rows, messages, own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
     audit = leaf(project, origin, grant, commit, commit_id, *made)
     return Prepared(
         project=project,

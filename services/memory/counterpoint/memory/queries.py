@@ -323,13 +323,13 @@ class Queries:
     async def _neighbours(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, items: Sequence[Item]
     ) -> tuple[Item, ...]:
-        """What stands before and after the chunks that were found, in the order of these."""
+        """What stands before and after the best of the chunks that were found, in the order of these."""
         if not isinstance(query, HybridSearch) or query.store != "chunks" or not query.neighbours:
             return ()
         found = {(each.project, each.id) for each in items}
         wanted = dict.fromkeys(
             (each.project, chunk_id)
-            for each in items
+            for each in items[: query.neighbours_of]
             for chunk_id in beside(each.id, query.neighbours)
             if (each.project, chunk_id) not in found
         )
