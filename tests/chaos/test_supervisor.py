@@ -177,7 +177,7 @@ def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
         credentials=kept,
         inherited={"PATH": "/bin", "AWS_SECRET": "x"},
     )
-    basics = {"PATH", "HOME", "LANG"}
+    basics = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX"}
     assert set(environment("migrate", wiring)) == basics | {"COUNTERPOINT_POSTGRES_OWNER_URL"}
     provision = environment("provision", wiring)
     assert set(provision) == basics | {f"COUNTERPOINT_NATS_{name}" for name in ("URL", "USER", "PASSWORD")}

@@ -15,7 +15,7 @@ from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceNam
 
 CHECKER = "check-jsonschema==0.39.0"
 """Brings the schema of the compose specification in its wheel."""
-HOST_ONLY = {"PATH", "HOME", "LANG", "COUNTERPOINT_DATA_DIR"}
+HOST_ONLY = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX", "COUNTERPOINT_DATA_DIR"}
 """What a process beside others needs and a container of its own does not."""
 CONTAINER_ONLY = {
     "COUNTERPOINT_HTTP_HOST",
