@@ -1,10 +1,15 @@
 """What retention has taken of a project's log, on a real PostgreSQL: who missed some of it is told, and nobody else."""
 
-from diode.memory_house import House, decision
+import base64
+import hashlib
+
+from diode.memory_house import PERSON, House, decision
 
 from counterpoint.memory.influence import Influence
 from counterpoint.memory.reconcile import Reconciler
+from counterpoint.proto.ingest import PutPart
 from counterpoint.proto.memory import LogAfter
+from counterpoint.proto.messages import PART_BYTES
 
 RETENTION_S = 7 * 86_400.0
 
@@ -79,6 +84,31 @@ async def test_who_was_shown_all_goes_on_at_the_end_of_the_log_whatever_else_is_
     assert end > second
     await forgotten(house, project, end)
     assert await looked(house, project, end) == (False, [], end)
+
+
+async def test_an_upload_that_never_became_whole_is_forgotten_for_nobody_has_looked_through_it(
+    house: House, project: str
+) -> None:
+    async def parts() -> int:
+        async with house.superuser() as connection:
+            return int(await connection.fetchval("SELECT count(*) FROM blob_parts WHERE project = $1", project))
+
+    await house.routed(project, "t-1")
+    for content in (b"x" * PART_BYTES + b"y", b"whole"):
+        part = PutPart(
+            origin=house.standing(project, principal=PERSON),
+            sha256=hashlib.sha256(content).hexdigest(),
+            bytes=len(content),
+            part=0,
+            content=base64.b64encode(content[:PART_BYTES]),
+        )
+        assert b'"received":[0]' in await house.door.put("router", part.model_dump_json().encode())
+    await forgotten(house, project, 0)
+    assert await parts() == 2
+    async with house.superuser() as connection:
+        await connection.execute("UPDATE blobs SET at = now() - interval '8 days' WHERE project = $1", project)
+    await forgotten(house, project, 0)
+    assert await parts() == 1
 
 
 async def nothing_ages() -> None:

@@ -43,8 +43,12 @@ _FORGET = (
     DELETE FROM inbox WHERE at < $1 AND NOT (
         outcome = 'cancelled' AND EXISTS (SELECT FROM messages m WHERE m.id = inbox.message_id::uuid))
     """,
+    """
+    WITH gone AS (DELETE FROM blobs WHERE NOT complete AND at < $1 RETURNING project, sha256)
+    DELETE FROM blob_parts p USING gone WHERE (p.project, p.sha256) = (gone.project, gone.sha256)
+    """,
 )
-"""What was cancelled is remembered for as long as its timer."""
+"""What was cancelled is remembered for as long as its timer. Uploads that never became whole were never scanned."""
 
 
 class Reconciler:
