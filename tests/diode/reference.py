@@ -18,9 +18,9 @@ class Asker(NamedTuple):
     kind: str = "person"
 
     def in_(self, project: str) -> set[str]:
-        if self.revoked or not {"*", project} & {*self.projects, "shared"}:
-            return set()
-        return {*self.roles} & {"read"} if project == "shared" and "admin" not in self.roles else {*self.roles}
+        if not self.revoked and {"*", project} & {*self.projects} and (project != "shared" or "admin" in self.roles):
+            return {*self.roles}
+        return {*self.roles} & {"read"} if project == "shared" and not self.revoked else set()
 
 
 class Case(NamedTuple):

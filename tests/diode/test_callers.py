@@ -80,12 +80,22 @@ class TestProjects:
             await house.refused("developer", house.handed(sent, project=other), "project", Get(store="tasks", id="t-1"))
             await house.refused("developer", house.handed(sent, project=other), "project", messages=(decision(),))
 
-    async def test_the_shared_project_is_written_for_administrators_only(self, house: House) -> None:
+    async def test_the_shared_project_is_written_for_its_administrators_only(self, house: House, project: str) -> None:
         write = Write(store="submissions", id=new_id(), body={})
         reader = await principal(house, ("*",), "read", "submit")
-        for origin in (house.standing("shared"), house.standing("shared", principal=reader)):
-            await house.refused("router", origin, "store", writes=(write,))
-        await house.done("router", house.standing("shared", principal=PERSON), writes=(write,))
+        elsewhere = await principal(house, (project,), "read", "submit", "ingest", "operate", "admin")
+        for who in (None, reader, elsewhere):
+            await house.refused("router", house.standing("shared", principal=who), "store", writes=(write,))
+        page = IngestRequest(
+            origin=house.standing("shared", principal=elsewhere), documents=(Document(source="a.md", text="Run it."),)
+        )
+        reply = IngestReply.model_validate_json(await house.door.ingest("router", page.model_dump_json().encode()))
+        assert reply.refusal is not None
+        assert (reply.refusal.code, reply.documents) == ("role", ())
+        for number, projects in enumerate((("*",), ("shared",))):
+            who = await principal(house, projects, "submit", "admin")
+            again = write.model_copy(update={"expect": number})
+            await house.done("router", house.standing("shared", principal=who), writes=(again,))
 
     async def test_what_a_store_does_not_share_is_not_seen_from_elsewhere(self, house: House, project: str) -> None:
         write = Write(store="submissions", id=new_id(), body={"kept": "in shared"})

@@ -19,9 +19,11 @@ class Principal(Shape):
     revoked_at: Time | None = None
 
     def may(self, role: Role, project: str) -> bool:
-        """Whether this principal holds `role` in `project`. `shared` is read by all and written by administrators."""
+        """Whether this principal holds `role` in `project`. `shared` is read by all and written by its administrators,
+        who are not those of another project."""
         if self.revoked_at is not None or role not in self.roles:
             return False
+        named = "*" in self.projects or project in self.projects
         if project == "shared":
-            return role == "read" or "admin" in self.roles
-        return "*" in self.projects or project in self.projects
+            return role == "read" or (named and "admin" in self.roles)
+        return named
