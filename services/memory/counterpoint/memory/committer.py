@@ -40,6 +40,7 @@ _A_WRITE_S = 0.001
 _REMEMBERED = 10_000
 """How many steps applied lately are answered without asking the database."""
 
+_STOPPING = "memory is stopping"
 _COMMIT = "SELECT * FROM commit_steps(" + ", ".join(f"${n}" for n in range(1, 62)) + ")"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
 
@@ -115,6 +116,7 @@ class Committer:
         self._under_way: dict[_Key, _Waiting] = {}
         self._applied: OrderedDict[_Key, CommitReply] = OrderedDict()
         self._wake = asyncio.Event()
+        self._stopped = False
 
     @property
     def waiting(self) -> int:
@@ -124,9 +126,11 @@ class Committer:
     async def apply(self, step: Prepared) -> CommitReply:
         """Apply one step.
 
-        Raises `Transient` (`busy` when the queue is full), `Away` when the disk is, `Conflict`, or `Denied` with
-        `fence` or `ended`.
+        Raises `Transient` (`busy` when the queue is full), `Away` when the disk is or nothing is applied any more,
+        `Conflict`, or `Denied` with `fence` or `ended`.
         """
+        if self._stopped:
+            raise Away(_STOPPING)
         self.room.check()
         key = _key(step)
         if key is not None:
@@ -157,14 +161,23 @@ class Committer:
                 self._applied.popitem(last=False)
 
     async def run(self) -> None:
-        """Apply what comes, for ever. Raises `LeaseLost` when another process has become active."""
-        while True:
-            await self._wake.wait()
-            try:
-                async with self._database.connection() as connection:
-                    await self._serve(connection)
-            except Transient as away:
-                self._fail(self._next_batch(), away)
+        """Apply what comes, for ever. Raises `LeaseLost` when another process has become active.
+
+        When it ends, nobody is left waiting.
+        """
+        self._stopped = False
+        try:
+            while True:
+                await self._wake.wait()
+                try:
+                    async with self._database.connection() as connection:
+                        await self._serve(connection)
+                except Transient as away:
+                    self._fail(self._next_batch(), away)
+        finally:
+            self._stopped = True
+            while self._queued:
+                self._fail(self._next_batch(), Away(_STOPPING))
 
     async def _serve(self, connection: Any) -> None:
         """Apply what comes over one connection, until it breaks."""
@@ -179,7 +192,7 @@ class Committer:
                 self._fail(batch, away)
                 return
             finally:
-                self._fail(batch, Transient("memory is stopping"))
+                self._fail(batch, Away(_STOPPING))
             await self._wake.wait()
 
     def _next_batch(self) -> list[_Waiting]:
@@ -233,6 +246,9 @@ class Committer:
             rows = list(await connection.fetch(_COMMIT, *arguments, timeout=patience_s(steps)))
         except asyncpg.DataError as error:
             raise _InTheWay("CP010", str(error)) from error
+        except asyncpg.DiskFullError as error:
+            self.room.refused()
+            raise Away("the disk of the database is full") from error
         except AWAY as error:
             raise Away(f"the database is away: {type(error).__name__}") from error
         except (asyncpg.UniqueViolationError, asyncpg.SerializationError, asyncpg.DeadlockDetectedError) as error:
@@ -242,9 +258,6 @@ class Committer:
         except asyncpg.PostgresError as error:
             if error.sqlstate == "CP001":
                 raise LeaseLost(str(error)) from error
-            if isinstance(error, asyncpg.DiskFullError):
-                self.room.refused()
-                raise Away("the disk of the database is full") from error
             unfit = error.sqlstate.startswith(("22", "23", "54"))
             raise _InTheWay("CP010" if unfit else "CP009", f"{error.sqlstate}: {error}") from error
         if rows and (code := rows[0]["error_code"]) is not None:

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
 import structlog
@@ -13,36 +13,55 @@ from pgvector.asyncpg import register_vector
 from pydantic_core import from_json
 
 from counterpoint.memory import functions
-from counterpoint.proto.errors import Away
+from counterpoint.proto.errors import Away, Transient
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
     OSError,
     TimeoutError,
 )
-"""What asyncpg raises when the server is away or going."""
+"""What asyncpg raises when the server is away or going, or has no connection left.
+
+A connection that the server has ended while it was idle fails with an internal error for as long as its socket is open;
+a pool does not use it again.
+"""
 
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
 """For statements that take arrays: planned anew for every length of them, planning is most of their time."""
 
+_AGAIN_S = 0.2
 _BEAT_S = 0.5
 _CONFIRMED_S = 2.0
 """So long after it was confirmed a lease is still ours: the server lets go of it later, whatever became of us."""
 _LEASE_KEY = 0x636F756E746572
 _NEXT_EPOCH = """
-UPDATE lease SET epoch = epoch + 1, holder = $1, since = now() WHERE shard = '0' RETURNING epoch
+UPDATE lease SET epoch = epoch + (holder IS DISTINCT FROM $1 OR epoch <> $2)::int, holder = $1, since = now()
+WHERE shard = '0' RETURNING epoch
 """
+"""The epoch stays when nobody else has held the lease meanwhile: commits that are under way are still ours."""
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do what nothing goes on without: again for as long as it fails with `Transient`."""
+    while True:
+        try:
+            return await work()
+        except Transient as away:
+            log.warning("database.waiting", reason=str(away))
+            await asyncio.sleep(_AGAIN_S)
 
 
 async def _leave(connection: "Connection") -> None:
@@ -63,7 +82,13 @@ class Database:
         self._fences: dict[int, str] = {}
 
     async def open(self) -> None:
-        """Connect. Raises what asyncpg raises when the server is away."""
+        """Connect. Raises `Away`."""
+        try:
+            await self._connect()
+        except AWAY as error:
+            raise Away(f"the database is away: {type(error).__name__}") from error
+
+    async def _connect(self) -> None:
         self._pool = await asyncpg.create_pool(
             self.url,
             min_size=1,
@@ -145,16 +170,17 @@ class Lease:
         self._holder = holder
         self._connection: Connection | None = None
         self._confirmed = -_CONFIRMED_S
+        self._acquired = 0
         self.epoch = 0
 
     @property
     def sure(self) -> int | None:
-        """The epoch, when no other process can have been active lately; else None."""
+        """How often it was acquired, when no other process can have been active since; else None."""
         held = self._connection is not None and not self._connection.is_closed()
-        return self.epoch if held and time.monotonic() - self._confirmed < _CONFIRMED_S else None
+        return self._acquired if held and time.monotonic() - self._confirmed < _CONFIRMED_S else None
 
     async def acquire(self, retry_s: float) -> int:
-        """Wait until the lease is ours; returns the new epoch."""
+        """Wait until the lease is ours; returns its epoch, the same as before when nobody else has held it since."""
         while True:
             try:
                 if self._connection is None or self._connection.is_closed():
@@ -165,8 +191,9 @@ class Lease:
                     )
                 asked = time.monotonic()
                 if await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", _LEASE_KEY):
-                    self.epoch = await self._connection.fetchval(_NEXT_EPOCH, self._holder)
+                    self.epoch = await self._connection.fetchval(_NEXT_EPOCH, self._holder, self.epoch)
                     self._confirmed = asked
+                    self._acquired += 1
                     log.info("lease.acquired", epoch=self.epoch)
                     return self.epoch
             except AWAY as error:
@@ -194,6 +221,8 @@ class Lease:
             await connection.execute("SELECT 1", timeout=_CONFIRMED_S)
         except AWAY as error:
             log.warning("lease.unconfirmed", reason=type(error).__name__)
+            if isinstance(error, asyncpg.InternalClientError):
+                connection.terminate()
         else:
             self._confirmed = asked
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import structlog
 
-from counterpoint.memory.database import Database
+from counterpoint.memory.database import Database, patiently
 from counterpoint.memory.rows import Prepared
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Transient
 
@@ -48,9 +48,7 @@ class Follower(ABC):
 
     async def run(self) -> None:
         """For ever; first what was left over at the last end. Projects take turns."""
-        async with self._database.connection() as connection:
-            known = await connection.fetch("SELECT project FROM projects")
-        self._projects |= dict.fromkeys(row["project"] for row in known)
+        self._projects |= dict.fromkeys(await patiently(self._known))
         self._news.set()
         while True:
             await self._news.wait()
@@ -66,6 +64,10 @@ class Follower(ABC):
                     self._projects[project] = None
                     await asyncio.sleep(self.again_s)
                 await asyncio.sleep(_PAUSE_S)
+
+    async def _known(self) -> list[str]:
+        async with self._database.connection() as connection:
+            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
 
     async def follow(self, project: str) -> int:
         """Look through what is next in a project; how much it was. Raises `Transient` or `Conflict`."""

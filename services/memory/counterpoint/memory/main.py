@@ -20,7 +20,7 @@ from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.blobs import Blobs
 from counterpoint.memory.causes import Causes
 from counterpoint.memory.committer import Committer, Sent
-from counterpoint.memory.database import PLANNED_ONCE, Database, Lease
+from counterpoint.memory.database import PLANNED_ONCE, Database, Lease, patiently
 from counterpoint.memory.door import Door
 from counterpoint.memory.embeddings import Embeddings
 from counterpoint.memory.epochs import Epochs
@@ -210,11 +210,22 @@ async def serve(settings: MemorySettings) -> None:
 
     async def answer() -> None:
         await lease.acquire(settings.lease_retry_s)
-        await database.open()
-        await record.open()
         lately = datetime.now(UTC) - timedelta(seconds=settings.retention_s)
-        await takebacks.remember(lately)
-        await models.begin()
+
+        async def remember() -> None:
+            await takebacks.remember(lately)
+            await models.begin()
+
+        async def finish() -> None:
+            if settings.admin_token is not None:
+                first = Principals.administrator(settings.admin_token.get_secret_value())
+                await plant(database, rules, committer, subjects.DEFAULT_PROJECT, (first,))
+            await plant(database, rules, committer, subjects.SHARED_PROJECT, provider_writes())
+            await erasures.finish()
+            await takebacks.finish(lately)
+
+        for begin in (database.open, record.open, remember):
+            await patiently(begin)
         await reconciler.learn()
         await service.connection.respond(subjects.query("*"), door.query)
         await service.connection.respond(subjects.commit("*"), door.commit)
@@ -222,12 +233,7 @@ async def serve(settings: MemorySettings) -> None:
         await service.connection.respond(subjects.put("*"), door.put)
         async with asyncio.TaskGroup() as group:
             group.create_task(committer.run())
-            if settings.admin_token is not None:
-                first = Principals.administrator(settings.admin_token.get_secret_value())
-                await plant(database, rules, committer, subjects.DEFAULT_PROJECT, (first,))
-            await plant(database, rules, committer, subjects.SHARED_PROJECT, provider_writes())
-            await erasures.finish()
-            await takebacks.finish(lately)
+            await patiently(finish)
             ready.set()
             # What is there by now stays: no collection is to look through it again.
             gc.freeze()
