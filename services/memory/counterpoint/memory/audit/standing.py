@@ -92,7 +92,7 @@ class Standing:
         self._superseded: dict[tuple[str, str, int], int] = {}
         self._messages: dict[str, list[Any]] = {}
         self._inbox: dict[tuple[str, str, str], list[Any]] = {}
-        self._read_sets: dict[str, list[Any]] = {}
+        self._read_sets: dict[str, list[Any] | None] = {}
         self._tasks: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
 
     def take(self, said: Mapping[str, Any], commit: str, project: str, seq: int | None, at: int) -> str | None:
@@ -115,8 +115,8 @@ class Standing:
         self.cancelled.update((said["service"], timer) for timer in said.get("cancels", ()))
         if "inbox" in said:
             self._inbox[said["service"], said["message"], said["step"]] = [*said["inbox"], place[2]]
-        if said.get("read_set") is not None:
-            self._read_sets[commit] = [*said["read_set"], place[2]]
+        if "read_set" in said:
+            self._read_sets[commit] = said["read_set"] and [*said["read_set"], place[2]]
         return None
 
     def unknown(self, commit: str, erased: set[str]) -> bool:
@@ -145,5 +145,5 @@ class Standing:
         return None if known is None else known == columns
 
     def read(self, commit: str, columns: list[Any]) -> bool:
-        """Whether a read set stands as it was kept."""
+        """Whether a read set stands as it was kept; of a commit that has read nothing there is none."""
         return self._read_sets.get(commit, columns) == columns
