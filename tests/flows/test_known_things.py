@@ -95,6 +95,7 @@ def test_a_job_is_known_by_lineage_tables_failures_and_fixes(stack: Stack, proje
     assert known["broken_by"][0]["exception"] == "TideError"
     assert "Switched to gauge 8" in [each["tried"] for each in known["fixed_by"]]
     assert known["documented_in"]
+    assert run("entities", "tides")["known"]["truncated"] is False
     error = run("entities", "TideError")["known"]
     assert {each["kind"] for each in error["things"]} >= {"exception"}
     assert [each["tried"] for each in error["fixed_by"]] == ["Switched to gauge 8"]

@@ -22,6 +22,12 @@ def flat(shown: str) -> str:
     return " ".join(shown.split())
 
 
+def test_one_try_is_no_tries() -> None:
+    body = incident()
+    body["context"] |= {"tries": 1, "retries": None}
+    assert "1 try, the last at" in flat(shown(body))
+
+
 def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
     lines = flat(shown(incident()))
     for said in (

@@ -68,8 +68,8 @@ def _told(report: dict[str, Any]) -> str:
         return "nothing is in shadow: `counterpoint incident-settings --shadow` begins"
     until = "" if report.get("due") or not report.get("due_at") else f"; the first week ends {report['due_at'][:10]}"
     head = (
-        f"proposals {report['proposed']}, incidents of them explained {report['explained']}, "
-        f"would have been right {report['right']}{until}"
+        f"proposals recorded: {report['proposed']}; of these an outcome is known for {report['explained']}, "
+        f"and {report['right']} would have been right{until}"
     )
     words = {True: "right", False: "wrong", None: "not known"}
     blocks = [

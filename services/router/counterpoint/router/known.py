@@ -44,7 +44,7 @@ SCANNED = 1000
 CHUNKS, ATTEMPTS, RUNS, STATED = 30, 100, 20, 50
 FAILED = 200
 """Failed runs that are looked through for the name of an exception, the newest."""
-_HOPS, _AROUND = 1, 3
+_HOPS, _NEAR, _AROUND = 1, 200, 3
 _LINE_CHARS = 300
 
 
@@ -56,8 +56,8 @@ async def look_up(memory: Memory, name: str) -> KnownThing:
     relations: list[Relation] = []
     jobs: dict[str, Node] = {}
     for node in nodes:
-        found = await lineage_of(memory, node, depth=_HOPS, limit=200)
-        truncated = truncated or found.truncated
+        found = await lineage_of(memory, node, depth=_HOPS, limit=_NEAR)
+        truncated = truncated or len(found.nodes) >= _NEAR
         near = [place.node for place in found.nodes]
         parts = {place.node for place in found.nodes if place.hops == 0}
         items = await memory.query(*(Get(store=f"{each.kind}s", id=each.id) for each in parts))

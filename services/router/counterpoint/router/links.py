@@ -93,7 +93,7 @@ async def remove(
         known = readable(found, Link)
         undone = [(item, link) for item, link in known if link.relation == relation]
         if len(undone) < max(1, len(named)):
-            problem = f"are not {relation} in project {asked.project}"
+            problem = f"are not linked as {relation} in project {asked.project}"
             raise Permanent("not_found", (Problem(field="task", problem=problem),))
         return Links(items=tuple(link for _, link in undone)), Commit(writes=tuple(delete(item) for item, _ in undone))
 
