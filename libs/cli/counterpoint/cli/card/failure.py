@@ -103,7 +103,9 @@ def _tries(context: Mapping[str, Any]) -> str | None:
     tries, retries = context.get("tries"), context.get("retries")
     if tries is None:
         return None
-    most = f"{tries} of {retries + 1} tries" if isinstance(retries, int) else f"{tries} {'try' if tries == 1 else 'tries'}"
+    most = (
+        f"{tries} of {retries + 1} tries" if isinstance(retries, int) else f"{tries} {'try' if tries == 1 else 'tries'}"
+    )
     failed_at = context.get("failed_at")
     return f"{most}, the last at {moment(failed_at)}" if failed_at else most
 
