@@ -12,7 +12,7 @@ from counterpoint.local.service import NATS_USERS
 from counterpoint.local.stack import Stack
 from counterpoint.proto.ids import new_id
 
-ROUNDS = 5
+ROUNDS = 2
 END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'counterpoint_memory'"
 OVER = {"completed", "proposed", "escalated"}
 
