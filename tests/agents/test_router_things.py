@@ -71,6 +71,10 @@ class TestOwnershipTables:
         assert row.properties == {"Runs at": "04:10", "Page": "page"}
         assert row.quote in TABLE
 
+    def test_what_stands_in_brackets_after_a_thing_is_no_thing(self) -> None:
+        table = "| Dag | Owner |\n|---|---|\n| orders (fetch, clean), bills | Ada |\n"
+        assert ownership_rows(table)[0].things == ("orders", "bills")
+
     @pytest.mark.parametrize("head", ["Verantwortlich", "Zuständiges Team", "Data owner", "Steward"])
     def test_the_head_of_the_column_says_that_it_is_one_in_either_language(self, head: str) -> None:
         assert ownership_rows(f"| Sache | {head} |\n|---|---|\n| wetter_lauf | Ada |\n")[0].owners == ("Ada",)
@@ -208,3 +212,17 @@ def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None
 def test_a_name_that_nothing_says_anything_of_is_said_to_be_one() -> None:
     nothing = known("zeppelin", (), (), (), (), truncated=False).model_dump(mode="json")
     assert described(nothing) == ["zeppelin: a name that no lineage, document or attempt has"]
+
+
+def test_a_name_without_a_record_of_its_own_has_the_kind_that_relations_give_it() -> None:
+    owned = of_record(job("wh", "kessel_import"), item("jobs", "wh/kessel_import", {"owners": ["Team Wärme"]}))
+    lines = described(known("team wärme", (), owned, (), (), truncated=False).model_dump(mode="json"))
+    assert lines == ["team wärme: owner", "  owns: kessel_import"]
+
+
+def test_a_name_that_only_an_error_mentions_is_no_unknown_one() -> None:
+    run = item("runs", "r", {"job": "job:wh/load", "error_message": "ORA-01653: unable to extend table"})
+    failure = failure_of_run(run)
+    assert failure is not None
+    (first, *_) = described(known("ORA-01653", (), (), (failure,), (), truncated=False).model_dump(mode="json"))
+    assert first == "ORA-01653: a name that others mention"

@@ -66,6 +66,11 @@ def test_a_pair_is_related_and_the_command_that_undoes_it_is_printed(api: Played
     assert (api.asked[1].method, api.asked[1].params["relation"]) == ("DELETE", relation)
 
 
+def test_a_merge_says_into_which_one(api: Played) -> None:
+    api.on("POST /v1/links", (201, {"items": [PAIR | {"relation": "merged"}]}))
+    assert run(api, "merge", "t1", "t2", "-p", "orders").stdout.startswith("t2: merged into t1; undo it with ")
+
+
 def test_one_incident_is_no_pair(api: Played) -> None:
     assert run(api, "link", "t1").exit_code == 2
 

@@ -33,7 +33,7 @@ def entities(
         known = api.get("/v1/entities/known", name=name, project=session.project) if name and not kind else None
     rows = [(each["kind"], each["name"], each["id"]) for each in found["items"]]
     shown = {**found, "known": known} if known is not None else found
-    listed = table(("kind", "name", "id"), rows, "nothing is mentioned")
+    listed = table(("kind", "name", "id"), rows, f"nothing is known of {name}" if name else "nothing is mentioned")
     session.show(shown, lambda: "\n".join(described(known)) if known and _says(known) else listed)
 
 
@@ -43,7 +43,7 @@ def described(known: dict[str, Any]) -> list[str]:
         f"{each['kind']} in {ns}" if (ns := each["properties"].get("namespace")) else each["kind"]
         for each in known["things"]
     ]
-    lines = [f"{known['name']}: {', '.join(dict.fromkeys(kinds)) or 'a name that no lineage, document or attempt has'}"]
+    lines = [f"{known['name']}: {', '.join(dict.fromkeys(kinds)) or _kind_by_relations(known)}"]
     relations = known["relations"]
     for title, names in (
         ("owned by", known["owned_by"]), ("owns", known["owns"]), ("fed by", known["fed_by"]),
@@ -69,6 +69,15 @@ def described(known: dict[str, Any]) -> list[str]:
             f"  and more: {more} failures and fixes" if more else "  and more: not all of it was looked through"
         )
     return lines
+
+
+def _kind_by_relations(known: dict[str, Any]) -> str:
+    """The kind of a name without a record of its own, such as that of an owner."""
+    ends = [each[end] for each in known["relations"] for end in ("source", "target")]
+    named = (end["kind"] for end in ends if end["name"].casefold() == known["name"].casefold())
+    if kinds := ", ".join(dict.fromkeys(kind for kind in named if kind != "thing")):
+        return kinds
+    return "a name that others mention" if _says(known) else "a name that no lineage, document or attempt has"
 
 
 def _says(known: dict[str, Any]) -> bool:

@@ -40,7 +40,7 @@ def split(session: Session, incidents: Incidents, reason: Reason = None, undo: U
 @command(app, "merge", Panel.WORK, "counterpoint merge INCIDENT INCIDENT")
 def merge(session: Session, incidents: Incidents, reason: Reason = None, undo: Undo = False) -> None:
     """Handle incidents as parts of the first: they ask nobody, and its success is theirs."""
-    _relate(session, "merged", incidents, reason, undo, f"parts of {incidents[0]}" if incidents else "")
+    _relate(session, "merged", incidents, reason, undo, "merged into {0}")
 
 
 @command(app, "links", Panel.LOOK, "counterpoint links INCIDENT")
@@ -70,7 +70,7 @@ def _relate(session: Session, relation: str, incidents: list[str], reason: str |
             return "taken back"
         verb = {"same": "link", "different": "split", "merged": "merge"}[relation]
         again = session.command(verb, *incidents, "--undo", project=done["items"][0]["project"])
-        return f"{_named(relation, incidents)}: {said}; undo it with `{again}`"
+        return f"{_named(relation, incidents)}: {said.format(*incidents)}; undo it with `{again}`"
 
     session.show(done, human)
 
@@ -81,6 +81,6 @@ def _named(relation: str, incidents: list[str]) -> str:
 
 def _line(each: dict[str, Any]) -> str:
     one, other = (side["task_id"] for side in each["pair"])
-    how = {"same": "is the same as", "different": "is not", "merged": "has as a part"}.get(each["relation"], "?")
+    how = {"same": "is the same as", "different": "is not", "merged": "takes in"}.get(each["relation"], "?")
     reason = f": {each['reason']}" if each.get("reason") else ""
     return f"{one} {how} {other} ({each['by']}, {each['at'][:10]}){reason}"

@@ -13,12 +13,14 @@ OWNER_COLUMNS = frozenset((*_ENGLISH, *_GERMAN, "responsible", "accountable", "i
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\s*:?-{2,}:?\s*")
 _WORD = re.compile(r"[^\W\d_]+")
+_IN_BRACKETS = re.compile(r"\s+\([^()]*\)")
 _EMPTY = frozenset({"", "-", "–", "—", "?", "n/a", "tbd", "none"})
 _HEAD_WORDS = 4
 
 
 class OwnershipRow(Shape):
-    """A row of a table: the things of its first column, who owns them, its other cells by column, and itself."""
+    """A row of a table: the things of its first column without what stands in brackets after them, who owns them, its
+    other cells by column, and itself."""
 
     things: tuple[str, ...]
     owners: tuple[str, ...]
@@ -54,7 +56,10 @@ def _rows(table: Sequence[str]) -> Iterator[OwnershipRow]:
             continue
         others = {heads[n]: cell for n, cell in enumerate(cells) if n not in (0, owner) and heads[n] and cell}
         yield OwnershipRow(
-            things=_several(cells[0]), owners=_several(cells[owner]), properties=others, quote=line.strip()
+            things=_several(_IN_BRACKETS.sub("", cells[0])),
+            owners=_several(cells[owner]),
+            properties=others,
+            quote=line.strip(),
         )
 
 
