@@ -192,6 +192,7 @@ class House:
     async def holding(self) -> AsyncIterator[None]:
         """Commits wait inside the block, and are then applied as one batch."""
         await self._stop()
+        self.committer._stopped = False
         try:
             yield
         finally:
