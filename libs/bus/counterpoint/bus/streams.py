@@ -11,8 +11,8 @@ STREAMS_BYTES = 512 * 1024**2
 MESSAGE_BYTES = 2 * MESSAGE_LIMIT_BYTES
 """The largest message of a stream, with headers. Of one above the contract's limit the router can still say so."""
 UNREAD = 512
-"""What a project may have waiting in the intake, of each subject. Well below what a consumer holds at once: those of
-others are handed out beside it, to be handled by turns."""
+"""Most messages a project may have waiting in the intake, of each subject. Well below what a consumer holds at once:
+those of others are handed out beside it, to be handled by turns."""
 DUPLICATE_WINDOW_S = 120.0
 ACK_WAIT_S = 4.0
 MAX_DELIVER = 60

@@ -28,7 +28,7 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of those that wait."""
         return sum(map(len, self._waiting.values()))
 
     def locked(self) -> bool:

@@ -17,7 +17,7 @@ from counterpoint.guard.kinds import class_of
 Path = tuple[str | int, ...]
 
 _CHARS, _TEXTS = 160, 8
-"""How much of the texts at both ends is looked at, and over how many texts a value may go on."""
+"""Characters looked at on both sides of a seam, and texts over which a value may go on."""
 _SHORTEST = 14
 _UUID_CHARS = 36
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -38,7 +38,7 @@ class _Text(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What one text puts into a joined one: from `at` there, of `length` characters, from `start` of its own."""
+    """Part that one text puts into a joined one: from `at` there, of `length` characters, from `start` of its own."""
 
     source: _Text
     at: int

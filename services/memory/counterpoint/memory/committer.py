@@ -196,7 +196,7 @@ class Committer:
             await self._wake.wait()
 
     def _next_batch(self) -> list[_Waiting]:
-        """What waits for one project, in order, up to the first step that is about a task of another step before it.
+        """Steps that wait for one project, in order, up to the first that is about a task of another step before it.
 
         The project comes last after that.
         """

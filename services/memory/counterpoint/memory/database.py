@@ -33,7 +33,7 @@ AWAY = (
     OSError,
     TimeoutError,
 )
-"""What asyncpg raises when the server is away or going, or has no connection left.
+"""Errors that asyncpg raises when the server is away or going, or has no connection left.
 
 A connection that the server has ended while it was idle fails with an internal error for as long as its socket is open;
 a pool does not use it again.
@@ -175,7 +175,7 @@ class Lease:
 
     @property
     def sure(self) -> int | None:
-        """How often it was acquired, when no other process can have been active since; else None."""
+        """Count of acquisitions, when no other process can have been active since; else None."""
         held = self._connection is not None and not self._connection.is_closed()
         return self._acquired if held and time.monotonic() - self._confirmed < _CONFIRMED_S else None
 

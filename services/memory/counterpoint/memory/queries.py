@@ -323,7 +323,7 @@ class Queries:
     async def _neighbours(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, items: Sequence[Item]
     ) -> tuple[Item, ...]:
-        """What stands before and after the best of the chunks that were found, in the order of these."""
+        """Neighbours of the best chunks that were found, in the order of these."""
         if not isinstance(query, HybridSearch) or query.store != "chunks" or not query.neighbours:
             return ()
         found = {(each.project, each.id) for each in items}

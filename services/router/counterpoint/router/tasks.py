@@ -32,7 +32,7 @@ TaskId = Annotated[Id, Path(description="The task's id.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="At most so many items.")]
 Cursor = Annotated[str | None, Query(pattern=r"^\d{1,18}$", description="`next_cursor` of the page before.")]
 PATIENCE_S = 10.0
-"""How long a task waits for its turn at the door."""
+"""Longest wait of a task for its turn at the door."""
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
