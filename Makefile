@@ -16,7 +16,7 @@ $(UV):
 
 $(STAMP): $(UV) uv.lock pyproject.toml proto/pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 	$(UV) sync --locked --quiet --group node
-	$(BIN)/python -m counterpoint.memory.retrieval.model
+	$(BIN)/python -m counterpoint.memory.embedding.files
 	@touch $@
 
 setup: $(STAMP) ## Install everything: the workspace, the engines, the embedding model
@@ -36,15 +36,15 @@ check: setup ## Formatting, lint, types, import rules, generated files
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/contract/test_house.py
 	$(BIN)/python -m counterpoint.proto.generate --check
-	$(BIN)/python -m counterpoint.router.openapi --check
+	$(BIN)/python -m counterpoint.router.api.openapi --check
 
 format: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the workflow table, NATS permissions
+proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the tables of workflow and errors, NATS permissions
 	$(BIN)/python -m counterpoint.proto.generate
-	$(BIN)/python -m counterpoint.router.openapi
+	$(BIN)/python -m counterpoint.router.api.openapi
 	$(BIN)/python docs/generate.py
 	$(BIN)/python deploy/nats/generate.py
 
@@ -62,8 +62,8 @@ bench: setup ## The benchmarks, ours beside the physical limit
 
 peers: setup ## mem0 and LangGraph's store on the same work, in an environment that is thrown away
 	python3 -m venv .peers
-	-.peers/bin/pip install --quiet --disable-pip-version-check -r tests/bench/peers/packages.txt
-	$(BIN)/python tests/bench/peers/run.py .peers/bin/python; status=$$?; rm -rf .peers; exit $$status
+	-.peers/bin/pip install --quiet --disable-pip-version-check -r libs/bench/counterpoint/bench/peers/packages.txt
+	$(BIN)/python -m counterpoint.bench.peers.run .peers/bin/python; status=$$?; rm -rf .peers; exit $$status
 
 producers: setup ## Real Airflow and dbt, one incident each, in environments that are thrown away (minutes)
 	@rm -rf .producers && mkdir .producers

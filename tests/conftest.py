@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 import structlog
 from hypothesis import HealthCheck, settings
+from memory_service.house import House, running_house
 
 from counterpoint.local.stack import Stack
 
@@ -58,6 +59,13 @@ async def stack() -> AsyncIterator[Stack]:
             yield started
         finally:
             await started.stop()
+
+
+@pytest_asyncio.fixture(scope="session")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    """The memory service on a PostgreSQL of this session's own, without a bus."""
+    async with running_house(tmp_path_factory.mktemp("house")) as house:
+        yield house
 
 
 @pytest.fixture

@@ -1,24 +1,10 @@
-"""A memory on a PostgreSQL of this session's own, and the world outside of it."""
+"""Requests to the memory service, and the providers outside of it."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from agents.gateway_world import Door, World, world
-from diode.memory_house import House
-
-from counterpoint.local.postgres import run_postgres
-from counterpoint.memory.migrate import migrate
-
-
-@pytest.fixture(scope="session")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
-    """The door, open."""
-    async with run_postgres(tmp_path_factory.mktemp("house")) as postgres:
-        await migrate(postgres.urls.owner)
-        house = House(postgres.urls)
-        await house.open()
-        yield house
-        await house.close()
+from memory_service.house import House
 
 
 @pytest.fixture

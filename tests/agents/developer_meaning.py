@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoint.memory.retrieval.embed import Embedder
-from counterpoint.memory.retrieval.model import ModelSettings
+from counterpoint.memory.embedding.files import ModelSettings
+from counterpoint.memory.embedding.model import Embedder
 
 
 class Meaning:

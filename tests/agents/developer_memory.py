@@ -7,14 +7,15 @@ from pathlib import Path, PurePosixPath
 from statistics import fmean, pstdev
 from typing import Any
 
+from counterpoint.client import Memory
 from counterpoint.developer.words import content_words
-from counterpoint.memory.retrieval.bm25 import idf
-from counterpoint.memory.retrieval.chunk import chunk, detect
+from counterpoint.memory.ingest.chunk import chunk, detect
+from counterpoint.memory.search.bm25 import idf
 from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
-    Found,
+    EdgeWalk,
     Get,
     HybridSearch,
     Item,
@@ -23,9 +24,8 @@ from counterpoint.proto.memory import (
     Origin,
     QueryReply,
     QueryRequest,
-    Walk,
+    QueryResult,
 )
-from counterpoint.recall import Memory
 
 Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 
@@ -119,7 +119,7 @@ class Shelf:
             if write.body is not None:
                 self.put(write.store, write.id, write.body, 1, "developer")
 
-    async def _found(self, query: MemoryQuery) -> Found:
+    async def _found(self, query: MemoryQuery) -> QueryResult:
         match query:
             case Get(store=store, id=record_id):
                 item = self.items.get((store, record_id))
@@ -158,12 +158,12 @@ class Shelf:
                     for item, (cosine, cosine_z, lexical, lexical_z, covered) in zip(items, signs, strict=True)
                 ]
                 return _answer(sorted((item for item in scored if item.score), key=lambda item: -(item.score or 0))[:k])
-            case Walk(direction="down" | "up"):
+            case EdgeWalk(direction="down" | "up"):
                 return _answer(self._walked(query))
             case other:
                 raise NotImplementedError(other.op)
 
-    def _walked(self, query: Walk) -> list[Item]:
+    def _walked(self, query: EdgeWalk) -> list[Item]:
         of, to = ("source", "target") if query.direction == "down" else ("target", "source")
         found: dict[str, Item] = {}
         ahead = set(query.start)
@@ -190,5 +190,5 @@ def _deviations(values: Sequence[float]) -> list[float]:
     return [(value - fmean(values)) / spread if spread else 0.0 for value in values]
 
 
-def _answer(items: Sequence[Item]) -> Found:
-    return Found(items=tuple(items), tier="record", plan="test", took_us=0)
+def _answer(items: Sequence[Item]) -> QueryResult:
+    return QueryResult(items=tuple(items), tier="record", plan="test", took_us=0)

@@ -9,19 +9,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-from diode.memory_house import DELEGATED, House, task_body
+from memory_service.house import DELEGATED, House, task_body
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from counterpoint.bus.health import Server, http_server, serve
-from counterpoint.manager.gateway import Gateway as Calls
-from counterpoint.manager.http import application
-from counterpoint.manager.outside import Outside
+from counterpoint.bus.health import HttpServer, http_server, serve
+from counterpoint.client import Gateway, Memory
+from counterpoint.manager.gateway.api import application
+from counterpoint.manager.gateway.gateway import ModelGateway
+from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.proto.memory import GatewayToken, Origin, Outgoing, QueryReply, QueryRequest, TokenPurpose, Write
 from counterpoint.proto.messages import utc_now
-from counterpoint.recall import Gateway, Memory
 
 PRICED, UNPRICED = "openai/gpt-4o-mini", "openai/nobody-knows"
 EMBEDDING = "openai/text-embedding-3-small"
@@ -99,7 +99,7 @@ def vector_of(text: str, dimensions: int) -> list[float]:
 @asynccontextmanager
 async def listening(app: Starlette) -> AsyncIterator[str]:
     """A server of this process: its URL."""
-    server: Server
+    server: HttpServer
     server, port = http_server(app, "127.0.0.1", 0)
     serving = asyncio.create_task(serve(server))
     try:
@@ -137,17 +137,17 @@ class Door:
         if self.before is not None:
             await self.before(subject, body)
         _, caller, operation, *_ = subject.split(".")
-        door = self.house.door
-        return await (door.commit if operation == "commit" else door.query)(caller, body)
+        execute = getattr(self.house.door, operation)
+        return bytes(await execute(caller, body))
 
 
-def calls(door: Door, outside: Outside) -> Calls:
+def calls(door: Door, outside: ProviderLimits) -> ModelGateway:
     """The gateway of a manager process."""
-    return Calls(lambda origin: Memory(door, "manager", origin, utc_now()), outside)
+    return ModelGateway(lambda origin: Memory(door, "manager", origin, utc_now()), outside)
 
 
 @asynccontextmanager
-async def gateway(door: Door, outside: Outside) -> AsyncIterator[tuple[str, Calls]]:
+async def gateway(door: Door, outside: ProviderLimits) -> AsyncIterator[tuple[str, ModelGateway]]:
     """A gateway, listening: its URL, and what is behind it."""
     made = calls(door, outside)
     await made.load()

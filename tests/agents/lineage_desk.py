@@ -6,26 +6,32 @@ from typing import Any
 
 from agents.lineage_data import orders
 
-from counterpoint.lineage.events import EventType, RunEvent
-from counterpoint.lineage.failures import NO_MESSAGE, FailedRun, failure_of
-from counterpoint.lineage.graph import changes, owners
-from counterpoint.lineage.history import with_history
-from counterpoint.lineage.incidents import Ending, Incident, Ledger, Limits, State
-from counterpoint.lineage.pool import end_of_task
-from counterpoint.lineage.reading import parse
-from counterpoint.lineage.records import Key, Record, Run
-from counterpoint.lineage.settling import Book, Settlement, settle
-from counterpoint.lineage.submission import amendment, cancellation, observed_outcome, submission
+from counterpoint.graph.edges import EdgeKind, LineageEdge
+from counterpoint.graph.names import job, node_of
+from counterpoint.graph.radius import blast_radius
+from counterpoint.lineage.graph_records import changed_records, owners_by_ref
+from counterpoint.lineage.incidents.failure_pool import close_with_task
+from counterpoint.lineage.incidents.failures import NO_MESSAGE, FailedRun, failure_report
+from counterpoint.lineage.incidents.history import add_history
+from counterpoint.lineage.incidents.incident import (
+    IncidentEnding,
+    IncidentLedger,
+    IncidentLimits,
+    IncidentRecord,
+    IncidentState,
+)
+from counterpoint.lineage.incidents.matching import IncidentChanges, IncidentSnapshot, match_incidents
+from counterpoint.lineage.incidents.task_messages import amendment, cancellation, incident_task, observed_outcome
+from counterpoint.lineage.openlineage.events import EventType, RunEvent
+from counterpoint.lineage.openlineage.parser import parse_event
+from counterpoint.lineage.records import GraphRecord, RecordKey, RunRecord
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.interventions import AmendTask, CancelTask
 from counterpoint.proto.tasks import SubmitTask
-from counterpoint.recall.edges import Edge, EdgeKind
-from counterpoint.recall.names import job, node_of
-from counterpoint.recall.radius import blast_radius
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
-EAGER = Limits(incidents_per_hour=20, retry_grace_s=0)
-PATIENT = Limits(incidents_per_hour=20, retry_grace_s=3600)
+EAGER = IncidentLimits(incidents_per_hour=20, retry_grace_s=0)
+PATIENT = IncidentLimits(incidents_per_hour=20, retry_grace_s=3600)
 TUESDAY, WEDNESDAY = "2_tuesday_fails", "4_wednesday_fails_again"
 FETCH = "job:prod/orders_ingest.fetch_orders"
 
@@ -33,12 +39,12 @@ FETCH = "job:prod/orders_ingest.fetch_orders"
 class Desk:
     """One project. With a grace of 0 a failure has waited as soon as it comes."""
 
-    def __init__(self, limits: Limits = EAGER) -> None:
+    def __init__(self, limits: IncidentLimits = EAGER) -> None:
         self.limits = limits
         self.now = NOW
-        self.known: dict[Key, Record] = {}
-        self.incidents: dict[str, Incident] = {}
-        self.ledger = Ledger()
+        self.known: dict[RecordKey, GraphRecord] = {}
+        self.incidents: dict[str, IncidentRecord] = {}
+        self.ledger = IncidentLedger()
         self.tasks: list[SubmitTask] = []
         self.amendments: list[AmendTask] = []
         self.cancellations: list[CancelTask] = []
@@ -47,9 +53,9 @@ class Desk:
 
     def take(self, raws: Iterable[object], *, waited: bool = False) -> "Desk":
         for raw in raws:
-            event = parse(raw)
+            event = parse_event(raw)
             assert isinstance(event, RunEvent)
-            changed = changes(event, self.known)
+            changed = changed_records(event, self.known)
             self.known |= changed
             taught = any(store == "edges" for store, _ in changed)
             if taught:
@@ -58,9 +64,9 @@ class Desk:
             if event.type is EventType.FAIL:
                 self.settle([self._failed(event, run, waited or not self.limits.retry_grace_s)])
             elif event.type is EventType.COMPLETE:
-                kept = [i for i in self.incidents.values() if i.ending is not Ending.MERGED]
+                kept = [i for i in self.incidents.values() if i.ending is not IncidentEnding.MERGED]
                 members = [one for i in kept for one in i.members.values() if one.job == run.job]
-                self.settle([one.judged([run]) for one in members])
+                self.settle([one.resolved_by([run]) for one in members])
             elif taught:
                 self.settle([])
         return self
@@ -68,43 +74,43 @@ class Desk:
     def wait(self) -> "Desk":
         """The grace of everything that waits is over."""
         for incident in list(self.incidents.values()):
-            if incident.state is State.WAITING:
+            if incident.state is IncidentState.WAITING:
                 self.settle([one.model_copy(update={"waited": True}) for one in incident.failures])
         return self
 
     def end(self, task_id: str, at: datetime) -> "Desk":
         """The task of an incident has ended."""
-        self.incidents[task_id], late = end_of_task(self.incidents[task_id], at)
+        self.incidents[task_id], late = close_with_task(self.incidents[task_id], at)
         self.settle(late)
         return self
 
-    def run(self, run_id: str) -> Run:
+    def run(self, run_id: str) -> RunRecord:
         run = self.known["runs", run_id]
-        assert isinstance(run, Run)
+        assert isinstance(run, RunRecord)
         return run
 
     def settle(self, fresh: Iterable[FailedRun]) -> None:
-        book = Book(incidents=dict(self.incidents), ledger=self.ledger)
-        found = settle(book, fresh, self._below, self.limits, project="default", now=self.now)
+        book = IncidentSnapshot(incidents=dict(self.incidents), ledger=self.ledger)
+        found = match_incidents(book, fresh, self._below, self.limits, project="default", now=self.now)
         self._apply(found)
 
-    def _failed(self, event: RunEvent, run: Run, waited: bool) -> FailedRun:
-        failed = failure_of(event, run).run
-        runs = [record for record in self.known.values() if isinstance(record, Run)]
-        edges = [record for record in self.known.values() if isinstance(record, Edge)]
+    def _failed(self, event: RunEvent, run: RunRecord, waited: bool) -> FailedRun:
+        failed = failure_report(event, run).run
+        runs = [record for record in self.known.values() if isinstance(record, RunRecord)]
+        edges = [record for record in self.known.values() if isinstance(record, LineageEdge)]
         parts = any(edge.kind is EdgeKind.PARENT and edge.source == failed.job for edge in edges)
         return failed.model_copy(
             update={"known_at": self.now, "waited": waited, "whole": failed.whole or parts}
-        ).judged(runs)
+        ).resolved_by(runs)
 
     def _below(self, above: str, other: str) -> bool:
         if above not in self._down:
-            edges = [record for record in self.known.values() if isinstance(record, Edge)]
+            edges = [record for record in self.known.values() if isinstance(record, LineageEdge)]
             rows = blast_radius(node_of(above), edges, {}).downstream
             self._down[above] = frozenset(job(row.namespace, row.name).ref for row in rows if row.kind == "job")
         return other in self._down[above]
 
-    def _apply(self, found: Settlement) -> None:
+    def _apply(self, found: IncidentChanges) -> None:
         shown = {incident.incident_id for incident in (*found.opened, *found.repointed)}
         for incident in found.changed:
             error = self.run(incident.origin.run_id).error_message or NO_MESSAGE
@@ -120,18 +126,18 @@ class Desk:
             self.cancellations.append(cancellation(incident, into))
         self.outcomes += [observed_outcome(incident) for incident in found.recovered]
 
-    def _submission(self, incident: Incident) -> SubmitTask:
-        edges = [record for record in self.known.values() if isinstance(record, Edge)]
-        radius = blast_radius(node_of(incident.job), edges, owners(self.known.values()))
-        incident = with_history(incident, self.incidents.values())
-        return submission(incident, radius, self.ledger, run=self.run(incident.origin.run_id))
+    def _submission(self, incident: IncidentRecord) -> SubmitTask:
+        edges = [record for record in self.known.values() if isinstance(record, LineageEdge)]
+        radius = blast_radius(node_of(incident.job), edges, owners_by_ref(self.known.values()))
+        incident = add_history(incident, self.incidents.values())
+        return incident_task(incident, radius, self.ledger, run=self.run(incident.origin.run_id))
 
     @property
-    def standing(self) -> list[Incident]:
+    def standing(self) -> list[IncidentRecord]:
         return [incident for incident in self.incidents.values() if incident.active]
 
     @property
-    def only(self) -> Incident:
+    def only(self) -> IncidentRecord:
         (incident,) = self.incidents.values()
         return incident
 

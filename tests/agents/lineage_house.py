@@ -14,15 +14,17 @@ from typing import Any
 
 import httpx
 
+from counterpoint.client import Memory, record
 from counterpoint.guard.names import kept
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.handlers import register
-from counterpoint.lineage.http import application
-from counterpoint.lineage.incidents import Incident, Limits
-from counterpoint.memory import diode
-from counterpoint.memory.prepare import prepare
-from counterpoint.memory.provenance import Memories, Provenance
-from counterpoint.memory.rows import Prepared
+from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentRecord
+from counterpoint.lineage.marquez.api import application
+from counterpoint.memory.access import diode
+from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Away, Conflict, Denied, Permanent
 from counterpoint.proto.ids import new_id
@@ -32,27 +34,26 @@ from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
-    Found,
+    EdgeWalk,
     Get,
     Item,
     List,
     Origin,
     QueryReply,
     QueryRequest,
+    QueryResult,
     RecordsChanged,
     Ref,
     Refusal,
-    Walk,
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.tasks import ENDED, SubmitTask, Task
 from counterpoint.proto.validation import parse
-from counterpoint.recall import Memory, record
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 PROJECT = "default"
-LIMITS = Limits(incidents_per_hour=20, retry_grace_s=900)
+LIMITS = IncidentLimits(incidents_per_hour=20, retry_grace_s=900)
 TOKEN = "the-token-of-the-laptop"
 
 
@@ -60,7 +61,7 @@ TOKEN = "the-token-of-the-laptop"
 class House:
     """One project. `sent` is all that was sent and `timers` what is still to come due."""
 
-    limits: Limits = LIMITS
+    limits: IncidentLimits = LIMITS
     now: datetime = NOW
     stores: dict[str, dict[str, Item]] = field(default_factory=lambda: defaultdict(dict))
     sent: list[Message] = field(default_factory=list)
@@ -93,8 +94,8 @@ class House:
         return [message for message in self.sent if isinstance(message, ReportOutcome)]
 
     @property
-    def incidents(self) -> list[Incident]:
-        return [record(item, Incident) for item in self.kept("incidents") if item.id != "ledger"]
+    def incidents(self) -> list[IncidentRecord]:
+        return [record(item, IncidentRecord) for item in self.kept("incidents") if item.id != "ledger"]
 
     @property
     def records(self) -> dict[tuple[str, str], Item]:
@@ -232,7 +233,7 @@ class House:
         asked = diode.Asked("lineage", origin.project, origin.task_id, origin.message_id, self.now)
         return diode.standing(policy(), asked, principal)
 
-    def _answer(self, origin: Origin, query: Any) -> Found:
+    def _answer(self, origin: Origin, query: Any) -> QueryResult:
         if rule := diode.read(policy(), self._grant(origin), query.store):
             raise Denied(rule, f"the right to read {query.store}")
         match query:
@@ -244,11 +245,11 @@ class House:
                 kept = [item for item in kept if query.cursor is None or item.seq < query.cursor]
                 page = kept[: query.limit]
                 return _found(page, page[-1].seq if len(kept) > len(page) else None)
-            case Walk():
+            case EdgeWalk():
                 return _found(self._walk(query))
         raise AssertionError(f"lineage does not ask {query.op}")
 
-    def _walk(self, query: Walk) -> list[Item]:
+    def _walk(self, query: EdgeWalk) -> list[Item]:
         of, to = ("source", "target") if query.direction == "down" else ("target", "source")
         reached: dict[str, Item] = {}
         ahead, been = set(query.start), set[str]()
@@ -265,7 +266,7 @@ class House:
     def _apply(self, origin: Origin, commit: Commit) -> CommitReply:
         if known := self.applied.get((origin.message_id, commit.step)):
             return known.model_copy(update={"status": "replayed"})
-        prepared: Prepared = prepare(
+        prepared: CommitPlan = prepare(
             policy(),
             self._grant(origin),
             origin,
@@ -310,8 +311,8 @@ class House:
         )
 
 
-def _found(items: list[Item], cursor: int | None = None) -> Found:
-    return Found(items=tuple(items), tier="record", plan="-", took_us=0, next_cursor=cursor)
+def _found(items: list[Item], cursor: int | None = None) -> QueryResult:
+    return QueryResult(items=tuple(items), tier="record", plan="-", took_us=0, next_cursor=cursor)
 
 
 def _contains(body: Any, wanted: Any) -> bool:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from counterpoint.client import Memory, record
 from counterpoint.guard.policy import policy
-from counterpoint.manager.bounds import Bounds
 from counterpoint.manager.handlers import register
-from counterpoint.manager.workflow import ROWS, Place
+from counterpoint.manager.task_limits import TaskLimits
+from counterpoint.manager.workflow import TRANSITIONS, WorkflowState
 from counterpoint.proto.attempts import Attempt, TaskOutcomeReported
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Conflict
@@ -23,13 +24,13 @@ from counterpoint.proto.memory import (
     Commit,
     CommitReply,
     CommitRequest,
-    Found,
     Get,
     Item,
     List,
     Origin,
     QueryReply,
     QueryRequest,
+    QueryResult,
     RecordsChanged,
     Ref,
     Refusal,
@@ -45,7 +46,6 @@ from counterpoint.proto.tasks import (
     TaskRouted,
     TaskWorked,
 )
-from counterpoint.recall import Memory, record
 
 Reply = TypeVar("Reply")
 START = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
@@ -82,7 +82,7 @@ class Sent:
 class House:
     """One project with a manager in it. `log` is all that was sent, `timers` what is still to come due."""
 
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: TaskLimits = field(default_factory=TaskLimits)
     now: datetime = START
     records: dict[tuple[str, str], Item] = field(default_factory=dict)
     log: list[Sent] = field(default_factory=list)
@@ -299,12 +299,12 @@ class House:
             at=self.now,
         )
 
-    def _answer(self, query: Any) -> Found:
+    def _answer(self, query: Any) -> QueryResult:
         assert query.store in policy().readable("manager"), query.store
         match query:
             case Get():
                 item = self.records.get((query.store, query.id))
-                return Found(items=(item,) if item else (), tier="record", plan="-", took_us=0)
+                return QueryResult(items=(item,) if item else (), tier="record", plan="-", took_us=0)
             case List():
                 kept = [item for (store, _), item in self.records.items() if store == query.store]
                 kept = [i for i in kept if all(i.body.get(name) == value for name, value in query.where.items())]
@@ -314,7 +314,7 @@ class House:
                     kept = [i for i in kept if (i.seq > query.cursor if query.ascending else i.seq < query.cursor)]
                 page = tuple(kept[: query.limit])
                 more = page[-1].seq if len(kept) > len(page) else None
-                return Found(items=page, tier="record", plan="-", took_us=0, next_cursor=more)
+                return QueryResult(items=page, tier="record", plan="-", took_us=0, next_cursor=more)
         raise AssertionError(f"the manager does not ask {query.op}")
 
     def _apply(self, origin: Origin, commit: Commit) -> CommitReply:
@@ -368,9 +368,13 @@ class House:
             assert (before.body["state"], before.body["ended_at"]) == (after.body["state"], after.body["ended_at"])
             assert not sent
             return
-        was = Place(before.body["state"], before.body.get("waiting_for")) if before else Place("submitted")
-        now = Place(after.body["state"], after.body.get("waiting_for"))
-        assert any((row.at, row.to, list(row.sends)) == (was, now, sent) for row in ROWS), (was, now, sent)
+        was = (
+            WorkflowState(before.body["state"], before.body.get("waiting_for"))
+            if before
+            else WorkflowState("submitted")
+        )
+        now = WorkflowState(after.body["state"], after.body.get("waiting_for"))
+        assert any((row.at, row.to, list(row.sends)) == (was, now, sent) for row in TRANSITIONS), (was, now, sent)
 
 
 def confidence(score: float) -> Confidence:

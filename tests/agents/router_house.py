@@ -11,27 +11,29 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from counterpoint.bus.codec import Inbound
-from counterpoint.bus.turns import Turns
+from counterpoint.bus.fair_limiter import FairLimiter
+from counterpoint.client import Memory, record
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import kept
 from counterpoint.guard.policy import policy
-from counterpoint.memory import diode
+from counterpoint.memory.access import diode
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent
+from counterpoint.proto.commands import CommandReply, CommandRequest, RetryDeadLetter
+from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.ingest import Ingested, IngestReply, IngestRequest, Recorded
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import (
+    AuditLeaves,
     Checkpoints,
     CommitReply,
     CommitRequest,
     Cypher,
+    EdgeWalk,
     Explain,
-    Found,
     Get,
     HybridSearch,
     Item,
-    Leaves,
     Line,
     List,
     LogAfter,
@@ -40,19 +42,18 @@ from counterpoint.proto.memory import (
     Prove,
     QueryReply,
     QueryRequest,
+    QueryResult,
     Rebuild,
     Reembed,
     Refusal,
     VectorSearch,
     Verify,
-    Walk,
     Write,
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.validation import parse
-from counterpoint.recall import Memory, record
-from counterpoint.router.askers import token_id
+from counterpoint.router.authentication import token_id
 from counterpoint.router.handlers import register
 
 NOW = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)
@@ -84,7 +85,7 @@ class House:
     asked: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        register(self, timedelta(days=1), Turns(1000))  # type: ignore[arg-type]
+        register(self, timedelta(days=1), FairLimiter(1000))  # type: ignore[arg-type]
 
     # the service that the handlers are registered with
 
@@ -92,7 +93,7 @@ class House:
         assert message_type.TYPE in policy().consumed("router")
         return lambda handler: self.handlers.setdefault(message_type.TYPE, handler)
 
-    def in_turn(self, message_type: type[Message], turns: Turns) -> None:
+    def limit_intake(self, message_type: type[Message], limiter: FairLimiter) -> None:
         assert message_type.TYPE in self.handlers
 
     def on_rejected(self, announce: Any) -> None:
@@ -220,6 +221,8 @@ class House:
                 return self._answered(QueryReply, lambda: self._query(QueryRequest.model_validate_json(body)))
             case "commit":
                 return self._answered(CommitReply, lambda: self._commit(CommitRequest.model_validate_json(body)))
+            case "command":
+                return self._answered(CommandReply, lambda: self._command(CommandRequest.model_validate_json(body)))
             case _:
                 return self._answered(IngestReply, lambda: self._ingest(IngestRequest.model_validate_json(body)))
 
@@ -250,7 +253,25 @@ class House:
             raise Permanent("too_large")
         return QueryReply(found=found)
 
-    def _found(self, grant: Grant, query: Any) -> Found:
+    def _command(self, request: CommandRequest) -> CommandReply:
+        grant, command = self._grant(request.origin), request.command
+        self.asked.append(command)
+        if not isinstance(command, RetryDeadLetter):
+            rule = diode.read(policy(), grant, "projections")
+            if rule is not None:
+                raise Denied(rule, "the right to read projections")
+            return CommandReply(report=self.report)
+        rule = diode.write(policy(), grant, "dead_letters", "router", None, 1)
+        if rule is not None:
+            raise Denied(rule, "the right to write dead_letters")
+        body = self.kept("dead_letters", grant.project)[command.id]
+        if body["state"] != "dead":
+            raise Permanent("conflict", (Problem(field="state", problem=f"is {body['state']}, not dead"),))
+        marked = {"state": "retry", "retried_by": request.origin.principal, "retried_at": datetime.now(UTC).isoformat()}
+        self.put("dead_letters", command.id, {**body, **marked}, grant.project)
+        return CommandReply()
+
+    def _found(self, grant: Grant, query: Any) -> QueryResult:
         named = {"line": "actions", "log_after": "actions"} | dict.fromkeys(AUDITED, "actions")
         named |= {"cypher": "projections", "rebuild": "projections", "reembed": "projections"}
         store = named.get(query.op) or query.store
@@ -285,18 +306,20 @@ class House:
                 items = [item for item in items if query.task_id in (None, item.body["task_id"])][: query.limit]
                 gap = query.after < self.forgotten.get(project, 0)
                 cursor = items[-1].seq if len(items) == query.limit else max(query.after, self.seqs.get(project, 0))
-                return Found(items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap)
-            case Walk():
+                return QueryResult(
+                    items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap
+                )
+            case EdgeWalk():
                 items = _walked(items, query)
             case HybridSearch() | VectorSearch():
                 items = [item for item in items if all(item.body.get(k) == v for k, v in query.where.items())]
                 items = _searched(items, query)
             case Cypher() | Rebuild() | Reembed():
                 self.asked.append(query)
-                return Found(tier="graph", plan=query.op, took_us=7, report=self.report)
-            case Verify() | Prove() | Checkpoints() | Leaves() | Explain():
-                return Found(tier="record", plan="audit", took_us=0, report=self.report)
-        return Found(items=tuple(items), tier="record", plan="test", took_us=0, next_cursor=cursor)
+                return QueryResult(tier="graph", plan=query.op, took_us=7, report=self.report)
+            case Verify() | Prove() | Checkpoints() | AuditLeaves() | Explain():
+                return QueryResult(tier="record", plan="audit", took_us=0, report=self.report)
+        return QueryResult(items=tuple(items), tier="record", plan="test", took_us=0, next_cursor=cursor)
 
     def _commit(self, request: CommitRequest) -> CommitReply:
         if self.before_commit is not None:
@@ -397,7 +420,7 @@ def _refusal(error: CounterpointError) -> Refusal:
             return Refusal(kind="transient", code="transient", detail=str(error))
 
 
-def _walked(edges: list[Item], query: Walk) -> list[Item]:
+def _walked(edges: list[Item], query: EdgeWalk) -> list[Item]:
     of, to = ("source", "target") if query.direction == "down" else ("target", "source")
     found: dict[str, Item] = {}
     ahead = set(query.start)

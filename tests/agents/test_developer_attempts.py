@@ -346,6 +346,16 @@ class TestProof:
         untrusted = [tried("Move it.", "failed", integrity=0) for _ in range(2)]
         assert self.band_with(tried("Move it.", integrity=2), *untrusted)[0] == 1
 
+    def test_each_failure_of_an_act_that_mostly_worked_lowers_it(self) -> None:
+        worked = [tried("Move it.", integrity=2, task=f"task-{n}") for n in range(3)]
+        failed = [tried("Move it.", "failed", integrity=2, task=f"task-{n}") for n in (7, 8)]
+        never, once, twice = (
+            proven(remembered(*worked, *failed[:count]))[0].likeness / SAME_JOB_SAME_TEMPLATE for count in range(3)
+        )
+        assert [never, once, twice] == pytest.approx([1, 4 / 5, 4 / 6])
+        other = tried("Reboot it.", "failed", integrity=2, task="task-7")
+        assert proven(remembered(*worked, other))[0].likeness == SAME_JOB_SAME_TEMPLATE
+
     def test_a_document_that_says_the_same_is_no_second_source(self) -> None:
         said = "Empty the folder for old exports on the large disk, then start the nightly export once more by hand."
         body = f"# The nightly export stops with disk full\n\n{said}"
@@ -371,6 +381,24 @@ class TestLikeness:
             self.likeness(tried("Vacuum it.", digest=digest, cosine=1.0, job=other_job), now=self.generic(JOB)) <= 0.5
         )
         assert self.likeness(tried("Vacuum it.", digest=digest, cosine=0.1, job=JOB), now=self.generic(JOB)) == 0.6
+
+    def test_a_template_without_a_cause_weighs_less_the_more_jobs_and_fixes_it_has_had(self) -> None:
+        digest = signature("Task failed with exit code 1").digest
+
+        def once(n: int, job: JobRef) -> Item:
+            return tried(f"Do act {n}.", digest=digest, cosine=1.0, job=job, task=f"task-{n}")
+
+        def named(n: int) -> JobRef:
+            return JobRef(namespace="shop", name=f"mail-{n}")
+
+        assert [self.likeness(*(once(n, named(n)) for n in range(jobs)), now=self.generic(JOB)) for jobs in (1, 2)] == [
+            0.5,
+            0.25,
+        ]
+        alike = [tried(f"Do act {n}.", digest=digest, cosine=0.1, job=JOB, task=f"task-{n}") for n in range(3)]
+        again = tried("Do act 0.", digest=digest, cosine=0.1, job=JOB, task="task-9-before")
+        assert self.likeness(alike[0], again, now=self.generic(JOB)) == 0.6
+        assert self.likeness(*alike, now=self.generic(JOB)) == pytest.approx(0.2)
 
     def test_all_incidents_with_the_message_of_the_first_are_lifted_and_none_behind_another(self) -> None:
         placeless = dataclasses.replace(NOW, job=None)
@@ -458,13 +486,16 @@ def test_a_fix_on_the_word_of_an_untrusted_source_is_never_proposed() -> None:
 
 def test_a_recognised_fix_is_proposed_with_the_reason_and_constraints_that_stood_beside_it() -> None:
     worked = tried(
-        "Reboot the node.", reason="It holds a stale mount.", constraints=("Drain the queue first.",), by_kind="person"
+        "Reboot the node.",
+        reason="It holds a stale mount.",
+        constraints=("Drain the queue first.",),
+        changed=("image: load:4, then load:5",),
     )
     made = propose(lessons(remembered(worked)), offered(), 0.5, now=NOW)
     assert made
     assert "looks alike" not in made.text
     assert [citation.quote for citation in made.citations] == [
-        "Reboot the node.", "It holds a stale mount.", "Drain the queue first.",
+        "Reboot the node.", "It holds a stale mount.", "Drain the queue first.", "image: load:4, then load:5",
     ]  # fmt: skip
 
 
@@ -484,6 +515,8 @@ async def test_a_recognised_fix_is_proposed_in_a_project_without_documents_or_pr
     message = TaskDelegated(task_id=HERE, project="shop", session_id="s", attempt=1, task=task, lane="investigate")
     commit = await on_delegated(message, shelf.memory("message", HERE))
     worked = TaskWorked.model_validate(commit.messages[-1].data)
+    assert worked.outcome == "proposed"
+    assert (worked.confidence and worked.confidence.band) == "medium"
     assert "Open the readers read-only." in (worked.text or "")
     assert worked.findings.likelihood is not None
 

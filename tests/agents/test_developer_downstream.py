@@ -7,11 +7,11 @@ from agents.developer_memory import Shelf
 
 from counterpoint.developer.downstream import CALLER, ROWS, Lookup, look_up, with_downstream
 from counterpoint.developer.handlers import on_delegated
+from counterpoint.graph.edges import EdgeKind, LineageEdge, edge
+from counterpoint.graph.names import Node, dataset, job
+from counterpoint.graph.radius import BlastRadius
 from counterpoint.proto.findings import Downstream, Findings
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
-from counterpoint.recall.edges import Edge, EdgeKind, edge
-from counterpoint.recall.names import Node, dataset, job
-from counterpoint.recall.radius import Radius
 
 LOAD, REPORT, MAIL = job("etl", "load"), job("bi", "report"), job("bi", "mail")
 ORDERS = dataset("s3://lake", "orders/day.csv")
@@ -29,7 +29,7 @@ FOUND = [
 RUN = "0199a2c4-6b1f-7d55-9e3e-111111111111"
 
 
-def keep(shelf: Shelf, edges: tuple[Edge, ...] = EDGES) -> Shelf:
+def keep(shelf: Shelf, edges: tuple[LineageEdge, ...] = EDGES) -> Shelf:
     for each in edges:
         shelf.put("edges", each.id, each.model_dump(mode="json"))
         for node in each.ends:
@@ -107,7 +107,7 @@ def test_more_than_the_findings_hold_is_said() -> None:
     many = tuple(
         Downstream(kind="job", namespace="n", name=f"job{number}", hops=1, edge="data") for number in range(ROWS + 1)
     )
-    radius = Radius(start=LOAD, owner=None, expanded=(), downstream=many, truncated=False)
+    radius = BlastRadius(start=LOAD, owner=None, expanded=(), downstream=many, truncated=False)
     task = SubmitTask(kind="troubleshoot", description="The load fails.")
     findings = with_downstream(Findings(), task, Lookup("job etl/load", radius))
     assert findings.downstream == many[:ROWS]

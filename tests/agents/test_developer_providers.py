@@ -1,7 +1,7 @@
 """Provider-first: the official package or a stop, in every lane that would build on a system (rows A4, A5)."""
 
 import json
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -15,9 +15,7 @@ from counterpoint.proto.memory import List
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
 
-SHIPPED = json.loads(
-    (Path(__file__).parents[2] / "services" / "memory" / "counterpoint" / "memory" / "providers.json").read_text()
-)
+SHIPPED = json.loads(files("counterpoint.memory.ingest").joinpath("providers.json").read_text())
 INDEX = [Provider.model_validate(row) for row in SHIPPED["rows"]]
 HOWTO = (
     "# Invoices\n\n1. Export the invoices into the ledger.\n2. Check the totals of the ledger against the invoices.\n"

@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 
 from counterpoint.developer.answers import answer, graded
 from counterpoint.developer.citations import references
+from counterpoint.developer.excerpts import excerpt
 from counterpoint.developer.german import english, is_german, translated
 from counterpoint.developer.likelihood import Likelihood
 from counterpoint.developer.procedures import procedures
 from counterpoint.developer.relevance import Hit, calibration, hits
-from counterpoint.developer.sections import sections
+from counterpoint.developer.sections import Section, sections
 from counterpoint.developer.selection import LACKING, LIMIT, select
 from counterpoint.developer.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.units import BODY, units
-from counterpoint.memory.retrieval.chunk import chunk, detect
+from counterpoint.developer.wanted import Wanted, wanted
+from counterpoint.memory.ingest.chunk import chunk, detect
 from counterpoint.proto.memory import Item
 
 CURVE = calibration().answer
@@ -113,6 +115,36 @@ def test_row_comes_with_the_headers_that_make_it_a_sentence() -> None:
     assert "| Orders lake | Harbour | harbour@lake.example |" in text
 
 
+OWNERS = """## Teams
+
+The owner of a flow is the team whose name it starts with, with these exceptions:
+
+| Name | Owner | Remark |
+|---|---|---|
+| `orders-enrich` | Checkout | Was Estuary's. |
+| `orders-archive` | Glacier | Writes to the lake |
+| `nightly-close` | Treasury | 41 steps |
+
+`nightly-close` runs on Sundays.
+"""
+FLOWS = """# Flows
+
+Runs begin at six. Each of them is watched by its owner.
+
+The flow `orders-enrich` reads what the front door has written.
+
+    flowctl start orders-enrich
+"""
+
+
+def test_question_for_an_owner_quotes_its_row_and_what_names_the_thing_alone() -> None:
+    text = answered("Who owns orders-enrich?", ("owners.md", OWNERS), ("flows.md", FLOWS))
+    assert "| Name | Owner | Remark |" in text
+    assert "| `orders-enrich` | Checkout | Was Estuary's. |" in text
+    assert "The flow `orders-enrich` reads" in text
+    assert not [other for other in ("Glacier", "Treasury", "Sundays", "starts with", "six", "flowctl") if other in text]
+
+
 def test_row_says_what_its_headers_name() -> None:
     ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
     question = "Which port does the slot monitor need?"
@@ -144,6 +176,30 @@ def test_list_is_not_quoted_without_the_sentence_that_opens_it() -> None:
     assert "These files are kept for ever:" in answered("Are invoices of customers kept?", ("keep.md", text))
 
 
+def whole(question: str, *texts: tuple[str, str]) -> tuple[Wanted, Section]:
+    """A question, and the first section of what is found for it."""
+    sought = found(question, *texts)
+    return wanted(question, [hit.words for hit in sought]), sections(sought)[0]
+
+
+def test_sentence_that_opens_a_list_is_not_quoted_without_the_list() -> None:
+    beside = "A stuck loader is told by its log."
+    opener, opened = "Free the stuck loader of the lake by this:", "```sh\nlockctl release --all --by-force\n```"
+    sought, section = whole("How do I free the stuck loader?", ("stuck.md", f"{beside}\n\n{opener}\n\n{opened}\n"))
+    made = excerpt(sought, section, len(opener) + len(opened) + 4)
+    assert made
+    assert made.text == f"{opener}\n\n{opened}"
+
+
+def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
+    allowed, never = "Somebody may purge the queue of the relay.", "Never purge the queue of the relay."
+    for question, wins in (("May I purge the queue of the relay?", never), ("Who purges the relay's queue?", allowed)):
+        sought, section = whole(question, ("relay.md", f"{allowed}\n\n{never}\n"))
+        made = excerpt(sought, section, len(allowed) + 2)
+        assert made
+        assert made.text == wins
+
+
 @pytest.mark.parametrize(
     "question",
     ["What does a replication slot cost?", "What is the password of the slot?", "Which port do the slots use?",
@@ -151,7 +207,9 @@ def test_list_is_not_quoted_without_the_sentence_that_opens_it() -> None:
      "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
 )  # fmt: skip
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
-    assert not graded(question, found(question, ("slots.md", SLOTS)), CURVE).sufficient
+    made = graded(question, found(question, ("slots.md", SLOTS)), CURVE)
+    assert not made.sufficient
+    assert made.probability <= LACKING
 
 
 def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
@@ -254,6 +312,17 @@ def test_summary_is_one_line_within_its_limit(headings: list[str], steps: list[s
     assert summary is None or (0 < len(summary) <= LIMIT_CHARS and len(summary.splitlines()) == 1)
 
 
+def test_section_that_names_the_code_is_likely_and_comes_before_one_that_has_more_of_the_words() -> None:
+    failure = "The nightly feed of partner invoices stops halfway on Tuesday\nprocess exited with exit code 137"
+    bucket = (
+        "# Feeds\n\nThe nightly feed of partner invoices stops halfway on Tuesday.\n\n"
+        "1. Look at the process of the nightly feed of partner invoices.\n2. Start the feed again.\n"
+    )
+    best, *_ = procedures(failure, found(failure, ("bucket.md", bucket), ("exits.rst", EXITS), cosine=0.2))
+    assert (best.source, best.code, best.likely) == ("exits.rst", "exit code 137", True)
+    assert "raise ``memory_mb``" in best.text
+
+
 def test_code_is_not_found_inside_another() -> None:
     failure = "The loader stops\nloader exited with exit code 7"
     assert all(each.code is None for each in procedures(failure, found(failure, ("exits.rst", EXITS), cosine=0.2)))
@@ -270,6 +339,8 @@ def test_german_question_is_answered_from_english_pages() -> None:
     assert is_german(question)
     assert "delete" in (english(question) or "")
     assert "Never drop the slot" in answered(question)
+    sought = wanted("Darf ich den Slot löschen?", [])
+    assert sought.held("Delete no slot.") == sought.known.keys()
 
 
 @pytest.mark.parametrize(
@@ -291,14 +362,13 @@ def test_german_forms_are_told_apart_that_share_a_stem() -> None:
 
 
 def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None:
-    long = (
-        SLOTS + "\n## More\n\n" + "\n\n".join(f"Paragraph {n} about slots and their replicas." * 6 for n in range(30))
-    )
-    sought = found("What about slots and replicas?", ("slots.md", long))
-    made = answer("What about slots and replicas?", sought, CURVE.threshold)
-    assert len(made.text) <= 1_500
-    for citation in made.citations:
-        assert long[citation.start : citation.end] == citation.quote
+    more = "## More\n\n" + "\n\n".join(f"Paragraph {n} about slots and their replicas." * 6 for n in range(30))
+    for text, least in ((f"{SLOTS}\n{more}", 1_000), (more, 1_300)):
+        sought = found("What about slots and replicas?", ("slots.md", text))
+        made = answer("What about slots and replicas?", sought, CURVE.threshold)
+        assert least < len(made.text) <= 1_500
+        for citation in made.citations:
+            assert text[citation.start : citation.end] == citation.quote
 
 
 def test_conversations_keep_their_short_quotes() -> None:

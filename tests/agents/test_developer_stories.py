@@ -189,6 +189,8 @@ async def test_low_confidence_waits_for_the_right_document(meaning: Meaning) -> 
     assert before.confidence
     assert before.confidence.score < 0.6
     assert {need.kind for need in before.needs} == {"document", "decision"}
+    about = next(need.what for need in before.needs if need.kind == "document")
+    assert about.startswith("a runbook, an architecture note or an example about ")
     assert before.searched_for
     assert not [write for write in commit.writes if write.store == "attempts"]
 

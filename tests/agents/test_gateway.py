@@ -22,33 +22,33 @@ from agents.gateway_world import (
     posted,
     unit,
 )
-from diode.bodies import rest
-from diode.memory_house import House
+from memory_service.house import House
+from memory_service.record_bodies import rest
 from prometheus_client import REGISTRY
 from starlette.responses import JSONResponse, Response
 
+from counterpoint.client import Gateway, Memory
 from counterpoint.guard.capabilities import Keyring, SigningKey, claimed, mint
-from counterpoint.manager.gateway import Gateway as Calls
-from counterpoint.manager.outside import Outside
-from counterpoint.manager.provider import Provider
+from counterpoint.manager.gateway.gateway import ModelGateway
+from counterpoint.manager.gateway.models import ModelProvider
+from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, Write
-from counterpoint.recall import Gateway, Memory
 
 QUESTION = [{"role": "user", "content": "Why did it fail?"}]
-OUTSIDE = Outside(models=(PRICED, UNPRICED), embedding_models=(EMBEDDING,))
+OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED), embedding_models=(EMBEDDING,))
 
 
 @pytest.fixture
-async def listening(door: Door, outside: World) -> AsyncIterator[tuple[str, Calls]]:
+async def listening(door: Door, outside: World) -> AsyncIterator[tuple[str, ModelGateway]]:
     """A gateway to the world outside."""
     async with gateway(door, replace(OUTSIDE, search_url=outside.url)) as made:
         yield made
 
 
 @pytest.fixture
-async def asking(listening: tuple[str, Calls]) -> AsyncIterator[Gateway]:
+async def asking(listening: tuple[str, ModelGateway]) -> AsyncIterator[Gateway]:
     """The developer's client of it."""
     made = client(listening[0], searches_web=True)
     yield made
@@ -94,7 +94,7 @@ class TestCalls:
         ) == pytest.approx(float(cost))
 
     async def test_an_unknown_price_is_said_to_be_unknown(
-        self, listening: tuple[str, Calls], memory: Memory, house: House, project: str
+        self, listening: tuple[str, ModelGateway], memory: Memory, house: House, project: str
     ) -> None:
         asking = client(listening[0], UNPRICED)
         said = await generated(asking, memory, "first")
@@ -119,7 +119,7 @@ class TestCalls:
     )
     async def test_only_a_price_that_is_written_down_is_one(self, model: str, usd: Any) -> None:
         output = 0 if model in (EMBEDDING, "bedrock/us.twelvelabs.marengo-embed-2-7-v1:0") else 100
-        assert (await Provider(1).most(model, 1000, output)).usd == usd
+        assert (await ModelProvider(1).most(model, 1000, output)).usd == usd
 
     async def test_vectors_come_back_in_their_order(
         self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
@@ -269,7 +269,7 @@ class TestProviders:
         async def surprised(*asked: Any) -> Any:
             raise KeyError("nobody thought of this")
 
-        monkeypatch.setattr(Provider, "call", surprised)
+        monkeypatch.setattr(ModelProvider, "call", surprised)
         with pytest.raises(Permanent, match="unknown_outcome"):
             await generated(asking, memory, "k")
         assert (await call(house, memory, "k"))["error"] == "unexpected KeyError"
@@ -279,7 +279,7 @@ class TestProviders:
 
 class TestBudgets:
     async def test_parallel_calls_never_exceed_it(
-        self, asking: Gateway, listening: tuple[str, Calls], door: Door, outside: World, project: str
+        self, asking: Gateway, listening: tuple[str, ModelGateway], door: Door, outside: World, project: str
     ) -> None:
         limit = Decimal("0.0004")
         outside.output_tokens = 100
@@ -311,7 +311,7 @@ class TestBudgets:
             await generated(asking, working, "l", max_tokens=250)
 
     async def test_dollars_do_not_pay_for_what_has_no_price(
-        self, listening: tuple[str, Calls], door: Door, outside: World, project: str
+        self, listening: tuple[str, ModelGateway], door: Door, outside: World, project: str
     ) -> None:
         working = developer(door, await delegated(door.house, project, "t-1", usd="10"))
         asking = client(listening[0], UNPRICED)
@@ -363,7 +363,7 @@ class TestKilled:
             asking = client(url)
             dying = asyncio.create_task(generated(asking, memory, "k"))
             await reached.wait()
-            for _, task in list(made._under_way.values()):
+            for _, task in list(made._running.values()):
                 task.cancel()
             with pytest.raises((Transient, asyncio.CancelledError)):
                 await dying
@@ -472,7 +472,7 @@ class TestWeb:
 
 class TestTokens:
     async def test_one_that_memory_has_not_made_is_refused(
-        self, listening: tuple[str, Calls], memory: Memory, outside: World
+        self, listening: tuple[str, ModelGateway], memory: Memory, outside: World
     ) -> None:
         held = await memory.gateway_token("model")
         grant = claimed(held)
@@ -488,7 +488,7 @@ class TestTokens:
         assert not outside.seen
 
     async def test_one_that_memory_has_made_for_something_else_is_refused(
-        self, listening: tuple[str, Calls], memory: Memory, outside: World, house: House
+        self, listening: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
     ) -> None:
         grant = claimed(await memory.gateway_token("model"))
         soon = datetime.now(UTC) + timedelta(seconds=5)
@@ -520,14 +520,14 @@ class TestTokens:
 
 class TestRequests:
     async def test_only_configured_models_are_called(
-        self, listening: tuple[str, Calls], memory: Memory, outside: World
+        self, listening: tuple[str, ModelGateway], memory: Memory, outside: World
     ) -> None:
         body = {"model": "openai/gpt-4o", "messages": QUESTION}
         answer = await posted(listening[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "model")
         assert not outside.seen
 
-    async def test_any_client_of_such_an_api_may_ask(self, listening: tuple[str, Calls], memory: Memory) -> None:
+    async def test_any_client_of_such_an_api_may_ask(self, listening: tuple[str, ModelGateway], memory: Memory) -> None:
         token = await memory.gateway_token("model")
         answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
         assert answer.json()["choices"][0]["message"] == {"role": "assistant", "content": "It was the disk."}
@@ -539,7 +539,7 @@ class TestRequests:
         [({"messages": []}, "messages"), ({"messages": QUESTION, "stream": True}, "stream"), ([], "")],
     )
     async def test_what_is_wrong_with_a_request_is_named(
-        self, listening: tuple[str, Calls], memory: Memory, body: Any, field: str
+        self, listening: tuple[str, ModelGateway], memory: Memory, body: Any, field: str
     ) -> None:
         answer = await posted(listening[0], "/v1/chat/completions", await memory.gateway_token("model"), body)
         assert answer.status_code == 422
@@ -552,7 +552,7 @@ class TestRequests:
                 await generated(nothing, memory, "k")
             with pytest.raises(Permanent, match="web_unavailable"):
                 await nothing.search_web(memory, "q", key="s", deadline_s=5)
-        async with gateway(door, Outside(search_url="http://127.0.0.1:9")) as (url, _):
+        async with gateway(door, ProviderLimits(search_url="http://127.0.0.1:9")) as (url, _):
             token = await memory.gateway_token("model")
             answer = await posted(url, "/v1/chat/completions", token, {"messages": QUESTION})
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_model")

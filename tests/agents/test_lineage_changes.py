@@ -6,9 +6,9 @@ from typing import Any
 from agents.lineage_desk import made
 from agents.lineage_house import House
 
-from counterpoint.lineage.incidents import Limits
+from counterpoint.lineage.incidents.incident import IncidentLimits
 
-LIMITS = Limits(incidents_per_hour=100, retry_grace_s=0)
+LIMITS = IncidentLimits(incidents_per_hour=100, retry_grace_s=0)
 HOUR = 3600
 
 

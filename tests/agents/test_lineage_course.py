@@ -7,27 +7,27 @@ import pytest
 from agents.lineage_data import orders
 from agents.lineage_desk import PATIENT, TUESDAY, Desk, fails, made
 
-from counterpoint.lineage.incidents import KEPT_FAILURES, Limits, State
+from counterpoint.lineage.incidents.incident import FAILURES_LIMIT, IncidentLimits, IncidentState
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import SubmitTask
 
 
 def test_the_cap_holds_back_says_so_and_lets_the_next_failure_in_when_the_hour_is_over() -> None:
-    desk = Desk(Limits(incidents_per_hour=2, retry_grace_s=0))
+    desk = Desk(IncidentLimits(incidents_per_hour=2, retry_grace_s=0))
     desk.take(made("FAIL", at, job=f"j{at}", run_id=f"r{at}", error="disk full") for at in range(4))
     assert len(desk.tasks) == 2
     assert len(desk.ledger.capped) == 2
-    assert [incident.state for incident in desk.incidents.values()].count(State.CAPPED) == 2
+    assert [incident.state for incident in desk.incidents.values()].count(IncidentState.CAPPED) == 2
     desk.take([made("FAIL", 30, job="j3", run_id="r9", error="disk full")])
     assert len(desk.tasks) == 2
     desk.now += timedelta(minutes=61)
     desk.take([made("FAIL", 3700, job="j3", run_id="r10", error="disk full")])
     (opened,) = [incident for incident in desk.incidents.values() if incident.job == "job:ns/j3"]
-    assert (opened.state, opened.count) == (State.OPEN, 3)
+    assert (opened.state, opened.count) == (IncidentState.OPEN, 3)
 
 
 def test_a_task_tells_how_many_failures_the_cap_held_back() -> None:
-    desk = Desk(Limits(incidents_per_hour=1, retry_grace_s=0))
+    desk = Desk(IncidentLimits(incidents_per_hour=1, retry_grace_s=0))
     desk.take(made("FAIL", at, job=f"j{at}", run_id=f"r{at}", error="disk full") for at in range(3))
     desk.ledger = desk.ledger.model_copy(update={"opened": ()})
     desk.take([made("FAIL", 9, job="j9", run_id="r9", error="disk full")])
@@ -36,8 +36,8 @@ def test_a_task_tells_how_many_failures_the_cap_held_back() -> None:
 
 
 def test_a_capped_incident_that_recovers_is_closed() -> None:
-    desk = Desk(Limits(incidents_per_hour=0, retry_grace_s=0)).take([made("FAIL", 0), made("COMPLETE", 9)])
-    assert desk.only.state is State.CLOSED
+    desk = Desk(IncidentLimits(incidents_per_hour=0, retry_grace_s=0)).take([made("FAIL", 0), made("COMPLETE", 9)])
+    assert desk.only.state is IncidentState.CLOSED
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_a_capped_incident_that_recovers_is_closed() -> None:
 )
 def test_only_a_later_success_of_the_same_job_closes(success: dict[str, Any], closes: bool) -> None:
     desk = Desk().take([made("FAIL", 0, nominal="2026-11-18T00:00:00Z"), success])
-    assert (desk.only.state is State.CLOSED) is closes
+    assert (desk.only.state is IncidentState.CLOSED) is closes
 
 
 def test_a_run_that_began_before_the_failure_does_not_close_it() -> None:
     slow = [made("START", -60, run_id="slow"), made("COMPLETE", 60, run_id="slow")]
-    assert Desk().take([slow[0], made("FAIL", 0), slow[1]]).only.state is State.OPEN
+    assert Desk().take([slow[0], made("FAIL", 0), slow[1]]).only.state is IncidentState.OPEN
     fresh = [made("START", 30, run_id="fresh"), made("COMPLETE", 60, run_id="fresh")]
-    assert Desk().take([made("FAIL", 0), *fresh]).only.state is State.CLOSED
+    assert Desk().take([made("FAIL", 0), *fresh]).only.state is IncidentState.CLOSED
 
 
 def test_another_part_of_a_mapped_task_closes_nothing() -> None:
@@ -70,8 +70,8 @@ def test_another_part_of_a_mapped_task_closes_nothing() -> None:
         return made(kind, second, run_id=f"m{index}{number}", parent=("dag", "d"), taskInstance=instance)
 
     desk = Desk().take([part("FAIL", 0, 0), part("COMPLETE", 5, 1)])
-    assert desk.only.state is State.OPEN
-    assert desk.take([part("COMPLETE", 9, 0, number=2)]).only.state is State.CLOSED
+    assert desk.only.state is IncidentState.OPEN
+    assert desk.take([part("COMPLETE", 9, 0, number=2)]).only.state is IncidentState.CLOSED
 
 
 def test_a_failure_after_the_incident_was_closed_is_a_new_one() -> None:
@@ -97,10 +97,10 @@ def test_the_incident_of_a_part_names_the_last_one_of_its_job_whichever_event_co
 
 
 def test_many_failures_are_counted_though_few_are_kept() -> None:
-    desk = Desk().take(made("FAIL", at, run_id=f"r{at}", error="disk full") for at in range(KEPT_FAILURES + 10))
+    desk = Desk().take(made("FAIL", at, run_id=f"r{at}", error="disk full") for at in range(FAILURES_LIMIT + 10))
     assert len(desk.tasks) == 1
-    assert desk.only.count == KEPT_FAILURES + 10
-    assert len(desk.only.failures) == KEPT_FAILURES
+    assert desk.only.count == FAILURES_LIMIT + 10
+    assert len(desk.only.failures) == FAILURES_LIMIT
 
 
 def test_a_failure_without_a_message_is_an_incident_too() -> None:

@@ -9,11 +9,11 @@ from agents.lineage_data import event_sets, orders, spec_facets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.lineage.events import DatasetEvent, EventType, JobEvent, RunEvent
-from counterpoint.lineage.facets import parse_time
-from counterpoint.lineage.reading import parse
+from counterpoint.graph.names import Node, NodeKind, dataset, job, node_of
+from counterpoint.lineage.openlineage.events import DatasetEvent, EventType, JobEvent, RunEvent
+from counterpoint.lineage.openlineage.facets import parse_time
+from counterpoint.lineage.openlineage.parser import parse_event
 from counterpoint.proto.errors import Permanent
-from counterpoint.recall.names import Node, NodeKind, dataset, job, node_of
 
 MINIMAL = {
     "eventTime": "2026-11-20T10:00:00Z",
@@ -24,14 +24,14 @@ MINIMAL = {
 
 
 def run_event(**changed: Any) -> RunEvent:
-    event = parse({**MINIMAL, **changed})
+    event = parse_event({**MINIMAL, **changed})
     assert isinstance(event, RunEvent)
     return event
 
 
 def problems(raw: object) -> dict[str, str]:
     with pytest.raises(Permanent) as caught:
-        parse(raw)
+        parse_event(raw)
     assert caught.value.code == "invalid_lineage_event"
     return {problem.field: problem.problem for problem in caught.value.problems}
 
@@ -39,7 +39,7 @@ def problems(raw: object) -> dict[str, str]:
 @pytest.mark.parametrize("name", event_sets())
 def test_every_event_of_real_producers_is_read_with_nothing_ignored(name: str) -> None:
     for raw in event_sets()[name]:
-        event = parse(raw)
+        event = parse_event(raw)
         assert isinstance(event, RunEvent)
         assert event.ignored == ()
         assert event.job.node == job(raw["job"]["namespace"], raw["job"]["name"])
@@ -58,7 +58,7 @@ def test_every_example_facet_of_the_spec_is_accepted_wherever_it_stands(name: st
 
 
 def test_a_failed_try_of_airflow_tells_all_that_an_incident_needs() -> None:
-    event = parse(orders("2_tuesday_fails")[5])
+    event = parse_event(orders("2_tuesday_fails")[5])
     assert isinstance(event, RunEvent)
     assert event.type is EventType.FAIL
     assert event.job.owners == ("team-ingest",)
@@ -80,7 +80,7 @@ def test_a_failed_try_of_airflow_tells_all_that_an_incident_needs() -> None:
 
 
 def test_a_dag_run_is_told_from_a_task() -> None:
-    assert [parse(raw).is_whole for raw in orders("2_tuesday_fails")] == [False] * 6 + [True]  # type: ignore[union-attr]
+    assert [parse_event(raw).is_whole for raw in orders("2_tuesday_fails")] == [False] * 6 + [True]  # type: ignore[union-attr]
 
 
 def test_a_dag_run_without_job_type_is_known_by_its_facet() -> None:
@@ -90,7 +90,7 @@ def test_a_dag_run_without_job_type_is_known_by_its_facet() -> None:
 def test_job_and_dataset_events_are_read() -> None:
     owners = {"ownership": {"owners": [{"name": "team-b"}, {"name": "team-a"}]}}
     code = {"sourceCodeLocation": {"type": "git", "url": "https://x/y", "version": "abc"}}
-    about_job = parse(
+    about_job = parse_event(
         {
             "eventTime": "2026-11-20T10:00:00Z",
             "run": None,
@@ -104,7 +104,7 @@ def test_job_and_dataset_events_are_read() -> None:
     assert about_job.job.code is not None
     assert about_job.job.code.version == "abc"
     assert about_job.inputs[0].node == dataset("db", "t")
-    about_dataset = parse(
+    about_dataset = parse_event(
         {"eventTime": "2026-11-20T10:00:00Z", "dataset": {"namespace": "db", "name": "t", "facets": owners}}
     )
     assert isinstance(about_dataset, DatasetEvent)
@@ -192,7 +192,7 @@ def test_every_field_that_makes_an_event_unusable_is_named() -> None:
         "job.name": "is longer than 500 characters"
     }
     assert problems({**MINIMAL, "job": {"namespace": "n\x00s", "name": "a"}}) == {
-        "job.namespace": "holds characters that cannot be printed"
+        "job.namespace": "contains unprintable characters"
     }
     assert problems({"eventTime": "", "dataset": {"namespace": "db"}}) == {
         "eventTime": "is missing",
@@ -246,7 +246,7 @@ def test_no_change_to_a_real_event_does_more_than_be_read_or_refused(data: st.Da
         if isinstance(at, dict) and at:
             at[data.draw(st.sampled_from(list(at)))] = data.draw(JSON)
     try:
-        said = parse(raw).model_dump_json()
+        said = parse_event(raw).model_dump_json()
     except Permanent as refused:
         said = ", ".join(problem.field for problem in refused.problems)
     assert said

@@ -10,41 +10,49 @@ from agents.lineage_data import event_sets, expected, orders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counterpoint.lineage.events import Event, EventType
-from counterpoint.lineage.graph import changes, facts
-from counterpoint.lineage.reading import parse
-from counterpoint.lineage.records import SHAPES, Dataset, Job, Key, Record, Run, join
-from counterpoint.recall.edges import Edge, EdgeKind
-from counterpoint.recall.names import dataset, job
+from counterpoint.graph.edges import EdgeKind, LineageEdge
+from counterpoint.graph.names import dataset, job
+from counterpoint.lineage.graph_records import changed_records, records_of_event
+from counterpoint.lineage.openlineage.events import EventType, OpenLineageEvent
+from counterpoint.lineage.openlineage.parser import parse_event
+from counterpoint.lineage.records import (
+    SHAPES,
+    DatasetRecord,
+    GraphRecord,
+    JobRecord,
+    RecordKey,
+    RunRecord,
+    merge_records,
+)
 
-SETS = {name: [parse(raw) for raw in events] for name, events in event_sets().items()}
+SETS = {name: [parse_event(raw) for raw in events] for name, events in event_sets().items()}
 
 
-def built(events: Iterable[Event]) -> dict[Key, Record]:
-    known: dict[Key, Record] = {}
+def built(events: Iterable[OpenLineageEvent]) -> dict[RecordKey, GraphRecord]:
+    known: dict[RecordKey, GraphRecord] = {}
     for event in events:
-        known |= changes(event, known)
+        known |= changed_records(event, known)
     return known
 
 
-def run_of(records: Mapping[Key, Record], run_id: str) -> Run:
+def run_of(records: Mapping[RecordKey, GraphRecord], run_id: str) -> RunRecord:
     run = records["runs", run_id]
-    assert isinstance(run, Run)
+    assert isinstance(run, RunRecord)
     return run
 
 
-def event(kind: str, second: int, run_id: str = "r-1", **more: Any) -> Event:
+def event(kind: str, second: int, run_id: str = "r-1", **more: Any) -> OpenLineageEvent:
     at = datetime(2026, 11, 20, 10, tzinfo=UTC) + timedelta(seconds=second)
     named = {"eventTime": at.isoformat(), "eventType": kind, "run": {"runId": run_id}}
-    return parse({**named, "job": {"namespace": "ns", "name": "a"}, **more})
+    return parse_event({**named, "job": {"namespace": "ns", "name": "a"}, **more})
 
 
 @pytest.mark.parametrize("name", expected())
 def test_a_set_makes_as_many_jobs_datasets_and_parts_as_were_counted(name: str) -> None:
     records, counted = built(SETS[name]).values(), expected()[name]
-    assert sum(isinstance(record, Job) for record in records) == counted["jobs"]
-    assert sum(isinstance(record, Dataset) for record in records) == counted["datasets"]
-    parts = [record for record in records if isinstance(record, Edge) and record.kind is EdgeKind.PARENT]
+    assert sum(isinstance(record, JobRecord) for record in records) == counted["jobs"]
+    assert sum(isinstance(record, DatasetRecord) for record in records) == counted["datasets"]
+    parts = [record for record in records if isinstance(record, LineageEdge) and record.kind is EdgeKind.PARENT]
     assert len(parts) == counted["parent_links"]
 
 
@@ -59,7 +67,7 @@ def test_order_and_repetition_of_events_change_nothing(name: str, data: st.DataO
 
 
 def test_every_order_of_a_failing_run_makes_the_same_graph() -> None:
-    events = [parse(raw) for raw in orders("2_tuesday_fails")][:5]
+    events = [parse_event(raw) for raw in orders("2_tuesday_fails")][:5]
     graphs = [built(order) for order in itertools.permutations(events)]
     assert all(graph == graphs[0] for graph in graphs)
 
@@ -72,7 +80,7 @@ def test_an_event_that_is_known_changes_nothing_even_after_a_round_trip_through_
         for (store, record_id), record in records.items()
     }
     assert stored == records
-    assert all(changes(event, stored) == {} for event in SETS[name])
+    assert all(changed_records(event, stored) == {} for event in SETS[name])
 
 
 MOMENTS = st.sampled_from(range(4))
@@ -90,13 +98,15 @@ NOISE = st.builds(
 
 
 @given(one=NOISE, other=NOISE, third=NOISE)
-def test_joining_is_commutative_associative_and_idempotent(one: Event, other: Event, third: Event) -> None:
-    key: Key = ("runs", "r-1")
+def test_joining_is_commutative_associative_and_idempotent(
+    one: OpenLineageEvent, other: OpenLineageEvent, third: OpenLineageEvent
+) -> None:
+    key: RecordKey = ("runs", "r-1")
     for key in (("runs", "r-1"), ("jobs", "ns/a")):
-        a, b, c = (facts(e)[key] for e in (one, other, third))
-        assert join(a, b) == join(b, a)
-        assert join(a, join(b, c)) == join(join(a, b), c)
-        assert join(a, a) == a
+        a, b, c = (records_of_event(e)[key] for e in (one, other, third))
+        assert merge_records(a, b) == merge_records(b, a)
+        assert merge_records(a, merge_records(b, c)) == merge_records(merge_records(a, b), c)
+        assert merge_records(a, a) == a
 
 
 def test_a_complete_event_fills_in_what_its_start_left_out_and_empty_ones_take_nothing_away() -> None:
@@ -105,7 +115,7 @@ def test_a_complete_event_fills_in_what_its_start_left_out_and_empty_ones_take_n
         [event("START", 0), event("COMPLETE", 1, **full), event("START", 9, "r-2"), event("COMPLETE", 10, "r-2")]
     )
     a, t, u = job("ns", "a"), dataset("db", "t"), dataset("db", "u")
-    edges = {(e.kind, e.source, e.target) for e in records.values() if isinstance(e, Edge)}
+    edges = {(e.kind, e.source, e.target) for e in records.values() if isinstance(e, LineageEdge)}
     assert edges == {("data", t.ref, a.ref), ("data", a.ref, u.ref)}
     assert run_of(records, "r-1").inputs == (t.ref,)
     assert run_of(records, "r-2").inputs == ()
@@ -120,29 +130,29 @@ def test_a_late_start_does_not_reopen_a_run_but_a_retry_does() -> None:
 
 def test_the_run_id_that_failed_on_tuesday_is_complete_once_it_was_fixed() -> None:
     run_id = orders("2_tuesday_fails")[0]["run"]["runId"]
-    failed = built(parse(raw) for raw in orders("2_tuesday_fails"))
+    failed = built(parse_event(raw) for raw in orders("2_tuesday_fails"))
     assert run_of(failed, run_id).state is EventType.FAIL
-    fixed = built(parse(raw) for raw in [*orders("3_tuesday_fixed"), *orders("2_tuesday_fails")])
+    fixed = built(parse_event(raw) for raw in [*orders("3_tuesday_fixed"), *orders("2_tuesday_fails")])
     assert run_of(fixed, run_id).state is EventType.COMPLETE
     fetch = fixed["jobs", "prod/orders_ingest.fetch_orders"]
-    assert isinstance(fetch, Job)
+    assert isinstance(fetch, JobRecord)
     assert fetch.last_success is not None
     assert fetch.last_failure is not None
     assert fetch.last_success.at > fetch.last_failure.at
 
 
 def test_a_task_knows_its_dag_its_owner_and_what_runs_after_it_before_that_ever_ran() -> None:
-    records = built(parse(raw) for raw in orders("2_tuesday_fails"))
+    records = built(parse_event(raw) for raw in orders("2_tuesday_fails"))
     fetch, clean = (
         records["jobs", "prod/orders_ingest.fetch_orders"],
         records["jobs", "prod/orders_ingest.clean_orders"],
     )
-    assert isinstance(fetch, Job)
-    assert isinstance(clean, Job)
+    assert isinstance(fetch, JobRecord)
+    assert isinstance(clean, JobRecord)
     dag = job("prod", "orders_ingest").ref
     assert (fetch.parent, clean.parent) == (dag, dag)
     assert fetch.owners == ("team-ingest",)
-    edges = {(e.kind.value, *(end.name for end in e.ends)) for e in records.values() if isinstance(e, Edge)}
+    edges = {(e.kind.value, *(end.name for end in e.ends)) for e in records.values() if isinstance(e, LineageEdge)}
     assert edges == {
         ("control", "orders_ingest.fetch_orders", "orders_ingest.clean_orders"),
         ("data", "orders_ingest.fetch_orders", "/data/lake/raw/orders.csv"),
@@ -156,15 +166,15 @@ def test_owners_of_a_dataset_event_and_of_a_job_event_are_kept() -> None:
     at = {"eventTime": "2026-11-20T10:00:00Z"}
     records = built(
         [
-            parse({**at, "dataset": {"namespace": "db", "name": "t", **owned}}),
-            parse(
+            parse_event({**at, "dataset": {"namespace": "db", "name": "t", **owned}}),
+            parse_event(
                 {**at, "job": {"namespace": "ns", "name": "a", **owned}, "outputs": [{"namespace": "db", "name": "t"}]}
             ),
         ]
     )
     for key in (("datasets", "db/t"), ("jobs", "ns/a")):
         record = records[key]  # type: ignore[index]
-        assert isinstance(record, Job | Dataset)
+        assert isinstance(record, JobRecord | DatasetRecord)
         assert record.owners == ("team-x",)
 
 
@@ -177,11 +187,11 @@ def test_the_root_of_a_run_takes_in_the_parent_that_never_spoke() -> None:
         }
     }
     records = built([event("START", 0, run={"runId": "r-1", "facets": facets})])
-    parts = {tuple(end.name for end in e.ends) for e in records.values() if isinstance(e, Edge)}
+    parts = {tuple(end.name for end in e.ends) for e in records.values() if isinstance(e, LineageEdge)}
     assert parts == {("dag.task", "a"), ("dag", "dag.task")}
 
 
 def test_a_job_is_never_part_of_itself() -> None:
     facets = {"parent": {"job": {"namespace": "ns", "name": "a"}, "run": {"runId": "other"}}}
     records = built([event("START", 0, run={"runId": "r-1", "facets": facets})])
-    assert not [record for record in records.values() if isinstance(record, Edge)]
+    assert not [record for record in records.values() if isinstance(record, LineageEdge)]

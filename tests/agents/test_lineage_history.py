@@ -6,11 +6,11 @@ import pytest
 from agents.lineage_desk import made
 from agents.lineage_house import House
 
-from counterpoint.lineage.history import with_history
-from counterpoint.lineage.incidents import Incident, Limits
+from counterpoint.lineage.incidents.history import add_history
+from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentRecord
 from counterpoint.proto.tasks import SubmitTask
 
-PATIENT = Limits(incidents_per_hour=100, retry_grace_s=900)
+PATIENT = IncidentLimits(incidents_per_hour=100, retry_grace_s=900)
 
 
 def flow(day: int, *kinds: str, error: str = "disk is full", task: str = "load") -> list[dict[str, Any]]:
@@ -72,6 +72,15 @@ async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_histo
     assert facts(house.tasks[-1])[1] == before.task_id
 
 
+async def test_a_whole_of_which_no_part_is_heard_is_asked_for_when_its_grace_is_over() -> None:
+    house = House(PATIENT)
+    await house.take([flow(0, "FAIL")[-1]])
+    assert house.tasks == []
+    await house.wait(PATIENT.part_grace_s)
+    (task,) = house.tasks
+    assert (task.target and task.target.job and task.target.job.name) == "dag"
+
+
 async def test_another_error_of_the_job_is_the_first_time_and_names_the_last_incident() -> None:
     house = House(PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL", error="no such table")])
@@ -103,5 +112,5 @@ async def test_what_an_incident_was_merged_into_is_counted_once() -> None:
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL")])
     past, now = sorted(house.incidents, key=lambda one: one.first_at)
     merged = past.model_copy(update={"incident_id": "incident-merged", "ending": "merged"})
-    known: list[Incident] = [past, now, merged]
-    assert with_history(now, known) == now
+    known: list[IncidentRecord] = [past, now, merged]
+    assert add_history(now, known) == now

@@ -11,21 +11,21 @@ from agents.lineage_desk import EAGER, FETCH, PATIENT, TUESDAY, WEDNESDAY, Desk,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.lineage.failures import failure_of
-from counterpoint.lineage.incidents import Incident, Limits, State
-from counterpoint.lineage.reading import parse
-from counterpoint.lineage.settling import incident_id_of
+from counterpoint.lineage.incidents.failures import failure_report
+from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentRecord, IncidentState
+from counterpoint.lineage.incidents.matching import incident_id_of
+from counterpoint.lineage.openlineage.parser import parse_event
 
 
 @pytest.mark.parametrize("limits", [EAGER, PATIENT], ids=["at once", "after retries"])
-def test_four_fail_events_are_one_incident_and_one_task_closed_by_the_fixed_run(limits: Limits) -> None:
+def test_four_fail_events_are_one_incident_and_one_task_closed_by_the_fixed_run(limits: IncidentLimits) -> None:
     desk = Desk(limits).take(orders("1_monday_ok")).take(orders(TUESDAY))
     incident = desk.only
     assert len(desk.tasks) == 1
-    assert (incident.job, incident.state, incident.count, incident.tries) == (FETCH, State.OPEN, 1, 3)
+    assert (incident.job, incident.state, incident.count, incident.tries) == (FETCH, IncidentState.OPEN, 1, 3)
     assert len(incident.failures) == 4
     desk.take(orders("3_tuesday_fixed"))
-    assert desk.only.state is State.CLOSED
+    assert desk.only.state is IncidentState.CLOSED
     assert desk.only.closed_by == orders("3_tuesday_fixed")[1]["run"]["runId"]
     assert [(o.task_id, o.outcome) for o in desk.outcomes] == [(incident.incident_id, "succeeded")]
 
@@ -34,7 +34,7 @@ def test_wednesday_is_a_new_incident_with_tuesdays_signature() -> None:
     desk = Desk().take([*orders(TUESDAY), *orders("3_tuesday_fixed"), *orders(WEDNESDAY)])
     tuesday, wednesday = desk.incidents.values()
     assert len(desk.tasks) == 2
-    assert (tuesday.state, wednesday.state) == (State.CLOSED, State.OPEN)
+    assert (tuesday.state, wednesday.state) == (IncidentState.CLOSED, IncidentState.OPEN)
     assert tuesday.signature == wednesday.signature
     assert tuesday.error_message != wednesday.error_message
 
@@ -46,7 +46,7 @@ def test_wednesday_joins_when_tuesday_was_never_fixed() -> None:
 
 
 @pytest.mark.parametrize("limits", [EAGER, PATIENT], ids=["at once", "after retries"])
-def test_in_every_order_the_failures_of_a_run_are_the_same_one_incident(limits: Limits) -> None:
+def test_in_every_order_the_failures_of_a_run_are_the_same_one_incident(limits: IncidentLimits) -> None:
     straight = Desk(limits).take(fails(TUESDAY)).only
     for order in itertools.permutations(fails(TUESDAY)):
         desk = Desk(limits).take(order)
@@ -88,9 +88,9 @@ def test_failures_that_arrive_after_their_fix_open_nothing(order: Sequence[dict[
 
 def test_a_dag_run_that_fails_first_waits_for_the_failure_of_its_task() -> None:
     desk = Desk(PATIENT).take([fails(TUESDAY)[3]])
-    assert (desk.tasks, desk.only.state) == ([], State.WAITING)
+    assert (desk.tasks, desk.only.state) == ([], IncidentState.WAITING)
     desk.take(fails(TUESDAY)[:3])
-    assert (len(desk.tasks), desk.only.job, desk.only.state) == (1, FETCH, State.OPEN)
+    assert (len(desk.tasks), desk.only.job, desk.only.state) == (1, FETCH, IncidentState.OPEN)
     assert (desk.tasks[0].error_message or "").startswith("ConnectionError")
     assert desk.amendments == []
 
@@ -112,7 +112,7 @@ def test_a_task_of_a_dag_run_is_pointed_at_its_part_when_that_comes_after_the_gr
 
 def test_a_dag_run_that_fails_while_a_try_is_waited_on_waits_with_it() -> None:
     desk = Desk(PATIENT).take([fails(TUESDAY)[0], fails(TUESDAY)[3]])
-    assert (desk.tasks, desk.only.state) == ([], State.WAITING)
+    assert (desk.tasks, desk.only.state) == ([], IncidentState.WAITING)
     desk.take([fails(TUESDAY)[3]], waited=True)
     assert (desk.only.job, len(desk.only.failures), len(desk.tasks)) == (FETCH, 2, 1)
     assert (desk.tasks[0].error_message or "").startswith("ConnectionError")
@@ -120,7 +120,7 @@ def test_a_dag_run_that_fails_while_a_try_is_waited_on_waits_with_it() -> None:
 
 def test_a_try_with_retries_left_is_waited_on_and_opens_when_nothing_follows() -> None:
     desk = Desk(PATIENT).take([fails(TUESDAY)[0]])
-    assert (desk.tasks, desk.only.state) == ([], State.WAITING)
+    assert (desk.tasks, desk.only.state) == ([], IncidentState.WAITING)
     assert PATIENT.grace(desk.only.origin) == timedelta(hours=1)
     desk.take([fails(TUESDAY)[0]], waited=True)
     assert len(desk.tasks) == 1
@@ -133,7 +133,7 @@ def test_a_try_that_was_waited_on_opens_nothing_when_the_retry_worked() -> None:
     failed = made("FAIL", 0, run_id="t-1", parent=("dag", "d"), error="x", **airflow(1))
     worked = made("COMPLETE", 5, run_id="t-2", parent=("dag", "d"), **airflow(2))
     desk = Desk(PATIENT).take([failed, worked]).take([failed], waited=True)
-    assert (desk.tasks, desk.outcomes, desk.only.state) == ([], [], State.CLOSED)
+    assert (desk.tasks, desk.outcomes, desk.only.state) == ([], [], IncidentState.CLOSED)
 
 
 def test_another_error_of_the_same_job_in_another_run_is_another_incident() -> None:
@@ -170,7 +170,7 @@ def test_what_a_task_started_fails_with_it_as_one() -> None:
 
 def test_the_same_events_in_two_projects_are_two_tasks_and_twice_in_one_is_one() -> None:
     desk = Desk().take([made("FAIL", 0)])
-    failure = failure_of(parse(made("FAIL", 0)), desk.run("r-1"))  # type: ignore[arg-type]
+    failure = failure_report(parse_event(made("FAIL", 0)), desk.run("r-1"))  # type: ignore[arg-type]
     ids = [incident_id_of(name, failure.run) for name in ("default", "default", "other")]
     assert ids[0] == ids[1] == desk.only.incident_id
     assert ids[2] != ids[0]
@@ -185,4 +185,4 @@ def test_every_set_opens_as_many_incidents_as_jobs_broke(name: str) -> None:
 
 def test_an_incident_survives_the_store() -> None:
     incident = Desk().take(orders(TUESDAY)).only
-    assert Incident.model_validate(incident.model_dump(mode="json", exclude_none=True)) == incident
+    assert IncidentRecord.model_validate(incident.model_dump(mode="json", exclude_none=True)) == incident

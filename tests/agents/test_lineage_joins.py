@@ -11,9 +11,9 @@ from agents.lineage_house import House
 from agents.test_lineage_kills import Mortal, left
 from agents.test_lineage_order import of
 
-from counterpoint.lineage.incidents import Ending, Incident, Limits
+from counterpoint.lineage.incidents.incident import IncidentEnding, IncidentLimits, IncidentRecord
 
-PATIENT = Limits(incidents_per_hour=1000, retry_grace_s=900)
+PATIENT = IncidentLimits(incidents_per_hour=1000, retry_grace_s=900)
 
 
 def fail(second: int, job: str, run: str, **more: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ async def two(house: House) -> tuple[str, str]:
     return first.task_id, second.task_id
 
 
-def by_id(house: House) -> dict[str, Incident]:
+def by_id(house: House) -> dict[str, IncidentRecord]:
     return {incident.incident_id: incident for incident in house.incidents}
 
 
@@ -109,7 +109,7 @@ async def test_what_was_merged_into_a_root_takes_its_parts_along(first: str) -> 
     root = fail(1, "root", "r1", writes=["t"])
     rehearsed = House(PATIENT)
     await rehearsed.take([*followers, root])
-    (gone,) = (i for i in rehearsed.incidents if i.ending is Ending.MERGED)
+    (gone,) = (i for i in rehearsed.incidents if i.ending is IncidentEnding.MERGED)
     (part,) = (i for i in rehearsed.incidents if i.job == "job:ns/b")
     house = House(PATIENT)
     await house.take(followers)
@@ -153,7 +153,7 @@ def expected(house: House, words: dict[tuple[str, str], bool]) -> dict[str, str]
     records = by_id(house)
 
     def stands(incident_id: str) -> str | None:
-        while records[incident_id].ending is Ending.MERGED:
+        while records[incident_id].ending is IncidentEnding.MERGED:
             incident_id = records[incident_id].closed_by or ""
         return incident_id if records[incident_id].active else None
 

@@ -9,14 +9,14 @@ from agents.lineage_desk import made
 from agents.lineage_house import House
 
 from counterpoint.lineage.handlers import register
-from counterpoint.lineage.incidents import Limits
-from counterpoint.lineage.turns import Turns
+from counterpoint.lineage.incidents.incident import IncidentLimits
+from counterpoint.lineage.project_locks import ProjectLocks
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.lineage import LineageEvent
 from counterpoint.proto.messages import Message
 from counterpoint.proto.validation import parse
 
-PATIENT = Limits(incidents_per_hour=100, retry_grace_s=900)
+PATIENT = IncidentLimits(incidents_per_hour=100, retry_grace_s=900)
 
 
 class Killed(BaseException):
@@ -48,7 +48,7 @@ class Mortal(House):
         except Killed:
             self.asked, self.dies_at = 0, None
             self.handlers.clear()
-            register(self, self.limits, Turns())  # type: ignore[arg-type]
+            register(self, self.limits, ProjectLocks())  # type: ignore[arg-type]
             await self.deliver(message, message_id, task_id)
         return self.asked
 

@@ -8,7 +8,7 @@ from agents.lineage_data import orders
 from agents.lineage_desk import TUESDAY, WEDNESDAY
 from agents.lineage_house import TOKEN, House
 
-from counterpoint.lineage.reading import parse
+from counterpoint.lineage.openlineage.parser import parse_event
 
 KEY = "AKIA" + "Z7QF3MPLKD2WXYTB"
 PASSWORD = "hV7q2Lx9" + "Zt4wRk8p"
@@ -71,13 +71,13 @@ def test_columns_are_facts_without_secrets(part: str) -> None:
     key = "sk_live_" + "2uatb19Fhqb3wpqftfjAKJHy"
     fields = [{"name": "id", "type": "int", part: key}]
     dataset = {"namespace": "db", "name": "t", "facets": {"schema": {"fields": fields}}}
-    assert key not in repr(parse({**event, "inputs": [dataset]}))
+    assert key not in repr(parse_event({**event, "inputs": [dataset]}))
 
 
 def test_names_of_settings_are_facts_without_secrets() -> None:
     event = dict(orders("1_monday_ok")[0])
     variables = [{"name": f"card {'4111 1111'} 1111 1111", "value": "x"}, {"name": KEY, "value": "y"}]
     run = {**event["run"], "facets": {"environmentVariables": {"environmentVariables": variables}}}
-    said = repr(parse({**event, "run": run}))
+    said = repr(parse_event({**event, "run": run}))
     assert KEY not in said
     assert "4111" not in said

@@ -8,22 +8,22 @@ from agents.incident_reference import Standing, flood, history, standing
 from agents.lineage_desk import Desk, made
 from agents.lineage_house import House
 
-from counterpoint.lineage.incidents import Incident, Limits, State, standing_units
-from counterpoint.recall.names import node_of
+from counterpoint.graph.names import node_of
+from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentRecord, IncidentState, unresolved_failures
 
-PATIENT = Limits(incidents_per_hour=1000, retry_grace_s=900)
+PATIENT = IncidentLimits(incidents_per_hour=1000, retry_grace_s=900)
 
 
-def of(incidents: list[Incident]) -> Standing:
+def of(incidents: list[IncidentRecord]) -> Standing:
     """Incidents in the terms of the reference."""
-    assert all(incident.state is State.OPEN for incident in incidents)
+    assert all(incident.state is IncidentState.OPEN for incident in incidents)
     return frozenset(
         (
             node_of(i.job).name,
             i.error_message,
             i.count,
             frozenset(failed.run_id for failed in i.failures if failed.over_at is None),
-            frozenset(node_of(failed.job).name for failed in standing_units(i.affected)),
+            frozenset(node_of(failed.job).name for failed in unresolved_failures(i.affected)),
         )
         for i in incidents
     )
@@ -78,7 +78,7 @@ def test_a_thousand_shuffles_of_a_history_leave_the_same_incidents(seed: int) ->
         events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]
         draw.shuffle(events)
         desk = Desk(PATIENT).take(events).wait()
-        while any(incident.state is State.WAITING for incident in desk.standing):
+        while any(incident.state is IncidentState.WAITING for incident in desk.standing):
             desk.wait()
         assert of(desk.standing) == wanted, shuffle
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from agents.lineage_house import NOW, House
 
-from counterpoint.lineage.incidents import State
-from counterpoint.lineage.titles import short_name, title_of
-from counterpoint.recall.names import job
+from counterpoint.graph.names import job
+from counterpoint.lineage.incidents.incident import IncidentState
+from counterpoint.lineage.incidents.titles import short_name, title_of
 
 MODEL = "model.shop.fct_revenue"
 BINDER = 'Binder Error: Referenced column "amount" not found in FROM clause'
@@ -73,7 +73,7 @@ async def test_the_same_model_fails_again_whatever_the_number_of_its_statement()
     fixed = {"parent": ("dbt-run-shop", "f3"), "flow": "f3"}
     start, end = dbt("START", 2000, MODEL, "f3-n", **fixed), dbt("COMPLETE", 2004, MODEL, "f3-n", **fixed)
     await house.take([start, end])
-    assert [one.state for one in house.incidents if one.asked] == [State.CLOSED]
+    assert [one.state for one in house.incidents if one.asked] == [IncidentState.CLOSED]
     assert len(house.outcomes) == 1
 
 
@@ -113,6 +113,7 @@ async def test_a_model_of_which_nothing_says_the_error_names_what_to_switch_on()
     await house.take([dbt("FAIL", 1, name, "n", **more), dbt("FAIL", 2, "dbt-run-shop", "f", type="JOB")])
     (task,) = house.tasks
     assert task.error_message == "failed without an error message"
+    assert task.title == "fct_revenue failed"
     assert "--consume-structured-logs" in (task.context or {})["hint"]
     told = House()
     await told.take([dbt("FAIL", 1, name, "n", error=BINDER, **more)])
@@ -181,6 +182,9 @@ def test_titles_are_short_and_name_the_job_as_people_do() -> None:
     assert short_name(job("dbt", "model.shop.fct_revenue.sql.2")) == "fct_revenue"
     assert short_name(job("dbt", "test.shop.not_null_orders_id.cf6c17daed")) == "not_null_orders_id"
     assert short_name(job("prod", "orders_ingest.fetch_orders")) == "orders_ingest.fetch_orders"
+    assert short_name(job("prod", "app.stage.load.export")) == "app.stage.load.export"
+    assert short_name(job("dbt", "db.main.shop.fct_revenue.build.run"), "DBT") == "fct_revenue"
+    assert short_name(job("dbt", "dbt-run-shop"), "DBT") == "dbt-run-shop"
     said = title_of(job("ns", "a" * 300), "org.postgresql.util.PSQLException: FATAL: " + "word " * 100)
     assert len(said) <= 80
     assert "PSQLException: FATAL" in said

@@ -8,27 +8,27 @@ from agents.lineage_data import ORDERS, event_sets, expected, orders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.lineage.graph import changes, owners
-from counterpoint.lineage.reading import parse
-from counterpoint.lineage.records import Key, Record
-from counterpoint.recall.edges import Edge, EdgeKind
-from counterpoint.recall.names import Node, dataset, job
-from counterpoint.recall.radius import Direction, Owners, Radius, blast_radius, lineage
+from counterpoint.graph.edges import EdgeKind, LineageEdge
+from counterpoint.graph.names import Node, dataset, job
+from counterpoint.graph.radius import BlastRadius, Direction, Owners, blast_radius, lineage
+from counterpoint.lineage.graph_records import changed_records, owners_by_ref
+from counterpoint.lineage.openlineage.parser import parse_event
+from counterpoint.lineage.records import GraphRecord, RecordKey
 
-Graph = tuple[list[Edge], Owners]
+Graph = tuple[list[LineageEdge], Owners]
 
 
 def graph(raws: Iterable[object]) -> Graph:
-    known: dict[Key, Record] = {}
+    known: dict[RecordKey, GraphRecord] = {}
     for raw in raws:
-        known |= changes(parse(raw), known)
-    return [record for record in known.values() if isinstance(record, Edge)], owners(known.values())
+        known |= changed_records(parse_event(raw), known)
+    return [record for record in known.values() if isinstance(record, LineageEdge)], owners_by_ref(known.values())
 
 
 SETS = {name: graph(raws) for name, raws in event_sets().items()}
 
 
-def by_data(radius: Radius) -> tuple[dict[str, int], set[str]]:
+def by_data(radius: BlastRadius) -> tuple[dict[str, int], set[str]]:
     rows = [row for row in radius.downstream if row.edge == "data"]
     jobs = {f"{row.namespace}/{row.name}": row.hops for row in rows if row.kind == "job"}
     return jobs, {f"{row.namespace}/{row.name}" for row in rows if row.kind == "dataset"}
@@ -86,7 +86,7 @@ def test_a_radius_is_never_the_undirected_component(name: str, directed: int, un
     assert (touched, component) == (directed, undirected)
 
 
-def rows(radius: Radius) -> list[tuple[str, int, str, str | None]]:
+def rows(radius: BlastRadius) -> list[tuple[str, int, str, str | None]]:
     return [(row.name, row.hops, row.edge, row.owner) for row in radius.downstream]
 
 
@@ -130,9 +130,9 @@ def test_a_question_about_a_dataset_is_about_its_readers() -> None:
     ]
 
 
-def edge(kind: EdgeKind, source: str, target: str) -> Edge:
+def edge(kind: EdgeKind, source: str, target: str) -> LineageEdge:
     ends = [dataset("db", end[1:]) if end.startswith("#") else job("ns", end) for end in (source, target)]
-    return Edge(kind=kind, source=ends[0].ref, target=ends[1].ref)
+    return LineageEdge(kind=kind, source=ends[0].ref, target=ends[1].ref)
 
 
 DATA, CONTROL, PARENT = EdgeKind.DATA, EdgeKind.CONTROL, EdgeKind.PARENT
@@ -176,7 +176,7 @@ def test_a_cycle_ends_and_does_not_list_where_it_began() -> None:
     assert [row.name for row in blast_radius(job("ns", "a"), edges, {}).downstream] == ["b", "t", "u"]
 
 
-def chain(length: int) -> list[Edge]:
+def chain(length: int) -> list[LineageEdge]:
     return [
         step for at in range(length) for step in (edge(DATA, f"j{at}", f"#d{at}"), edge(DATA, f"#d{at}", f"j{at + 1}"))
     ]
@@ -250,7 +250,7 @@ EDGES = st.lists(
 
 
 @given(edges=EDGES, start=st.sampled_from("abcdef"), order=st.randoms())
-def test_any_graph_is_walked_to_the_same_end_in_any_order(edges: list[Edge], start: str, order: object) -> None:
+def test_any_graph_is_walked_to_the_same_end_in_any_order(edges: list[LineageEdge], start: str, order: object) -> None:
     shuffled = list(edges)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
     radius = blast_radius(job("ns", start), edges, {})

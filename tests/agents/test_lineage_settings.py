@@ -8,9 +8,9 @@ from agents.lineage_house import NOW, PROJECT, House
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.lineage.differences import changed_between
-from counterpoint.lineage.incidents import Limits, State
-from counterpoint.lineage.records import Run
+from counterpoint.lineage.incidents.incident import IncidentLimits, IncidentState
+from counterpoint.lineage.incidents.run_differences import describe_changes
+from counterpoint.lineage.records import RunRecord
 from counterpoint.proto.incident_settings import IncidentSettings, settings_id
 from counterpoint.proto.tasks import JobRef
 
@@ -54,7 +54,7 @@ async def test_a_task_is_asked_for_once_enough_flows_have_failed_in_any_order(or
         assert made.tasks == []
     await made.take([events[order[2]]])
     (task,), (incident,) = made.tasks, made.incidents
-    assert (incident.state, incident.count, task.task_id) == (State.OPEN, 3, incident.incident_id)
+    assert (incident.state, incident.count, task.task_id) == (IncidentState.OPEN, 3, incident.incident_id)
 
 
 async def test_a_run_that_works_begins_the_count_anew() -> None:
@@ -66,13 +66,13 @@ async def test_a_run_that_works_begins_the_count_anew() -> None:
 
 
 def test_other_jobs_are_under_the_project() -> None:
-    limits = Limits(incidents_per_hour=1, retry_grace_s=0)
+    limits = IncidentLimits(incidents_per_hour=1, retry_grace_s=0)
     held = limits.under([IncidentSettings(open_after=2), IncidentSettings(job=LOAD, open_after=5)])
     assert (held.open_after, held.open_after_of) == (2, {"job:ns/load": 5})
 
 
-def run(run_id: str, **more: Any) -> Run:
-    return Run(run_id=run_id, job="job:ns/load", **more)
+def run(run_id: str, **more: Any) -> RunRecord:
+    return RunRecord(run_id=run_id, job="job:ns/load", **more)
 
 
 def test_a_recovery_keeps_what_is_known_to_have_changed() -> None:
@@ -80,12 +80,12 @@ def test_a_recovery_keeps_what_is_known_to_have_changed() -> None:
     longer = start | {"ended_at": NOW + timedelta(minutes=3)}
     failed = run("r1", facts={"image": "load:4", "configuration pool": "8"}, retries=1, **start)
     success = run("r2", facts={"image": "load:5", "configuration pool": "16"}, retries=3, **longer)
-    said = changed_between(failed, success)
+    said = describe_changes(failed, success)
     assert said[:2] == ("image: load:4, then load:5", "configuration pool: 8, then 16")
     assert said[2].startswith("duration: ")
     assert said[3] == "retries: 1, then 3"
-    assert changed_between(success, success) == ()
-    assert changed_between(failed, run("r3", facts=failed.facts, retries=1, **start)) == ()
+    assert describe_changes(success, success) == ()
+    assert describe_changes(failed, run("r3", facts=failed.facts, retries=1, **start)) == ()
 
 
 async def test_what_changed_is_told_with_the_recovery() -> None:

@@ -8,12 +8,12 @@ from agents.lineage_desk import made
 from agents.lineage_house import PROJECT, House
 
 from counterpoint.lineage.handlers import register
-from counterpoint.lineage.incidents import Limits
-from counterpoint.lineage.reads import Reads
-from counterpoint.lineage.turns import Turns
-from counterpoint.proto.memory import Found, Get, List, MemoryQuery
+from counterpoint.lineage.incidents.incident import IncidentLimits
+from counterpoint.lineage.project_locks import ProjectLocks
+from counterpoint.lineage.query_batcher import QueryBatcher
+from counterpoint.proto.memory import Get, List, MemoryQuery, QueryResult
 
-OFTEN = Limits(incidents_per_hour=1000, retry_grace_s=900)
+OFTEN = IncidentLimits(incidents_per_hour=1000, retry_grace_s=900)
 
 
 def run(kind: str, second: int, dag: int, day: int, number: int = 1, retries: int = 1, **more: Any) -> dict[str, Any]:
@@ -86,7 +86,7 @@ async def test_a_failure_that_follows_from_another_takes_three_requests() -> Non
 async def test_what_is_decided_in_turn_is_committed_once() -> None:
     house = await lived(1)
     house.handlers.clear()
-    register(house, OFTEN, Turns())  # type: ignore[arg-type]
+    register(house, OFTEN, ProjectLocks())  # type: ignore[arg-type]
     assert await requests(house, run("FAIL", 201, 0, 1, retries=0, error="disk is full")) == 4
     assert await requests(house, run("COMPLETE", 301, 0, 2)) == 4
     assert [task.task_id for task in house.tasks] == [outcome.task_id for outcome in house.outcomes]
@@ -95,7 +95,7 @@ async def test_what_is_decided_in_turn_is_committed_once() -> None:
 async def test_edges_are_taught_in_turn() -> None:
     house = await lived(1)
     house.handlers.clear()
-    register(house, OFTEN, Turns())  # type: ignore[arg-type]
+    register(house, OFTEN, ProjectLocks())  # type: ignore[arg-type]
     events = [made("START", at, job="new", run_id=f"n{at}", reads=[f"t{at}"]) for at in range(10)]
     await house.take_at_once(events)
     assert house.conflicts == 0
@@ -108,17 +108,17 @@ class Answering:
     def __init__(self) -> None:
         self.requests: list[tuple[MemoryQuery, ...]] = []
 
-    async def query(self, *queries: MemoryQuery) -> tuple[Found, ...]:
+    async def query(self, *queries: MemoryQuery) -> tuple[QueryResult, ...]:
         self.requests.append(queries)
         return tuple(
-            Found(tier="record", plan=query.op, took_us=0, partial=isinstance(query, List) and len(queries) > 1)
+            QueryResult(tier="record", plan=query.op, took_us=0, partial=isinstance(query, List) and len(queries) > 1)
             for query in queries
         )
 
 
 async def test_what_is_asked_together_is_one_request_and_what_was_asked_is_none() -> None:
     memory = Answering()
-    reads = Reads(memory)  # type: ignore[arg-type]
+    reads = QueryBatcher(memory)  # type: ignore[arg-type]
     one, two = Get(store="runs", id="1"), Get(store="runs", id="2")
     first, second = await asyncio.gather(reads.query(one, two), reads.query(two))
     assert first[1] is second[0]
@@ -129,7 +129,7 @@ async def test_what_is_asked_together_is_one_request_and_what_was_asked_is_none(
 async def test_an_answer_that_was_cut_is_asked_for_alone() -> None:
     memory = Answering()
     one, listed = Get(store="runs", id="1"), List(store="runs")
-    _, found = await Reads(memory).query(one, listed)  # type: ignore[arg-type]
+    _, found = await QueryBatcher(memory).query(one, listed)  # type: ignore[arg-type]
     assert not found.partial
     assert memory.requests == [(one, listed), (listed,)]
 
@@ -137,7 +137,7 @@ async def test_an_answer_that_was_cut_is_asked_for_alone() -> None:
 async def test_all_who_ask_hear_that_nobody_answers() -> None:
     house = House()
     house.away = True
-    reads = Reads(house.memory(PROJECT, None))
+    reads = QueryBatcher(house.memory(PROJECT, None))
     heard = await asyncio.gather(
         *(reads.query(Get(store="runs", id=str(at))) for at in range(3)), return_exceptions=True
     )

@@ -7,7 +7,7 @@ from agents.manager_house import House
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.manager.attempts import same_failures, with_tried
+from counterpoint.manager.attempts import count_same_failures, with_attempts
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.findings import Findings, SimilarAttempt
 from counterpoint.proto.tasks import TaskCompleted, TaskDelegated
@@ -237,7 +237,7 @@ def test_same_failures_counts_failures_with_the_same_error_alone(story: list[tup
     tried = [attempt_of(n, outcome, f"Error: {error}") for n, (outcome, error) in enumerate(story, 1)]
     last = attempt_of(99, "failed", "Error: a")
     expected = sum(outcome in ("failed", "partial") and error == "a" for outcome, error in story)
-    assert same_failures([*tried, last], last) == expected + 1
+    assert count_same_failures([*tried, last], last) == expected + 1
 
 
 @given(st.integers(0, 5), st.integers(0, 5))
@@ -250,7 +250,7 @@ def test_findings_name_each_attempt_once_and_those_of_the_task_first(own: int, o
         )
     )
     tried = [one.model_copy(update={"summary": "Page: Look at x"}) for one in tried]
-    shown = with_tried(known, tried).similar_attempts
+    shown = with_attempts(known, tried).similar_attempts
     assert [one.summary for one in shown[:own]] == ["Page: Look at x"] * own
     ids = [one.id for one in shown]
     assert ids == [f"a{n}" for n in range(max(own, others))]

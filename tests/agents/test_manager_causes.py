@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from agents.manager_house import House
 
-from counterpoint.manager.bounds import Bounds
+from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.proto.tasks import Task, TaskCompleted, TaskEscalated, TaskResumed
 
 UNLOCKED = "none of the runbook: the user was locked, unlocked it"
@@ -152,7 +152,7 @@ def test_two_equal_failures_on_an_escalated_task_are_a_repeated_failure(notes: t
 
 
 def test_it_is_asked_once_for_repeated_failures_and_then_a_human() -> None:
-    house = House(bounds=Bounds(max_attempts=4))
+    house = House(bounds=TaskLimits(max_attempts=4))
     house.route(error_message="Error: user is locked")
     house.developer("stopped", 0.3, code="low_confidence")
     asked = []

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from counterpoint.cli.main import app
-from counterpoint.manager.bounds import Bounds
-from counterpoint.manager.knowledge import rose
+from counterpoint.manager.knowledge import has_risen
+from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.timers import next_reassessment
 from counterpoint.proto.findings import Citation, Findings
 from counterpoint.proto.tasks import Need, TaskDelegated, TaskEscalated, TaskResumed
@@ -258,13 +258,13 @@ def test_only_tasks_that_wait_for_documents_are_woken(state: str) -> None:
 def test_the_band_rises_only_into_a_higher_one(before: float, after: float) -> None:
     order = ["low", "medium", "high"]
     expected = order.index(confidence(after).band) > order.index(confidence(before).band)
-    assert rose(confidence(before), confidence(after)) == expected
-    assert not rose(confidence(before), None)
+    assert has_risen(confidence(before), confidence(after)) == expected
+    assert not has_risen(confidence(before), None)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 60))
 def test_all_of_one_slot_is_reassessed_at_one_moment(first_ms: int, second_ms: int, slot_s: int) -> None:
-    bounds = Bounds(reassess_s=slot_s)
+    bounds = TaskLimits(reassess_s=slot_s)
     first, second = (START + timedelta(milliseconds=ms) for ms in (first_ms, second_ms))
     due = [next_reassessment(moment, bounds) for moment in (first, second)]
     assert timedelta(0) < due[0] - first <= timedelta(seconds=slot_s)

@@ -3,7 +3,7 @@
 import pytest
 from agents.manager_house import House
 
-from counterpoint.manager.bounds import Bounds
+from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.proto.tasks import TaskDelegated, TaskEscalated, TaskResumed
 
 DNS = "socket.gaierror: cannot resolve ipa-1.corp.example at 2026-03-02 03:00:01"
@@ -118,7 +118,7 @@ def test_repeated_failure_under_an_override_asks_again() -> None:
 
 
 def test_after_the_last_attempt_a_human_has_to_decide() -> None:
-    house = House(bounds=Bounds(max_attempts=3))
+    house = House(bounds=TaskLimits(max_attempts=3))
     house.route()
     for n in range(3):
         house.developer("proposed")

@@ -8,11 +8,11 @@ from agents.manager_house import START, House
 
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.incident_settings import (
+    EffectiveIncidentSettings,
     IncidentSettings,
-    InForce,
     ShadowDue,
+    effective_settings,
     ids_for,
-    in_force,
     settings_id,
 )
 from counterpoint.proto.tasks import JobRef, Target, TaskCompleted
@@ -37,9 +37,13 @@ def shadowed() -> House:
 
 def test_a_job_inherits_what_it_does_not_say() -> None:
     project = IncidentSettings(quiet_s=3600, shadow=True)
-    assert in_force([]) == InForce(quiet_s=None, shadow=False)
-    assert in_force([project, IncidentSettings(job=JOB, quiet_s=60)]) == InForce(quiet_s=60, shadow=True)
-    assert in_force([project, IncidentSettings(job=JOB, shadow=False)]) == InForce(quiet_s=3600)
+    assert effective_settings([]) == EffectiveIncidentSettings(quiet_s=None, shadow=False)
+    assert effective_settings([project, IncidentSettings(job=JOB, quiet_s=60)]) == EffectiveIncidentSettings(
+        quiet_s=60, shadow=True
+    )
+    assert effective_settings([project, IncidentSettings(job=JOB, shadow=False)]) == EffectiveIncidentSettings(
+        quiet_s=3600
+    )
     assert ids_for(JOB)[0] == ids_for(None)[0]
 
 

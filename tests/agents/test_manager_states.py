@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from counterpoint.manager.bounds import Bounds
+from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.workflow import LIVE
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Permanent, Transient
@@ -149,7 +149,7 @@ def test_a_proposal_without_an_outcome_completes_as_proposed() -> None:
 
 
 def test_the_wait_for_an_outcome_is_a_setting() -> None:
-    house = House(bounds=Bounds(outcome_wait_s=10))
+    house = House(bounds=TaskLimits(outcome_wait_s=10))
     house.route()
     house.developer("proposed")
     assert house.wait(10) == 1
@@ -253,7 +253,7 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(deadline=st.booleans(), attempts=st.integers(1, 4), shadow=st.booleans(), quiet=st.booleans())
     def begin(self, deadline: bool, attempts: int, shadow: bool, quiet: bool) -> None:
-        self.house = House(bounds=Bounds(max_attempts=attempts))
+        self.house = House(bounds=TaskLimits(max_attempts=attempts))
         held = {"shadow": shadow} | ({"quiet_s": 7200.0} if quiet else {})
         self.house.write("incident_settings", "project", held)
         self.house.route(error_message=ERRORS[0], **({"deadline": START + timedelta(hours=30)} if deadline else {}))

@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 from agents.gateway_world import PRICED, Door, World, gateway
-from diode.memories import ingest, wish
-from diode.memory_house import PERSON, House
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_service.house import PERSON, House
+from memory_service.learning_project import ingest, wish
 from starlette.responses import JSONResponse
 
+from counterpoint.client import Gateway
+from counterpoint.client.gateway import RELATIONS_JOB
 from counterpoint.guard.policy import policy
-from counterpoint.manager.outside import Outside
-from counterpoint.memory.model_relations import ModelRelations
-from counterpoint.memory.relations import MOST, Stated, checked
-from counterpoint.memory.retrieval.chunk import chunk_id
-from counterpoint.memory.tokens import Tokens
+from counterpoint.manager.gateway.provider_limits import ProviderLimits
+from counterpoint.memory.access.tokens import Tokens
+from counterpoint.memory.ingest.chunk import chunk_id
+from counterpoint.memory.ingest.model_relations import ModelRelations
+from counterpoint.memory.ingest.relations import MOST, Stated, checked
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Item, List, Write
-from counterpoint.recall import Gateway
-from counterpoint.recall.gateway import RELATIONS_JOB
 
 PAGE = "The tides team owns harbour_tides. The job harbour_tides reads\ngauges.readings every morning."
 OWNS = {
@@ -67,7 +67,7 @@ class Reader:
 
 @asynccontextmanager
 async def reading(house: House, door: Door, **outside: Any) -> AsyncIterator[Reader]:
-    async with gateway(door, Outside(models=(PRICED,), tries=1, **outside)) as (url, _):
+    async with gateway(door, ProviderLimits(models=(PRICED,), tries=1, **outside)) as (url, _):
         client = Gateway(url, model=PRICED)
 
         def made(clearance: str) -> ModelRelations:

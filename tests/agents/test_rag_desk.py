@@ -13,6 +13,8 @@ import pytest
 from agents.developer_memory import Shelf
 from prometheus_client import REGISTRY
 
+from counterpoint.client import Gateway
+from counterpoint.client.gateway import Generated, Usage, WebResult, WebResults
 from counterpoint.developer.handlers import OFFLINE, in_one, on_delegated
 from counterpoint.developer.rag.graph import MOST_STEPS
 from counterpoint.developer.rag.route import same_words
@@ -24,8 +26,6 @@ from counterpoint.proto.findings import Citation
 from counterpoint.proto.memory import Commit, CommitReply, CommitRequest, Refusal
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
-from counterpoint.recall import Gateway
-from counterpoint.recall.gateway import Generated, Usage, WebResult, WebResults
 
 QUESTION = "Who owns finance_daily?"
 OWNED = "finance_daily is owned by the finance team. It runs at 06:30."

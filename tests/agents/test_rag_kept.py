@@ -2,16 +2,16 @@
 
 import pytest
 from agents.gateway_world import Door, World, delegated, gateway
-from diode.memory_house import House
+from memory_service.house import House
 
+from counterpoint.client import Gateway, Memory
 from counterpoint.developer.handlers import on_delegated
 from counterpoint.developer.rag.run import Run
 from counterpoint.guard.policy import policy
-from counterpoint.manager.outside import Outside
+from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.proto.ids import derived_id
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
-from counterpoint.recall import Gateway, Memory
 
 NEWS = "What is the latest version of Airflow?"
 
@@ -54,7 +54,7 @@ async def test_what_came_from_the_web_stays_untrusted_over_a_restart_of_both(
 ) -> None:
     outside.pages = [{"title": "Airflow 9 is out", "url": "https://example.org/9", "content": "news"}]
     asked, message_id = message(project, NEWS), await delegated(house, project, "t-1")
-    async with gateway(door, Outside(search_url=f"{outside.url}/search")) as (url, _):
+    async with gateway(door, ProviderLimits(search_url=f"{outside.url}/search")) as (url, _):
         asking = Gateway(url, searches_web=True)
         await killed_after(door, step, memory(door, message_id, 1), asked, asking)
         house.restart()

@@ -13,7 +13,7 @@ from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Draft, Run, Sente
 from counterpoint.developer.rag.validate import exact, resolves, verdicts
 from counterpoint.developer.relevance import Hit, Signs
 from counterpoint.developer.words import content_words
-from counterpoint.manager.sessions import joined
+from counterpoint.manager.sessions import with_task
 from counterpoint.proto.memory import Item
 from counterpoint.proto.tasks import SubmitTask, TaskRouted
 
@@ -80,7 +80,7 @@ def summary(*questions: str, kind: str = "question", title: str | None = None) -
             task_id=f"t-{n}", project="shop", task=task, submitted_by="ann", submitted_by_kind="person",
             submitted_at=START, lane="answer", reason="asked", action_id=f"a-{n}",
         )  # fmt: skip
-        session = joined(session, message, START)
+        session = with_task(session, message, START)
     assert session is not None
     return session.summary
 

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 from agents.gateway_world import EMBEDDING, Door, World, gateway, vector_of
-from diode.memory_house import House
+from memory_service.house import House
 from starlette.responses import JSONResponse
 
+from counterpoint.client import Gateway
 from counterpoint.guard.policy import policy
-from counterpoint.manager.outside import Outside
-from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel, Whose
-from counterpoint.memory.retrieval.model import ModelSettings
-from counterpoint.memory.retrieval.remote import BATCH_CHARS, BATCH_TEXTS, PARALLEL, RemoteEmbedder
-from counterpoint.memory.tokens import Tokens
+from counterpoint.manager.gateway.provider_limits import ProviderLimits
+from counterpoint.memory.access.tokens import Tokens
+from counterpoint.memory.embedding.files import ModelSettings
+from counterpoint.memory.embedding.model import Embedder, EmbeddingModel, Whose
+from counterpoint.memory.embedding.remote import BATCH_CHARS, BATCH_TEXTS, PARALLEL, RemoteEmbedder
 from counterpoint.proto.errors import Denied, Permanent
-from counterpoint.recall import Gateway
 
 DIMENSIONS = 96
 
@@ -25,7 +25,7 @@ DIMENSIONS = 96
 async def client(door: Door, outside: World) -> AsyncIterator[Gateway]:
     """Memory's client of a gateway."""
     outside.dimensions = DIMENSIONS
-    async with gateway(door, Outside(embedding_models=(EMBEDDING,))) as (url, _):
+    async with gateway(door, ProviderLimits(embedding_models=(EMBEDDING,))) as (url, _):
         made = Gateway(url, embedding_model=EMBEDDING)
         yield made
         await made.close()

@@ -11,7 +11,7 @@ from counterpoint.proto.attempts import ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Permanent, Problem, Transient
 from counterpoint.proto.tasks import SubmitTask, Task, TaskRejected, TaskRouted, TaskSubmitted
-from counterpoint.router.handlers import UNKNOWN_TRIES, rejected
+from counterpoint.router.handlers import UNKNOWN_TASK_DELIVERIES, rejected
 
 BODY = {"kind": "troubleshoot", "description": "The import fails", "error_message": "timed out"}
 
@@ -144,19 +144,24 @@ async def test_the_same_outcome_event_twice_has_one_effect(house: House) -> None
 
 async def test_an_outcome_that_is_ahead_of_its_submission_waits_for_it(house: House) -> None:
     body = {"task_id": "t1", "outcome": "failed"}
-    for delivered in range(1, UNKNOWN_TRIES):
+    for delivered in range(1, UNKNOWN_TASK_DELIVERIES):
         with pytest.raises(Transient):
             await house.deliver(ReportOutcome, body, sequence=2, event=("ci", "7"), delivered=delivered)
     assert house.log == []
     await house.deliver(SubmitTask, BODY | {"task_id": "t1"}, sequence=3)
-    assert await house.deliver(ReportOutcome, body, sequence=2, event=("ci", "7"), delivered=UNKNOWN_TRIES) == "done"
+    assert (
+        await house.deliver(ReportOutcome, body, sequence=2, event=("ci", "7"), delivered=UNKNOWN_TASK_DELIVERIES)
+        == "done"
+    )
     (told,) = house.of_type(TaskOutcomeReported)
     assert told.task_id == "t1"
 
 
 async def test_an_outcome_of_an_unknown_task_is_rejected_in_the_end(house: House) -> None:
     body = {"task_id": "nobody", "outcome": "failed"}
-    assert await house.deliver(ReportOutcome, body, event=("ci", "7"), delivered=UNKNOWN_TRIES) == "unknown_task"
+    assert (
+        await house.deliver(ReportOutcome, body, event=("ci", "7"), delivered=UNKNOWN_TASK_DELIVERIES) == "unknown_task"
+    )
     (refused,) = house.of_type(TaskRejected)
     assert (refused.code, refused.task_id, refused.ce_id) == ("unknown_task", "nobody", "7")
     assert house.of_type(TaskOutcomeReported) == []

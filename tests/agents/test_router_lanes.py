@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.proto.tasks import SubmitTask
-from counterpoint.router.lanes import routing
+from counterpoint.router.intake.lanes import routing
 
 LANES = {"question": "answer", "troubleshoot": "investigate", "plan": "plan", "develop": "build"}
 SECRET = "zq7w9-never-said"

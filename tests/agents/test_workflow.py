@@ -8,26 +8,26 @@ from counterpoint.manager.workflow import (
     AWAITS_DOCUMENTS,
     AWAITS_OUTCOME,
     LIVE,
-    ROWS,
     SUBMITTED,
+    TRANSITIONS,
     WORKING,
-    Event,
-    Guard,
-    Place,
+    TransitionGuard,
+    WorkflowEvent,
+    WorkflowState,
     as_markdown,
     transition,
 )
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import ENDED, State
 
-PLACES = {SUBMITTED, *LIVE, *(row.to for row in ROWS)}
+PLACES = {SUBMITTED, *LIVE, *(row.to for row in TRANSITIONS)}
 
 
 def test_a_state_an_event_and_a_guard_have_one_row() -> None:
-    causes = [(row.at, row.event, row.guard) for row in ROWS]
+    causes = [(row.at, row.event, row.guard) for row in TRANSITIONS]
     assert len(causes) == len(set(causes))
-    for row in ROWS:
-        guards = {other.guard for other in ROWS if (other.at, other.event) == (row.at, row.event)}
+    for row in TRANSITIONS:
+        guards = {other.guard for other in TRANSITIONS if (other.at, other.event) == (row.at, row.event)}
         assert None not in guards or guards == {None}
 
 
@@ -36,9 +36,9 @@ def test_every_state_of_the_contract_is_in_the_table() -> None:
 
 
 def test_every_state_is_reached_from_the_first_and_reaches_an_end() -> None:
-    def reached(start: Place) -> set[Place]:
+    def reached(start: WorkflowState) -> set[WorkflowState]:
         seen = {start}
-        while more := {row.to for row in ROWS if row.at in seen} - seen:
+        while more := {row.to for row in TRANSITIONS if row.at in seen} - seen:
             seen |= more
         return seen
 
@@ -48,43 +48,45 @@ def test_every_state_is_reached_from_the_first_and_reaches_an_end() -> None:
 
 
 @pytest.mark.parametrize("place", sorted(place for place in PLACES if place.ended))
-def test_nothing_leads_out_of_an_end(place: Place) -> None:
+def test_nothing_leads_out_of_an_end(place: WorkflowState) -> None:
     assert place.state in ENDED
-    assert all(transition(place, event, guard) is None for event in Event for guard in (None, *Guard))
+    assert all(transition(place, event, guard) is None for event in WorkflowEvent for guard in (None, *TransitionGuard))
 
 
 @pytest.mark.parametrize("place", LIVE)
-@pytest.mark.parametrize("event", [Event.CANCEL, Event.DEADLINE_DUE, Event.SUCCEEDED, Event.OVERRIDDEN])
-def test_what_is_legal_in_every_live_state(place: Place, event: Event) -> None:
+@pytest.mark.parametrize(
+    "event", [WorkflowEvent.CANCEL, WorkflowEvent.DEADLINE_DUE, WorkflowEvent.SUCCEEDED, WorkflowEvent.OVERRIDDEN]
+)
+def test_what_is_legal_in_every_live_state(place: WorkflowState, event: WorkflowEvent) -> None:
     assert transition(place, event) is not None
 
 
 @pytest.mark.parametrize(
     ("place", "event"),
     [
-        (SUBMITTED, Event.ANSWERED),
-        (SUBMITTED, Event.CANCEL),
-        (WORKING, Event.ROUTED),
-        (WORKING, Event.FAILED),
-        (WORKING, Event.OUTCOME_DUE),
-        (WORKING, Event.ROSE),
-        (AWAITS_OUTCOME, Event.ANSWERED),
-        (AWAITS_OUTCOME, Event.REASSESS_DUE),
-        (AWAITS_DOCUMENTS, Event.STOPPED),
+        (SUBMITTED, WorkflowEvent.ANSWERED),
+        (SUBMITTED, WorkflowEvent.CANCEL),
+        (WORKING, WorkflowEvent.ROUTED),
+        (WORKING, WorkflowEvent.FAILED),
+        (WORKING, WorkflowEvent.OUTCOME_DUE),
+        (WORKING, WorkflowEvent.ROSE),
+        (AWAITS_OUTCOME, WorkflowEvent.ANSWERED),
+        (AWAITS_OUTCOME, WorkflowEvent.REASSESS_DUE),
+        (AWAITS_DOCUMENTS, WorkflowEvent.STOPPED),
     ],
 )
-def test_illegal_transitions_are_refused(place: Place, event: Event) -> None:
-    assert all(transition(place, event, guard) is None for guard in (None, *Guard))
+def test_illegal_transitions_are_refused(place: WorkflowState, event: WorkflowEvent) -> None:
+    assert all(transition(place, event, guard) is None for guard in (None, *TransitionGuard))
 
 
 def test_the_rows_send_messages_that_exist() -> None:
     known = {message.__name__ for message in Message.register.values()}
-    assert {name for row in ROWS for name in row.sends} <= known
+    assert {name for row in TRANSITIONS for name in row.sends} <= known
 
 
 def test_the_table_for_people_has_every_row() -> None:
     lines = as_markdown().splitlines()
-    assert len(lines) == len(ROWS) + 2
+    assert len(lines) == len(TRANSITIONS) + 2
     assert lines[0] == "| state | waiting for | event | guard | next state | waiting for | sends |"
     assert "| submitted |  | routed |  | working |  | TaskDelegated |" in lines
     assert all(line.count("|") == 8 for line in lines)

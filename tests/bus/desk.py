@@ -7,9 +7,9 @@ from typing import Any
 from bus.small_house import noted
 
 from counterpoint.bus import Service
+from counterpoint.client import Memory
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskRouted
-from counterpoint.recall import Memory
 
 
 class Desk:

@@ -28,7 +28,7 @@ class Bus:
     passwords: dict[str, str]
 
     async def state(self) -> dict[tuple[str, ...], tuple[object, ...]]:
-        """What the streams and consumers are, and how much they hold."""
+        """Return the configuration and content of streams and consumers."""
         async with await self.client("provisioner") as client:
             js = client.jetstream()
             streams = {(info.config.name,): (info.config, info.state.last_seq) for info in await js.streams_info()}
@@ -40,7 +40,7 @@ class Bus:
         return {**streams, **consumers}
 
     async def held(self) -> dict[str, int]:
-        """How many messages the streams hold, by subject."""
+        """Return the number of messages in the streams by subject."""
         async with await self.client("provisioner") as client:
             infos = [await client.jetstream().stream_info(stream, subjects_filter=">") for stream in STREAMS]
         return {name: count for info in infos for name, count in (info.state.subjects or {}).items()}
@@ -98,7 +98,7 @@ async def answering(bus: Bus) -> AsyncIterator[Memory]:
     memory = Memory(Connection("memory", settings))
     await memory.connection.open()
     try:
-        for subject in (subjects.query("*"), subjects.commit("*"), subjects.ingest("*"), subjects.put("*")):
+        for subject in (request("*") for request in subjects.REQUESTS):
             await memory.connection.respond(subject, memory.answer)
         await memory.connection.client.flush()
         yield memory

@@ -1,4 +1,4 @@
-"""Who may do what on the bus: tables written by hand from the contract's subjects and the house's one rule.
+"""Permissions on the bus: tables written by hand from the contract's subjects and the one rule.
 
 They do not come from the policy, so that a test may compare the two.
 """
@@ -46,7 +46,7 @@ def publications() -> Iterator[Row]:
             yield f"live.{stream}.{project}.{rest}", NOBODY
     for caller in USERS:
         asks = caller in SERVICES and caller != "memory"
-        for request in ("query", "commit.0", "ingest", "put"):
+        for request in ("query", "commit.0", "command", "ingest", "put"):
             yield f"memory.{caller}.{request}", only(caller) if asks else NOBODY
         for request in ("", ".commit", ".commit.1", ".other", ".query.more"):
             yield f"memory.{caller}{request}", NOBODY
@@ -93,7 +93,7 @@ def subscriptions() -> Iterator[Row]:
         for stream in ("decisions", "changes", "*"):
             yield f"live.{stream}.{MINE}.{rest}", only("router", "observer")
             yield f"live.{stream}.{OTHERS}.{rest}", only("router")
-    for caller, request in product(("*", *SERVICES), ("query", "commit.0", "ingest", "put")):
+    for caller, request in product(("*", *SERVICES), ("query", "commit.0", "command", "ingest", "put")):
         yield f"memory.{caller}.{request}", only("memory")
     yield from (
         (name, NOBODY) for name in ("memory.>", "memory.*.>", "memory.*", "memory.developer.>", "memory.*.commit.*")

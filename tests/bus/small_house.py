@@ -19,20 +19,20 @@ from counterpoint.bus import BusSettings, Service
 from counterpoint.bus.permissions import nats_config, users
 from counterpoint.bus.provision import provision
 from counterpoint.bus.streams import ConsumerSpec, consumer_specs
+from counterpoint.client import Memory, act, put, send
 from counterpoint.guard.capabilities import SigningKey
 from counterpoint.guard.policy import policy
-from counterpoint.local.child import Child, Program, running
-from counterpoint.local.nats import Nats, run_nats
+from counterpoint.local.nats import NatsServer, run_nats
 from counterpoint.local.postgres import run_postgres
 from counterpoint.local.probe import http_ok
-from counterpoint.local.state import State
-from counterpoint.memory.migrate import migrate
+from counterpoint.local.process import ManagedProcess, Program, running
+from counterpoint.local.state_file import StateFile
+from counterpoint.memory.record.migrate import migrate
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, CommitReply
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import SubmitTask, Task, TaskDelegated, TaskRouted, TaskWorked
-from counterpoint.recall import Memory, act, put, send
 
 ACK_WAIT_S = 1.5
 DEVELOPER_MAX_DELIVER = 3
@@ -63,17 +63,17 @@ async def eventually(holds: Callable[[], Any], what: str = "", timeout_s: float 
         await asyncio.sleep(0.02)
 
 
-async def suspend(process: Child) -> None:
+async def suspend(process: ManagedProcess) -> None:
     """Stop a process where it stands; returns when all its threads have stopped."""
     process.signal(signal.SIGSTOP)
     await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
-class Process(Child):
+class Process(ManagedProcess):
     """A Python program of ours; it is ready when its health port says so."""
 
     def __init__(self, name: str, argv: Sequence[str], env: dict[str, str], folder: Path) -> None:
-        super().__init__(name, State(folder / f"{name}.json"))
+        super().__init__(name, StateFile(folder / f"{name}.json"))
         self._argv = (sys.executable, *argv)
         self.env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **env}
         self.log = folder / f"{name}.log"
@@ -92,7 +92,7 @@ class SmallHouse:
     """All of it. Each test uses a project of its own."""
 
     folder: Path
-    nats: Nats
+    nats: NatsServer
     memory: Process
     record: "asyncpg.Pool[asyncpg.Record]"
 
@@ -151,7 +151,7 @@ class SmallHouse:
         return [json.loads(row["body"]) for row in rows]
 
     async def finished(self, project: str, consumer: str) -> int:
-        """How many messages of the project this consumer has done with."""
+        """Return the number of messages of the project that this consumer has finished."""
         count = "SELECT count(*) FROM inbox WHERE project = $1 AND consumer = $2 AND last AND message_id <> ''"
         return int(await self.record.fetchval(count, project, consumer))
 
@@ -167,7 +167,7 @@ class SmallHouse:
             await eventually(rest, f"{names} to have acknowledged all")
 
     async def actions(self, project: str) -> int:
-        """How many actions have been noted in the project."""
+        """Return the number of actions recorded in the project."""
         count = "SELECT count(*) FROM records WHERE project = $1 AND store = 'actions'"
         return int(await self.record.fetchval(count, project))
 
@@ -226,7 +226,7 @@ async def alive(*services: Service) -> AsyncIterator[None]:
     lives = [asyncio.create_task(service.live(), name=service.name) for service in services]
     try:
         await eventually(
-            lambda: any(life.done() for life in lives) or all(not service.waiting_for() for service in services),
+            lambda: any(life.done() for life in lives) or all(not service.unready_reasons() for service in services),
             "services to be ready",
         )
         for life in lives:

@@ -12,8 +12,14 @@ from bus.lone_bus import CONFIG, Bus, answering, bind, drained, provisioned
 from bus.plain import login
 from bus.rights import CONSUMERS, MINE, OTHERS, SERVICES, USERS, may_publish, publications
 from bus.small_house import eventually
+from nats.aio.msg import Msg
+from pydantic import SecretStr
 
+from counterpoint.bus import BusSettings
+from counterpoint.bus.connection import Connection
 from counterpoint.local.settings import local_settings
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Away
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +40,10 @@ CHOSEN = (
     *(f"{stream}.{project}.x" for stream, project in product(("tasks", "decisions", "changes"), (MINE, OTHERS))),
     *(f"intake.{OTHERS}.{kind}" for kind in ("task", "outcome", "lineage")),
     *(f"live.tasks.{project}.routed" for project in (MINE, OTHERS)),
-    *(f"memory.{caller}.{request}" for caller, request in product(SERVICES, ("query", "commit.0", "ingest", "put"))),
+    *(
+        f"memory.{caller}.{request}"
+        for caller, request in product(SERVICES, ("query", "commit.0", "command", "ingest", "put"))
+    ),
     *(f"_INBOX_{user}.x" for user in USERS),
     *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}" for stream, names in CONSUMERS.items() for name in names),
     *(f"dead.{MINE}", "$JS.API.INFO", "$JS.API.STREAM.PURGE.TASKS", "$JS.API.CONSUMER.DELETE.TASKS.manager"),
@@ -44,7 +53,7 @@ RESERVED = ("_R_.x.y", "$JS.ACK.TASKS.manager.1.1.1.1.1", "_GR_.x.y")
 
 
 def question(subject: str) -> bytes:
-    """What is answered at once: information needs an empty body, and `+NXT` acks and pulls the next."""
+    """Requests with an immediate reply: information with an empty body, and `+NXT`, which acks and pulls the next."""
     if ".INFO." in subject:
         return b""
     pull = b'{"batch": 1, "no_wait": true}'
@@ -82,7 +91,7 @@ async def test_an_answer_comes_to_nobody_else(bus: Bus, user: str) -> None:
 
 
 def of_others(state: dict[tuple[str, ...], tuple[object, ...]], user: str) -> dict[tuple[str, ...], object]:
-    """What streams and the consumers of others are, and how many acknowledgements these wait for."""
+    """Return the streams and foreign consumers, and the number of their pending acknowledgements."""
     return {key: (value[0], value[2:]) for key, value in state.items() if key[-1] != user}
 
 
@@ -230,3 +239,25 @@ async def accepted(config: Path) -> bool:
     _, said = await check.communicate()
     assert check.returncode == 0 or b"not authorized" in said, said
     return check.returncode == 0
+
+
+async def test_requests_under_way_fail_at_once_when_another_finds_nobody(bus: Bus) -> None:
+    settings = BusSettings(nats_url=bus.url, nats_user="manager", nats_password=SecretStr(bus.passwords["manager"]))
+    manager, came = Connection("manager", settings), asyncio.Event()
+    await manager.open()
+
+    async def never(message: Msg) -> None:
+        came.set()
+
+    async with await bus.client("memory") as memory:
+        silent = await memory.subscribe(subjects.query("*"), cb=never)
+        await memory.flush()
+        waiting = asyncio.create_task(manager.request(subjects.query("manager"), b"{}", 60))
+        await asyncio.wait_for(came.wait(), 30)
+        await silent.unsubscribe()
+        await memory.flush()
+        with pytest.raises(Away, match="NoResponders"):
+            await manager.request(subjects.query("manager"), b"{}", 60)
+        with pytest.raises(Away, match="Timeout"):
+            await asyncio.wait_for(waiting, 30)
+    await manager.close()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.bus.codec import STRUCTURED, Delivered, Inbound, decode, envelope, headers
-from counterpoint.bus.letters import BODY_LIMIT, letter
+from counterpoint.bus.codec import STRUCTURED, DeliveryInfo, Inbound, decode, envelope, headers
+from counterpoint.bus.dead_letter import BODY_LIMIT_CHARS, dead_letter
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Permanent, Problem
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
@@ -167,32 +167,32 @@ def test_whatever_comes_is_read_or_refused(subject: str, said: dict[str, str], d
 
 @given(data=st.binary(max_size=200), said=st.dictionaries(st.text(max_size=9), st.text(max_size=9)), word=st.text())
 def test_whatever_came_fits_a_letter(data: bytes, said: dict[str, str], word: str) -> None:
-    kept = letter(word, said, data, Permanent("invalid", (Problem(field=word, problem=word),)))
+    kept = dead_letter(word, said, data, Permanent("invalid", (Problem(field=word, problem=word),)))
     assert kept.model_dump_json().encode()
     assert "\0" not in "".join([kept.subject, *kept.headers, *kept.headers.values(), kept.problems[0].field])
 
 
 def test_the_largest_message_of_the_worst_bytes_fits_into_one_request() -> None:
     said = {f"header-{n}": "\x01" * 9_000 for n in range(1_000)}
-    kept = letter(TASK, said, b"\x01" * (2 * MESSAGE_LIMIT_BYTES), Permanent("too_large"))
+    kept = dead_letter(TASK, said, b"\x01" * (2 * MESSAGE_LIMIT_BYTES), Permanent("too_large"))
     assert len(kept.model_dump_json().encode()) < 1_000_000
-    assert len(kept.body) == BODY_LIMIT
+    assert len(kept.body) == BODY_LIMIT_CHARS
     assert kept.problems[-1].field == "body"
 
 
 def test_a_capability_is_not_kept_with_a_dead_letter() -> None:
-    assert set(letter(TASK, {"CE-Capability": "token", "ce-id": "e1"}, b"", Permanent("x")).headers) == {"ce-id"}
+    assert set(dead_letter(TASK, {"CE-Capability": "token", "ce-id": "e1"}, b"", Permanent("x")).headers) == {"ce-id"}
 
 
 def test_a_letter_has_the_headers_of_the_envelope_alone() -> None:
     kept = {**BINARY, "content-type": "application/json", "traceparent": TRACE, "Nats-Msg-Id": "m1"}
     others = ("Authorization", "Cookie", "X-Api-Key", "Proxy-Authorization", "tracestate", "ce-token", "ce-capability")
-    found = letter(TASK, {**kept, **dict.fromkeys(others, "Bearer a")}, b"{}", Permanent("invalid")).headers
+    found = dead_letter(TASK, {**kept, **dict.fromkeys(others, "Bearer a")}, b"{}", Permanent("invalid")).headers
     assert dict(found) == {name.lower(): value for name, value in kept.items()}
 
 
 def test_a_project_whose_name_looks_like_a_secret_is_none() -> None:
     name = "sk-" + "a8fk2kd93kfls03kdlq0w7vb"
     assert refused(BODY, subject=f"intake.{name}.task") == ("invalid", {"project"})
-    place = Delivered(stream=subjects.INTAKE, sequence=7, delivered=1, stored_at=NOON)
+    place = DeliveryInfo(stream=subjects.INTAKE, sequence=7, delivered=1, stored_at=NOON)
     assert envelope(f"intake.{name}.task", {}, **place).project == subjects.DEFAULT_PROJECT

@@ -17,7 +17,7 @@ from counterpoint.bus import BusSettings
 from counterpoint.bus.connection import Connection
 from counterpoint.bus.permissions import nats_config
 from counterpoint.bus.provision import provision
-from counterpoint.local.nats import Nats, run_nats
+from counterpoint.local.nats import NatsServer, run_nats
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away
 from counterpoint.proto.tasks import TaskRouted
@@ -26,22 +26,22 @@ SUBJECT = subjects.of(TaskRouted.TYPE, "acme")
 
 
 @pytest.fixture
-async def bus(tmp_path: Path) -> AsyncIterator[Nats]:
+async def bus(tmp_path: Path) -> AsyncIterator[NatsServer]:
     async with run_nats(tmp_path, nats_config(PASSWORDS)) as server:
         await provision(server.url, "provisioner", PASSWORDS["provisioner"])
         yield server
 
 
-def settings(bus: Nats, user: str, **changes: Any) -> BusSettings:
+def settings(bus: NatsServer, user: str, **changes: Any) -> BusSettings:
     return BusSettings(nats_url=bus.url, nats_user=user, nats_password=PASSWORDS[user], rpc_timeout_s=0.5, **changes)
 
 
-def connection(bus: Nats, user: str = "memory") -> Connection:
+def connection(bus: NatsServer, user: str = "memory") -> Connection:
     return Connection(user, settings(bus, user))
 
 
-async def held(bus: Nats) -> int:
-    """How many messages TASKS holds."""
+async def held(bus: NatsServer) -> int:
+    """Return the number of messages in TASKS."""
     client = await nats_client.connect(
         bus.url,
         user="provisioner",
@@ -53,7 +53,7 @@ async def held(bus: Nats) -> int:
     return state.messages
 
 
-async def test_it_comes_back_after_an_absence_that_exhausts_other_clients(bus: Nats) -> None:
+async def test_it_comes_back_after_an_absence_that_exhausts_other_clients(bus: NatsServer) -> None:
     closed = asyncio.Event()
 
     async def give_up() -> None:
@@ -82,7 +82,7 @@ async def test_it_comes_back_after_an_absence_that_exhausts_other_clients(bus: N
     await ours.close()
 
 
-async def test_a_client_that_gives_up_ends_the_process(bus: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_gives_up_ends_the_process(bus: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
     ours = connection(bus)
@@ -91,7 +91,7 @@ async def test_a_client_that_gives_up_ends_the_process(bus: Nats, monkeypatch: p
     assert ended == [70]
 
 
-async def test_it_can_be_closed_while_the_bus_is_away(bus: Nats) -> None:
+async def test_it_can_be_closed_while_the_bus_is_away(bus: NatsServer) -> None:
     ours = connection(bus)
     await ours.open()
     await bus.kill()
@@ -100,7 +100,7 @@ async def test_it_can_be_closed_while_the_bus_is_away(bus: Nats) -> None:
     assert ours.client.is_closed
 
 
-async def test_requests_and_publications_say_at_once_that_the_bus_is_away(bus: Nats) -> None:
+async def test_requests_and_publications_say_at_once_that_the_bus_is_away(bus: NatsServer) -> None:
     ours = connection(bus)
     await ours.open()
     await bus.kill()
@@ -112,7 +112,7 @@ async def test_requests_and_publications_say_at_once_that_the_bus_is_away(bus: N
     await ours.close()
 
 
-async def test_a_publication_that_timed_out_arrives_later_and_its_repetition_is_no_second_one(bus: Nats) -> None:
+async def test_a_publication_that_timed_out_arrives_later_and_its_repetition_is_no_second_one(bus: NatsServer) -> None:
     ours = connection(bus)
     await ours.open()
     said = {"Nats-Msg-Id": "m1"}
@@ -128,7 +128,7 @@ async def test_a_publication_that_timed_out_arrives_later_and_its_repetition_is_
     await ours.close()
 
 
-async def test_a_publication_lost_with_the_server_is_given_back(bus: Nats) -> None:
+async def test_a_publication_lost_with_the_server_is_given_back(bus: NatsServer) -> None:
     ours = connection(bus)
     await ours.open()
     await suspend(bus)
@@ -142,13 +142,13 @@ async def test_a_publication_lost_with_the_server_is_given_back(bus: Nats) -> No
     await ours.close()
 
 
-async def test_an_emptied_stream_says_that_all_before_now_is_gone(bus: Nats) -> None:
+async def test_an_emptied_stream_says_that_all_before_now_is_gone(bus: NatsServer) -> None:
     ours = connection(bus)
     await ours.open()
-    fresh = await ours.stream_life(subjects.TASKS)
+    fresh = await ours.stream_info(subjects.TASKS)
     assert fresh.kept_since is None
     await (await ours.publish(SUBJECT, b"{}", {"Nats-Msg-Id": "m1"}))
-    assert (await ours.stream_life(subjects.TASKS)).kept_since is None
+    assert (await ours.stream_info(subjects.TASKS)).kept_since is None
     client = await nats_client.connect(
         bus.url,
         user="provisioner",
@@ -157,7 +157,7 @@ async def test_an_emptied_stream_says_that_all_before_now_is_gone(bus: Nats) -> 
     )
     await client.jetstream().purge_stream(subjects.TASKS)
     await client.close()
-    emptied = await ours.stream_life(subjects.TASKS)
+    emptied = await ours.stream_info(subjects.TASKS)
     assert emptied.kept_since is not None
     assert emptied.kept_since > emptied.created
     await ours.close()
@@ -185,4 +185,4 @@ async def test_a_server_is_trusted_by_the_ca_that_was_named_alone(tmp_path: Path
 
 
 async def _quiet(error: Exception) -> None:
-    """What is refused is raised as well."""
+    """Raise also what is refused."""

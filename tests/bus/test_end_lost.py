@@ -12,19 +12,19 @@ from bus.small_house import SmallHouse, alive, eventually, noted, opened, projec
 from counterpoint.bus import Service
 from counterpoint.bus.connection import Connection
 from counterpoint.bus.permissions import HOUSE
+from counterpoint.client import Memory, send
 from counterpoint.guard.capabilities import Keyring
 from counterpoint.guard.policy import policy
-from counterpoint.memory.database import Database
-from counterpoint.memory.influence import Influence
-from counterpoint.memory.provenance import Origins
-from counterpoint.memory.reconcile import Reconciler
-from counterpoint.memory.relay import Relay
+from counterpoint.memory.commit.relay import Relay
+from counterpoint.memory.maintenance.reconcile import Reconciler
+from counterpoint.memory.provenance.influence import Influence
+from counterpoint.memory.provenance.read_sets import Origins
+from counterpoint.memory.record.database import Database
 from counterpoint.memory.settings import MemorySettings
 from counterpoint.proto import subjects
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import TaskDue, TaskRouted
-from counterpoint.recall import Memory, send
 
 KEPT, LOST, NEW = 4, 5, 6
 STREAM = Path("jetstream", HOUSE, "streams", subjects.TASKS)
@@ -45,14 +45,14 @@ async def stopped(house: SmallHouse, router: Service) -> AsyncIterator[Path]:
 
 
 def put_back(copy: Path, place: Path) -> None:
-    """What is in `place` is lost; what was copied is there again."""
+    """Replace `place` by its copy."""
     shutil.rmtree(place)
     shutil.copytree(copy, place)
 
 
 @asynccontextmanager
 async def losing(house: SmallHouse, router: Service, folder: Path, part: str = "") -> AsyncIterator[None]:
-    """What comes into the tasks' stream, or this part of it, in the block is lost after it; `folder` takes a copy."""
+    """Lose what enters the tasks' stream, or a part of it, during the block; `folder` takes a copy."""
     async with stopped(house, router) as stream:
         shutil.copytree(stream / part, folder / "copy")
     yield
@@ -80,7 +80,7 @@ async def routed(house: SmallHouse, router: Service, place: str, descriptions: l
 
 
 async def in_stream(house: SmallHouse, place: str, message_type: str = TaskRouted.TYPE) -> int:
-    """How many messages of a type and project the stream holds."""
+    """Return the number of messages of a type and project in the stream."""
     subject = subjects.of(message_type, place)
     async with house.client("provisioner") as client:
         info = await client.jetstream().stream_info(subjects.TASKS, subjects_filter=subject)

@@ -1,4 +1,4 @@
-"""What a service does with a delivery that does not go well, on the real bus and the real memory."""
+"""Failed deliveries of a service, on the real bus and the real memory."""
 
 import asyncio
 import itertools
@@ -22,13 +22,13 @@ from bus.small_house import (
 from counterpoint.bus import Service, delivery
 from counterpoint.bus.codec import Inbound
 from counterpoint.bus.delivery import LAST_DELIVERY
+from counterpoint.client import Memory, put, send
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Permanent, Problem, Transient
 from counterpoint.proto.memory import Commit, MessageDied, Outgoing
 from counterpoint.proto.messages import utc_now
-from counterpoint.proto.records import Session
+from counterpoint.proto.records import SessionRecord
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskRejected, TaskRouted, TaskWorked
-from counterpoint.recall import Memory, put, send
 
 
 async def test_a_passing_fault_is_tried_again_later(house: SmallHouse, router: Service) -> None:
@@ -139,7 +139,7 @@ async def test_on_a_conflict_the_handler_reads_and_decides_anew(house: SmallHous
                 place,
             )
         now = utc_now()
-        session = Session(
+        session = SessionRecord(
             session_id="s", project=place, task_ids=(message.task_id,), summary="", opened_at=now, continued_at=now
         )
         return Commit(writes=(put("sessions", "s", session, item),))
@@ -164,10 +164,10 @@ async def test_memory_killed_under_a_handler_delays_its_effect_and_does_not_doub
         await asyncio.wait_for(desk.entered.wait(), 10)
         await house.memory.kill()
         desk.go.set()
-        await eventually(lambda: "memory" in manager.waiting_for())
+        await eventually(lambda: "memory" in manager.unready_reasons())
         await house.memory.start()
         await eventually(lambda: house.finished(place, "manager"))
-        await eventually(lambda: not manager.waiting_for())
+        await eventually(lambda: not manager.unready_reasons())
         await house.acknowledged("manager")
         assert len(await house.sent(place, TaskDelegated.TYPE)) == 1
     assert {number for _, number, _ in desk.runs} == {1}, "the delivery was kept, not repeated"
@@ -239,7 +239,7 @@ async def test_poison_that_kills_its_process_ends_in_the_dead_letters_and_stays_
         assert (letter["code"], letter["consumer"]) == ("max_deliveries", "developer")
         await victim.until_ready(30)
         await house.wipe_bus()
-        await eventually(lambda: not manager.waiting_for() and not router.waiting_for())
+        await eventually(lambda: not manager.unready_reasons() and not router.unready_reasons())
         await route(router, place, "fine")
         await eventually(lambda: _developed(house, place))
         assert victim.running, "the dead message was not delivered again"

@@ -12,7 +12,7 @@ from nats.js.errors import APIError
 from counterpoint.bus.permissions import nats_config
 from counterpoint.bus.provision import provision
 from counterpoint.bus.streams import MESSAGE_BYTES, stream_specs
-from counterpoint.local.nats import Nats, run_nats
+from counterpoint.local.nats import NatsServer, run_nats
 from counterpoint.proto import subjects
 
 USER = "provisioner"
@@ -25,13 +25,13 @@ LARGEST = b"0" * (MESSAGE_BYTES - 100)
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Nats]:
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
     async with run_nats(tmp_path, nats_config(PASSWORDS)) as server:
         yield server
 
 
 @pytest.fixture
-async def publisher(server: Nats) -> AsyncIterator[JetStreamContext]:
+async def publisher(server: NatsServer) -> AsyncIterator[JetStreamContext]:
     """A publisher of every project, on a small bus."""
     await provision(server.url, USER, PASSWORDS[USER], streams_bytes=SMALL)
     async with await login(server, "publisher") as client:
@@ -39,7 +39,7 @@ async def publisher(server: Nats) -> AsyncIterator[JetStreamContext]:
 
 
 @pytest.fixture
-async def js(server: Nats) -> AsyncIterator[JetStreamContext]:
+async def js(server: NatsServer) -> AsyncIterator[JetStreamContext]:
     async with await login(server, USER) as client:
         yield client.jetstream()
 
@@ -55,11 +55,11 @@ async def _flood(publisher: JetStreamContext, subject: str, body: bytes = LARGES
 
 
 async def _waiting(js: JetStreamContext) -> dict[str, int]:
-    """How many messages the intake holds, by subject."""
+    """Return the number of messages in the intake by subject."""
     return (await js.stream_info(subjects.INTAKE, subjects_filter=">")).state.subjects or {}
 
 
-async def _take(server: Nats, durable: str, count: int) -> list[bytes]:
+async def _take(server: NatsServer, durable: str, count: int) -> list[bytes]:
     """Take so many messages as a service does, and acknowledge them."""
     async with await login(server, durable) as client:
         prefix = subjects.inbox_prefix(durable).encode() + b"."
@@ -73,7 +73,7 @@ async def _take(server: Nats, durable: str, count: int) -> list[bytes]:
 
 
 async def test_a_flood_is_refused_and_costs_no_other_project_anything(
-    server: Nats, publisher: JetStreamContext, js: JetStreamContext
+    server: NatsServer, publisher: JetStreamContext, js: JetStreamContext
 ) -> None:
     """Findings 5: before, it took the place of what others had sent and nobody had read."""
     before = [await publisher.publish(f"intake.{OTHERS}.task", b"%d" % n) for n in range(3)]
@@ -94,7 +94,7 @@ async def test_a_flood_is_refused_and_costs_no_other_project_anything(
 
 
 async def test_a_refused_project_may_send_again_when_its_messages_are_taken(
-    server: Nats, publisher: JetStreamContext, js: JetStreamContext
+    server: NatsServer, publisher: JetStreamContext, js: JetStreamContext
 ) -> None:
     subject = f"intake.{MINE}.task"
     stored, _ = await _flood(publisher, subject, b"small")
@@ -120,7 +120,7 @@ async def test_what_all_projects_together_may_have_wait_has_an_end_and_nothing_i
     assert await _waiting(js) == stored
 
 
-async def test_an_id_of_one_project_takes_nothing_from_another(server: Nats, publisher: JetStreamContext) -> None:
+async def test_an_id_of_one_project_takes_nothing_from_another(server: NatsServer, publisher: JetStreamContext) -> None:
     """Finding 6: before, the second was a duplicate of the first, and gone."""
     said = {"Nats-Msg-Id": "nightly-2026-11-23"}
     for project in (MINE, OTHERS):
@@ -157,8 +157,10 @@ async def _older(js: JetStreamContext) -> None:
     await js.add_consumer(subjects.INTAKE, router)
 
 
-async def test_what_waits_in_an_older_intake_is_all_there_after_an_upgrade(server: Nats, js: JetStreamContext) -> None:
-    """What has been read goes, what has not stays: more of a kind than there may be, and what has no consumer yet."""
+async def test_what_waits_in_an_older_intake_is_all_there_after_an_upgrade(
+    server: NatsServer, js: JetStreamContext
+) -> None:
+    """Read messages go, unread ones stay: also those above the limit, and those without a consumer."""
     await _older(js)
     async with await login(server, "publisher") as client:
         publisher = client.jetstream()
@@ -177,7 +179,9 @@ async def test_what_waits_in_an_older_intake_is_all_there_after_an_upgrade(serve
         assert len(stored) == 8, "once it was empty, the limit is that of every project"
 
 
-async def test_a_smaller_intake_drops_nothing(server: Nats, publisher: JetStreamContext, js: JetStreamContext) -> None:
+async def test_a_smaller_intake_drops_nothing(
+    server: NatsServer, publisher: JetStreamContext, js: JetStreamContext
+) -> None:
     stored, _ = await _flood(publisher, f"intake.{MINE}.task", b"small")
     await provision(server.url, USER, PASSWORDS[USER], streams_bytes=SMALL // 8)
     assert await _waiting(js) == {f"intake.{MINE}.task": len(stored)}
@@ -187,7 +191,7 @@ async def test_a_smaller_intake_drops_nothing(server: Nats, publisher: JetStream
 
 
 async def test_no_file_of_the_bus_shows_what_it_holds_or_held(tmp_path: Path) -> None:
-    """What has left a stream is in its file for a while. A folder that was not encrypted is from then on."""
+    """Messages that left a stream stay in its file for a while. An unencrypted folder is encrypted from then on."""
 
     def shown(word: bytes) -> list[Path]:
         return [path for path in tmp_path.rglob("*") if path.is_file() and word in path.read_bytes()]

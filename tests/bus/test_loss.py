@@ -22,12 +22,12 @@ from nats.aio.msg import Msg
 
 from counterpoint.bus import Service
 from counterpoint.bus.streams import stream_specs
+from counterpoint.client import Memory, send
 from counterpoint.memory.settings import MemorySettings
 from counterpoint.proto import subjects
 from counterpoint.proto.memory import Commit, Origin
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import TaskDelegated, TaskDue, TaskRouted
-from counterpoint.recall import Memory, send
 
 WAITING = 200
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -191,7 +191,7 @@ async def test_a_finished_message_whose_acks_were_lost_is_not_dead_and_ends_noth
         js = client.jetstream()
         advised = (await js.stream_info(subjects.ADVISORIES)).state.messages
         await route(router, place)
-        pull = await developer.connection.jetstream.pull_subscribe_bind(
+        pull = await developer.connection.client.jetstream().pull_subscribe_bind(
             "developer", subjects.TASKS, inbox_prefix=f"{subjects.inbox_prefix('developer')}.".encode()
         )
         (first,) = await pull.fetch(1, timeout=10)

@@ -1,4 +1,4 @@
-"""Who may do what on the bus, on a real NATS: exactly what the contract says works, and everything else is denied."""
+"""Permissions on a real NATS: exactly what the contract allows works, and everything else is denied."""
 
 import json
 from itertools import product

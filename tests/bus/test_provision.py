@@ -14,30 +14,30 @@ from nats.js.errors import APIError
 from counterpoint.bus.permissions import nats_config
 from counterpoint.bus.provision import Drift, provision
 from counterpoint.bus.streams import consumer_specs, stream_specs
+from counterpoint.client import Memory
 from counterpoint.guard.policy import policy
-from counterpoint.local.nats import Nats, run_nats
+from counterpoint.local.nats import NatsServer, run_nats
 from counterpoint.proto import subjects
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskRouted
-from counterpoint.recall import Memory
 
 USER = "provisioner"
 SMALL = 16 * 1024**2
 
 
 @pytest.fixture
-async def bus(tmp_path: Path) -> AsyncIterator[Nats]:
+async def bus(tmp_path: Path) -> AsyncIterator[NatsServer]:
     async with run_nats(tmp_path, nats_config(PASSWORDS)) as server:
         yield server
 
 
 @pytest.fixture
-async def js(bus: Nats) -> AsyncIterator[JetStreamContext]:
+async def js(bus: NatsServer) -> AsyncIterator[JetStreamContext]:
     async with await login(bus, USER) as client:
         yield client.jetstream()
 
 
-async def test_provisioning_twice_changes_nothing(bus: Nats, js: JetStreamContext) -> None:
+async def test_provisioning_twice_changes_nothing(bus: NatsServer, js: JetStreamContext) -> None:
     await provision(bus.url, USER, PASSWORDS[USER])
     first = [await js.stream_info(spec.name) for spec in stream_specs()]
     await provision(bus.url, USER, PASSWORDS[USER])
@@ -46,7 +46,7 @@ async def test_provisioning_twice_changes_nothing(bus: Nats, js: JetStreamContex
     assert {info.config.name for info in first} == set(subjects.STREAMS)
 
 
-async def test_checkpoints_are_kept_for_good(bus: Nats, js: JetStreamContext) -> None:
+async def test_checkpoints_are_kept_for_good(bus: NatsServer, js: JetStreamContext) -> None:
     await provision(bus.url, USER, PASSWORDS[USER])
     async with await login(bus, "memory") as memory:
         stored = await memory.jetstream().publish(subjects.CHECKPOINT, b"a note", stream=subjects.CHECKPOINTS)
@@ -67,7 +67,7 @@ async def test_checkpoints_are_kept_for_good(bus: Nats, js: JetStreamContext) ->
     ],
 )
 async def test_a_changed_stream_is_named_and_left_alone(
-    bus: Nats, js: JetStreamContext, stream: str, changes: dict[str, object], named: str
+    bus: NatsServer, js: JetStreamContext, stream: str, changes: dict[str, object], named: str
 ) -> None:
     await provision(bus.url, USER, PASSWORDS[USER])
     config = (await js.stream_info(stream)).config
@@ -81,7 +81,7 @@ async def test_a_changed_stream_is_named_and_left_alone(
 
 
 async def test_a_stream_gets_its_size_anew_and_is_not_made_smaller_than_what_it_holds(
-    bus: Nats, js: JetStreamContext
+    bus: NatsServer, js: JetStreamContext
 ) -> None:
     await provision(bus.url, USER, PASSWORDS[USER], streams_bytes=SMALL)
     async with await login(bus, "memory") as memory:
@@ -104,7 +104,7 @@ async def test_a_stream_gets_its_size_anew_and_is_not_made_smaller_than_what_it_
     ],
 )
 async def test_changed_consumer_settings_are_not_silently_ignored(
-    bus: Nats, changes: dict[str, object], named: str
+    bus: NatsServer, changes: dict[str, object], named: str
 ) -> None:
     await provision(bus.url, USER, PASSWORDS[USER])
     specs = tuple(
@@ -118,7 +118,7 @@ async def test_changed_consumer_settings_are_not_silently_ignored(
 
 
 async def test_a_consumer_of_an_older_release_is_widened_and_goes_on_from_where_it_was(
-    bus: Nats, js: JetStreamContext
+    bus: NatsServer, js: JetStreamContext
 ) -> None:
     older = tuple(
         replace(spec, filters=spec.filters[1:]) if (spec.stream, spec.durable) == ("TASKS", "manager") else spec

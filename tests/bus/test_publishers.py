@@ -8,9 +8,9 @@ import pytest
 from bus.lone_bus import PASSWORDS
 
 from counterpoint.bus.codec import decode
-from counterpoint.bus.permissions import checked, nats_config
+from counterpoint.bus.permissions import check_publishers, nats_config
 from counterpoint.bus.provision import provision
-from counterpoint.local.nats import Nats, run_nats
+from counterpoint.local.nats import NatsServer, run_nats
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.messages import utc_now
@@ -21,7 +21,7 @@ KINDS = ("task", "outcome", "lineage")
 
 
 @pytest.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nats]:
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsServer]:
     """A publisher of one project beside that of all, as a laptop has it."""
     config = nats_config(LOGINS, publishers={"airflow": (MINE,)})
     async with run_nats(tmp_path_factory.mktemp("publishers"), config) as server:
@@ -29,7 +29,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nats
         yield server
 
 
-async def _taken(server: Nats, user: str, projects: tuple[str, ...], own: str) -> set[str]:
+async def _taken(server: NatsServer, user: str, projects: tuple[str, ...], own: str) -> set[str]:
     """The projects of which the intake holds something after this user has published to them all, `own` last."""
     inbox = subjects.inbox_prefix(user).encode()
     async with await nats.connect(
@@ -54,7 +54,7 @@ async def _refused(error: Exception) -> None:
     assert "permissions violation" in str(error).lower()
 
 
-async def test_a_publisher_publishes_to_its_projects_alone_and_nobody_to_the_shared_one(server: Nats) -> None:
+async def test_a_publisher_publishes_to_its_projects_alone_and_nobody_to_the_shared_one(server: NatsServer) -> None:
     everywhere = (MINE, OTHERS, subjects.SHARED_PROJECT)
     assert await _taken(server, "airflow", everywhere, MINE) == {MINE}
     assert await _taken(server, "publisher", everywhere, MINE) == {MINE, OTHERS}
@@ -83,7 +83,7 @@ async def test_the_publisher_of_all_may_be_one_of_some(tmp_path: Path) -> None:
 )
 def test_other_names_and_projects_are_refused(name: str, projects: tuple[str, ...]) -> None:
     with pytest.raises(Permanent, match=f"publishers_invalid: {name}: "):
-        checked({name: projects})
+        check_publishers({name: projects})
 
 
 def test_what_comes_for_the_shared_project_is_refused() -> None:

@@ -1,5 +1,5 @@
-"""What memory publishes to an intake: it comes once more as what it was when the bus lost it, and not when it was
-taken; and a project whose intake is full holds up no other."""
+"""Messages that memory publishes to an intake: a lost one comes again unchanged, one that was taken does not;
+and a project whose intake is full does not delay others."""
 
 import asyncio
 import json
@@ -14,15 +14,15 @@ from bus.test_end_lost import relaying
 from nats.js.errors import APIError
 
 from counterpoint.bus import Service
-from counterpoint.bus.turns import Turns
-from counterpoint.memory import relay
-from counterpoint.memory.letters import RETRY
-from counterpoint.memory.principals import ADMINISTRATOR
+from counterpoint.bus.fair_limiter import FairLimiter
+from counterpoint.client import send
+from counterpoint.memory.access.principals import ADMINISTRATOR
+from counterpoint.memory.commit import relay
+from counterpoint.memory.commit.dead_letters import RETRY
 from counterpoint.proto import subjects
 from counterpoint.proto.memory import Commit, List, Write
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import SubmitTask, TaskSubmitted
-from counterpoint.recall import send
 from counterpoint.router.handlers import register
 
 EVENT = {"specversion": "1.0", "id": "build-7", "source": "/ci", "type": SubmitTask.TYPE}
@@ -55,7 +55,7 @@ async def test_what_was_sent_again_is_its_senders_also_from_the_log(tmp_path: Pa
     place = project()
     async with small_house(tmp_path, COUNTERPOINT_ADMIN_TOKEN="the administrator's token") as house:
         service = house.service("router")
-        register(service, timedelta(days=1), Turns(50))
+        register(service, timedelta(days=1), FairLimiter(50))
         async with alive(service), house.client("publisher") as outsider:
             headers = {"content-type": "application/cloudevents+json"}
             body = json.dumps({**EVENT, "data": TASK}).encode()
@@ -81,7 +81,7 @@ async def _opened(house: SmallHouse, place: str, count: int) -> None:
 
 async def test_what_the_router_took_is_not_put_back(house: SmallHouse) -> None:
     place, service = project(), house.service("router")
-    register(service, timedelta(days=1), Turns(50))
+    register(service, timedelta(days=1), FairLimiter(50))
     async with house.client("provisioner") as client:
         created = (await client.jetstream().stream_info(subjects.INTAKE)).created
     await eventually(lambda: utc_now() - created > timedelta(seconds=3))
@@ -143,7 +143,7 @@ async def _a_full_intake(house: SmallHouse, monkeypatch: pytest.MonkeyPatch) -> 
     assert await pending(full) == 2
     await house.memory.start()
     service = house.service("router")
-    register(service, timedelta(days=1), Turns(50))
+    register(service, timedelta(days=1), FairLimiter(50))
     async with alive(service):
         await eventually(lambda: _none(pending(full)))
         submitted = "SELECT count(*) FROM messages WHERE project = $1 AND type = $2"

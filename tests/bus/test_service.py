@@ -21,12 +21,12 @@ from bus.small_house import (
 from nats.aio.msg import Msg
 
 from counterpoint.bus import Service
+from counterpoint.client import Memory
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, CommitReply
 from counterpoint.proto.tasks import TaskDelegated, TaskRouted, TaskWorked
-from counterpoint.recall import Memory
 
 
 async def test_a_task_goes_through_three_services(house: SmallHouse, router: Service) -> None:
@@ -230,11 +230,11 @@ async def test_a_service_that_loses_the_bus_is_not_ready_and_comes_back(house: S
     Desk(manager).go.set()
     async with alive(manager):
         await house.nats.kill()
-        await eventually(lambda: "bus" in manager.waiting_for())
+        await eventually(lambda: "bus" in manager.unready_reasons())
         with pytest.raises(Away):
             await manager.connection.request(subjects.query("manager"), b"{}", 5)
         await house.nats.start()
-        await eventually(lambda: not manager.waiting_for() and not router.waiting_for())
+        await eventually(lambda: not manager.unready_reasons() and not router.unready_reasons())
         await eventually(lambda: house.memory.answers())
         await route(router, place)
         await eventually(lambda: house.finished(place, "manager"))

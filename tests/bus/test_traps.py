@@ -15,12 +15,12 @@ from faststream.nats import JStream, NatsBroker, PullSub
 from nats.aio.msg import Msg
 
 from counterpoint.bus import Service
+from counterpoint.client import Memory
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Denied
 from counterpoint.proto.memory import Commit, Get, Origin
 from counterpoint.proto.messages import utc_now
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskRouted, TaskWorked
-from counterpoint.recall import Memory
 
 
 async def test_faststream_left_alone_loses_what_its_handler_fails_on(house: SmallHouse) -> None:
@@ -224,10 +224,10 @@ async def test_what_outsiders_send_is_shown_to_nobody(house: SmallHouse) -> None
 
 def test_a_commit_never_asks_what_else_is_unpublished() -> None:
     """It slows commits fourfold while the bus is away. The log and `pending` are written, and read by nobody there."""
-    functions = files("counterpoint.memory").joinpath("migrations/functions.sql").read_text()
+    functions = files("counterpoint.memory.record").joinpath("migrations/functions.sql").read_text()
     commit = functions[functions.index("FUNCTION commit_steps") :]
     commit = commit[: commit.index("\nEND $$")]
     asked = [line for line in commit.splitlines() if re.search(r"(FROM|INTO|JOIN|UPDATE) pending", line)]
     assert asked
     assert all("INSERT INTO pending" in line or "DELETE FROM pending" in line for line in asked)
-    assert all("c_cancel" in block for block in commit.split("\n\n") if "FROM messages" in block)
+    assert all("cancelled" in block for block in commit.split("\n\n") if "FROM messages" in block)

@@ -11,9 +11,9 @@ from pathlib import Path
 from bus.small_house import specs, worked
 
 from counterpoint.bus import BusSettings, Service
+from counterpoint.client import Memory
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
-from counterpoint.recall import Memory
 
 
 async def handle(message: TaskDelegated, memory: Memory) -> Commit:

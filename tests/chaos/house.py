@@ -40,20 +40,20 @@ class Await:
 
 
 _MEMORY = (
-    Await("memory.received", "counterpoint.memory.committer:Committer.apply", "before"),
-    Await("memory.committed", "counterpoint.memory.committer:Committer._answer", "before"),
-    Await("memory.before_reply", "counterpoint.memory.door:Door.commit", "after"),
-    Await("memory.read", "counterpoint.memory.door:Door.query", "after"),
+    Await("memory.received", "counterpoint.memory.commit.committer:Committer.apply", "before"),
+    Await("memory.committed", "counterpoint.memory.commit.committer:Committer._answer", "before"),
+    Await("memory.before_reply", "counterpoint.memory.rpc.server:Server.commit", "after"),
+    Await("memory.read", "counterpoint.memory.rpc.server:Server.query", "after"),
     Await("memory.published", "counterpoint.bus.connection:Connection.publish", "after"),
-    Await("memory.stored", "counterpoint.memory.relay:Relay._acknowledged", "before"),
-    Await("memory.sweeping", "counterpoint.memory.relay:Relay._from_log", "after"),
-    Await("memory.reconciling", "counterpoint.bus.connection:Connection.stream_life", "after"),
-    Await("memory.ingesting", "counterpoint.memory.embeddings:Embeddings.beside", "after"),
+    Await("memory.stored", "counterpoint.memory.commit.relay:Relay._acknowledged", "before"),
+    Await("memory.sweeping", "counterpoint.memory.commit.relay:Relay._from_log", "after"),
+    Await("memory.reconciling", "counterpoint.bus.connection:Connection.stream_info", "after"),
+    Await("memory.ingesting", "counterpoint.memory.commit.pipeline:Embeddings.beside", "after"),
 )
 _CONSUMING = (
-    ("delivered", "counterpoint.bus.service:Service._handle", "before"),
-    ("before_commit", "counterpoint.recall.memory:Memory.step", "before"),
-    ("after_commit", "counterpoint.recall.memory:Memory.step", "after"),
+    ("delivered", "counterpoint.bus.processor:DeliveryProcessor.handle", "before"),
+    ("before_commit", "counterpoint.client.memory:Memory.step", "before"),
+    ("after_commit", "counterpoint.client.memory:Memory.step", "after"),
     ("acked", "nats.aio.msg:Msg.ack_sync", "after"),
 )
 

@@ -162,7 +162,7 @@ class Follower:
             if response.status_code != 200:
                 await asyncio.sleep(0.3)
                 return
-            seq = 0
+            seq, data = 0, None
             lines = response.aiter_lines()
             while True:
                 try:
@@ -173,13 +173,16 @@ class Follower:
                     self.problems.append(f"{self.path}: gap after {self._last}")
                 elif line.startswith("id: "):
                     seq = int(line[4:])
-                elif line.startswith("data: ") and seq:
-                    if seq <= self._last:
-                        self.problems.append(f"{self.path}: {seq} after {self._last}")
-                    self._last, event = seq, json.loads(line[6:])
-                    self.ids.append(event["id"])
-                    self.event(event)
-                    seq = 0
+                elif line.startswith("data: "):
+                    data = line[6:]
+                elif not line:
+                    if seq and data is not None:
+                        if seq <= self._last:
+                            self.problems.append(f"{self.path}: {seq} after {self._last}")
+                        self._last, event = seq, json.loads(data)
+                        self.ids.append(event["id"])
+                        self.event(event)
+                    seq, data = 0, None
 
     def event(self, event: dict[str, Any]) -> None:
         """One more event; what a subclass does with it."""

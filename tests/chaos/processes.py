@@ -1,25 +1,9 @@
-"""Processes as the kernel shows them: what is below one, and whether it has ended."""
+"""Wait for the end of processes that are not children."""
 
 import os
 import select
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-
-def descendants(pid: int) -> set[int]:
-    """Everything below `pid`, whatever session it has moved to."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    found, rest = set(), {pid}
-    while rest:
-        rest = {child for child, parent in parents.items() if parent in rest}
-        found |= rest
-    return found
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import structlog
 from chaos.house import AWAITS, orders_of
-from chaos.toys import NAMES, routed
 
+from counterpoint.bench.stub_services import NAMES, routed
 from counterpoint.bus import BusSettings, Service
+from counterpoint.client import Memory, send
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import COMMANDS, NATS_USERS
 from counterpoint.local.stack import Stack
@@ -24,7 +25,6 @@ from counterpoint.proto.errors import Away, Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, Item, LogAfter, Verify
 from counterpoint.proto.tasks import SubmitTask
-from counterpoint.recall import Memory, send
 
 CHAOS = Path(__file__).parent
 PATH = ("routed", "delegated", "worked", "completed")
@@ -37,7 +37,7 @@ POINTS = [
 
 
 class Small:
-    """Memory and the engines as they are, the other services as toys; and the router's own login."""
+    """Memory and the engines as they are, the other services as stubs; and the router's own login."""
 
     def __init__(self, stack: Stack, router: Service) -> None:
         self.stack = stack
@@ -95,8 +95,8 @@ async def small(folder: Path) -> AsyncIterator[Small]:
     orders = orders_of(folder)
     orders.mkdir(parents=True)
     memory = (sys.executable, str(CHAOS / "house.py"), "service", "memory", str(orders))
-    toys = {name: (sys.executable, str(CHAOS / "toys.py"), name, str(orders)) for name in NAMES}
-    stack = Stack(folder, http_port=0, commands={**COMMANDS, "memory": memory, **toys})
+    stubs = {name: (sys.executable, str(CHAOS / "stub_process.py"), name, str(orders)) for name in NAMES}
+    stack = Stack(folder, http_port=0, commands={**COMMANDS, "memory": memory, **stubs})
     await stack.start()
     try:
         passwords = load_credentials(folder / "secrets.json", NATS_USERS).nats
@@ -129,6 +129,7 @@ def _quiet(plain_logs: None) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_kills_on_the_commit_path_lose_and_double_nothing(tmp_path: Path) -> None:
     choose = random.Random(7)

@@ -17,9 +17,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from chaos.faults import House
 
-from counterpoint.bus.logs import Losing
+from counterpoint.bus.logs import LossyStream
 from counterpoint.local.up import status
-from counterpoint.memory.room import Room
+from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.proto.errors import Away
 
 RESERVE = 1000
@@ -30,7 +30,7 @@ def test_nothing_is_written_below_the_reserve_until_half_as_much_again_is_free(
 ) -> None:
     free = iter((1000, 999, 1000, 1499, 1500, 1000))
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=next(free)))
-    room, seen = Room(tmp_path, RESERVE), []
+    room, seen = DiskSpace(tmp_path, RESERVE), []
     for _ in range(6):
         room.look()
         seen.append(room.low)
@@ -38,7 +38,7 @@ def test_nothing_is_written_below_the_reserve_until_half_as_much_again_is_free(
 
 
 def test_a_database_without_room_is_left_alone_for_a_while() -> None:
-    room = Room()
+    room = DiskSpace()
     room.check()
     room.refused()
     with pytest.raises(Away, match="the disk is full"):
@@ -47,7 +47,7 @@ def test_a_database_without_room_is_left_alone_for_a_while() -> None:
 
 def test_a_log_without_room_ends_nothing(tmp_path: Path) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
-        stream = Losing(full)
+        stream = LossyStream(full)
         stream.write("lost\n" * 10_000)
         stream.flush()
         os.dup2(os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT), full.fileno())

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
-from counterpoint.memory.ingest import STEP_WRITES
+from counterpoint.memory.ingest.documents import STEP_WRITES
 
-SMALL, LARGE = 60, 3
-KILLS = (("memory.ingesting", 5), ("memory.received", 9), ("memory.committed", 12), ("memory.ingesting", 30))
+SMALL, LARGE = 40, 2
+KILLS = (("memory.ingesting", 5), ("memory.received", 9), ("memory.committed", 12))
 """Where memory ends, and how often it passes there before."""
 
 Kept = tuple[Counter[str], dict[str, list[str]]]

@@ -8,8 +8,8 @@ from chaos.house import AWAITS
 
 
 @pytest.mark.timeout(900)
-async def test_100_tasks_survive_a_kill_at_every_await(tmp_path: Path) -> None:
-    result = await run(tmp_path, seed=1, tasks=100, kills=len(AWAITS) + 10)
+async def test_tasks_survive_a_kill_at_every_await(tmp_path: Path) -> None:
+    result = await run(tmp_path, seed=1, tasks=60, kills=len(AWAITS) + 10)
     told = table([result])
     assert result.lost == [], told
     assert result.doubled == [], told

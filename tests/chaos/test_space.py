@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from counterpoint.local.credentials import Credentials, load_credentials
-from counterpoint.local.space import MIB, RECORD_BYTES, room, streams_bytes
+from counterpoint.local.disk_space import MIB, RECORD_BYTES, reserve_streams, streams_bytes
 from counterpoint.local.stack import Stack
 from counterpoint.proto.errors import Permanent
 
@@ -44,16 +44,16 @@ async def test_a_stack_without_room_says_what_it_needs_before_anything_starts(
         await Stack(tmp_path / "data", http_port=0).start()
     assert not (tmp_path / "data" / "postgres").exists()
     _disk(monkeypatch, 768 * MIB)
-    assert room(tmp_path, None) == 512 * MIB
+    assert reserve_streams(tmp_path, None) == 512 * MIB
 
 
 def test_what_the_streams_hold_already_is_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nats").mkdir()
     (tmp_path / "nats" / "1.blk").write_bytes(b"0" * 8 * MIB)
     _disk(monkeypatch, RECORD_BYTES)
-    assert room(tmp_path, 8 * MIB) == 8 * MIB
+    assert reserve_streams(tmp_path, 8 * MIB) == 8 * MIB
     with pytest.raises(Permanent, match="257 MiB are needed"):
-        room(tmp_path, 9 * MIB)
+        reserve_streams(tmp_path, 9 * MIB)
 
 
 def test_an_older_file_of_secrets_gets_a_key_for_the_streams(tmp_path: Path) -> None:

@@ -16,18 +16,19 @@ import pytest
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-from chaos.processes import descendants, wait_ended, watched
+from chaos.processes import wait_ended, watched
 from structlog.testing import capture_logs
 
-from counterpoint.local.child import Child
+from counterpoint.bench.processes import descendants
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.lock import AlreadyRunning, is_held
 from counterpoint.local.postgres import PostgresUrls
+from counterpoint.local.process import ManagedProcess
 from counterpoint.local.serve import run_detached, run_supervisor
-from counterpoint.local.service import COMMANDS, NATS_USERS, SERVICES, Wiring, environment
+from counterpoint.local.service import COMMANDS, NATS_USERS, SERVICES, ServiceParameters, environment
 from counterpoint.local.settings import local_settings
 from counterpoint.local.stack import Progress, Stack, policy_authorization
-from counterpoint.local.state import Birth, Left, State
+from counterpoint.local.state_file import ProcessIdentity, ProcessRecord, StateFile
 from counterpoint.local.supervisor import restart_delay_s
 from counterpoint.local.up import down, status
 from counterpoint.local.valkey import run_valkey
@@ -166,7 +167,7 @@ async def test_a_process_has_no_secret_of_another(tmp_path: Path, monkeypatch: p
 
 def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
     kept = load_credentials(tmp_path / "secrets.json", NATS_USERS)
-    wiring = Wiring(
+    wiring = ServiceParameters(
         data_dir=tmp_path,
         nats_url="nats://127.0.0.1:1",
         postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", kept.postgres),
@@ -186,7 +187,7 @@ def test_the_jobs_get_their_own_login_alone(tmp_path: Path) -> None:
 
 def test_keys_of_providers_are_the_managers_alone_and_only_where_it_has_a_use_for_them(tmp_path: Path) -> None:
     def given(**inherited: str) -> dict[str, dict[str, str]]:
-        wiring = Wiring(
+        wiring = ServiceParameters(
             data_dir=tmp_path,
             nats_url="nats://127.0.0.1:1",
             postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", kept.postgres),
@@ -227,7 +228,7 @@ async def test_whatever_is_killed_comes_back_and_the_endpoints_say_so(tmp_path: 
         for name in names:
             pid = (after["engines"] | after["services"])[name]["pid"]
             assert pid != (before.engines | before.services)[name].pid
-            assert Birth.of(pid) is not None
+            assert ProcessIdentity.of(pid) is not None
         assert (after["nats"], after["http"]) == (before.nats, before.http)
 
 
@@ -279,7 +280,7 @@ async def test_a_failed_job_says_why_and_leaves_nothing_running(tmp_path: Path) 
 
 
 async def test_a_service_that_does_not_drain_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Child, "drain_s", 0.2)
+    monkeypatch.setattr(ManagedProcess, "drain_s", 0.2)
     stack = stack_of(tmp_path, commands=commands(stubborn=True))
     await stack.start()
     with watched({service.pid for service in stack.endpoints.services.values()}) as descriptors:
@@ -338,19 +339,19 @@ async def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:
         second = second_start(tmp_path)
         assert second.returncode == 1
         assert f"process {os.getpid()} already runs on {tmp_path}" in second.stderr
-        assert Birth.of(stack.endpoints.services["router"].pid) is not None
+        assert ProcessIdentity.of(stack.endpoints.services["router"].pid) is not None
 
 
 async def test_orphans_are_swept_and_strangers_are_not(tmp_path: Path) -> None:
     orphan = sleeper()
     stranger = sleeper()
     try:
-        state = State(tmp_path / "state.json")
-        birth = Birth.of(orphan.pid)
+        state = StateFile(tmp_path / "state.json")
+        birth = ProcessIdentity.of(orphan.pid)
         assert birth is not None
-        state.record("router", Left(birth=birth, death_signal=signal.SIGKILL))
-        earlier = Birth(pid=stranger.pid, started="another boot/1")
-        state.record("manager", Left(birth=earlier, death_signal=signal.SIGKILL))
+        state.record("router", ProcessRecord(birth=birth, death_signal=signal.SIGKILL))
+        earlier = ProcessIdentity(pid=stranger.pid, started="another boot/1")
+        state.record("manager", ProcessRecord(birth=earlier, death_signal=signal.SIGKILL))
         async with started(stack_of(tmp_path)):
             assert orphan.wait(timeout=10) == -signal.SIGKILL
             assert stranger.poll() is None
@@ -385,7 +386,7 @@ def test_a_signal_stops_everything_cleanly(tmp_path: Path, number: signal.Signal
             assert wait_ended(descriptors, 0) == set()
         assert not (tmp_path / "endpoints.json").exists()
         assert not (tmp_path / "postgres" / "data" / "postmaster.pid").exists()
-        assert State(tmp_path / "state.json").children == {}
+        assert StateFile(tmp_path / "state.json").children == {}
 
 
 def test_a_detached_stack_is_ready_when_the_call_returns_and_stops_when_asked(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class NodeClient:
 
     @property
     def modules(self) -> Path:
-        """What npm installed."""
+        """The folder of packages that npm installed."""
         return self.folder / "node_modules"
 
     def command(self, *arguments: str, script: str = "publish.mjs") -> tuple[str, ...]:

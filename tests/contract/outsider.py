@@ -1,4 +1,4 @@
-"""What another system has: the address of the bus, a login, and its own programs."""
+"""Another system: the address of the bus, a login, and its own programs."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ class Bus:
     project: str = PROJECT
 
     def environment(self, user: str) -> dict[str, str]:
-        """What another system's client is told."""
+        """The environment of another system's client."""
         return {
             "NATS_URL": self.url,
             "NATS_USER": user,

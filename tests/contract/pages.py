@@ -52,7 +52,7 @@ def mentions(text: str) -> list[tuple[str, ...]]:
 
 
 def inline(text: str) -> list[str]:
-    """What stands between single backticks."""
+    """Return the texts between single backticks."""
     return re.findall(r"`([^`\n]+)`", prose(text))
 
 

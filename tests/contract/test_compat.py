@@ -1,4 +1,4 @@
-"""What breaks another system is found and named before it is released; what only adds passes."""
+"""Breaking changes are found and named before a release; additions pass."""
 
 import json
 import subprocess

@@ -1,13 +1,12 @@
-"""What people read is true: commands are run or parsed, links lead somewhere, tables are those of the code."""
+"""The documents are true: commands are run or parsed, links resolve, tables match the code."""
 
-import asyncio
 import importlib
 import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -17,11 +16,12 @@ import typer
 from contract.pages import PAGES, ROOT, anchors, blocks, card, commands, inline, links, mentions, table
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
+from typer.testing import CliRunner
 
 from counterpoint.bus import BusSettings
 from counterpoint.bus.settings import ProvisionSettings
-from counterpoint.cli.card import normalised
 from counterpoint.cli.main import app
+from counterpoint.cli.render.card import normalised
 from counterpoint.developer.settings import DeveloperSettings
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.settings import LineageSettings
@@ -47,7 +47,7 @@ ELSEWHERE = {
     "make test": ".ci/run",
     "make proto": "tests/contract/test_generated.py",
     ".venv/bin/python deploy/nats/generate.py": "tests/deploy/test_nats_conf.py",
-    ".venv/bin/pytest tests/diode/test_capabilities.py -q": "make test",
+    ".venv/bin/pytest tests/access/test_capabilities.py -q": "make test",
     "pip install apache-airflow-providers-openlineage": "make producers",
     "make producers": "nothing: it takes minutes and real producers",
     "export PATH=$PWD/.venv/bin:$PATH": "nothing: it is what a test does by the whole path",
@@ -67,7 +67,7 @@ OTHERS = [
     ("COUNTERPOINT_POSTGRES_OWNER_URL", "migrate, index", "*(required)*"),
     *((f"COUNTERPOINT_{name}", "command", "-") for name in ("URL", "TOKEN", "DATA_DIR", "PROJECT")),
 ]
-"""What is read without a settings class."""
+"""Variables read without a settings class."""
 TOLD = {page: [words for words in commands(page.read_text(), run=True) if words[0] in PROGRAMS] for page in PAGES}
 """The `counterpoint` commands of each page that say that they run."""
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -82,9 +82,14 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
+@cache
+def _command() -> Any:
+    return typer.main.get_command(app)
+
+
 def _leaf(words: tuple[str, ...]) -> tuple[Any, list[str]]:
     """The command that words name, and the words after it."""
-    command: Any = typer.main.get_command(app)
+    command: Any = _command()
     rest = list(words[1:])
     while hasattr(command, "commands"):
         assert rest, f"{' '.join(words)} is a group"
@@ -129,19 +134,11 @@ def test_every_command_in_the_prose_is_one(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if TOLD[page]], ids=lambda page: page.name)
-async def test_every_command_that_says_so_runs(page: Path, stack: Stack) -> None:
-    environment = os.environ | {"COUNTERPOINT_DATA_DIR": str(stack.data_dir)}
+def test_every_command_that_says_so_runs(page: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     for words in TOLD[page]:
-        process = await asyncio.create_subprocess_exec(
-            COMMAND,
-            *words[1:],
-            cwd=ROOT,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await asyncio.wait_for(process.communicate(), 120)
-        assert process.returncode == 0, f"{' '.join(words)}\n{output.decode()}{errors.decode()}"
+        done = CliRunner().invoke(app, words[1:], env={"COUNTERPOINT_DATA_DIR": str(stack.data_dir)})
+        assert done.exit_code == 0, f"{' '.join(words)}\n{done.output}"
 
 
 def transport_of(text: str) -> str:
@@ -326,8 +323,9 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
     assert [(row[0], *row[2:]) for row in table(POLICY, "## Sensitive data")] == verdicts
 
 
-def test_the_workflow_is_what_the_manager_works_by() -> None:
-    assert (ROOT / "docs" / "workflow.md").read_text() == _module(ROOT / "docs" / "generate.py").document()
+def test_the_generated_pages_are_up_to_date() -> None:
+    documents = _module(ROOT / "docs" / "generate.py").documents()
+    assert {name: (ROOT / "docs" / name).read_text() for name in documents} == documents
 
 
 # The tree

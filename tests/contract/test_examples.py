@@ -97,7 +97,7 @@ def _widened(value: Any) -> Any:
 
 
 def _without_defaults(sent: Any, given: Any) -> Any:
-    """What was sent, cut down to the fields that were given: a nested submission gains its defaults."""
+    """Return a sent message with the given fields only: a nested submission gains its defaults."""
     if isinstance(sent, dict) and isinstance(given, dict):
         return {key: _without_defaults(inner, given[key]) for key, inner in sent.items() if key in given}
     if isinstance(sent, list) and isinstance(given, list):

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.forwarded import COMMON, FORWARDED
-from counterpoint.local.listening import HTTP_PORT, LOCALHOST, Listening, listening, origin, reachable
+from counterpoint.local.listen_addresses import (
+    HTTP_PORT,
+    LOCALHOST,
+    ListenAddresses,
+    listen_addresses,
+    origin,
+    reachable,
+)
 from counterpoint.local.postgres import PostgresUrls
-from counterpoint.local.service import NATS_USERS, SERVICES, ServiceName, Wiring, environment
+from counterpoint.local.service import NATS_USERS, SERVICES, ServiceName, ServiceParameters, environment
 from counterpoint.proto.errors import Permanent
 
 PREFIX = "COUNTERPOINT_"
@@ -28,9 +35,9 @@ LISTENED = {f"{PREFIX}{server}_{part}" for server in ("HTTP", "LINEAGE", "GATEWA
 """Read by `up` itself, which hands the address that it settled on to the service."""
 
 
-def _wiring(inherited: dict[str, str]) -> Wiring:
+def _wiring(inherited: dict[str, str]) -> ServiceParameters:
     credentials = Credentials.make().with_nats_users(NATS_USERS)
-    return Wiring(
+    return ServiceParameters(
         data_dir=Path("/data"),
         nats_url="nats://127.0.0.1:1",
         postgres=PostgresUrls.of("postgresql://postgres:p@127.0.0.1:2/postgres", credentials.postgres),
@@ -78,16 +85,16 @@ def test_an_option_comes_before_its_variable_and_a_variable_before_the_default()
         "COUNTERPOINT_HTTP_HOST": "10.1.1.1", "COUNTERPOINT_HTTP_PORT": "81", "COUNTERPOINT_LINEAGE_HOST": "10.1.1.2",
         "COUNTERPOINT_LINEAGE_PORT": "82", "COUNTERPOINT_GATEWAY_HOST": "10.1.1.3", "COUNTERPOINT_GATEWAY_PORT": "83",
     }  # fmt: skip
-    assert listening({}) == Listening(HTTP_PORT, LOCALHOST, 0, LOCALHOST, 0, LOCALHOST)
-    assert listening(environ) == Listening(81, "10.1.1.1", 82, "10.1.1.2", 83, "10.1.1.3")
-    given_by_option = listening(environ, host="0.0.0.0", http_port=0, lineage_port=5000)
-    assert given_by_option == Listening(0, "0.0.0.0", 5000, "0.0.0.0", 83, "10.1.1.3")
+    assert listen_addresses({}) == ListenAddresses(HTTP_PORT, LOCALHOST, 0, LOCALHOST, 0, LOCALHOST)
+    assert listen_addresses(environ) == ListenAddresses(81, "10.1.1.1", 82, "10.1.1.2", 83, "10.1.1.3")
+    given_by_option = listen_addresses(environ, host="0.0.0.0", http_port=0, lineage_port=5000)
+    assert given_by_option == ListenAddresses(0, "0.0.0.0", 5000, "0.0.0.0", 83, "10.1.1.3")
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "65536", "8484.0", "٣"])
 def test_a_port_that_is_none_is_refused_by_the_name_of_its_variable(text: str) -> None:
     with pytest.raises(Permanent, match="COUNTERPOINT_LINEAGE_PORT"):
-        listening({"COUNTERPOINT_LINEAGE_PORT": text})
+        listen_addresses({"COUNTERPOINT_LINEAGE_PORT": text})
 
 
 @pytest.mark.parametrize(

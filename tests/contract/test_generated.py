@@ -1,4 +1,4 @@
-"""What other systems read is what the models say: schemas and AsyncAPI are generated, valid and complete."""
+"""Generated schemas and AsyncAPI match the models, are valid and complete."""
 
 import json
 import shutil

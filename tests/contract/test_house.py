@@ -37,6 +37,7 @@ ONLY = {
     "fastmcp": {"router"},
     "mcp": {"router"},
     "biscuit_auth": {"guard"},
+    "cachetools": {"guard", "memory", "router"},
     "nacl": {"memory"},
     "tree_sitter": {"memory"},
     "pypdfium2": {"memory"},
@@ -46,6 +47,13 @@ ONLY = {
     "jwt": set(),
 }
 """Packages and the only members that may import them."""
+BENCH = "bench"
+"""The one exception: it measures services and engines, so it may import them all. Nothing imports it."""
+MEMORY_ROOMS = (
+    "rpc", "operations", "query", "ingest", "maintenance", "projection", "commit", "search", "embedding", "access",
+    "provenance", "audit", "cache", "record",
+)  # fmt: skip
+"""Rooms of the memory service from the top down."""
 SPELLED = re.compile(
     r"(live\.)?(intake|tasks|decisions|changes|dead)\.([a-z0-9*>-]+(\.|$)|$)|memory\.[a-z*]*\.?(query|commit|ingest|put)\b"
 )
@@ -78,7 +86,9 @@ def members(name: str) -> set[str]:
     """The members that a member may import."""
     if name == "proto":
         return {"proto"}
-    return {"proto", name, *LIBS} if name in LIBS or name in SERVICES else set()
+    if name == BENCH:
+        return {"proto", *LIBS, *SERVICES}
+    return ({"proto", name, *LIBS} if name in LIBS or name in SERVICES else set()) - {BENCH}
 
 
 def test_nobody_imports_a_service_and_proto_imports_nobody() -> None:
@@ -102,10 +112,26 @@ def test_libraries_do_not_import_each_other_in_a_circle() -> None:
     assert not needs
 
 
+def test_a_room_of_memory_imports_only_rooms_below_it() -> None:
+    folder = ROOT / "services" / "memory" / "counterpoint" / "memory"
+    wrong = []
+    for member, path, tree in sources():
+        if member != "memory" or path.parent == folder:
+            continue
+        room = path.relative_to(folder).parts[0]
+        for module in imported(tree):
+            if module.startswith("counterpoint.memory."):
+                other = module.split(".")[2]
+                if other not in MEMORY_ROOMS or MEMORY_ROOMS.index(other) < MEMORY_ROOMS.index(room):
+                    wrong.append(f"{path.relative_to(folder)}: {module}")
+    assert not wrong
+    assert {path.name for path in folder.glob("*.py")} == {"__init__.py", "main.py", "settings.py", "wiring.py"}
+
+
 @pytest.mark.parametrize("package", sorted(ONLY))
 def test_an_engine_is_known_to_its_own_member_alone(package: str) -> None:
     known = {member for member, _, tree in sources() for module in imported(tree) if module.split(".")[0] == package}
-    assert known <= ONLY[package]
+    assert known <= ONLY[package] | {BENCH}
 
 
 def test_a_member_declares_the_members_it_imports() -> None:

@@ -31,6 +31,16 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
         ),
         ("GET https://api.example/v1/rates?day=1&token=x: 503", None, "GET https://api.example/v1/rates 503"),
         ("  ", "load", "load failed"),
+        (
+            "java.sql.SQLTransientConnectionException: HikariPool-1 - Connection is not available, request timed out",
+            "settle",
+            "settle: SQLTransientConnectionException: HikariPool-1 - Connection is not …",
+        ),
+        (
+            "HikariPool-1 - Connection is not available, request timed out after 30000ms.",
+            "settle_the_payments_of_every_partner",
+            "settle_the_payments_of_every_partner: HikariPool-1 - Connection is not available",
+        ),
     ],
 )
 def test_a_title_names_the_job_and_the_error_without_ids_paths_and_times(

@@ -1,4 +1,4 @@
-"""What was stored once can be read for ever: upcasters chain, and golden records of every version still load."""
+"""Stored bodies stay readable: upcasters chain, and golden records of every version still load."""
 
 import json
 from copy import deepcopy

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.tasks import SubmitTask
-from counterpoint.proto.validation import DEPTH_LIMIT, NAME_LIMIT, NAMED_LIMIT, ignored_fields, parse
+from counterpoint.proto.validation import DEPTH_LIMIT, NAME_LIMIT, PROBLEMS_LIMIT, ignored_fields, parse
 
 SUBMIT = SubmitTask.TYPE
 GOOD: dict[str, Any] = {"kind": "question", "description": "Which port does FreeIPA need for DNS?"}
@@ -71,7 +71,7 @@ def test_a_whole_body_of_faults_is_told_in_bounds() -> None:
     assert all(len(field) <= NAME_LIMIT for field in found)
     with pytest.raises(Permanent) as caught:
         parse(SUBMIT, GOOD | {"target": {"paths": [1] * 200}})
-    assert len(caught.value.problems) == NAMED_LIMIT
+    assert len(caught.value.problems) == PROBLEMS_LIMIT
 
 
 @given(JSON)
@@ -101,7 +101,7 @@ def outcome(body: Any) -> tuple[str | None, list[str]]:
 def test_ignored_fields_of_any_json_are_bounded(value: Any) -> None:
     if isinstance(value, dict):
         found = ignored_fields(SUBMIT, value)
-        assert len(found) <= NAMED_LIMIT
+        assert len(found) <= PROBLEMS_LIMIT
         assert all(len(name) <= NAME_LIMIT for name in found)
 
 

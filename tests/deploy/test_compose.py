@@ -11,12 +11,12 @@ from deploy.compose import FILE, ROOT, read, variables
 
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.postgres import PostgresUrls
-from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceName, Wiring, environment
+from counterpoint.local.service import NATS_USERS, SERVICES, JobName, ServiceName, ServiceParameters, environment
 
 CHECKER = "check-jsonschema==0.39.0"
 """Brings the schema of the compose specification in its wheel."""
 HOST_ONLY = {"PATH", "HOME", "LANG", "MALLOC_ARENA_MAX", "COUNTERPOINT_DATA_DIR"}
-"""What a process beside others needs and a container of its own does not."""
+"""Variables that a process beside others needs and a separate container does not."""
 CONTAINER_ONLY = {
     "COUNTERPOINT_HTTP_HOST",
     "COUNTERPOINT_LINEAGE_HOST",
@@ -35,11 +35,11 @@ def services() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def wiring(tmp_path_factory: pytest.TempPathFactory) -> Wiring:
+def wiring(tmp_path_factory: pytest.TempPathFactory) -> ServiceParameters:
     """Addresses and secrets as a supervisor has them."""
     credentials = Credentials.make().with_nats_users(NATS_USERS)
     admin = "postgresql://postgres:p@127.0.0.1:5432/postgres"
-    return Wiring(
+    return ServiceParameters(
         data_dir=tmp_path_factory.mktemp("data"),
         nats_url="nats://127.0.0.1:4222",
         postgres=PostgresUrls.of(admin, credentials.postgres),
@@ -69,7 +69,7 @@ def test_it_holds_the_house_and_nothing_else(services: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", [*JOBS, *SERVICES])
 def test_each_container_gets_what_the_supervisor_gives(
-    services: dict[str, Any], wiring: Wiring, name: ServiceName | JobName
+    services: dict[str, Any], wiring: ServiceParameters, name: ServiceName | JobName
 ) -> None:
     kept = {"COUNTERPOINT_DATA_DIR"} if name == "memory" else set()
     wanted = environment(name, wiring).keys() - (HOST_ONLY - kept)

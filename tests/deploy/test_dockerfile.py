@@ -1,4 +1,4 @@
-"""What the one Dockerfile installs is a whole service, and no other one."""
+"""The one Dockerfile installs a whole service, and no other one."""
 
 import json
 import os

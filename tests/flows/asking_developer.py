@@ -2,11 +2,11 @@
 
 from counterpoint import bus
 from counterpoint.bus import Service
+from counterpoint.client import Memory
 from counterpoint.developer.handlers import on_delegated
 from counterpoint.developer.settings import DeveloperSettings
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
-from counterpoint.recall import Memory
 
 
 def run() -> None:

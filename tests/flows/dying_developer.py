@@ -9,9 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
+from counterpoint.client import Memory
 from counterpoint.developer.main import run
 from counterpoint.proto.memory import Commit, CommitReply
-from counterpoint.recall import Memory
 
 ORDERS = Path(sys.argv[1])
 _step = Memory.step

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 from ui.test_cli_packages import wheel
 
-from counterpoint.cli import bootstrap
+from counterpoint.cli.ingest import bootstrap
 from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
 

@@ -5,23 +5,28 @@ import random
 
 import httpx
 import pytest
-from bench.invented import CLASSES, JOBS, MESSAGES, NOUNS, Invented
 
+from counterpoint.bench.synthetic_incidents import ERROR_CLASSES, ERROR_MESSAGES, JOBS, TABLES, SyntheticIncident
 from counterpoint.developer.likeness import RECOGNISED
 
 
-def invented(known: int, new: int) -> tuple[list[Invented], list[Invented]]:
+def invented(known: int, new: int) -> tuple[list[SyntheticIncident], list[SyntheticIncident]]:
     """Failures that memory knows, and new ones: half of jobs that it knows with another cause."""
     draw = random.Random(11)
-    causes = [(named, message, *draw.sample(NOUNS, 2)) for named in CLASSES for message in MESSAGES for _ in range(18)]
+    causes = [
+        (named, message, *draw.sample(TABLES, 2))
+        for named in ERROR_CLASSES
+        for message in ERROR_MESSAGES
+        for _ in range(18)
+    ]
     draw.shuffle(causes)
     chosen = list(dict.fromkeys(causes))[: known + new]
     jobs = list(JOBS)
     draw.shuffle(jobs)
     seen, unseen = jobs[: len(jobs) * 2 // 3], jobs[len(jobs) * 2 // 3 :]
-    told = [Invented(draw.choice(seen), cause, draw.randrange(5, 900)) for cause in chosen[:known]]
+    told = [SyntheticIncident(draw.choice(seen), cause, draw.randrange(5, 900)) for cause in chosen[:known]]
     asked = [
-        Invented(draw.choice(seen if n % 2 else unseen), cause, draw.randrange(5, 900))
+        SyntheticIncident(draw.choice(seen if n % 2 else unseen), cause, draw.randrange(5, 900))
         for n, cause in enumerate(chosen[known:])
     ]
     return told, asked
@@ -40,7 +45,7 @@ async def test_new_failures_are_rarely_claimed_to_be_known(http: httpx.AsyncClie
         answer.raise_for_status()
     turn = asyncio.Semaphore(3)
 
-    async def claimed(each: Invented) -> bool:
+    async def claimed(each: SyntheticIncident) -> bool:
         body = {
             "kind": "troubleshoot",
             **each.report,

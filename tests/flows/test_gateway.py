@@ -15,8 +15,8 @@ from agents.gateway_world import EMBEDDING, PRICED, world
 from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.service import COMMANDS
 from counterpoint.local.stack import Stack
-from counterpoint.local.state import is_free, read_state
-from counterpoint.memory.queries import TURNS
+from counterpoint.local.state_file import is_free, read_state
+from counterpoint.memory.query.executor import TURNS
 
 KEY = "sk-of-the-provider"
 OWNS = {"subject": "quay team", "relation": "owns", "object": "billing", "span": "The quay team owns billing."}
@@ -87,6 +87,7 @@ async def _related(endpoints: Endpoints, project: str) -> None:
         (await http.post("/v1/documents", json=body)).raise_for_status()
         stated = None
         while not stated:
+            await asyncio.sleep(0.1)
             answer = await http.get("/v1/entities/known", params={"name": "Billing", "project": project})
             stated = answer.json()["stated"]
     (owns,) = stated
@@ -137,7 +138,7 @@ async def test_where_nothing_is_configured_there_is_no_gateway(stack: Stack) -> 
     assert "API_KEY" not in environment(manager)
 
 
-@pytest.mark.parametrize("module", ["main", "http"])
+@pytest.mark.parametrize("module", ["main", "gateway.api"])
 def test_litellm_is_not_imported_before_a_model_is_called(module: str) -> None:
     look = f"import sys, counterpoint.manager.{module}; sys.exit('litellm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0

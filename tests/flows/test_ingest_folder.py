@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from retrieval.papers import paper
+from ingest.pdf_files import paper
 from typer.testing import CliRunner
 
 from counterpoint.cli.main import app

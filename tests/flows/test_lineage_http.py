@@ -9,9 +9,9 @@ import pytest
 from agents.lineage_data import event_sets, orders
 from agents.lineage_house import TOKEN, House
 
-from counterpoint.lineage.marquez import nodes_named
+from counterpoint.graph.names import dataset, job
+from counterpoint.lineage.marquez.views import parse_node_id
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
-from counterpoint.recall.names import dataset, job
 
 POST = "/api/v1/lineage"
 ORDERS = ("1_monday_ok", "2_tuesday_fails", "3_tuesday_fixed", "4_wednesday_fails_again")
@@ -241,7 +241,7 @@ async def test_names_with_slashes_and_colons_are_found() -> None:
 
 
 def test_a_node_id_may_mean_every_way_to_split_it() -> None:
-    assert list(nodes_named("dataset:a:b:c")) == [dataset("a", "b:c"), dataset("a:b", "c")]
-    assert list(nodes_named("job:a:")) == []
-    assert list(nodes_named("run:a:b")) == []
-    assert job("a", "b") in nodes_named("job:a:b")
+    assert list(parse_node_id("dataset:a:b:c")) == [dataset("a", "b:c"), dataset("a:b", "c")]
+    assert list(parse_node_id("job:a:")) == []
+    assert list(parse_node_id("run:a:b")) == []
+    assert job("a", "b") in parse_node_id("job:a:b")

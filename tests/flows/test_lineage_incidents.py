@@ -11,24 +11,24 @@ import pytest
 from agents.lineage_data import event_sets, orders
 from agents.lineage_house import NOW, PROJECT, House
 
-from counterpoint.lineage.events import RunEvent
-from counterpoint.lineage.failures import failure_of
-from counterpoint.lineage.graph import changes, owners
-from counterpoint.lineage.incidents import LEDGER_ID, Ledger, Limits, State
-from counterpoint.lineage.reading import parse
-from counterpoint.lineage.records import Job, Run
-from counterpoint.lineage.waiting import once_more
+from counterpoint.client import record
+from counterpoint.graph.edges import EdgeKind, LineageEdge
+from counterpoint.graph.lineage import blast_radius_of, lineage_of
+from counterpoint.graph.names import dataset, job, own_item, own_task
+from counterpoint.graph.radius import Direction, blast_radius, lineage
+from counterpoint.lineage.graph_records import changed_records, owners_by_ref
+from counterpoint.lineage.incidents.deferred_failure import deferred_event
+from counterpoint.lineage.incidents.failures import failure_report
+from counterpoint.lineage.incidents.incident import LEDGER_ID, IncidentLedger, IncidentLimits, IncidentState
+from counterpoint.lineage.openlineage.events import RunEvent
+from counterpoint.lineage.openlineage.parser import parse_event
+from counterpoint.lineage.records import JobRecord, RunRecord
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade, Source
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.lineage import LineageEvent
 from counterpoint.proto.memory import RecordsChanged
-from counterpoint.recall import record
-from counterpoint.recall.edges import Edge, EdgeKind
-from counterpoint.recall.lineage import blast_radius_of, lineage_of
-from counterpoint.recall.names import dataset, job, own_item, own_task
-from counterpoint.recall.radius import Direction, blast_radius, lineage
 
 MONDAY, TUESDAY, FIXED, WEDNESDAY = "1_monday_ok", "2_tuesday_fails", "3_tuesday_fixed", "4_wednesday_fails_again"
 FETCH = "job:prod/orders_ingest.fetch_orders"
@@ -58,7 +58,7 @@ async def test_tuesdays_four_failures_are_one_task_at_once_and_none_more_when_th
     await house.take(orders(TUESDAY))
     (task,), (incident,) = house.tasks, house.incidents
     assert house.now == NOW
-    assert (incident.job, incident.state, incident.tries, len(incident.failures)) == (FETCH, State.OPEN, 3, 4)
+    assert (incident.job, incident.state, incident.tries, len(incident.failures)) == (FETCH, IncidentState.OPEN, 3, 4)
     assert len(house.timers) == 2
     await house.wait(LATER_S)
     assert (house.tasks, house.incidents, house.timers) == ([task], [incident], [])
@@ -93,13 +93,13 @@ async def test_the_fixed_run_closes_the_incident_as_observed_and_wednesday_is_a_
     house = House()
     await house.take([*orders(MONDAY), *orders(TUESDAY), *orders(FIXED)])
     (tuesday,) = house.incidents
-    assert tuesday.state is State.CLOSED
+    assert tuesday.state is IncidentState.CLOSED
     (outcome,) = house.outcomes
     assert (outcome.task_id, outcome.outcome, outcome.attempt) == (tuesday.incident_id, "succeeded", None)
     await house.take(orders(WEDNESDAY))
     _, wednesday = house.incidents
     assert [task.task_id for task in house.tasks] == [tuesday.incident_id, wednesday.incident_id]
-    assert (wednesday.state, wednesday.signature) == (State.OPEN, tuesday.signature)
+    assert (wednesday.state, wednesday.signature) == (IncidentState.OPEN, tuesday.signature)
     await house.wait(LATER_S)
     assert (len(house.tasks), len(house.outcomes), len(house.incidents)) == (2, 1, 2)
 
@@ -115,7 +115,7 @@ async def test_every_order_of_the_failures_is_one_task() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_failures_taken_at_the_same_time_are_one_task(seed: int) -> None:
-    house = House(Limits(incidents_per_hour=20, retry_grace_s=0))
+    house = House(IncidentLimits(incidents_per_hour=20, retry_grace_s=0))
     events = [*orders(TUESDAY), *fails(TUESDAY)]
     random.Random(seed).shuffle(events)
     await house.take_at_once(events)
@@ -132,7 +132,7 @@ async def test_a_failure_and_the_success_after_it_at_the_same_time_leave_nothing
         random.Random(seed).shuffle(events)
         await house.take_at_once(events)
         await house.wait(LATER_S)
-        assert {incident.state for incident in house.incidents} <= {State.CLOSED}
+        assert {incident.state for incident in house.incidents} <= {IncidentState.CLOSED}
         assert [o.task_id for o in house.outcomes] == [task.task_id for task in house.tasks]
 
 
@@ -155,7 +155,7 @@ async def test_a_try_whose_retry_works_is_no_incident() -> None:
     house = House()
     await house.take([*orders(TUESDAY)[:2], *again])
     await house.wait(LATER_S)
-    assert (house.tasks, [i.state for i in house.incidents]) == ([], [State.CLOSED])
+    assert (house.tasks, [i.state for i in house.incidents]) == ([], [IncidentState.CLOSED])
 
 
 async def test_a_success_between_reading_and_writing_is_seen_by_the_failure_that_has_waited() -> None:
@@ -165,7 +165,7 @@ async def test_a_success_between_reading_and_writing_is_seen_by_the_failure_that
     house.before_commit = lambda: house.take([worked])
     await house.wait(LATER_S)
     assert house.conflicts == 1
-    assert (house.tasks, [i.state for i in house.incidents]) == ([], [State.CLOSED])
+    assert (house.tasks, [i.state for i in house.incidents]) == ([], [IncidentState.CLOSED])
 
 
 async def test_what_comes_twice_changes_nothing() -> None:
@@ -198,13 +198,18 @@ async def test_a_same_failure_of_a_later_run_joins_while_it_is_open() -> None:
 
 
 async def test_the_cap_holds_back_and_says_so() -> None:
-    house = House(Limits(incidents_per_hour=2, retry_grace_s=0))
+    house = House(IncidentLimits(incidents_per_hour=2, retry_grace_s=0))
     await house.take(failing("disk full", job=f"j{at}", run_id=f"r-{at}", second=at) for at in range(4))
     assert len(house.tasks) == 2
-    assert [i.state for i in house.incidents] == [State.OPEN, State.OPEN, State.CAPPED, State.CAPPED]
+    assert [i.state for i in house.incidents] == [
+        IncidentState.OPEN,
+        IncidentState.OPEN,
+        IncidentState.CAPPED,
+        IncidentState.CAPPED,
+    ]
     said = [message for message in house.sent if isinstance(message, DecisionMade)]
     assert [message.decision for message in said] == ["opened", "opened", "capped", "capped"]
-    assert len(record(house.records["incidents", LEDGER_ID], Ledger).capped) == 2
+    assert len(record(house.records["incidents", LEDGER_ID], IncidentLedger).capped) == 2
     recovered = failing("", job="j3", run_id="r-3", second=50) | {"eventType": "COMPLETE"}
     await house.take([recovered])
     assert house.outcomes == []
@@ -222,11 +227,11 @@ async def test_an_event_sent_once_more_tells_the_same_failure(day: str) -> None:
     house = House()
     await house.take(orders(day))
     for raw in fails(day):
-        event, again = parse(raw), parse(once_more(parse(raw)).event)  # type: ignore[arg-type]
+        event, again = parse_event(raw), parse_event(deferred_event(parse_event(raw)).event)  # type: ignore[arg-type]
         assert isinstance(event, RunEvent)
         assert isinstance(again, RunEvent)
-        run = record(house.records["runs", event.run_id], Run)
-        assert failure_of(again, run) == failure_of(event, run)
+        run = record(house.records["runs", event.run_id], RunRecord)
+        assert failure_report(again, run) == failure_report(event, run)
         assert again.error == event.error
 
 
@@ -250,7 +255,7 @@ async def test_no_secret_of_an_error_or_a_name_is_kept_or_sent() -> None:
     await house.wait(LATER_S)
     (task,) = house.tasks
     assert "[redacted:" in (task.error_message or "")
-    assert "[redacted:" in record(house.records["runs", "r-1"], Run).error_message  # type: ignore[operator]
+    assert "[redacted:" in record(house.records["runs", "r-1"], RunRecord).error_message  # type: ignore[operator]
     assert "Xk29sLq84mZpT7" not in task.model_dump_json()
     assert "ghp_" not in task.model_dump_json()
     assert all("Xk29sLq84mZpT7" not in repr(item.body) for item in house.kept("runs") + house.kept("incidents"))
@@ -277,15 +282,15 @@ async def test_memory_answers_as_the_whole_graph_would(name: str) -> None:
     await house.take(raws)
     known: dict[Any, Any] = {}
     for raw in raws:
-        known |= changes(parse(raw), known)
-    edges = [each for each in known.values() if isinstance(each, Edge)]
-    assert {record(item, Edge) for item in house.kept("edges")} == set(edges)
+        known |= changed_records(parse_event(raw), known)
+    edges = [each for each in known.values() if isinstance(each, LineageEdge)]
+    assert {record(item, LineageEdge) for item in house.kept("edges")} == set(edges)
     memory = house.memory(PROJECT, None)
     ends = sorted({end for each in edges for end in each.ends}, key=lambda node: node.ref)
     for node in ends[:25]:
-        assert await blast_radius_of(memory, node) == blast_radius(node, edges, owners(known.values())), node
+        assert await blast_radius_of(memory, node) == blast_radius(node, edges, owners_by_ref(known.values())), node
         for way in Direction:
-            whole = lineage(node, edges, owners(known.values()), depth=2, direction=way)
+            whole = lineage(node, edges, owners_by_ref(known.values()), depth=2, direction=way)
             found = await lineage_of(memory, node, depth=2, direction=way)
             assert found.nodes == whole.nodes, (node, way)
             assert set(found.edges) == set(whole.edges), (node, way)
@@ -309,7 +314,7 @@ async def test_an_event_of_hundreds_of_datasets_is_taken_in_steps_and_completely
     await house.take([failing("disk full") | {"inputs": many, "outputs": many[:1]}])
     assert len(house.kept("datasets")) == 450
     assert len(house.kept("edges")) == 451
-    assert len(record(house.records["runs", "r-1"], Run).inputs) == 450
+    assert len(record(house.records["runs", "r-1"], RunRecord).inputs) == 450
     assert len(house.tasks) == 1
 
 
@@ -319,7 +324,7 @@ async def test_a_stored_record_is_read_back_as_it_was() -> None:
     written = len(house.writes)
     await house.take(orders(MONDAY))
     assert len(house.writes) == written
-    assert record(house.records["jobs", "prod/orders_ingest.fetch_orders"], Job).owners == ("team-ingest",)
+    assert record(house.records["jobs", "prod/orders_ingest.fetch_orders"], JobRecord).owners == ("team-ingest",)
 
 
 # our own tasks
@@ -369,10 +374,12 @@ async def test_the_lineage_of_a_task_is_written_at_its_end_and_is_nothing_where_
     written = list(house.writes)
     assert len(written) == 3
     assert house.records["jobs", own_task("t1").id].body["name"] == "t1"
-    edges = {record(item, Edge) for item in house.kept("edges")}
+    edges = {record(item, LineageEdge) for item in house.kept("edges")}
     assert edges == {
-        Edge(kind=EdgeKind.DATA, source=dataset("counterpoint", "chunks/c").ref, target=job("counterpoint", "t1").ref),
-        Edge(
+        LineageEdge(
+            kind=EdgeKind.DATA, source=dataset("counterpoint", "chunks/c").ref, target=job("counterpoint", "t1").ref
+        ),
+        LineageEdge(
             kind=EdgeKind.DATA, source=job("counterpoint", "t1").ref, target=dataset("counterpoint", "attempts/a").ref
         ),
     }

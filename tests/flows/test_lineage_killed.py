@@ -15,9 +15,9 @@ from agents.test_lineage_order import of
 from flows.conftest import Outsider
 from flows.found_secrets import quiet
 
-from counterpoint.lineage.incidents import Incident, State
+from counterpoint.lineage.incidents.incident import IncidentRecord, IncidentState
 from counterpoint.local.stack import Stack
-from counterpoint.proto.records import shaped
+from counterpoint.proto.records import with_version
 
 SEEDS = (10, 15, 16, 19, 21)
 KILLS = 3
@@ -61,9 +61,12 @@ async def kept(record: "asyncpg.Connection[asyncpg.Record]", project: str) -> St
     """The incidents that stand, in the terms of the reference; None while one of them still waits."""
     await record.execute("SELECT set_config('counterpoint.project', $1, false)", project)
     rows = await record.fetch(KEPT, project)
-    every = [Incident.model_validate(shaped(Incident, json.loads(row["body"]), row["version"])) for row in rows]
+    every = [
+        IncidentRecord.model_validate(with_version(IncidentRecord, json.loads(row["body"]), row["version"]))
+        for row in rows
+    ]
     active = [incident for incident in every if incident.active]
-    return of(active) if all(incident.state is State.OPEN for incident in active) else None
+    return of(active) if all(incident.state is IncidentState.OPEN for incident in active) else None
 
 
 async def test_a_burst_during_which_lineage_is_killed_leaves_the_references_incidents(

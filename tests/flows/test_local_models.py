@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 from flows.test_reembed import INSIDE, TEXTS, reembed
-from retrieval.local_models import minilm
+from search.local_models import minilm
 
 from counterpoint.local.stack import Stack
-from counterpoint.local.state import is_free, read_state
+from counterpoint.local.state_file import is_free, read_state
 from counterpoint.proto.errors import Transient
 
 

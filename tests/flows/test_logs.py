@@ -1,9 +1,10 @@
 """The logs of a running house say what each service did about a task, and nothing of what its user wrote."""
 
 import json
-from typing import Any
+from collections.abc import Callable
 
 import httpx
+from bus.small_house import eventually
 
 from counterpoint.local.stack import Stack
 
@@ -25,16 +26,27 @@ async def test_each_service_logs_what_it_did_about_each_task(
         task = {"task_id": f"t-{n}", "kind": "question", "description": f"Why does {SECRET} fail?", "project": project}
         waited = await http.post("/v1/tasks", json=task, headers={"Prefer": "wait=30"})
         waited.raise_for_status()
-    said = {
-        name: (logs / f"{name}.log").read_text()[before[f"{name}.log"] :]
-        for name in ("postgres", *stack.endpoints.services)
-    }
+
+    def written(name: str) -> str:
+        return (logs / f"{name}.log").read_text()[before[f"{name}.log"] :]
+
     for service, wanted in STEPS.items():
-        events: list[dict[str, Any]] = [json.loads(line) for line in said[service].splitlines()]
         for n in range(TASKS):
-            about = {
-                event["event"] for event in events if event.get("task_id") == f"t-{n}" and event["project"] == project
-            }
-            assert wanted <= about, (service, about)
-    assert not [name for name, text in said.items() if SECRET in text]
-    assert "commit_steps" not in said["postgres"]
+            await eventually(
+                lists(wanted, lambda service=service: written(service), project, f"t-{n}"), f"{service}, t-{n}"
+            )
+    names = ("postgres", *stack.endpoints.services)
+    assert not [name for name in names if SECRET in written(name)]
+    assert "commit_steps" not in written("postgres")
+
+
+def lists(wanted: set[str], log: Callable[[], str], project: str, task_id: str) -> Callable[[], bool]:
+    """Whether the log has the wanted events of the task. A service logs a step when memory has replied to it, which may
+    be after the router has answered its user."""
+
+    def complete() -> bool:
+        whole = log().rpartition("\n")[0]
+        events = [json.loads(line) for line in whole.splitlines()]
+        return wanted <= {e["event"] for e in events if e.get("task_id") == task_id and e["project"] == project}
+
+    return complete

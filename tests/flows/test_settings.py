@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from retrieval.local_models import overlap
+from search.local_models import overlap
 
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 from counterpoint.local.forwarded import COMMON, FORWARDED
-from counterpoint.memory.retrieval.model import ModelSettings
+from counterpoint.memory.embedding.files import ModelSettings
 
 COMMAND = Path(sys.executable).with_name("counterpoint")
 OUTSIDE = {"NATS_CA", "QDRANT_URL", "QDRANT_API_KEY"}

@@ -1,12 +1,13 @@
 """A wrong document is traced, taken out and put back by the command line, on the running system."""
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
+from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
 
 WRONG = "The nightly export of the ledger is repaired by deleting the table ledger_export and starting it again.\n"
@@ -21,10 +22,9 @@ class Command:
         self._options = ("--url", stack.endpoints.http, "--token", stack.endpoints.token, "--project", project)
 
     def __call__(self, *words: str, code: int = 0) -> Any:
-        """What it prints as JSON."""
-        argv = [str(Path(sys.executable).parent / "counterpoint"), *words, *self._options, "--json"]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
+        """Run a command in this process; return the JSON that it prints."""
+        done = CliRunner().invoke(app, [*words, *self._options, "--json"])
+        assert done.exit_code == code, done.output
         return json.loads(done.stdout)
 
 
@@ -44,6 +44,10 @@ def test_a_wrong_document_is_traced_taken_out_and_put_back(stack: Stack, project
     assert radius["tasks"] == [answer["task_id"]]
     assert min(each["hops"] for each in radius["items"]) == 1
     assert run("blast-radius", "--memory", "documents/doc-none", code=1)["status"] == 404
+
+    missing = run("quarantine", "nothere.md", code=1)
+    assert missing["status"] == 404
+    assert f"nothere.md is not a memory of project {project}" in missing["errors"][0]["problem"]
 
     out = run("quarantine", source, "--reason", "it deletes a table")
     assert out["out"]["documents"] == out["out"]["chunks"] == 1
@@ -109,6 +113,7 @@ def test_what_documents_mention_is_a_graph(stack: Stack, project: str, tmp_path:
     deadline = time.monotonic() + 30
     while len(found := run("entities", "carrier")["items"]) < 2:
         assert time.monotonic() < deadline
+        time.sleep(0.1)
     assert {each["kind"] for each in found} == {"service"}
     (sftp,) = run("entities", "--kind", "system")["items"]
     around = run("neighbours", sftp["id"], "--depth", "2")["neighbours"]

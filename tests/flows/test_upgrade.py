@@ -3,6 +3,7 @@
 What came before is taken from the history of the checkout; where there is none, nothing can be proved.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from counterpoint.local.service import COMMANDS, SERVICES, JobName, ServiceName
 from counterpoint.local.stack import Stack
 
 ROOT = Path(__file__).parents[2]
-MIGRATIONS = "services/memory/counterpoint/memory/migrations"
+MIGRATIONS = "services/memory/counterpoint/memory/record/migrations"
 PROJECT = "upgrade"
 YEARS = ("three", "seven", "nine")
 
@@ -39,9 +40,10 @@ def _before_the_last_migration() -> str:
     if _git("rev-parse", "--verify", "HEAD") is None:
         pytest.skip("this is no git checkout: there is no previous commit to run")
     newest = max(path.name for path in (ROOT / MIGRATIONS).iterdir() if path.name[0].isdigit())
-    added = (_git("log", "-1", "--diff-filter=A", "--format=%H", "--", f"{MIGRATIONS}/{newest}") or b"").decode()
-    before = f"{added}^" if added else "HEAD"
-    if _git("cat-file", "-e", f"{before}:{MIGRATIONS}") is None:
+    log = _git("log", "--follow", "--diff-filter=A", "--format=%H", "--", f"{MIGRATIONS}/{newest}") or b""
+    added = log.decode().splitlines()[-1:]
+    before = f"{added[0]}^" if added else "HEAD"
+    if _git("cat-file", "-e", f"{before}:services") is None:
         pytest.skip(f"the history of this checkout does not reach back to before {newest}")
     return before
 
@@ -57,12 +59,14 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _of(checkout: Path) -> Commands:
-    """The same programs, out of the packages of another checkout: PYTHONPATH goes before what is installed."""
+    """The programs of another checkout: PYTHONPATH goes before what is installed."""
     members = (checkout / "proto", *(checkout / "libs").iterdir(), *(checkout / "services").iterdir())
     env = shutil.which("env")
     assert env is not None
     path = f"PYTHONPATH={':'.join(str(member) for member in members)}"
-    return {name: (env, path, *command) for name, command in COMMANDS.items()}
+    asked = "import json; from counterpoint.local.service import COMMANDS; print(json.dumps(COMMANDS))"
+    said = subprocess.run([env, path, sys.executable, "-c", asked], capture_output=True, check=True)
+    return {name: (env, path, *command) for name, command in json.loads(said.stdout).items()}
 
 
 @asynccontextmanager

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.cli.address import Address
-from counterpoint.cli.api import Api
-from counterpoint.cli.card.history import RECOGNISED
+from counterpoint.cli.api import ApiClient
+from counterpoint.cli.render.card.history import RECOGNISED
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 
 HERE = Path(__file__).parent
@@ -152,7 +152,7 @@ def play(producer: Producer, programs: Path, data: Path, endpoints: Endpoints, f
     """Play the incident of one producer in a project of its own."""
     report, project = Report(), f"{producer.name}-orders"
     folder.mkdir(parents=True)
-    with Api(Address(endpoints.http, endpoints.token)) as api:
+    with ApiClient(Address(endpoints.http, endpoints.token)) as api:
         principal = {"name": producer.name, "kind": "system", "roles": ["report"], "projects": [project]}
         token = str(api.post("/v1/principals", principal)["token"])
         settings = producer.environment(Target(endpoints.lineage, token, folder))
@@ -211,7 +211,7 @@ def _run(command: list[str], environment: Mapping[str, str], folder: Path) -> in
     return done.returncode
 
 
-def _new_task(api: Api, project: str, known: set[str]) -> dict[str, Any] | None:
+def _new_task(api: ApiClient, project: str, known: set[str]) -> dict[str, Any] | None:
     """The task that is not known yet, once it waits for somebody or has ended."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:

@@ -7,13 +7,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
-from diode.memory_house import House
-from stores.test_cache import version_of
+from memory_service.house import House
+from query.test_answer_cache import version_of
 from structlog.testing import capture_logs
 
-from counterpoint.memory.committer import Committer
-from counterpoint.memory.database import Database, Lease
-from counterpoint.proto.errors import Away
+from counterpoint.memory.commit.committer import Committer
+from counterpoint.memory.record.database import Database, Lease, patiently
+from counterpoint.proto.errors import Away, Permanent
 
 TABLE = """
 CREATE TABLE lease AS SELECT '0' AS shard, 0::bigint AS epoch, NULL::text AS holder, now() AS since;
@@ -100,7 +100,7 @@ def committer_of(house: House, database: Database) -> Committer:
         house.committer._epoch,
         lambda row, project: None,
         lambda steps, sent: None,
-        began=lambda steps: None,
+        on_begin=lambda steps: None,
         queue_limit=10,
     )
 
@@ -191,3 +191,22 @@ async def test_no_free_connection_is_waited_for(house: House) -> None:
             assert await acquiring == 1
         assert said[0]["event"] == "lease.waiting"
         await lease.release()
+
+
+async def test_what_nothing_goes_on_without_is_done_again_until_it_works() -> None:
+    tries = 0
+
+    async def begun() -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise Away("the database is away")
+        return tries
+
+    assert await patiently(begun) == 3
+
+    async def broken() -> None:
+        raise Permanent("invalid", ())
+
+    with pytest.raises(Permanent):
+        await patiently(broken)

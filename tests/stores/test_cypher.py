@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from counterpoint.memory.tiers import graph as graph_module
-from counterpoint.memory.tiers.cypher import check_words
-from counterpoint.memory.tiers.graph import Graph
-from counterpoint.memory.tiers.tier import Change, Place
+from counterpoint.memory.projection import graph as graph_module
+from counterpoint.memory.projection.cypher import check_words
+from counterpoint.memory.projection.graph import Graph
+from counterpoint.memory.projection.tier import Change, Place
 from counterpoint.proto.errors import Permanent
 
 PROJECT = "orders"

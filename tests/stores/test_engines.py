@@ -16,11 +16,11 @@ import pytest
 import redis.asyncio as redis_client
 from redis.exceptions import AuthenticationError
 
-from counterpoint.local import child, state
-from counterpoint.local.nats import Nats, run_nats
-from counterpoint.local.postgres import Postgres, PostgresPasswords, run_postgres
+from counterpoint.local import process, state_file
+from counterpoint.local.nats import NatsServer, run_nats
+from counterpoint.local.postgres import PostgresPasswords, PostgresServer, run_postgres
 from counterpoint.local.settings import local_settings
-from counterpoint.local.valkey import Valkey, run_valkey
+from counterpoint.local.valkey import ValkeyServer, run_valkey
 from counterpoint.proto.errors import Transient
 
 AUTHORIZATION = 'authorization { user: tester, password: "right" }'
@@ -110,7 +110,7 @@ class EngineContract(ABC):
         async with self.run(tmp_path / "first") as first:
             (tmp_path / "second").mkdir()
             (tmp_path / "second" / "state.json").write_text(f'{{"ports": {{"{self.name}": {first.port}}}}}')
-            monkeypatch.setattr(state, "is_free", lambda port: True)
+            monkeypatch.setattr(state_file, "is_free", lambda port: True)
             with pytest.raises(Transient, match="ended before it answered"):
                 async with self.run(tmp_path / "second"):
                     pass
@@ -130,16 +130,16 @@ class EngineContract(ABC):
 class TestNats(EngineContract):
     name, variable = "nats", "COUNTERPOINT_NATS_BIN"
 
-    def run(self, directory: Path) -> AbstractAsyncContextManager[Nats]:
+    def run(self, directory: Path) -> AbstractAsyncContextManager[NatsServer]:
         return run_nats(directory, AUTHORIZATION)
 
-    async def write(self, engine: Nats, text: str) -> None:
+    async def write(self, engine: NatsServer, text: str) -> None:
         client = await nats_client.connect(engine.url, user="tester", password="right")
         async with client:
             await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
             await client.jetstream().publish("kept", text.encode())
 
-    async def read(self, engine: Nats) -> str | None:
+    async def read(self, engine: NatsServer) -> str | None:
         client = await nats_client.connect(engine.url, user="tester", password="right")
         async with client:
             if not await client.jetstream().streams_info():
@@ -147,7 +147,7 @@ class TestNats(EngineContract):
             message = await client.jetstream().get_last_msg("KEPT", "kept")
             return (message.data or b"").decode()
 
-    async def refuses_a_wrong_password(self, engine: Nats) -> bool:
+    async def refuses_a_wrong_password(self, engine: NatsServer) -> bool:
         return await _nats_refuses(engine, "wrong")
 
     async def test_a_message_above_the_limit_is_refused(self, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ class TestNats(EngineContract):
             assert not await _nats_refuses(engine, "changed")
 
 
-async def _nats_refuses(engine: Nats, password: str) -> bool:
+async def _nats_refuses(engine: NatsServer, password: str) -> bool:
     """Asked in the protocol's own words: a refused connection of the client library is never closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", engine.port)
     try:
@@ -182,20 +182,20 @@ async def _nats_refuses(engine: Nats, password: str) -> bool:
 class TestValkey(EngineContract):
     name, variable = "valkey", "COUNTERPOINT_VALKEY_BIN"
 
-    def run(self, directory: Path) -> AbstractAsyncContextManager[Valkey]:
+    def run(self, directory: Path) -> AbstractAsyncContextManager[ValkeyServer]:
         return run_valkey(directory, "right")
 
-    async def write(self, engine: Valkey, text: str) -> None:
+    async def write(self, engine: ValkeyServer, text: str) -> None:
         async with redis_client.from_url(engine.url) as client:
             await client.set("kept", text)
 
-    async def read(self, engine: Valkey) -> str | None:
+    async def read(self, engine: ValkeyServer) -> str | None:
         async with redis_client.from_url(engine.url, decode_responses=True) as client:
             found = await client.get("kept")
             assert found is None or isinstance(found, str)
             return found
 
-    async def refuses_a_wrong_password(self, engine: Valkey) -> bool:
+    async def refuses_a_wrong_password(self, engine: ValkeyServer) -> bool:
         for url in (engine.url.replace("right", "wrong"), engine.url.replace(":right@", "")):
             async with redis_client.from_url(url) as client:
                 with pytest.raises(AuthenticationError):
@@ -206,15 +206,15 @@ class TestValkey(EngineContract):
 class TestPostgres(EngineContract):
     name, variable = "postgres", "COUNTERPOINT_POSTGRES_BIN_DIR"
 
-    def run(self, directory: Path) -> AbstractAsyncContextManager[Postgres]:
+    def run(self, directory: Path) -> AbstractAsyncContextManager[PostgresServer]:
         return run_postgres(directory, PASSWORDS)
 
-    async def write(self, engine: Postgres, text: str) -> None:
+    async def write(self, engine: PostgresServer, text: str) -> None:
         client = await asyncpg.connect(engine.urls.owner)
         await client.execute("CREATE TABLE kept AS SELECT $1::text AS body", text)
         await client.close()
 
-    async def read(self, engine: Postgres) -> str | None:
+    async def read(self, engine: PostgresServer) -> str | None:
         client = await asyncpg.connect(engine.urls.owner)
         try:
             if await client.fetchval("SELECT to_regclass('kept')") is None:
@@ -225,7 +225,7 @@ class TestPostgres(EngineContract):
         finally:
             await client.close()
 
-    async def refuses_a_wrong_password(self, engine: Postgres) -> bool:
+    async def refuses_a_wrong_password(self, engine: PostgresServer) -> bool:
         for url in engine.urls.model_dump().values():
             password = url.rpartition("@")[0].rpartition(":")[2]
             with pytest.raises(asyncpg.InvalidPasswordError):
@@ -291,8 +291,8 @@ class TestPostgres(EngineContract):
     ) -> None:
         launch = open_folder / "launch.py"
         refused = "def _user_namespace_allowed() -> bool:\n    return False\n\n\nif __name__"
-        launch.write_text(Path(child.__file__).with_name("launch.py").read_text().replace("if __name__", refused))
-        monkeypatch.setattr(child, "_LAUNCH", str(launch))
+        launch.write_text(Path(process.__file__).with_name("launch.py").read_text().replace("if __name__", refused))
+        monkeypatch.setattr(process, "_LAUNCH", str(launch))
         async with self.run(open_folder / "postgres") as engine:
             assert "Uid:\t65534\t65534\t65534\t65534" in status_of(engine.pid)
             await self.write(engine, "kept")

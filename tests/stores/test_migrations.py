@@ -8,13 +8,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from counterpoint.local.postgres import Postgres, run_postgres
-from counterpoint.memory import functions
-from counterpoint.memory.migrate import migrate
+from counterpoint.local.postgres import PostgresServer, run_postgres
+from counterpoint.memory.record import functions
+from counterpoint.memory.record.migrate import migrate
 
 
 @pytest.fixture
-async def postgres(tmp_path: Path) -> AsyncIterator[Postgres]:
+async def postgres(tmp_path: Path) -> AsyncIterator[PostgresServer]:
     async with run_postgres(tmp_path / "postgres") as running:
         yield running
 
@@ -28,14 +28,14 @@ async def _connected(url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Reco
         await connection.close()
 
 
-async def test_migrations_run_at_the_same_time_are_applied_once(postgres: Postgres) -> None:
+async def test_migrations_run_at_the_same_time_are_applied_once(postgres: PostgresServer) -> None:
     applied = await asyncio.gather(*(migrate(postgres.urls.owner) for _ in range(4)))
     folder = Path(functions.__file__).with_name("migrations")
     names = sorted(path.name for path in folder.iterdir() if path.name[0].isdigit())
     assert sorted(applied, key=len) == [[], [], [], [*names, functions.SCHEMA]]
 
 
-async def _released(postgres: Postgres, release: pytest.MonkeyPatch, arguments: str) -> str:
+async def _released(postgres: PostgresServer, release: pytest.MonkeyPatch, arguments: str) -> str:
     """Migrate to a release whose function `due` takes these arguments; returns the search path of its services."""
     release.setattr(functions, "SQL", f"CREATE FUNCTION due({arguments}) RETURNS int LANGUAGE sql AS 'SELECT 1'")
     release.setattr(functions, "SCHEMA", f"functions_{arguments.count('int')}")
@@ -45,7 +45,7 @@ async def _released(postgres: Postgres, release: pytest.MonkeyPatch, arguments: 
 
 
 async def test_the_functions_of_the_release_before_stay_for_its_services(
-    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await _released(postgres, monkeypatch, "int")
     second = await _released(postgres, monkeypatch, "int, int")

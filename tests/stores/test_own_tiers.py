@@ -5,13 +5,13 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from diode.memory_house import House
+from memory_service.house import House
 from stores.tier_contract import BILLING, CONFIDENTIAL, ORDERS, Answer, Driver, TierContract, Wrote, vector
 
 from counterpoint.local.valkey import run_valkey
-from counterpoint.memory.cache import VectorCache
-from counterpoint.memory.rows import Prepared, WriteRow, canonical
-from counterpoint.memory.valkey import Valkey
+from counterpoint.memory.cache.valkey import Valkey
+from counterpoint.memory.embedding.vector_cache import VectorCache
+from counterpoint.memory.record.plan import CommitPlan, PlannedWrite, canonical
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import List, VectorSearch
@@ -28,18 +28,18 @@ class CommitDriver(Driver):
 
     async def apply(self, *written: Wrote) -> None:
         for each in written:
-            row = WriteRow(
+            row = PlannedWrite(
                 store=self.store, id=each.id, expect=each.version - 1,
                 body=None if each.says is None else canonical({"text": each.says, "tried": each.says}),
                 task_id=None, author="developer", label=each.label, integrity=2, sha256=b"x" * 32,
             )  # fmt: skip
-            step = Prepared(
+            step = CommitPlan(
                 project=self.names[each.project], commit_id=new_id(), consumer="test", message_id=new_id(), step="done",
                 last=True, fence=1, task_id=None, task_version=None, ended_ok=True, kind="commit", audit="{}",
                 salt=b"s" * 16, reads=None, writes=(row,),
             )  # fmt: skip
             try:
-                await self.house.door.apply(step)
+                await self.house.commits.apply(step)
             except Conflict:
                 continue
 
@@ -63,7 +63,7 @@ class RecordDriver(CommitDriver):
 
     async def seen(self, project: str = ORDERS, clearance: int = CONFIDENTIAL) -> Answer:
         origin = self.house.standing(self.names[project])
-        grant, _ = await self.house.door.authorise("router", origin)
+        grant, _ = await self.house.authority.authorise("router", origin)
         (found,) = await self.house.queries.answer(grant, (List(store=self.store, limit=1000),))
         return sorted((item.id, item.version, item.body["text"]) for item in found.items)
 
@@ -73,7 +73,7 @@ class VectorDriver(CommitDriver):
 
     async def seen(self, project: str = ORDERS, clearance: int = CONFIDENTIAL) -> Answer:
         origin = self.house.standing(self.names[project])
-        grant, _ = await self.house.door.authorise("router", origin)
+        grant, _ = await self.house.authority.authorise("router", origin)
         asked = VectorSearch(store=self.store, text="what was attempted before", k=100)
         (found,) = await self.house.queries.answer(grant, (asked,))
         rows = [(item.id, item.version, round(item.score or 0, 6)) for item in found.items]

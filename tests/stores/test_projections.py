@@ -5,14 +5,14 @@ import shutil
 from typing import Any
 
 import pytest
-from diode.memory_house import House
+from memory_service.house import House
 
-from counterpoint.memory.tiers import recall as recall_module
-from counterpoint.memory.tiers import tiers as tiers_module
-from counterpoint.memory.tiers.tier import Place
+from counterpoint.memory.projection import episodic_search as recall_module
+from counterpoint.memory.projection import projections as tiers_module
+from counterpoint.memory.projection.tier import Place
 from counterpoint.proto.errors import Away, Permanent
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Cypher, Found, Get, Line, Rebuild, VectorSearch, Write
+from counterpoint.proto.memory import Cypher, Get, Line, QueryResult, Rebuild, VectorSearch, Write
 
 TEXTS = {
     "dns": "The resolver timed out; raising its timeout to five seconds worked",
@@ -42,12 +42,12 @@ async def remember(house: House, project: str, **texts: str) -> None:
     await house.done("developer", house.handed(message), step="learn", last=False, writes=writes)
 
 
-async def recall(house: House, project: str, text: str = "the name server does not answer", **more: Any) -> Found:
+async def recall(house: House, project: str, text: str = "the name server does not answer", **more: Any) -> QueryResult:
     asked = VectorSearch(store="coder_memory", text=text, **{"k": 10, **more})
     return await house.found("developer", house.handed(await house.delegated(project, new_id())), asked)
 
 
-def order(found: Found) -> list[tuple[str, float | None]]:
+def order(found: QueryResult) -> list[tuple[str, float | None]]:
     return [(item.id, item.score) for item in found.items]
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from stores.tier_contract import BILLING, CONFIDENTIAL, ORDERS, Answer, Driver, TierContract, TierDriver, Wrote, vector
 
-from counterpoint.memory.retrieval.embed import DIMENSIONS
-from counterpoint.memory.tiers.edge import EdgeEpisodic
-from counterpoint.memory.tiers.episodic import Episodic
-from counterpoint.memory.tiers.graph import Graph
-from counterpoint.memory.tiers.line_graph import TEXT_CHARS
-from counterpoint.memory.tiers.server import LOCAL, ServerEpisodic
-from counterpoint.memory.tiers.tier import Change, Place, Scope, Tier
+from counterpoint.memory.embedding.model import DIMENSIONS
+from counterpoint.memory.projection.episodic import Episodic
+from counterpoint.memory.projection.graph import Graph
+from counterpoint.memory.projection.line_graph import TEXT_CHARS
+from counterpoint.memory.projection.qdrant_embedded import EdgeEpisodic
+from counterpoint.memory.projection.qdrant_server import LOCAL, ServerEpisodic
+from counterpoint.memory.projection.tier import Change, Place, Scope, Tier
 from counterpoint.proto.errors import Away, Permanent
 
 STORE = "coder_memory"

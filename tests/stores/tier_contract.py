@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.memory.retrieval.embed import DIMENSIONS, Vectors
-from counterpoint.memory.tiers.tier import Change, Place, Tier
+from counterpoint.memory.embedding.model import DIMENSIONS, Vectors
+from counterpoint.memory.projection.tier import Change, Place, Tier
 
 ORDERS, BILLING = "orders", "billing"
 INTERNAL, CONFIDENTIAL = 1, 2

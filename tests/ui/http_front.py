@@ -11,15 +11,15 @@ import httpx
 from agents.router_house import NOW, PROJECT, House
 from pydantic import SecretStr
 
+from counterpoint.bus.fair_limiter import FairLimiter
 from counterpoint.bus.health import http_server, serve
-from counterpoint.bus.turns import Turns
 from counterpoint.proto.tasks import Task
-from counterpoint.router.askers import Askers
-from counterpoint.router.desk import Desk
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
+from counterpoint.router.api.context import RouterResources
+from counterpoint.router.authentication import Authenticator
 from counterpoint.router.hub import Hub
+from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.settings import RouterSettings
-from counterpoint.router.under_way import UnderWay
 
 TIMEOUT_S = 60.0
 
@@ -30,7 +30,7 @@ class Running:
 
     house: House
     hub: Hub
-    turns: Turns
+    limiter: FairLimiter
     url: str
     me: httpx.AsyncClient
 
@@ -50,9 +50,9 @@ def client(url: str, token: str | None) -> httpx.AsyncClient:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[tuple[Front, str]]:
+async def listening() -> AsyncIterator[tuple[HttpApi, str]]:
     """An application that listens, and its URL. It has no desk yet."""
-    app = Front()
+    app = HttpApi()
     server, port = http_server(app, "127.0.0.1", 0)
     serving = asyncio.create_task(serve(server))
     try:
@@ -63,16 +63,19 @@ async def listening() -> AsyncIterator[tuple[Front, str]]:
 
 
 @asynccontextmanager
-async def running(app: Front, url: str, **more: Any) -> AsyncIterator[Running]:
+async def running(app: HttpApi, url: str, **more: Any) -> AsyncIterator[Running]:
     """The application with a desk of its own; `more` are settings. It looks by itself only when they say so."""
     given: dict[str, Any] = {"nats_user": "router", "nats_password": SecretStr("x"), "poll_s": 60.0} | more
     settings = RouterSettings(**given)
     house, hub = House(), Hub()
-    house.heard = hub.heard
-    askers, under_way = Askers(house.memory, settings.principal_cache_s), UnderWay(settings.tasks_under_way)
-    app.state.desk = Desk(house.memory, askers, hub, under_way, settings)
+    house.heard = hub.on_message
+    authenticator, running_tasks = (
+        Authenticator(house.memory, settings.principal_cache_s),
+        RunningTasks(settings.tasks_under_way),
+    )
+    app.state.resources = RouterResources(house.memory, authenticator, hub, running_tasks, settings)
     async with client(url, house.principal("me")) as me:
-        yield Running(house, hub, under_way.turns, url, me)
+        yield Running(house, hub, running_tasks.limiter, url, me)
     hub.close()
 
 

@@ -3,16 +3,17 @@
 from pathlib import Path
 
 import pytest
-from bench.memory import SECTIONS, run
-from bench.sections.size import TINY
+
+from counterpoint.bench.memory import SECTIONS, run
+from counterpoint.bench.sections.size import TINY
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("section", "rows"), [("tax", 4), ("search", 4), ("taint", 2)])
+@pytest.mark.parametrize(("section", "rows"), [("policy", 4), ("search", 4), ("take-back", 2)])
 async def test_a_section_measures_each_of_its_rows(section: str, rows: int, tmp_path: Path) -> None:
     report = await run(tmp_path, [section], TINY)
     assert len(report.measures) == rows
-    assert all(len(row.ours) == TINY.runs for row in report.measures)
+    assert all(len(row.runs) == TINY.runs for row in report.measures)
     assert len(report.loads) == TINY.runs
     for row in report.measures:
         if "recall" in row.name:

@@ -4,19 +4,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.invented import incidents
-from bench.likeness_fit import Report, cross_validated, fit
-from bench.recognition import Case, Outcome, Unreadable, Words, cases, summary
 
+from counterpoint.bench.evaluation_sets import UnreadableSet
+from counterpoint.bench.likeness_fit import IncidentCandidates, cross_validate, fit_likeness
+from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome, read_cases, summary
+from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.developer.likeness import AGAINST, FEATURES, Resemblance
 
 
-def case(id: str, role: str = "second", **more: str) -> Case:
-    return Case.model_validate({"id": id, "pair": id[:-1], "role": role, "title": "The load stops", **more})
+def case(id: str, role: str = "second", **more: str) -> RecognitionCase:
+    return RecognitionCase.model_validate({"id": id, "pair": id[:-1], "role": role, "title": "The load stops", **more})
 
 
-def outcome(of: Case, proposed: str | None, likelihood: float, right: str | None = "1a") -> Outcome:
-    return Outcome(
+def outcome(
+    of: RecognitionCase, proposed: str | None, likelihood: float, right: str | None = "1a"
+) -> RecognitionOutcome:
+    return RecognitionOutcome(
         of, (proposed,) if proposed else (), proposed, likelihood, ("1a",), frozenset({right} if right else ())
     )
 
@@ -55,8 +58,8 @@ def test_claims_are_proposals_of_at_least_the_likeness_of_the_same_failure() -> 
 
 
 def test_invented_incidents_are_none_twice_and_the_same_each_time() -> None:
-    made = list(incidents(500))
-    assert made == list(incidents(500))
+    made = list(synthetic_incidents(500))
+    assert made == list(synthetic_incidents(500))
     assert len({each["id"] for each in made}) == 500
     assert len({(each["error_message"], each["title"]) for each in made}) == 500
 
@@ -66,49 +69,51 @@ def test_words_rank_by_bm25() -> None:
         case("1a", "first", error_message="disk full on scratch"),
         case("2a", "first", error_message="user locked"),
     ]
-    assert Words(learned).ranked("the user is locked")[0] == "2a"
+    assert Bm25Baseline(learned).ranked("the user is locked")[0] == "2a"
 
 
 def test_folder_without_cases_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable):
-        cases(tmp_path)
+    with pytest.raises(UnreadableSet):
+        read_cases(tmp_path)
     (tmp_path / "cases.jsonl").write_text('{"id": "1"}\n')
-    with pytest.raises(Unreadable, match="role"):
-        cases(tmp_path)
+    with pytest.raises(UnreadableSet, match="role"):
+        read_cases(tmp_path)
 
 
 def test_a_fitted_model_orders_what_it_was_fitted_on_and_no_likeness_counts_against() -> None:
     draw = np.random.default_rng(3)
 
-    def report(n: int) -> Report:
+    def report(n: int) -> IncidentCandidates:
         right = int(draw.integers(4))
         candidates = [dict(zip(FEATURES, draw.random(len(FEATURES)) * 0.4, strict=True)) for _ in range(4)]
         candidates[right]["coverage"] += 0.6
-        return Report(f"f{n}", tuple(Resemblance(**each) for each in candidates), right if n % 3 else None, bool(n % 3))
+        return IncidentCandidates(
+            f"f{n}", tuple(Resemblance(**each) for each in candidates), right if n % 3 else None, bool(n % 3)
+        )
 
     reports = [report(n) for n in range(90)]
-    model = fit(reports, "drawn")
-    known = [each for each in reports if each.right is not None]
+    model = fit_likeness(reports, "drawn")
+    known = [each for each in reports if each.correct is not None]
     best = [max(range(4), key=lambda n: model.order(each.candidates[n])) for each in known]
-    assert sum(at == each.right for at, each in zip(best, known, strict=True)) > 0.9 * len(known)
+    assert sum(at == each.correct for at, each in zip(best, known, strict=True)) > 0.9 * len(known)
     assert all(weight >= 0 for name, weight in model.weights.items() if name not in {"no_error", *AGAINST})
     assert all(model.weights[name] <= 0 for name in AGAINST)
-    assert "recall@1" in cross_validated(reports)
+    assert "recall@1" in cross_validate(reports)
 
 
 def test_further_sets_teach_the_weights_and_the_first_says_how_often() -> None:
     draw = np.random.default_rng(5)
 
-    def reports(share: float) -> list[Report]:
+    def reports(share: float) -> list[IncidentCandidates]:
         made = []
         for n in range(200):
             right = bool(draw.random() < share)
             lexical = draw.random() + right
-            made.append(Report(f"f{n}", (Resemblance(lexical=lexical),), 0 if right else None))
+            made.append(IncidentCandidates(f"f{n}", (Resemblance(lexical=lexical),), 0 if right else None))
         return made
 
     seldom, often = reports(0.2), reports(0.8)
-    alone, both = fit(seldom, ""), fit(seldom, "", often)
+    alone, both = fit_likeness(seldom, ""), fit_likeness(seldom, "", often)
     assert both.weights["lexical"] > alone.weights["lexical"], "more reports outweigh the ridge"
     middle = Resemblance(lexical=1.0)
-    assert both.at(middle) < 0.4 < 0.6 < fit(often, "", seldom).at(middle)
+    assert both.at(middle) < 0.4 < 0.6 < fit_likeness(often, "", seldom).at(middle)

@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.ranking import ece, reliability
-from bench.triage import Case, Expected, Outcome, Unreadable, Verdict, cases, summary, verdict
-from bench.triage_fit import SIGNS, Judged, fit, probabilities, shares, weights
 
-WANTED = Expected(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
+from counterpoint.bench.evaluation_metrics import ece, reliability
+from counterpoint.bench.evaluation_sets import UnreadableSet
+from counterpoint.bench.likelihood_fit import SIGNS, JudgedCase, fit_likelihood, fit_weights, probabilities, shares
+from counterpoint.bench.triage import ExpectedAnswer, TriageCase, TriageOutcome, Verdict, read_cases, summary, verdict
+
+WANTED = ExpectedAnswer(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
 
 
 @pytest.mark.parametrize(
@@ -32,9 +34,11 @@ def test_answer_where_a_refusal_was_expected_is_wrong() -> None:
 
 
 def test_summary_counts_right_among_answerable_and_refused_among_the_others() -> None:
-    def outcome(expect: object, text: str | None, confidence: float | None = None) -> Outcome:
-        case = Case.model_validate({"id": "c", "text": "?", "kind": "question", "expect": expect, "type": "value"})
-        return Outcome(case, text, confidence, "It is 15.", ("It is 15.",))
+    def outcome(expect: object, text: str | None, confidence: float | None = None) -> TriageOutcome:
+        case = TriageCase.model_validate(
+            {"id": "c", "text": "?", "kind": "question", "expect": expect, "type": "value"}
+        )
+        return TriageOutcome(case, text, confidence, "It is 15.", ("It is 15.",))
 
     wanted = {"source": "docs/a.md", "must": ["It is 15."], "must_not": []}
     outcomes = [outcome(wanted, "It is 15. [1]", 0.9), outcome(wanted, None), outcome("refuse", "It is 15.", 0.3),
@@ -59,9 +63,9 @@ def test_certainty_falls_into_the_last_bin_and_empty_bins_are_left_out() -> None
     ]
 
 
-def _cases(right: int, wrong: int, strangers: int) -> list[Judged]:
-    def one(answerable: bool, verdict: Verdict, ahead: float) -> Judged:
-        return Judged(answerable, verdict, dict.fromkeys(SIGNS, 0.0) | {"ahead": ahead})
+def _cases(right: int, wrong: int, strangers: int) -> list[JudgedCase]:
+    def one(answerable: bool, verdict: Verdict, ahead: float) -> JudgedCase:
+        return JudgedCase(answerable, verdict, dict.fromkeys(SIGNS, 0.0) | {"ahead": ahead})
 
     return [
         *(one(True, "right", 2.0 + 0.1 * n) for n in range(right)),
@@ -72,7 +76,7 @@ def _cases(right: int, wrong: int, strangers: int) -> list[Judged]:
 
 def test_fit_tells_right_answers_from_wrong_ones_of_a_set_it_was_not_fitted_on() -> None:
     sets = {"one": _cases(20, 5, 8), "other": _cases(15, 4, 10), "third": _cases(18, 5, 9)}
-    model, measured = fit(sets)
+    model, measured = fit_likelihood(sets)
     assert model.weights["ahead"] > 0
     assert all(each["right"] > 0.75 and each["refused"] >= 0.8 and each["auroc"] == 1 for each in measured)
 
@@ -80,10 +84,10 @@ def test_fit_tells_right_answers_from_wrong_ones_of_a_set_it_was_not_fitted_on()
 def test_what_lacks_the_thing_asked_for_is_refused_whatever_its_signs() -> None:
     sets = [_cases(20, 5, 8), _cases(15, 4, 10)]
     lacking = [replace(case, lacking=True) for case in sets[0]]
-    right, refused, wrong = shares(lacking, probabilities(lacking, weights(sets)), 0.3)
+    right, refused, wrong = shares(lacking, probabilities(lacking, fit_weights(sets)), 0.3)
     assert (right, refused, wrong) == (0, 1, 0)
 
 
 def test_folder_without_documents_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable):
-        cases(tmp_path)
+    with pytest.raises(UnreadableSet):
+        read_cases(tmp_path)

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from counterpoint.cli.address import Address, Place
-from counterpoint.cli.errors import Misused, NotReachable
+from counterpoint.cli.address import Address, AddressSource
+from counterpoint.cli.errors import NotReachable, UsageError
+from counterpoint.cli.main import app
+from counterpoint.local.listen_addresses import ListenAddresses
 
 
 def stack_in(folder: Path, name: str) -> Path:
@@ -16,9 +19,9 @@ def stack_in(folder: Path, name: str) -> Path:
     return folder
 
 
-def place(cwd: Path, environ: dict[str, str] | None = None, **options: object) -> Place:
+def place(cwd: Path, environ: dict[str, str] | None = None, **options: object) -> AddressSource:
     given = {"url": None, "token": None, "data_dir": None} | options
-    return Place(**given, environ=environ or {}, cwd=cwd)  # type: ignore[arg-type]
+    return AddressSource(**given, environ=environ or {}, cwd=cwd)  # type: ignore[arg-type]
 
 
 def test_each_source_comes_before_the_next(tmp_path: Path) -> None:
@@ -48,12 +51,27 @@ def test_the_data_folder_of_a_new_stack_is_the_nearest_or_here(tmp_path: Path) -
 
 
 def test_contradictions_and_missing_tokens_are_misuse(tmp_path: Path) -> None:
-    with pytest.raises(Misused, match="not both"):
+    with pytest.raises(UsageError, match="not both"):
         place(tmp_path, url="http://x", token="t", data_dir=tmp_path).address()
-    with pytest.raises(Misused, match="token"):
+    with pytest.raises(UsageError, match="token"):
         place(tmp_path, url="http://x").address()
 
 
 def test_a_folder_where_nothing_runs_is_not_reachable(tmp_path: Path) -> None:
     with pytest.raises(NotReachable, match="counterpoint up"):
         place(tmp_path).address()
+
+
+def test_up_listens_where_its_options_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started: list[ListenAddresses] = []
+
+    def up(data_dir: Path, *, addresses: ListenAddresses, **_: object) -> None:
+        started.append(addresses)
+        stack_in(data_dir, "somewhere")
+
+    monkeypatch.setattr("counterpoint.local.up.up", up)
+    options = ["--host", "0.0.0.0", "--http-port", "8485", "--lineage-port", "5000", "--detach"]
+    shown = CliRunner().invoke(app, ["up", *options, "--data-dir", str(tmp_path / "data")])
+    assert shown.exit_code == 0, shown.output
+    ((at,),) = (started,)
+    assert (at.http_host, at.http_port, at.lineage_host, at.lineage_port) == ("0.0.0.0", 8485, "0.0.0.0", 5000)

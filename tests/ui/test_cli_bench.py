@@ -1,6 +1,7 @@
 """`counterpoint bench`: which program measures what, and what the one for a running stack prints of it."""
 
 import asyncio
+import importlib.util
 import json
 import os
 import subprocess
@@ -10,13 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from bench.outside import FEW, RUNS, WARM, Size, measured
 from typer.testing import CliRunner
 
+from counterpoint.bench.http_flow import FEW, RUNS, WARM, FlowSize, measure_stack
+from counterpoint.bench.load import HALF, TaskMix
 from counterpoint.cli.main import app
 from counterpoint.local.stack import Stack
 
-SIZE = Size(alone=2, tasks=4, in_flight=2, chunks=FEW + 20, questions=2)
+SIZE = FlowSize(alone=2, tasks=4, in_flight=2, chunks=FEW + 20, questions=2)
 Executed = tuple[str, list[str], dict[str, str]]
 
 
@@ -26,8 +28,12 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[Executed]:
     seen: list[Executed] = []
 
     def execve(python: str, arguments: list[str], environment: dict[str, str]) -> None:
-        assert python == arguments[0] == sys.executable
-        seen.append((Path(arguments[1]).name, arguments[2:], environment))
+        assert [python, "-m"] == arguments[:2]
+        assert python == sys.executable
+        package, _, module = arguments[2].rpartition(".")
+        assert package == "counterpoint.bench"
+        assert importlib.util.find_spec(arguments[2]) is not None
+        seen.append((module, arguments[3:], environment))
 
     monkeypatch.setattr(os, "execve", execve)
     return seen
@@ -46,31 +52,32 @@ def test_what_the_environment_or_a_folder_points_to_is_not_measured(
     monkeypatch.setenv("COUNTERPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("COUNTERPOINT_DATA_DIR", str(tmp_path))
     assert run(name, "--json").exit_code == 0
-    assert executed == [(f"{name}.py", ["--json"], dict(os.environ))]
+    assert executed == [(name, ["--json"], dict(os.environ))]
 
 
 def test_memory_is_measured_in_sections_and_in_full(executed: list[Executed]) -> None:
-    assert run("memory", "--only", "tax", "--only", "idle", "--full", "--json").exit_code == 0
+    assert run("memory", "--only", "policy", "--only", "idle", "--full", "--json").exit_code == 0
     ((program, arguments, _),) = executed
-    assert program == "memory.py"
-    assert arguments == ["--json", "--full", "--only", "tax", "--only", "idle"]
+    assert program == "memory"
+    assert arguments == ["--json", "--full", "--only", "policy", "--only", "idle"]
 
 
 def test_load_takes_a_mix_or_the_one_that_ships(executed: list[Executed], tmp_path: Path) -> None:
     mix = tmp_path / "mix.json"
     assert run("load", str(mix), "--rate", "40", "--seconds", "600").exit_code == 0
-    assert executed[0][:2] == ("load.py", [str(mix), "--rate", "40.0", "--seconds", "600.0"])
+    assert executed[0][:2] == ("load", [str(mix), "--rate", "40.0", "--seconds", "600.0"])
     assert run("load").exit_code == 0
-    assert Path(executed[1][1][0]).name == "half.json"
+    assert executed[1][:2] == ("load", [])
+    assert TaskMix.read(HALF).chunks > 0
 
 
 def test_incidents_have_a_rate_and_a_length(executed: list[Executed]) -> None:
     assert run("incidents", "--rate", "2", "--seconds", "9", "--json").exit_code == 0
-    assert executed[0][:2] == ("incidents.py", ["--json", "--rate", "2.0", "--seconds", "9.0"])
+    assert executed[0][:2] == ("incidents", ["--json", "--rate", "2.0", "--seconds", "9.0"])
     assert run("flow", "--rate", "2").exit_code == 2
 
 
-@pytest.mark.parametrize("option", [("--full",), ("--only", "tax")], ids=" ".join)
+@pytest.mark.parametrize("option", [("--full",), ("--only", "policy")], ids=" ".join)
 def test_only_memory_has_sections(option: tuple[str, ...], executed: list[Executed]) -> None:
     told = run("commit", *option)
     assert told.exit_code == 2
@@ -81,7 +88,7 @@ def test_only_memory_has_sections(option: tuple[str, ...], executed: list[Execut
 def test_a_url_is_measured_from_outside_with_its_token_out_of_sight(executed: list[Executed]) -> None:
     assert run("flow", "--url", "http://there", "--token", "secret").exit_code == 0
     ((program, arguments, environment),) = executed
-    assert (program, arguments, environment["COUNTERPOINT_TOKEN"]) == ("outside.py", ["http://there"], "secret")
+    assert (program, arguments, environment["COUNTERPOINT_TOKEN"]) == ("http_flow", ["http://there"], "secret")
 
 
 async def test_a_data_folder_is_measured_from_outside_with_its_health(stack: Stack, executed: list[Executed]) -> None:
@@ -89,7 +96,7 @@ async def test_a_data_folder_is_measured_from_outside_with_its_health(stack: Sta
     assert run("flow", "--json", "--data-dir", str(stack.data_dir)).exit_code == 0
     ((program, arguments, environment),) = executed
     health = [service.health for service in told.services.values()]
-    assert (program, arguments) == ("outside.py", [told.http, "--json", "--health", *health])
+    assert (program, arguments) == ("http_flow", [told.http, "--json", "--health", *health])
     assert environment["COUNTERPOINT_TOKEN"] == told.token
 
 
@@ -97,7 +104,7 @@ async def test_a_data_folder_is_measured_from_outside_with_its_health(stack: Sta
 def test_a_commit_is_measured_on_no_stack_that_is_named(named: tuple[str, ...], executed: list[Executed]) -> None:
     told = run("commit", *named)
     assert told.exit_code == 2
-    assert "only measures a throw-away stack" in told.output
+    assert "only measures a temporary stack" in told.output
     assert executed == []
 
 
@@ -111,7 +118,7 @@ async def test_a_running_stack_is_measured_in_a_project_of_its_own(
 ) -> None:
     told = stack.endpoints
     health = [service.health for service in told.services.values()]
-    report = json.loads((await measured(told.http, told.token, health, SIZE)).as_json())
+    report = json.loads((await measure_stack(told.http, told.token, health, SIZE)).as_json())
     assert len(report["machine"]["load"]) == 2 * RUNS
     names = [row["name"] for row in report["measures"]]
     assert names == [
@@ -133,7 +140,7 @@ async def test_a_running_stack_is_measured_in_a_project_of_its_own(
 async def test_a_stack_that_is_not_ready_is_not_measured(stack: Stack) -> None:
     told = stack.endpoints
     with pytest.raises(httpx.HTTPStatusError, match="404"):
-        await measured(told.http, told.token, [f"{told.services['memory'].health}/nothing"], SIZE)
+        await measure_stack(told.http, told.token, [f"{told.services['memory'].health}/nothing"], SIZE)
 
 
 async def test_nobody_there_and_a_wrong_token_are_said_without_a_traceback(stack: Stack) -> None:

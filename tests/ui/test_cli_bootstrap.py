@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 from ui.test_cli_packages import wheel
 
-from counterpoint.cli.bootstrap import probe_line
+from counterpoint.cli.ingest.bootstrap import probe_line
+from counterpoint.cli.ingest.phases import PhaseOptions, collect
 from counterpoint.cli.main import app
-from counterpoint.cli.phases import Given, look
 
 NO_ATTEMPTS: tuple[int, Any] = (200, {"items": [], "next_cursor": None})
 
@@ -46,17 +46,17 @@ def added(*sources: str) -> tuple[int, Any]:
 
 
 def test_what_each_phase_finds(project_folder: Path) -> None:
-    own = look("own-docs", Given(), project_folder, {})
+    own = collect("own-docs", PhaseOptions(), project_folder, {})
     assert "counterpoint/docs/retrieval.md" in [one.source for one in own.documents]
     assert "counterpoint/README.md" in [one.source for one in own.documents]
-    assert [one.source for one in look("dags", Given(), project_folder, {}).documents] == ["dags/orders.py"]
+    assert [one.source for one in collect("dags", PhaseOptions(), project_folder, {}).documents] == ["dags/orders.py"]
     home = {"AIRFLOW_HOME": str(project_folder)}
-    assert [one.source for one in look("dags", Given(), project_folder / "else", home).documents]
-    empty = look("docs", Given(), project_folder, {})
+    assert [one.source for one in collect("dags", PhaseOptions(), project_folder / "else", home).documents]
+    empty = collect("docs", PhaseOptions(), project_folder, {})
     assert empty.empty
     assert "--docs" in empty.where
     wheel(project_folder)
-    found = look("providers", Given(providers_dirs=(project_folder,)), project_folder, {})
+    found = collect("providers", PhaseOptions(providers_dirs=(project_folder,)), project_folder, {})
     assert found.problems == ()
     assert [row.package for row in found.providers] == ["apache-airflow-providers-acme-ledger"]
     pages = {one.source.rpartition("/")[2]: one.text for one in found.documents}
@@ -71,8 +71,8 @@ def test_what_each_phase_finds(project_folder: Path) -> None:
 
 
 def test_a_folder_without_packages_and_a_package_that_is_not_there_are_problems(project_folder: Path) -> None:
-    given = Given(providers=("nobody-has-this",), providers_dirs=(project_folder,))
-    problems = look("providers", given, project_folder, {}).problems
+    given = PhaseOptions(providers=("nobody-has-this",), providers_dirs=(project_folder,))
+    problems = collect("providers", given, project_folder, {}).problems
     assert "not installed here" in problems[0]
     assert "holds no provider package" in problems[1]
 
@@ -122,13 +122,13 @@ def test_an_index_without_the_row_fails(api: Played, project_folder: Path) -> No
 def test_a_document_that_is_refused_fails_its_phase_and_the_next_goes_on(api: Played, project_folder: Path) -> None:
     (project_folder / "docs").mkdir()
     (project_folder / "docs" / "a.md").write_text("# A\n\nThe orders.")
-    refused = {"source": "dags/orders.py", "status": "refused", "problem": "text holds what looks like a token"}
+    refused = {"source": "dags/orders.py", "status": "refused", "problem": "text contains what looks like a token"}
     api.on("POST /v1/documents", (200, {"documents": [refused]}), added("docs/a.md"))
     api.on("POST /v1/search", (200, {"items": [{"source": "docs/a.md"}]}))
     code, report, notes = bootstrapped(api, "--phase", "dags", "--phase", "docs")
     assert code == 1
     assert [phase["status"] for phase in report["phases"]] == ["failed", "done"]
-    assert "refused dags/orders.py: text holds what looks like a token" in notes
+    assert "refused dags/orders.py: text contains what looks like a token" in notes
 
 
 def test_an_empty_phase_is_said_and_fails_only_where_it_was_asked_for(
@@ -139,7 +139,7 @@ def test_an_empty_phase_is_said_and_fails_only_where_it_was_asked_for(
     assert code == 1
     assert report["phases"][0]["status"] == "empty"
     assert "docs: nothing found in the usual places" in notes
-    monkeypatch.setattr("counterpoint.cli.bootstrap.PHASES", ("dags", "docs"))
+    monkeypatch.setattr("counterpoint.cli.ingest.bootstrap.PHASES", ("dags", "docs"))
     code, report, _ = bootstrapped(api)
     assert code == 0
     assert [phase["status"] for phase in report["phases"]] == ["empty", "empty"]

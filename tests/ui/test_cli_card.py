@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 
-from counterpoint.cli.card import Format, card, markdown, normalised, render, text
-from counterpoint.cli.tree import drawn
+from counterpoint.cli.render.card import Format, card, markdown, normalised, render, text
+from counterpoint.cli.render.tree import drawn
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 
@@ -210,6 +210,10 @@ def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
     lines = flat(shown(incident(context={"merged": rows})))
     assert "merged n/load 2 flows failed last at 2026-11-17 06:00:00 UTC incident-2" in lines
     assert "n/load 1 flow works again incident-3" in lines
+    repeats = {"count": 4, "first_at": "2026-11-15T06:00:00Z", "last_at": "2026-11-17T06:00:00Z"}
+    lines = flat(shown(incident(context={"merged": rows, "repeats": repeats})))
+    assert "failed 4 failures in 2 days with the 2 incidents merged into it, first on 2026-11-15" in lines
+    assert "fourth time" not in lines
     lines = flat(shown(incident(context={"merged_into": "incident-1", "merged": []})))
     assert "merged a part of incident-1, which is looked after instead" in lines
     assert "merged" not in flat(shown(incident(context={"merged_into": "", "merged": []})))

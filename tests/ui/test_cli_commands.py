@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from ui.cli_data import INCIDENT, answered, escalated, incident
 from ui.cli_server import TOKEN, Played, playing
 
-from counterpoint.cli.look import STATES
+from counterpoint.cli.commands.tasks import STATES
 from counterpoint.cli.main import app
-from counterpoint.cli.work import ERROR_CHARS
+from counterpoint.cli.task_requests import ERROR_CHARS
 from counterpoint.guard.capabilities import Grant, Keyring, SigningKey, mint, revocation_ids
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.tasks import State, SubmitTask
@@ -151,7 +151,7 @@ def test_an_error_that_is_larger_than_a_message_takes_is_not_sent(
     file.write_text("x" * (ERROR_CHARS + 1))
     result = run(*words, "--error-file", str(file), *api.options())
     assert (result.exit_code, api.asked) == (2, [])
-    assert f"{file} holds 16001 characters, an error at most 16000" in result.stderr
+    assert f"{file} contains 16001 characters; the limit is 16000" in result.stderr
     assert "counterpoint ingest" in result.stderr
 
 
@@ -355,7 +355,7 @@ def test_a_data_folder_that_is_a_file_is_misuse(tmp_path: Path, arguments: list[
     file = tmp_path / "afile"
     file.write_text("x")
     result = run(*arguments, "--data-dir", str(file))
-    assert (result.exit_code, result.stderr) == (2, f"counterpoint: {file} is no folder\n")
+    assert (result.exit_code, result.stderr) == (2, f"counterpoint: {file} is not a folder\n")
 
 
 def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

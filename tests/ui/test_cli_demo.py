@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from counterpoint.cli.demo import ended
-from counterpoint.cli.demo_checks import Transcript
+from counterpoint.cli.commands.demo import ended
+from counterpoint.cli.demo.checks import DemoTranscript
 from counterpoint.cli.errors import CommandError, Exit
-from counterpoint.cli.session import Session
+from counterpoint.cli.session import CommandSession
 
 ROOT = Path(__file__).resolve().parents[2]
 FREEIPA = ROOT / "examples" / "incidents" / "freeipa.yaml"
@@ -40,12 +40,12 @@ def _environment(folder: Path) -> dict[str, str]:
     return kept | {"TMPDIR": str(folder)}
 
 
-def session(*, json_alone: bool) -> Session:
-    return Session(url=None, token=None, data_dir=None, project=None, json=json_alone)
+def session(*, json_alone: bool) -> CommandSession:
+    return CommandSession(url=None, token=None, data_dir=None, project=None, json=json_alone)
 
 
-def played(console: Console | None) -> Transcript:
-    made = Transcript(console, Console(file=io.StringIO()))
+def played(console: Console | None) -> DemoTranscript:
+    made = DemoTranscript(console, Console(file=io.StringIO()))
     made.begin("a part")
     made.check("this holds", True, "seen")
     return made
@@ -72,4 +72,4 @@ def test_the_report_for_programs_holds_every_check(capsys: pytest.CaptureFixture
 
 def test_a_story_that_was_not_played_is_no_success() -> None:
     with pytest.raises(CommandError):
-        ended(session(json_alone=True), Transcript(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)
+        ended(session(json_alone=True), DemoTranscript(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)

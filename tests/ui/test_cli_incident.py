@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from counterpoint.cli.demo_incident import Arrival, Incident, read_incident
-from counterpoint.cli.errors import Misused
+from counterpoint.cli.demo.incident import DemoIncident, IncidentEvents, read_incident
+from counterpoint.cli.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 INCIDENTS = sorted((ROOT / "examples" / "incidents").glob("*.yaml"))
@@ -75,7 +75,7 @@ def test_a_misspelt_field_or_a_missing_file_is_named(tmp_path: Path) -> None:
 
     def refused(**more: Any) -> str:
         file.write_text(yaml.safe_dump(story | {"knowledge": ["known.md"]} | more))
-        with pytest.raises(Misused) as error:
+        with pytest.raises(UsageError) as error:
             read_incident(file)
         return str(error.value)
 
@@ -87,7 +87,7 @@ def test_a_misspelt_field_or_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_events_are_taken_line_by_line_as_they_stand(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text('{"a":  1}\n\n{"b": 2}\n')
-    arrival = Arrival.model_validate({"events": "events.jsonl"}, context={"folder": tmp_path})
+    arrival = IncidentEvents.model_validate({"events": "events.jsonl"}, context={"folder": tmp_path})
     assert list(arrival.lines()) == ['{"a":  1}', '{"b": 2}']
 
 
@@ -95,4 +95,4 @@ def test_an_incident_cannot_be_changed() -> None:
     incident = read_incident(INCIDENTS[0])
     with pytest.raises(ValueError, match="frozen"):
         incident.name = "other"  # type: ignore[misc]
-    assert Incident.model_config["extra"] == "forbid"
+    assert DemoIncident.model_config["extra"] == "forbid"

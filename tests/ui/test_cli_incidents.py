@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 
-from counterpoint.cli.incidents import COLUMNS, OUTCOMES, Unreadable, moment, outcome_of, read
+from counterpoint.cli.ingest.incident_files import COLUMNS, OUTCOMES, IncidentFileError, moment, outcome_of, read
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import Outcome
 
@@ -101,7 +101,7 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read() -> None:
     ],
 )
 def test_what_is_no_list_of_incidents_says_why(name: str, text: str, problem: str) -> None:
-    with pytest.raises(Unreadable, match=problem):
+    with pytest.raises(IncidentFileError, match=problem):
         read(name, text)
 
 
@@ -116,7 +116,7 @@ def test_whatever_a_file_holds_is_read_named_or_refused_as_a_whole(
     header = ["error", "tried", "outcome", "when", "by", "job"]
     text = "\n".join(delimiter.join(row) for row in (header, *rows))
     for given_text in (text, text[len(header[0]) :]):
-        with suppress(Unreadable):
+        with suppress(IncidentFileError):
             sheet = read(name, given_text)
             assert sheet.rows or sheet.faulty
             assert all(fault.problem for fault in sheet.faulty)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 
-from counterpoint.cli import files
-from counterpoint.cli.files import FILE_LIMIT_BYTES, Readable, Skipped, batches, document, walk
-from counterpoint.cli.ingest import TYPES, Run
+from counterpoint.cli.commands.ingest import TYPES
+from counterpoint.cli.ingest import files
+from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile, batches, document, walk
+from counterpoint.cli.ingest.upload import Upload
 from counterpoint.cli.main import app
 from counterpoint.proto.ingest import ContentType
 
@@ -44,8 +45,8 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
     os.mkfifo(tmp_path / "a" / "pipe")
 
     found = list(walk([tmp_path / "a"], tmp_path))
-    assert [one.source for one in found if isinstance(one, Readable)] == ["a/guide.md"]
-    reasons = {one.path.name: one.reason for one in found if isinstance(one, Skipped)}
+    assert [one.source for one in found if isinstance(one, SourceFile)] == ["a/guide.md"]
+    reasons = {one.path.name: one.reason for one in found if isinstance(one, SkippedPath)}
     assert reasons == {
         ".git": "hidden",
         "image.png": "binary, of a kind that is not read",
@@ -58,7 +59,7 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
         "huge.txt": "huge: 11.0 MiB, more than 11 MiB; split it",
         "pipe": "neither a file nor a folder",
     }
-    failed = {one.path.name for one in found if isinstance(one, Skipped) and one.failed}
+    failed = {one.path.name for one in found if isinstance(one, SkippedPath) and one.failed}
     assert failed == {"image.png", "latin.txt", "late.txt", "loop", "out", "huge.txt"}
 
 
@@ -97,20 +98,20 @@ def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known
 def test_what_is_named_is_taken_though_hidden_and_named_twice_is_taken_once(tmp_path: Path) -> None:
     (tmp_path / ".notes.md").write_text("notes")
     found = list(walk([tmp_path / ".notes.md", tmp_path / ".notes.md"], tmp_path / "elsewhere"))
-    assert [one.source for one in found if isinstance(one, Readable)] == [(tmp_path / ".notes.md").as_posix()]
+    assert [one.source for one in found if isinstance(one, SourceFile)] == [(tmp_path / ".notes.md").as_posix()]
 
 
 def test_a_file_has_its_own_name_and_not_that_of_a_link_to_it(tmp_path: Path) -> None:
     (tmp_path / "z.md").write_text("text")
     (tmp_path / "a.md").symlink_to(tmp_path / "z.md")
     found = list(walk([tmp_path], tmp_path))
-    assert [one.source for one in found if isinstance(one, Readable)] == ["z.md"]
-    assert [one.path.name for one in found if isinstance(one, Skipped)] == ["a.md"]
+    assert [one.source for one in found if isinstance(one, SourceFile)] == ["z.md"]
+    assert [one.path.name for one in found if isinstance(one, SkippedPath)] == ["a.md"]
 
 
 @given(st.lists(st.integers(0, 300), max_size=80), st.integers(1, 200))
 def test_batches_hold_all_documents_in_order_within_their_bounds(sizes: list[int], most_bytes: int) -> None:
-    documents = [Readable(Path(str(number)), str(number), "x" * size) for number, size in enumerate(sizes)]
+    documents = [SourceFile(Path(str(number)), str(number), "x" * size) for number, size in enumerate(sizes)]
     made = list(batches(documents, most_bytes))
     assert [document for batch in made for document in batch] == documents
     assert all(len(batch) <= 50 for batch in made)
@@ -156,7 +157,7 @@ def test_a_passage_that_nobody_vouches_for_is_shown_as_such(api: Played) -> None
     api.on("POST /v1/search", (200, {"items": hits}))
     shown = CliRunner().invoke(app, ["search", "A", *api.options()])
     heads = [line.partition(", ")[2] for line in shown.output.splitlines() if ".md" in line]
-    assert heads == ["characters 0 to 3", "characters 0 to 3, nobody trusted has vouched for it"]
+    assert heads == ["characters 0 to 3", "characters 0 to 3, not from a trusted source"]
 
 
 def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_named(
@@ -191,12 +192,12 @@ def test_a_batch_that_is_refused_is_sent_one_by_one_and_the_refused_document_is_
 )
 def test_a_file_is_sent_as_text_or_as_bytes_that_memory_reads(content: bytes, expected: dict[str, str]) -> None:
     found = document(Path("a"), "a", content)
-    assert isinstance(found, Readable)
+    assert isinstance(found, SourceFile)
     assert found.body() == {"source": "a", **expected}
 
 
 def test_a_page_that_says_its_encoding_itself_is_sent_as_bytes() -> None:
-    assert isinstance(document(Path("a.html"), "a.html", b"<meta charset=latin-1>\xe9"), Readable)
+    assert isinstance(document(Path("a.html"), "a.html", b"<meta charset=latin-1>\xe9"), SourceFile)
 
 
 class Echo:
@@ -305,7 +306,7 @@ def test_a_name_that_is_no_utf_8_is_reported_and_the_others_go_on(echo: Echo, tm
             file.write("# A")
     assert [one["source"] for one in echo.run(str(tmp_path / "docs"), code=1)] == ["docs/a.md"]
     found = list(walk([tmp_path / "docs"], tmp_path))
-    skipped = {one.path.name: one.reason for one in found if isinstance(one, Skipped)}
+    skipped = {one.path.name: one.reason for one in found if isinstance(one, SkippedPath)}
     assert set(skipped.values()) == {"its name is not UTF-8"}
     assert {name.encode().decode() for name in skipped} == {"caf�", "caf�.md", ".caf�", ".�.md"}
 
@@ -334,16 +335,16 @@ def test_files_are_read_as_they_are_handed_over(api: Played, tmp_path: Path, mon
     opened, said = list[str](), list[tuple[int, int, int, int]]()
     read = files.read
 
-    def counted(path: Path, *how: Any) -> Readable | Skipped:
+    def counted(path: Path, *how: Any) -> SourceFile | SkippedPath:
         opened.append(path.name)
         return read(path, *how)
 
-    def posted(run: Run, api: Any, batch: Any, total: int) -> Any:
+    def posted(run: Upload, api: Any, batch: Any, total: int) -> Any:
         said.append((len(opened), len(batch), len(run.results), total))
         return [{"source": one.source, "status": "added", "chunks": 1} for one in batch]
 
     monkeypatch.setattr(files, "read", counted)
-    monkeypatch.setattr(Run, "_post", posted)
+    monkeypatch.setattr(Upload, "_post", posted)
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path), "--json", *api.options()])
     assert shown.exit_code == 1, shown.output
     assert said == [(101, 50, 0, 121), (121, 50, 50, 121), (121, 20, 100, 120)]
@@ -393,7 +394,7 @@ def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: Played, tmp_pa
     )
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()])
     assert shown.exit_code == 1
-    assert "nothing is there: what was found before stays, 2 of them; is it mounted?" in " ".join(shown.stderr.split())
+    assert "the folder is empty: its 2 documents stay; is it mounted?" in " ".join(shown.stderr.split())
     assert {asked.method for asked in api.asked} == {"GET"}
     api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
     assert CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()]).exit_code == 0
@@ -405,7 +406,8 @@ def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(echo: Echo, a
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a", "status": "added"}]}))
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path), *api.options()])
     assert shown.exit_code == 0
-    assert "is not known: Forbidden" in shown.stderr
+    assert "cannot tell what was removed from" in shown.stderr
+    assert ": Forbidden" in shown.stderr
 
 
 def test_an_interrupted_run_says_how_far_it_came(api: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,11 +416,11 @@ def test_an_interrupted_run_says_how_far_it_came(api: Played, tmp_path: Path, mo
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("counterpoint.cli.ingest.Run._post", interrupted)
+    monkeypatch.setattr("counterpoint.cli.ingest.upload.Upload._post", interrupted)
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path), "--json", *api.options()])
     assert shown.exit_code == 1
     assert json.loads(shown.stdout)["interrupted"] is True
-    assert "interrupted after 0 of 1 document; the same command goes on where it was" in shown.stderr
+    assert "interrupted after 0 of 1 document; run the same command to continue" in shown.stderr
 
 
 def test_what_was_read_otherwise_than_meant_is_said(api: Played, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_cause_that_is_none_is_misuse_and_the_help_names_those_that_are(api: P
     assert (result.exit_code, api.asked) == (2, [])
     shown = CliRunner().invoke(app, ["outcome", "--help"]).output
     assert "something-else" in shown
-    assert "the proposal is not" in " ".join(shown.split())
+    assert "instead of the proposal" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(("verb", "relation"), [("link", "same"), ("split", "different"), ("merge", "merged")])

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 from ui.cli_data import incident
 from ui.cli_server import playing
 
-from counterpoint.cli.listing import by_submission, by_urgency, title
 from counterpoint.cli.main import app
+from counterpoint.cli.render.listing import by_submission, by_urgency, title
 
 QUESTION = {"kind": "question", "description": "Who owns it?", "title": None, "error_message": None, "findings": None}
 

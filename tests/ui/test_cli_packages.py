@@ -8,8 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from counterpoint.cli.packages import Package, Unreadable, installed, lying_in
-from counterpoint.cli.provider_index import distinct, names, row
+from counterpoint.cli.ingest.packages import PackageError, ProviderPackage, installed, lying_in
+from counterpoint.cli.ingest.provider_index import distinct, names, row
 from counterpoint.proto.providers import Provider
 
 INFO = {
@@ -57,9 +57,9 @@ def wheel(folder: Path, version: str = "1.2.0", sources: dict[str, str] = SOURCE
     return path
 
 
-def only(place: Path) -> Package:
+def only(place: Path) -> ProviderPackage:
     (found,) = lying_in(place)
-    assert isinstance(found, Package), found
+    assert isinstance(found, ProviderPackage), found
     return found
 
 
@@ -111,28 +111,28 @@ def test_a_name_that_two_claim_is_left_to_the_one_whose_own_it_is() -> None:
     ],
 )
 def test_a_package_that_cannot_be_read_says_why(tmp_path: Path, sources: dict[str, str], problem: str) -> None:
-    with pytest.raises(Unreadable, match=problem):
+    with pytest.raises(PackageError, match=problem):
         row(only(wheel(tmp_path, sources=sources)))
 
 
 @pytest.mark.parametrize("entries", [["text"], [None], 5, [{"python-modules": 5}]])
 def test_a_package_that_says_something_else_than_others_is_named(tmp_path: Path, entries: object) -> None:
     info = f"def get_provider_info():\n    return {INFO | {'operators': entries}!r}\n"
-    with pytest.raises(Unreadable, match="not in the usual form"):
+    with pytest.raises(PackageError, match="not in the usual form"):
         row(only(wheel(tmp_path, sources=SOURCES | {"acme/info.py": info})))
 
 
 @pytest.mark.parametrize("said", ["{[]: 1}", "-" * 5000 + "1"])
 def test_what_is_no_literal_after_all_is_named(tmp_path: Path, said: str) -> None:
     info = f"def get_provider_info():\n    return {said}\n"
-    with pytest.raises(Unreadable):
+    with pytest.raises(PackageError):
         row(only(wheel(tmp_path, sources=SOURCES | {"acme/info.py": info})))
 
 
 def test_a_wheel_that_is_damaged_is_named(tmp_path: Path) -> None:
     place = wheel(tmp_path)
     place.write_bytes(place.read_bytes().replace(b"import nowhere", b"import NOWHERE"))
-    with pytest.raises(Unreadable, match="cannot be unpacked: Bad CRC"):
+    with pytest.raises(PackageError, match="cannot be unpacked: Bad CRC"):
         row(only(place))
 
 
@@ -140,9 +140,9 @@ def test_what_is_no_package_is_named_and_the_others_are_read(tmp_path: Path) -> 
     (tmp_path / "apache_airflow_providers_broken-1.0-py3-none-any.whl").write_bytes(b"no wheel")
     wheel(tmp_path, "1.2.0")
     found = list(lying_in(tmp_path))
-    assert [type(one).__name__ for one in found] == ["Unreadable", "Package"]
+    assert [type(one).__name__ for one in found] == ["PackageError", "ProviderPackage"]
     (missing,) = installed(["nobody-has-this"])
-    assert isinstance(missing, Unreadable)
+    assert isinstance(missing, PackageError)
     assert "pip download --no-deps" in str(missing)
     (no_provider,) = installed(["pydantic"])
     assert "no provider" in str(no_provider)
@@ -156,7 +156,7 @@ def test_the_index_is_made_by_one_command_and_keeps_rows_by_hand(tmp_path: Path)
         {"name": "Old", "package": "apache-airflow-providers-acme-ledger"},
     ]
     into.write_text(json.dumps({"rows": by_hand}))
-    command = [sys.executable, "-m", "counterpoint.cli.provider_index", str(tmp_path), "--into", str(into)]
+    command = [sys.executable, "-m", "counterpoint.cli.ingest.provider_index", str(tmp_path), "--into", str(into)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     first = into.read_text()
     index = json.loads(first)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from counterpoint.cli import pages
-from counterpoint.cli.addresses import plain
-from counterpoint.cli.files import FILE_LIMIT_BYTES, Readable, Skipped
+from counterpoint.cli.ingest import pages
+from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile
+from counterpoint.cli.ingest.url_list import plain
 
 Answer = Callable[[Callable[[bytes], object], threading.Event], object]
 """Answers a request by writing; the event is set when the test is over."""
@@ -59,7 +59,7 @@ def reason(answers: dict[str, bytes | Answer], address: str = "http://127.0.0.1:
     """Why there is no document."""
     with answering(answers) as port:
         found = pages.fetch(address.format(port=port))
-    assert isinstance(found, Skipped)
+    assert isinstance(found, SkippedPath)
     assert found.failed
     return found.reason.replace(str(port), "PORT")
 
@@ -87,7 +87,7 @@ def slowly(head: bytes, again: bytes) -> Answer:
 def test_a_page_is_fetched_where_it_leads_to_under_the_name_that_was_asked_for() -> None:
     with answering({"/": to("/a"), "/a": to("?b"), "/a?b": page(b"# Hi", "content-type: text/markdown")}) as port:
         found = pages.fetch(f"http://name:word@127.0.0.1:{port}/#part")
-        assert found == Readable(found.path, f"http://127.0.0.1:{port}/", "# Hi", type="markdown")
+        assert found == SourceFile(found.path, f"http://127.0.0.1:{port}/", "# Hi", type="markdown")
 
 
 def test_what_leads_on_for_ever_is_left() -> None:
@@ -117,8 +117,8 @@ def test_a_public_page_does_not_lead_to_what_only_we_can_reach(monkeypatch: pyte
 
             monkeypatch.setattr(pages, "is_public", named)
             outside = pages.fetch(f"http://localhost:{first}/")
-    assert isinstance(inside, Readable)
-    assert isinstance(outside, Skipped)
+    assert isinstance(inside, SourceFile)
+    assert isinstance(outside, SkippedPath)
     assert outside.reason == f"leads from a public address to a private one, {private.format(port=port)}"
 
 

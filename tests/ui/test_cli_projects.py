@@ -9,9 +9,9 @@ from ui.cli_server import TOKEN, Played, playing
 from ui.test_cli_watch import sent
 
 from counterpoint.cli.address import Address
+from counterpoint.cli.decisions import STREAM, follow_all
 from counterpoint.cli.main import app
-from counterpoint.cli.session import Session
-from counterpoint.cli.watch import STREAM, follow_all
+from counterpoint.cli.session import CommandSession
 
 PRINCIPALS = "GET /v1/principals"
 
@@ -66,7 +66,7 @@ def test_the_decisions_of_a_project_are_shown_as_soon_as_a_principal_is_for_it(
     api.on(PRINCIPALS, page(), (503, {"title": "Service Unavailable", "status": 503}), page(principal("a", "orders")))
     api.on(f"GET {STREAM}", (200, sent(1, "t-default")), (200, sent(1, "t-orders")), (403, {"title": "Forbidden"}))
     stopped = threading.Event()
-    session = Session(None, None, None, None, False)
+    session = CommandSession(None, None, None, None, False)
     following = threading.Thread(target=follow_all, args=(session, Address(api.url, TOKEN), stopped))
     following.start()
     try:
@@ -82,5 +82,5 @@ def test_the_decisions_of_a_project_are_shown_as_soon_as_a_principal_is_for_it(
 def test_a_named_project_is_shown_alone(api: Played, capsys: pytest.CaptureFixture[str]) -> None:
     stopped = threading.Event()
     stopped.set()
-    follow_all(Session(None, None, None, "orders", False), Address(api.url, TOKEN), stopped)
+    follow_all(CommandSession(None, None, None, "orders", False), Address(api.url, TOKEN), stopped)
     assert PRINCIPALS not in {f"{asked.method} {asked.path}" for asked in api.asked}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from counterpoint.cli import scan
+from counterpoint.cli.commands import scan
 from counterpoint.cli.main import app
 
 KEY = "AKIA" + "Z7QF3MPLKD2WXYTB"

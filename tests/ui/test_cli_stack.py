@@ -83,6 +83,7 @@ async def test_a_dead_letter_is_listed_shown_and_retried_from_the_command_line(
     async with asyncio.timeout(60):
         letters: list[dict[str, Any]] = []
         while not letters:
+            await asyncio.sleep(0.2)
             letters = json.loads((await run("dead-letters", "list", "--json")).output)["items"]
     (letter,) = letters
     listed = await run("dead-letters", "list")

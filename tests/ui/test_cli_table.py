@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console, RenderableType
 from ui.cli_data import INCIDENT
 
-from counterpoint.cli.table import table
-from counterpoint.cli.tree import drawn
+from counterpoint.cli.render.table import table
+from counterpoint.cli.render.tree import drawn
+from counterpoint.proto.titles import TITLE_CHARS
 
 TASK = "019a9d3e-7b7e-7c3e-9d53-0a5b8f1f2a3b"
 ABOUT = "fetch_orders failed: could not resolve ldap.internal"
@@ -64,6 +65,15 @@ def test_a_title_is_never_broken_into_a_narrow_column() -> None:
         f"{WHEN}  working                     plan          {INCIDENT}",
         f"    {ABOUT}",
     ]
+
+
+def test_a_sentence_is_no_longer_than_a_title() -> None:
+    heads, rows = LISTS["attempts"]
+    tried = f"{'Restart the resolver, ' * 5}then wait"
+    (shown,) = printed(table(heads, [tuple(tried if cell == ABOUT else cell for cell in rows[0])], "none"), 300)[1:]
+    said = shown[shown.index("Restart") : shown.index(" …") + 2]
+    assert tried.startswith(said.removesuffix(" …"))
+    assert TITLE_CHARS - len("resolver,  …") < len(said) <= TITLE_CHARS
 
 
 def test_on_the_narrowest_terminal_an_id_goes_on_below() -> None:

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from ui.cli_server import TOKEN, Played, playing
 
 from counterpoint.cli.address import Address
-from counterpoint.cli.api import Api
-from counterpoint.cli.errors import NotReachable, Refused
+from counterpoint.cli.api import ApiClient
+from counterpoint.cli.decisions import STREAM
+from counterpoint.cli.errors import ApiError, NotReachable
 from counterpoint.cli.main import app
-from counterpoint.cli.watch import STREAM
 
 
 def sent(number: int, task: str = "t1") -> str:
@@ -45,7 +45,7 @@ def test_a_stream_that_breaks_is_opened_again_after_the_last_event_seen(api: Pla
         (503, {"title": "Service Unavailable", "status": 503}),
         (200, ": open\n\n" + sent(3)),
     )
-    with Api(Address(api.url, TOKEN)) as client:
+    with ApiClient(Address(api.url, TOKEN)) as client:
         events = list(islice(client.stream(STREAM, project="orders"), 3))
     assert [event.id for event in events] == ["1", "2", "3"]
     assert [asked.headers.get("last-event-id") for asked in api.asked] == [None, "2", "2"]
@@ -54,9 +54,9 @@ def test_a_stream_that_breaks_is_opened_again_after_the_last_event_seen(api: Pla
 
 def test_a_stream_that_was_never_open_or_is_forbidden_is_no_stream(api: Played) -> None:
     api.on(f"GET {STREAM}", DENIED)
-    with Api(Address(api.url, TOKEN)) as client, pytest.raises(Refused):
+    with ApiClient(Address(api.url, TOKEN)) as client, pytest.raises(ApiError):
         next(client.stream(STREAM))
-    with Api(Address("http://127.0.0.1:1", TOKEN)) as client, pytest.raises(NotReachable):
+    with ApiClient(Address("http://127.0.0.1:1", TOKEN)) as client, pytest.raises(NotReachable):
         next(client.stream(STREAM))
 
 
@@ -83,7 +83,7 @@ def test_watching_is_ended_well_by_ctrl_c(api: Played, monkeypatch: pytest.Monke
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("counterpoint.cli.watch.show", interrupted)
+    monkeypatch.setattr("counterpoint.cli.decisions.show", interrupted)
     assert CliRunner().invoke(app, ["watch", *api.options()]).exit_code == 0
 
 

@@ -11,23 +11,23 @@ from ui.cli_server import Played, playing
 from ui.http_front import Running, listening, running
 
 from counterpoint.cli.main import app
+from counterpoint.client.shadow import is_same_act
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.incident_settings import ShadowDue
-from counterpoint.recall.shadow import is_same_act
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
 
 JOB = {"namespace": "shop", "name": "load"}
 URL = "/v1/incident-settings"
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
 

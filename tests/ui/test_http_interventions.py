@@ -9,19 +9,19 @@ from ui.http_front import Running, listening, made, running
 
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.interventions import CancelTask, TaskOverridden
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
 

@@ -9,20 +9,20 @@ from ui.http_front import Running, listening, made, running
 
 from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.links import Link, link_id
+from counterpoint.router.api.application import HttpApi
 from counterpoint.router.handlers import LINEAGE_SOURCE
-from counterpoint.router.http import Front
 
 ESCALATED: dict[str, Any] = {"escalation": {"to": "calling_llm", "code": "low_confidence"}}
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
 
@@ -157,7 +157,7 @@ async def test_what_is_not_the_same_is_kept_apart_by_the_report(front: Running) 
     assert (kept["pair"][1]["attempt_id"], kept["reason"]) == ("a7", "unlocked the user")
 
 
-@pytest.mark.parametrize(("named", "problem"), [("nowhere", "is no task"), ("a1", "is an attempt of this task")])
+@pytest.mark.parametrize(("named", "problem"), [("nowhere", "is neither a task"), ("a1", "is an attempt of this task")])
 async def test_only_attempts_of_others_are_kept_apart(front: Running, named: str, problem: str) -> None:
     await tasks(front, "t1")
     attempt(front, "a1", "t1")

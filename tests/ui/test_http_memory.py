@@ -10,25 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ui.http_front import Running, listening, running
 
+from counterpoint.graph.edges import EdgeKind, edge
+from counterpoint.graph.names import dataset, job
 from counterpoint.proto.ingest import Document
 from counterpoint.proto.signature import signature
-from counterpoint.recall.edges import EdgeKind, edge
-from counterpoint.recall.names import dataset, job
-from counterpoint.router.documents import batches
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
+from counterpoint.router.api.body import batches
 
 NAMESPACE = "postgres://db/α"
 ERROR = "timed out after 5 s"
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener, ingest_request_bytes=1000) as found:
         yield found
 
@@ -93,7 +93,7 @@ def test_batches_hold_every_document_in_order_and_are_small_enough(sizes: list[i
     made = list(batches(documents, 400))
     assert [each for batch in made for each in batch] == documents
     for batch in made:
-        assert len(batch) == 1 or sum(len(each.model_dump_json()) for each in batch) <= 400
+        assert len(batch) == 1 or sum(len(each.model_dump_json(exclude_none=True)) for each in batch) <= 400
 
 
 async def test_more_than_256_kib_of_documents_is_taken(front: Running) -> None:

@@ -6,9 +6,9 @@ import pytest
 from agents.router_house import PROJECT
 from ui.http_front import Running, listening, running
 
+from counterpoint.graph.names import job
 from counterpoint.proto.incident_settings import settings_id
 from counterpoint.proto.tasks import JobRef
-from counterpoint.recall.names import job
 
 KEY = "AKIA" + "Z7QF3MPLKD2WXYTB"
 

@@ -9,10 +9,10 @@ import pytest
 
 from counterpoint.proto import schemas
 from counterpoint.proto.messages import Message
-from counterpoint.router import openapi
-from counterpoint.router.http import Front
+from counterpoint.router.api import openapi
+from counterpoint.router.api.application import HttpApi
 
-DOCUMENT = Front().openapi()
+DOCUMENT = HttpApi().openapi()
 CONTRACT = {
     "/v1/tasks": {"get", "post"},
     "/v1/tasks/{task_id}": {"get"},
@@ -93,7 +93,7 @@ def test_every_operation_tells_its_problems_and_what_it_needs() -> None:
 
 
 async def test_the_document_and_the_schemas_need_no_token() -> None:
-    transport = httpx.ASGITransport(app=Front())
+    transport = httpx.ASGITransport(app=HttpApi())
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as nobody:
         assert (await nobody.get("/openapi.json")).json() == DOCUMENT
         for message_type in Message.register:

@@ -8,21 +8,21 @@ import pytest
 from agents.router_house import NOW
 from ui.http_front import Running, client, listening, running
 
-from counterpoint.recall import Memory
-from counterpoint.router.askers import Askers, token_id
-from counterpoint.router.http import Front
+from counterpoint.client import Memory
+from counterpoint.router.api.application import HttpApi
+from counterpoint.router.authentication import Authenticator, token_id
 
 NEW = {"name": "airflow", "kind": "system", "projects": ["orders"], "roles": ["submit", "report"]}
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener, principal_cache_s=60.0) as found:
         yield found
 
@@ -113,13 +113,13 @@ async def test_principals_are_for_administrators(front: Running, method: str, pa
 
 async def test_a_principal_is_looked_up_again_when_its_time_is_over(front: Running) -> None:
     clock = [0.0]
-    askers = Askers(front.house.memory, 3.0, lambda: clock[0])
+    authenticator = Authenticator(front.house.memory, 3.0, lambda: clock[0])
     token = front.house.principal("somebody", "read")
-    assert (await askers.of(token)).roles == ("read",)
+    assert (await authenticator.authenticate(token)).roles == ("read",)
     front.house.principal("somebody", "submit")
-    assert (await askers.of(token)).roles == ("read",)
+    assert (await authenticator.authenticate(token)).roles == ("read",)
     clock[0] = 3.1
-    assert (await askers.of(token)).roles == ("submit",)
+    assert (await authenticator.authenticate(token)).roles == ("submit",)
 
 
 async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(front: Running) -> None:
@@ -135,14 +135,14 @@ async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(
         return Memory(held_up, "router", front.house.memory(project, principal).origin, front.house.now)
 
     token = front.house.principal("somebody", "read")
-    askers = Askers(memory, 3.0, lambda: 0.0)
-    asked = asyncio.create_task(askers.of(token))
+    authenticator = Authenticator(memory, 3.0, lambda: 0.0)
+    asked = asyncio.create_task(authenticator.authenticate(token))
     await read.wait()
     front.house.principal("somebody", "submit")
-    askers.forget()
+    authenticator.forget()
     let.set()
     await asked
-    assert (await askers.of(token)).roles == ("submit",)
+    assert (await authenticator.authenticate(token)).roles == ("submit",)
 
 
 def letter(front: Running, name: str, state: str = "dead") -> None:

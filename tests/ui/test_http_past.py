@@ -7,7 +7,7 @@ import pytest
 from agents.router_house import PROJECT
 from ui.http_front import Running, listening, running
 
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
 
 INCIDENT: dict[str, Any] = {
     "source": "incidents.csv",
@@ -22,13 +22,13 @@ PROVIDER: dict[str, Any] = {"name": "Ledger", "package": "airflow-provider-ledge
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener, ingest_request_bytes=1000) as found:
         yield found
 

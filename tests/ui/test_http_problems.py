@@ -11,28 +11,28 @@ from structlog.testing import capture_logs
 from ui.http_front import Running, client, listening, running
 
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem, Transient
-from counterpoint.router import tasks
-from counterpoint.router.http import Front
+from counterpoint.router.api import tasks
+from counterpoint.router.api.application import HttpApi
 from counterpoint.router.problems import problem_of
 
 TASK = {"kind": "question", "description": "x"}
 OPEN = {"/v1/schemas/{message_type}"}
 OPERATIONS = [
     (method, path)
-    for path, operations in Front().openapi()["paths"].items()
+    for path, operations in HttpApi().openapi()["paths"].items()
     for method in operations
     if path not in OPEN
 ]
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
 
@@ -173,11 +173,11 @@ async def test_away_is_503_with_when_to_come_back(front: Running) -> None:
 async def test_a_task_for_which_there_is_no_room_is_told_to_come_back(
     front: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "PATIENCE_S", 0.01)
-    turns = front.turns
+    monkeypatch.setattr(tasks, "ADMISSION_TIMEOUT_S", 0.01)
+    limiter = front.limiter
     async with AsyncExitStack() as held:
-        while not turns.locked():
-            await held.enter_async_context(turns.turn("another"))
+        while not limiter.locked():
+            await held.enter_async_context(limiter.slot("another"))
         response = await front.me.post("/v1/tasks", json=TASK)
         problem(response, 503, "unavailable")
         assert int(response.headers["retry-after"]) == 1
@@ -211,7 +211,7 @@ async def test_a_fault_of_ours_says_nothing_of_its_cause(front: Running, monkeyp
         (Transient("busy", retry_after_s=0.5), 503),
         (Conflict("tasks", "t1", 1, 2), 409),
         (Permanent("too_large"), 413),
-        (Permanent("sensitive", (Problem(field="description", problem="holds what looks like a token"),)), 422),
+        (Permanent("sensitive", (Problem(field="description", problem="contains what looks like a token"),)), 422),
     ],
 )
 def test_each_error_has_its_status(error: Any, status: int) -> None:

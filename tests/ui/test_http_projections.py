@@ -15,20 +15,21 @@ from ui.http_front import Running, listening, running
 from ui.test_cli_commands import run
 
 from counterpoint.local.stack import Stack
+from counterpoint.proto.commands import RebuildProjection
 from counterpoint.proto.memory import Cypher, Rebuild
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
 
 COMMAND = Path(sys.executable).with_name("counterpoint")
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
 
@@ -65,7 +66,7 @@ async def test_a_rebuild_is_started_and_looked_at(front: Running) -> None:
     started = await front.me.post("/v1/rebuild/graph")
     assert (started.status_code, started.json()) == (202, front.house.report | {"tier": "graph"})
     assert (await front.me.get("/v1/rebuild/graph")).json() == started.json()
-    assert front.house.asked == [Rebuild(tier="graph", start=True), Rebuild(tier="graph")]
+    assert front.house.asked == [RebuildProjection(tier="graph"), Rebuild(tier="graph")]
     assert (await front.me.post("/v1/rebuild/record")).status_code == 422
 
 
@@ -89,7 +90,7 @@ def test_the_rows_are_printed_and_there_is_more() -> None:
 
 
 def test_a_rebuild_is_waited_for_and_its_progress_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpoint.cli.projections._LOOK_S", 0)
+    monkeypatch.setattr("counterpoint.cli.commands.rebuild._LOOK_S", 0)
     progress = {"project": "default", "tier": "graph", "state": "running", "records": 1, "of": 4}
     with playing() as api:
         api.on("POST /v1/rebuild/graph", (202, progress))

@@ -9,8 +9,9 @@ from ui.cli_server import playing
 from ui.http_front import Running, listening, running
 from ui.test_cli_commands import run
 
+from counterpoint.proto.commands import ChangeEmbeddingModel
 from counterpoint.proto.memory import Reembed
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
 
 NOW = {
     "active": "old", "dimensions": 384, "state": "filling", "other": "new", "other_dimensions": 384, "vectors": 3,
@@ -21,13 +22,13 @@ READY = NOW | {"state": "ready", "vectors": 8, "refused": 1, "unindexed": ["orde
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
 
@@ -37,7 +38,7 @@ async def test_what_is_asked_is_handed_on(front: Running) -> None:
     assert (await front.me.get("/v1/reembed")).json() == NOW
     body = {"act": "switch", "model": "new", "unindexed": True, "soon": 1}
     assert (await front.me.post("/v1/reembed", json=body)).json() == NOW | {"ignored": ["soon"]}
-    assert front.house.asked == [Reembed(), Reembed(act="switch", model="new", unindexed=True)]
+    assert front.house.asked == [Reembed(), ChangeEmbeddingModel(act="switch", model="new", unindexed=True)]
     for wrong in ({}, {"act": "status"}, {"act": "begin", "model": ""}, {"act": "begin", "model": "m" * 300}):
         response = await front.me.post("/v1/reembed", json=wrong)
         assert (response.status_code, bool(response.json()["errors"])) == (422, True)
@@ -55,7 +56,7 @@ async def test_it_is_for_who_operates(front: Running, method: str) -> None:
 
 
 def test_it_is_begun_followed_and_switched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpoint.cli.reembed._LOOK_S", 0)
+    monkeypatch.setattr("counterpoint.cli.commands.reembed._LOOK_S", 0)
     switched = NOW | {"active": "new", "other": "old", "state": "kept", "vectors": 9}
     with playing() as api:
         api.on("POST /v1/reembed", (200, NOW), (200, switched))
@@ -94,6 +95,6 @@ def test_who_stops_waiting_is_told_that_it_goes_on(monkeypatch: pytest.MonkeyPat
 
     with playing() as api:
         api.on("POST /v1/reembed", (200, NOW))
-        monkeypatch.setattr("counterpoint.cli.reembed.time.sleep", stopped)
+        monkeypatch.setattr("counterpoint.cli.commands.reembed.time.sleep", stopped)
         ended = run("reembed", "new", *api.options())
-        assert (ended.exit_code, "memory goes on with it" in ended.stderr) == (1, True)
+        assert (ended.exit_code, "memory continues" in ended.stderr) == (1, True)

@@ -12,20 +12,20 @@ from ui.http_front import Event, Events, Running, listening, running
 
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.tasks import TaskDue, TaskResumed
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
 
 TASK = "/v1/tasks/t1/events"
 DECISIONS = "/v1/decisions/stream"
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         await submitted(found)
         yield found
@@ -42,6 +42,8 @@ async def stream(asker: httpx.AsyncClient, path: str, last: int | None = None) -
     async with asker.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
+        assert "no-store" in response.headers["cache-control"]
+        assert response.headers["x-accel-buffering"] == "no"
         events = Events(response)
         assert await events.next() == ": open"
         yield events
@@ -168,7 +170,7 @@ async def test_a_task_from_its_beginning_has_a_gap_when_it_was_forgotten_and_no_
         assert (await events.events(1))[0].name == "gap"
 
 
-async def test_a_stream_that_retention_has_passed_meanwhile_is_told(listener: tuple[Front, str]) -> None:
+async def test_a_stream_that_retention_has_passed_meanwhile_is_told(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.02, heartbeat_s=0.05) as patient, stream(patient.me, DECISIONS) as events:
         patient.house.away = True
         assert await events.next() == ": still here"
@@ -180,7 +182,7 @@ async def test_a_stream_that_retention_has_passed_meanwhile_is_told(listener: tu
         assert (gap.name, event.data["data"]["decision"]) == ("gap", "step 2")
 
 
-async def test_nothing_is_lost_when_no_live_message_comes(listener: tuple[Front, str]) -> None:
+async def test_nothing_is_lost_when_no_live_message_comes(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.02) as deaf:
         deaf.house.heard = lambda subject, headers: None
         async with stream(deaf.me, DECISIONS) as events:
@@ -188,7 +190,7 @@ async def test_nothing_is_lost_when_no_live_message_comes(listener: tuple[Front,
             assert list(steps(await events.events(1))) == ["step 1"]
 
 
-async def test_a_stream_outlives_an_absence_of_memory(listener: tuple[Front, str]) -> None:
+async def test_a_stream_outlives_an_absence_of_memory(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.02, heartbeat_s=0.05) as patient, stream(patient.me, DECISIONS) as events:
         patient.house.away = True
         assert await events.next() == ": still here"

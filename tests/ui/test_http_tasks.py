@@ -10,19 +10,19 @@ from ui.http_front import Running, listening, made, running
 
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 from counterpoint.proto.tasks import TaskCompleted, TaskRouted, TaskSubmitted
-from counterpoint.router.http import Front
+from counterpoint.router.api.application import HttpApi
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}
 
 
 @pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[Front, str]]:
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
     async with listening() as found:
         yield found
 
 
 @pytest.fixture
-async def front(listener: tuple[Front, str]) -> AsyncIterator[Running]:
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
     async with running(*listener) as found:
         yield found
 
@@ -186,7 +186,7 @@ async def test_get_waits_until_the_task_waits_for_input(front: Running) -> None:
     assert (response.json()["state"], response.json()["waiting_for"]) == ("input_required", "documents")
 
 
-async def test_a_wait_needs_no_live_message(listener: tuple[Front, str]) -> None:
+async def test_a_wait_needs_no_live_message(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.05) as impatient:
         await impatient.me.post("/v1/tasks", json=BODY | {"task_id": "t1"})
         impatient.house.heard = lambda subject, headers: None

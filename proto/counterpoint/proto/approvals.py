@@ -1,4 +1,4 @@
-"""Approvals: acts that wait for a person, bound to the sha256 of what was shown (row E6)."""
+"""Approvals: acts that wait for a person, bound to the sha256 of the artifact shown."""
 
 from typing import ClassVar, Literal
 

@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document: what another system may send to the bus and what it may watch there."""
+"""The AsyncAPI 3.0 document: the messages that another system may send or watch on the bus."""
 
 import inspect
 from typing import Any
@@ -52,7 +52,7 @@ _TRACE: Node = {"traceparent": {"type": "string", "description": "W3C trace cont
 
 
 def document() -> Node:
-    """The whole document, from the register of messages and their subjects."""
+    """Return the document, generated from the registered messages and their subjects."""
     types = [t for t in subjects.message_types() if _channel_address(t) is not None]
     sent = [t for t in types if schemas.sender(t) == "other-systems"]
     return {
@@ -80,7 +80,7 @@ def document() -> Node:
 
 
 def who_may(message_type: str) -> tuple[str, ...]:
-    """The kinds of NATS user that may send a message type of the intake, or watch any other one."""
+    """Return the kinds of NATS user that may send (intake) or watch (others) a message type."""
     stream = subjects.stream_of(subjects.of(message_type, "*"))
     if stream == subjects.INTAKE:
         return (PUBLISHER,)
@@ -88,7 +88,7 @@ def who_may(message_type: str) -> tuple[str, ...]:
 
 
 def _channel_address(message_type: str) -> str | None:
-    """Where another system meets a message type, or None when it never does."""
+    """Return the subject on which other systems send or watch a message type, or None."""
     subject = subjects.of(message_type, "{project}", agent="{agent}", service="{service}")
     stream = subjects.stream_of(subject)
     if stream == subjects.INTAKE:

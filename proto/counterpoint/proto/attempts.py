@@ -1,4 +1,4 @@
-"""Attempts: the tries at a task, and how each of them went."""
+"""Attempts at a task, and their outcomes."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,7 +12,7 @@ Outcome = Literal["succeeded", "failed", "partial"]
 
 
 def _underscored(value: Any) -> Any:
-    """`something-else`, as the command line spells it, is `something_else`."""
+    """Accept the command line's spelling `something-else` for `something_else`."""
     return value.replace("-", "_") if isinstance(value, str) else value
 
 
@@ -21,12 +21,12 @@ FixedBy = Annotated[Literal["proposal", "something_else", "nothing"], BeforeVali
 
 
 class ReportOutcome(Message):
-    """Say how an attempt went. Identity is (task_id, attempt); attempts count from 1.
+    """Report the outcome of an attempt. Identity is (task_id, attempt); attempts count from 1.
 
-    `by` says what a success is due to, the proposal where it is left out: with `something_else` the note is what
-    fixed it and becomes the lesson, with `nothing` there is none, and the proposal is credited with neither.
-    `not_same` names earlier attempts that were taken for the same failure and are not: they are never shown for it
-    again. `changed` is what is known to differ from the run that failed.
+    `by` is the cause of a success, by default the proposal. With `something_else` the note describes the fix and
+    becomes the lesson; with `nothing` there is no lesson; neither credits the proposal. `not_same` names earlier
+    attempts that belong to another failure: they are not shown for this one again. `changed` lists known differences
+    from the run that failed.
     """
 
     TYPE: ClassVar[str] = "counterpoint.outcome.report.v1"
@@ -43,10 +43,10 @@ class ReportOutcome(Message):
 
 
 class TaskOutcomeReported(Message):
-    """The outcome of an attempt, said by a principal (`reported`) or shown by a later run (`observed`).
+    """The outcome of an attempt, reported by a principal (`reported`) or inferred from a later run (`observed`).
 
-    `by` is the principal; `fixed_by` is the `by` of ReportOutcome. `changed`: differences between the last failure
-    and the run that shows it is over, as far as its events say.
+    `by` is the principal; `fixed_by` is the `by` of ReportOutcome. `changed`: differences between the last failure and
+    the run that ended it, as far as its events state them.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.outcome_reported.v1"
@@ -66,19 +66,18 @@ class TaskOutcomeReported(Message):
 
 
 SUPERSEDED = "superseded"
-"""The outcome of a proposal when the failure is over for another reason: evidence neither for nor against it."""
+"""The outcome of a proposal whose failure ended for another reason: evidence neither for nor against it."""
 
 
 class Attempt(Shape):
-    """One try at a task: what was proposed, for which error, and how it went (row A8).
+    """One attempt at a task: the proposal, the error it was for, and the outcome.
 
-    `summary` is the act in a line, where it is a procedure of a document: its heading and the beginnings of its steps.
-    `by` is who made it, or who said how it went, and `by_kind` is the kind of principal that reported the outcome.
-    `outcome` is `superseded` where the failure ended for another reason: `fixed_by` says which. `reason` and
-    `constraints` stood beside the override that led to it. `changed`: differences that were known between the failure
-    and the recovery. `shadow`: it was recorded and shown to nobody. `source` is the file or system that a past incident
-    was taken from: its task is none of ours, and its id stands for both. `sources` are the records that the attempt
-    rests on, where it names them itself.
+    `summary` is one line for a procedure of a document: its heading and the beginnings of its steps. `by` is the author
+    or the reporter of the outcome, `by_kind` the kind of principal that reported it. `outcome` is `superseded` when the
+    failure ended for another reason, given by `fixed_by`. `reason` and `constraints` are those of the override that led
+    to the attempt. `changed`: known differences between the failure and the recovery. `shadow`: recorded, but not
+    shown. `source` is the file or system of an imported incident, whose id is also its task id. `sources` are the
+    records that the attempt is based on, when it names them itself.
     """
 
     attempt_id: Id

@@ -1,8 +1,8 @@
-"""What breaks between two versions of the schemas: `python -m counterpoint.proto.compat [OLD_FOLDER NEW_FOLDER]`.
+"""Breaking changes between two versions of the schemas: `python -m counterpoint.proto.compat [OLD NEW]`.
 
-Without folders the schemas of the last commit are compared with those of the working tree. Every message is kept and
-replayed, so a new reader must take what an old writer wrote, whoever writes; and of what Counterpoint sends, an old
-reader must find what it relies on. Each break is named; the exit code is 1 when there is one.
+Without folders, the schemas of the last commit are compared with the working tree. Messages are kept and replayed, so a
+new reader must accept what an old writer wrote; and an old reader must find the fields it relies on in what
+Counterpoint sends. The exit code is 1 when there is a break.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from counterpoint.proto.generate import FOLDER
 
 Schema = Mapping[str, Any]
 Above = frozenset[tuple[int, int]]
-"""The pairs of schemas on the way to a place, so that the comparison of recursive ones ends."""
+"""The pairs of schemas above the present one; ends the comparison of recursive schemas."""
 
 _LOWER_BOUNDS = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _UPPER_BOUNDS = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
@@ -27,7 +27,7 @@ _EXACT = ("pattern", "format", "multipleOf", "uniqueItems")
 
 
 class Break(BaseModel):
-    """One change that breaks somebody: the message type, the dotted path of the field, and what changed."""
+    """One breaking change: message type, dotted path of the field, and the change."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,7 +40,7 @@ class Break(BaseModel):
 
 
 def breaks(old: Mapping[str, Schema], new: Mapping[str, Schema]) -> tuple[Break, ...]:
-    """Every break between two sets of schemas by message type. A type that is added breaks nothing."""
+    """Return the breaks between two sets of schemas by message type. An added type is no break."""
     found: list[Break] = []
     for name, before in sorted(old.items()):
         after = new.get(name)
@@ -52,16 +52,16 @@ def breaks(old: Mapping[str, Schema], new: Mapping[str, Schema]) -> tuple[Break,
 
 
 def read(folder: Path) -> dict[str, Schema]:
-    """The schemas of a folder by message type. `FileNotFoundError` when it is no folder."""
+    """Return the schemas of a folder by message type. Raises `FileNotFoundError`."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder")
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
 def committed(folder: Path, revision: str = "HEAD") -> dict[str, Schema] | None:
-    """The schemas that a folder of a git work tree held in a revision, or None when there is no such revision.
+    """Return the schemas of a folder at a git revision, or None when there is no such revision.
 
-    `CalledProcessError` when git cannot look.
+    Raises `CalledProcessError` when git fails.
     """
     known = _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if known.returncode == 1:
@@ -79,7 +79,7 @@ def committed(folder: Path, revision: str = "HEAD") -> dict[str, Schema] | None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command; returns its exit code: 0 compatible, 1 broken, 2 nothing to compare."""
+    """Run the command and return its exit code: 0 compatible, 1 broken, 2 nothing to compare."""
     parser = argparse.ArgumentParser(prog="python -m counterpoint.proto.compat", description=__doc__)
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER", help="the old schemas and the new ones")
     folders = parser.parse_args(arguments).folders
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
 
 
 class _Comparison:
-    """Two versions of one schema, each with its own definitions."""
+    """A comparison of two versions of one schema, each with its own definitions."""
 
     def __init__(self, old: Schema, new: Schema) -> None:
         self._old, self._new = old, new
@@ -151,7 +151,7 @@ class _Comparison:
 
 
 def _arms(root: Schema, schema: Schema) -> list[Schema]:
-    """The alternatives of a schema, references followed."""
+    """Return the alternatives of a schema, with references resolved."""
     if "$ref" in schema:
         return _arms(root, root["$defs"][schema["$ref"].removeprefix("#/$defs/")])
     for keyword in ("anyOf", "oneOf"):
@@ -164,7 +164,7 @@ _ALL_TYPES = frozenset({"null", "boolean", "string", "integer", "fraction", "obj
 
 
 def _types(schema: Schema) -> frozenset[str]:
-    """The JSON types a schema takes; a `number` is an integer or has a fraction."""
+    """Return the JSON types a schema accepts; `number` includes integers."""
     named = schema.get("type")
     if named is None:
         return _ALL_TYPES if "enum" not in schema and "const" not in schema else _types_of(_known_values(schema) or [])

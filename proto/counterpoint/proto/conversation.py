@@ -1,4 +1,4 @@
-"""A conversation as one text, and its turns found again in that text alone."""
+"""A conversation as plain text from which its turns can be parsed again."""
 
 import re
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ TURN = re.compile(
     rf"(?P<speaker>(?:{_REDACTED}|[^\s\[\]:])(?:{_REDACTED}|[^\n\[\]:]){{0,{SPEAKER_CHARS - 1}}}):(?: |(?=\n|\Z))",
     re.MULTILINE,
 )
-"""The head of a turn: `at` where it has one, and `speaker`. What is redacted in one of them leaves it a head."""
+"""The head of a turn: an optional `at`, and `speaker`. Either may contain redactions."""
 
 _COULD_BE_A_TURN = re.compile(r"(?<=\n)(?=\S[^\n]*:)")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one said: `at` is the time as it was written, where it is known."""
+    """One turn of a conversation; `at` is the time as written, if known."""
 
     speaker: str
     text: str
@@ -28,10 +28,10 @@ class Turn:
 
 
 def transcript(turns: Iterable[Turn]) -> str:
-    """The text of a conversation: every turn begins on a line of its own, `[<at>] <speaker>: <text>`.
+    """Return the text of a conversation: each turn starts a line, `[<at>] <speaker>: <text>`; `at` is optional.
 
-    Without a time it begins with the speaker. A line within a turn that begins in the first column and holds a colon
-    gets one space before it, also where it is no head: nothing that is redacted in it makes it one.
+    A line within a turn that has a colon and no indentation is indented by one space, so that it cannot be parsed as a
+    head, not even after redaction.
     """
     return "\n".join(f"{_head(turn)}: {_COULD_BE_A_TURN.sub(' ', turn.text)}".rstrip(" ") for turn in turns)
 

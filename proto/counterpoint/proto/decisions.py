@@ -1,4 +1,4 @@
-"""Decisions: what an agent decided, why, and on what basis."""
+"""Decisions of agents, with their reasoning and sources."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -13,7 +13,7 @@ Band = Literal["high", "medium", "low"]
 
 
 class ConfidenceTerms(Shape):
-    """The four inputs of the confidence score, each in [0, 1] but `rag_hits`, a count (seed 000, row A2)."""
+    """The four inputs of the confidence score, each in [0, 1] except `rag_hits`, a count."""
 
     rag_similarity: float = Field(ge=0, le=1)
     rag_hits: int = Field(ge=0)
@@ -22,7 +22,7 @@ class ConfidenceTerms(Shape):
 
 
 class Confidence(Shape):
-    """A score in [0, 1], its band and the terms it came from."""
+    """A score in [0, 1], its band and its terms."""
 
     score: float = Field(ge=0, le=1)
     band: Band | str
@@ -30,7 +30,7 @@ class Confidence(Shape):
 
 
 class Source(Shape):
-    """An item that a decision rests on, at the version that was read."""
+    """An item that a decision is based on, at the version read."""
 
     store: str
     id: str
@@ -39,7 +39,7 @@ class Source(Shape):
 
 
 class DecisionMade(Message):
-    """One decision of one agent, published on `decisions.<project>.<agent>` and kept for good."""
+    """One decision of one agent, published on `decisions.<project>.<agent>` and kept permanently."""
 
     TYPE: ClassVar[str] = "counterpoint.decision.made.v1"
 

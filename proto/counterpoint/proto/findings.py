@@ -1,4 +1,4 @@
-"""Findings: what is known about a task, handed out with every proposal, escalation and end."""
+"""Findings about a task, part of every proposal, escalation and end."""
 
 from typing import Literal
 
@@ -6,12 +6,12 @@ from counterpoint.proto.messages import Id, Shape, Time
 
 
 class SimilarAttempt(Shape):
-    """An earlier try at the same or a similar failure.
+    """An earlier attempt at the same or a similar failure.
 
-    `evidence` says whether a person reported the outcome or a run showed it. `outcome` is `superseded` where the
-    failure ended for another reason. `summary` is the act in a line, where it is a procedure of a document. `reason`
-    and `constraints` stood beside the instruction that it followed; `changed` is what was known to differ when the
-    failure was over. `likelihood` is the probability that the failures have the same cause, `because` the reasons.
+    `evidence`: whether the outcome was reported by a person or observed from a run. `outcome` is `superseded` when the
+    failure ended for another reason. `summary` is one line for a procedure of a document. `reason` and `constraints`
+    are those of the override it followed; `changed` lists known differences at the recovery. `likelihood` is the
+    probability that the failures have the same cause, `because` the reasons.
     """
 
     id: Id
@@ -33,7 +33,7 @@ class SimilarAttempt(Shape):
 class Citation(Shape):
     """A span of a stored item: `quote` is the item's text from `start` to `end` (characters).
 
-    A `candidate` is a place to look further: the result does not rest on it.
+    A `candidate` is a place to look further: the result is not based on it.
     """
 
     store: str
@@ -47,9 +47,9 @@ class Citation(Shape):
 
 
 class Downstream(Shape):
-    """A job or dataset that rests on what failed, `hops` away.
+    """A job or dataset downstream of the failure, `hops` away.
 
-    Rows are looked up in lineage. `claimed_by` is `caller` for a row that only the submitter of the task has named.
+    `claimed_by` is `caller` for a row that is not known from lineage but named by the submitter of the task.
     """
 
     kind: Literal["job", "dataset"] | str
@@ -62,10 +62,10 @@ class Downstream(Shape):
 
 
 class Findings(Shape):
-    """Knowledge of memory and lineage about a task. Empty lists mean: looked, and nothing found.
+    """Results of memory and lineage about a task. An empty list means that the search found nothing.
 
-    `likelihood` is the probability that what is proposed is right for this failure; from 0.7 the failure counts as
-    recognised, below that the proposal is an offer.
+    `likelihood` is the probability that the proposal is right for this failure; from 0.7 the failure counts as
+    recognised, below that the proposal is a suggestion.
     """
 
     similar_attempts: tuple[SimilarAttempt, ...] = ()

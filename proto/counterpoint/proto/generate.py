@@ -1,7 +1,7 @@
-"""Generate the files that other systems read: `python -m counterpoint.proto.generate [--check] [FOLDER]`.
+"""Generation of the contract files: `python -m counterpoint.proto.generate [--check] [FOLDER]`.
 
-Writes `schemas/<type>.json` and `asyncapi.yaml` below the folder, by default the `proto/` this package lies in. With
-`--check` nothing is written: what differs is named, and the exit code is 1.
+Writes `schemas/<type>.json` and `asyncapi.yaml` below the folder, by default `proto/` of this package. `--check` writes
+nothing, names the differing files, and exits with 1.
 """
 
 import argparse
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[2]
 
 
 def documents() -> dict[str, str]:
-    """Every generated file: its path below the folder, and its text."""
+    """Return the text of every generated file by its path below the folder."""
     found = {f"schemas/{name}.json": _json(schemas.of(name)) for name in sorted(Message.register)}
     found["asyncapi.yaml"] = yaml.dump(
         asyncapi.document(), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120
@@ -27,7 +27,7 @@ def documents() -> dict[str, str]:
 
 
 def differing(folder: Path) -> tuple[str, ...]:
-    """The generated files that are missing, outdated or no longer made."""
+    """Return the generated files that are missing, outdated or obsolete."""
     wanted = documents()
     outdated = {name for name, text in wanted.items() if not _holds(folder / name, text)}
     present = {path.relative_to(folder).as_posix() for path in folder.glob("schemas/*.json")}
@@ -35,7 +35,7 @@ def differing(folder: Path) -> tuple[str, ...]:
 
 
 def write(folder: Path) -> tuple[str, ...]:
-    """Bring the folder up to date and name what was changed."""
+    """Update the folder and return the changed files."""
     wanted = documents()
     changed = differing(folder)
     for name in changed:
@@ -49,7 +49,7 @@ def write(folder: Path) -> tuple[str, ...]:
 
 
 def main(arguments: list[str]) -> int:
-    """The command; returns its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m counterpoint.proto.generate", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when a file is not up to date")
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 
 class _Plain(yaml.SafeDumper):
-    """YAML without anchors, long texts as blocks."""
+    """YAML without anchors, with long texts as blocks."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Ids: UUIDv7 made from the clock, or derived from a parent so that a retry makes the same id again."""
+"""Ids: UUIDv7 from the clock, or derived from a parent so that a retry makes the same id."""
 
 import hashlib
 import secrets
@@ -15,14 +15,14 @@ def _uuid7(ms: int, rand: int) -> str:
 
 
 def new_id(clock_ns: Callable[[], int] = time.time_ns) -> str:
-    """A fresh UUIDv7 as text."""
+    """Return a new UUIDv7."""
     return _uuid7(clock_ns() // 1_000_000, secrets.randbits(74))
 
 
 def derived_id(parent: str, *parts: str | int) -> str:
-    """A UUIDv7-shaped id that depends only on its arguments and keeps the parent's time, so ids stay ordered by time.
+    """Return a UUIDv7-shaped id determined by the arguments, with the parent's time, so that ids sort by time.
 
-    A parent that is no UUIDv7 contributes time zero.
+    A parent that is not a UUIDv7 contributes time zero.
     """
     try:
         known = uuid.UUID(parent)
@@ -34,11 +34,11 @@ def derived_id(parent: str, *parts: str | int) -> str:
 
 
 def foreign_id(source: str, event_id: str, time_ms: int) -> str:
-    """The id we give a message of another system: fixed by its `ce-source` and `ce-id`, ordered by `time_ms`."""
+    """Return our id of a foreign message, determined by its `ce-source` and `ce-id`, sorted by `time_ms`."""
     digest = hashlib.sha256(f"{source}\x1f{event_id}".encode()).digest()
     return _uuid7(time_ms, int.from_bytes(digest[:10], "big") & _RAND_MASK)
 
 
 def document_id(source: str) -> str:
-    """The id of the document of a source, the same in every project."""
+    """Return the id of a source's document, the same in every project."""
     return f"doc-{hashlib.sha256(source.encode()).hexdigest()[:32]}"

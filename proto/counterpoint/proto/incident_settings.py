@@ -1,4 +1,4 @@
-"""Settings of incidents, by project or by job: when one opens and closes, and whether anything is proposed for it."""
+"""Settings of incidents by project or job: when they open and close, and whether anything is proposed."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from counterpoint.proto.tasks import JobRef
 STORE = "incident_settings"
 PROJECT_ID = "project"
 SHADOW_REPORT_S = 7 * 24 * 3600
-"""Time after which a shadow has seen enough to report."""
+"""Seconds from the start of a shadow to its report."""
 
 
 class IncidentSettings(Shape):
-    """The settings of a project, or of one `job`; what is left out is inherited by a job, and the default otherwise.
+    """The settings of a project, or of one `job`. A job inherits what it omits; a project has the defaults.
 
-    `open_after`: flows that must fail in a row until an incident asks for a task. `quiet_s`: seconds without a failure
-    after which it closes by itself. `shadow`: it is recognised and recorded, and nothing is proposed.
+    `open_after`: consecutive failed flows before an incident submits a task. `quiet_s`: seconds without a failure after
+    which it closes. `shadow`: incidents are recognised and recorded, and nothing is proposed.
     """
 
     job: JobRef | None = None
@@ -29,7 +29,7 @@ class IncidentSettings(Shape):
 
 
 class StoredIncidentSettings(IncidentSettings):
-    """The record of the store `incident_settings`. `shadow_since`: when the shadow began."""
+    """A record of the store `incident_settings`. `shadow_since` is the start of the shadow."""
 
     project: ProjectName
     shadow_since: Time | None = None
@@ -38,9 +38,9 @@ class StoredIncidentSettings(IncidentSettings):
 
 
 class ShadowDue(Message):
-    """A week of a shadow is over, and its report is due. It says nothing once the shadow has ended or begun anew.
+    """The report of a shadow is due, a week after its start. Ignored once the shadow has ended or restarted.
 
-    `settings_id` is the record of the settings, `since` the beginning of the shadow.
+    `settings_id` is the record of the settings, `since` the start of the shadow.
     """
 
     TYPE: ClassVar[str] = "counterpoint.shadow.due.v1"
@@ -49,8 +49,8 @@ class ShadowDue(Message):
     since: Time
 
 
-class InForce(Shape):
-    """The settings that hold for one failure."""
+class EffectiveIncidentSettings(Shape):
+    """The settings that apply to one failure."""
 
     open_after: int = 1
     quiet_s: float | None = None
@@ -58,7 +58,7 @@ class InForce(Shape):
 
 
 def settings_id(job: JobRef | None) -> str:
-    """The id of the record of a project's settings, or of a job's."""
+    """Return the record id of a job's settings, or of the project's."""
     if job is None:
         return PROJECT_ID
     said = f"{job.namespace}\x1f{job.name}"
@@ -66,18 +66,19 @@ def settings_id(job: JobRef | None) -> str:
 
 
 def shadow_timer(record_id: str) -> str:
-    """The name by which the timer of a shadow's report is cancelled."""
+    """Return the id of the timer of a shadow's report."""
     return f"shadow.{record_id}"
 
 
 def ids_for(job: JobRef | None) -> tuple[str, ...]:
-    """The ids of the records that hold for a failure of `job`, the project's first."""
+    """Return the record ids that apply to a failure of `job`, the project's first."""
     return (PROJECT_ID, settings_id(job)) if job else (PROJECT_ID,)
 
 
-def in_force(known: Iterable[IncidentSettings]) -> InForce:
-    """The settings that hold where the later ones of `known` go before the earlier."""
-    held: dict[str, object] = {}
+def effective_settings(known: Iterable[IncidentSettings]) -> EffectiveIncidentSettings:
+    """Return the merged settings; later ones take precedence."""
+    merged: dict[str, object] = {}
     for one in known:
-        held |= {name: value for name in InForce.model_fields if (value := getattr(one, name)) is not None}
-    return InForce.model_validate(held)
+        fields = EffectiveIncidentSettings.model_fields
+        merged |= {name: value for name in fields if (value := getattr(one, name)) is not None}
+    return EffectiveIncidentSettings.model_validate(merged)

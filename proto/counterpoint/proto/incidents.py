@@ -1,4 +1,4 @@
-"""Past incidents: what was tried elsewhere before Counterpoint was there, and how it went (row A8)."""
+"""Past incidents, imported from other systems: what was tried, and the outcome."""
 
 from typing import Annotated
 
@@ -13,11 +13,11 @@ Word = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"
 
 
 class PastIncident(Shape):
-    """One try at a failure, as somebody wrote it down.
+    """One recorded attempt at a failure.
 
-    `source` is the file or system it comes from. Within that, `id` is its identity, and without one `error_message`,
-    `description`, `tried` and `when` are: what differs in the rest replaces what was said before. At least one of
-    `error_message` and `description` says what broke.
+    `source` is the file or system it comes from. The identity within it is `id`, or without one `error_message`,
+    `description`, `tried` and `when`; an import with the same identity replaces the record. At least one of
+    `error_message` and `description` is required.
     """
 
     source: Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=r"^[^\x00]*$")]
@@ -34,7 +34,7 @@ class PastIncident(Shape):
     note: Text | None = None
 
     @model_validator(mode="after")
-    def _says_what_broke(self) -> "PastIncident":
+    def _has_failure(self) -> "PastIncident":
         if not f"{self.error_message or ''}{self.description or ''}".strip():
             raise ValueError("error_message or description must say what broke")
         return self

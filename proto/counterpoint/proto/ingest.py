@@ -1,4 +1,4 @@
-"""Handing documents in: whole, or in parts, and what became of each."""
+"""Ingestion of documents, incidents and providers, and blob uploads in parts."""
 
 import base64
 from typing import Annotated, Any, Literal
@@ -22,21 +22,21 @@ ContentType = Literal[
     "notebook",
     "conversation",
 ]
-"""What a document is read as."""
+"""The format of a document."""
 
 
 TITLE_CHARS = 500
 
 
 class _Base64(EncoderProtocol):
-    """Base64 as it is on the wire, and nothing else: what is no base64 is refused, not passed over."""
+    """Strict base64: other characters are refused, not skipped."""
 
     @classmethod
     def decode(cls, data: bytes) -> bytes:
         try:
             return base64.b64decode(data, validate=True)
         except ValueError as error:
-            raise ValueError(f"is no base64: {error}") from error
+            raise ValueError(f"is not valid base64: {error}") from error
 
     @classmethod
     def encode(cls, value: bytes) -> bytes:
@@ -52,7 +52,7 @@ FileBytes = Annotated[bytes, EncodedBytes(encoder=_Base64)]
 
 
 class PutPart(Shape):
-    """One part of a blob of `bytes` bytes, known by its sha256 within the project; no `content`: only a question."""
+    """One part of a blob of `bytes` bytes, identified by its sha256; without `content` a status query."""
 
     origin: Origin
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -62,7 +62,7 @@ class PutPart(Shape):
 
 
 class PutReply(Shape):
-    """Which parts memory has, and the blob once it is whole and was found harmless."""
+    """The parts received, and the blob once it is complete and has passed screening."""
 
     received: tuple[int, ...] = ()
     blob: Blob | None = None
@@ -70,11 +70,11 @@ class PutReply(Shape):
 
 
 class Document(Shape):
-    """A text to remember: in `text`, as bytes that memory reads in `content`, or either uploaded before as `blob`.
+    """A document to ingest: as `text`, as file bytes in `content`, or as an uploaded `blob`.
 
-    `source` is its path or address and its identity within the project. `root` is the folder or repository it was
-    found in. `gone`: it is there no more, and is deleted if that is where it was found. `untrusted`: who hands it in
-    does not vouch for it; it is found and cited, lifts no confidence, and nothing in it is proposed.
+    `source` is its path or address and its identity within the project. `root` is the folder or repository it was found
+    in. `gone`: it no longer exists, and is deleted if it was found in `root`. `untrusted`: the caller does not vouch
+    for it; it is found and cited, but adds no confidence and is never proposed.
     """
 
     source: str = Field(min_length=1, max_length=2_000)
@@ -90,7 +90,7 @@ class Document(Shape):
 
 
 class Job(Shape):
-    """The run that documents are a part of: how many it has, and how many of them were handed in before these."""
+    """The ingest job of a request: its number of documents, and how many preceded this request."""
 
     job_id: Id
     documents: int = Field(ge=0)
@@ -98,8 +98,7 @@ class Job(Shape):
 
 
 class JobProgress(Shape):
-    """How far a job has come: its documents, how many of them are done and how, their chunks, and how many texts were
-    embedded for them."""
+    """The progress of a job: documents in total, done and by status, chunks, and texts embedded."""
 
     state: Literal["running", "done"]
     documents: int
@@ -110,7 +109,7 @@ class JobProgress(Shape):
 
 
 class IngestRequest(Shape):
-    """Documents to ingest, past incidents, rows of the provider index."""
+    """Documents, past incidents and provider rows to ingest."""
 
     origin: Origin
     documents: tuple[Document, ...] = ()
@@ -120,9 +119,9 @@ class IngestRequest(Shape):
 
 
 class Ingested(Shape):
-    """What became of one document. One under `quarantined` is kept but not found until `problem` has been released.
+    """The result of one document. A `quarantined` one is stored but not found until the `problem` is released.
 
-    `problem` of one that is taken says what of it was not read, or was not read as what it was meant to be.
+    `problem` of an ingested one names the parts that were skipped or read in another format.
     """
 
     source: str
@@ -134,7 +133,7 @@ class Ingested(Shape):
 
 
 class IngestReply(Shape):
-    """One `Ingested` per document, one `Recorded` per incident and per provider, each in their order."""
+    """One result per document, incident and provider, in the order of the request."""
 
     documents: tuple[Ingested, ...] = ()
     refusal: Refusal | None = None
@@ -143,7 +142,7 @@ class IngestReply(Shape):
 
 
 class Recorded(Shape):
-    """What became of a record that was handed in whole; `id` is the record's, also where it was refused."""
+    """The result of one incident or provider; `id` is the record's id, even if refused."""
 
     id: str
     status: Literal["added", "replaced", "unchanged", "refused"]

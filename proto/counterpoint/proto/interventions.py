@@ -1,4 +1,4 @@
-"""Interventions: what people and services ask of a task that is under way."""
+"""Interventions in a task in progress."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from counterpoint.proto.tasks import OverrideGiven, ShortText, Target
 
 
 class Override(Message):
-    """An instruction that outranks the developer's own judgement (row A6)."""
+    """An instruction that takes precedence over the developer's own judgement."""
 
     TYPE: ClassVar[str] = "counterpoint.task.override.v1"
 
@@ -31,7 +31,7 @@ class TaskOverridden(Message):
 
 
 class CancelTask(Message):
-    """Somebody asked for a task to be cancelled."""
+    """Cancel a task on behalf of a principal."""
 
     TYPE: ClassVar[str] = "counterpoint.task.cancel.v1"
 
@@ -42,10 +42,9 @@ class CancelTask(Message):
 
 
 class AmendTask(Message):
-    """Point a task at another error than it was submitted with: what failed turned out to be something else.
+    """Change the error of a task, whose failure turned out to be another one.
 
-    Work on the error before is set aside and begins again. Fields that are left out stay as they are, but `context`
-    replaces what was there.
+    Work restarts. Omitted fields keep their values; `context` replaces the former context as a whole.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.amend.v1"

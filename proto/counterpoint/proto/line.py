@@ -1,4 +1,4 @@
-"""The melodic line: the reasoning of one task as a graph of actions (seed 004)."""
+"""The line: the reasoning of one task as a graph of actions."""
 
 from typing import Literal
 
@@ -28,10 +28,9 @@ ActionKind = Literal[
 
 
 class Action(Shape):
-    """One step of reasoning. `after` are the actions that led to it (LEADS_TO);
-    `coordinates_with` those it ran beside.
+    """One step of reasoning. `after` are the actions that led to it, `coordinates_with` concurrent ones.
 
-    `seq` is the order given by the record, not by a clock; it is absent until the action is stored.
+    `seq` is the commit order; it is absent until the action is stored.
     """
 
     action_id: Id

@@ -1,4 +1,4 @@
-"""Lineage events of other systems, as they come."""
+"""Lineage events of other systems, as received."""
 
 from typing import Any, ClassVar
 
@@ -8,18 +8,18 @@ from counterpoint.proto.messages import Message
 
 
 class LineageEvent(Message):
-    """One OpenLineage event, whatever its shape; the lineage service reads it tolerantly (row F1)."""
+    """One OpenLineage event; the lineage service parses it tolerantly."""
 
     TYPE: ClassVar[str] = "counterpoint.lineage.event.v1"
 
     event: dict[str, Any]
     waited: bool = False
-    """Whether the grace for a retry has passed: then a failed try is an incident, whatever retries it has left."""
+    """Whether the retry grace period has passed: then a failed run opens an incident even if retries are left."""
 
     @model_validator(mode="before")
     @classmethod
     def _bare(cls, value: Any) -> Any:
-        """An OpenLineage producer sends the event itself."""
+        """Accept the bare event, as OpenLineage producers send it."""
         if isinstance(value, dict) and "event" not in value:
             return {"event": value}
         return value

@@ -1,4 +1,4 @@
-"""Links: pairs of tasks that a person has declared to be the same failure, or different ones (row F5)."""
+"""Links: pairs of tasks that a person has declared to be the same failure, or different ones."""
 
 import hashlib
 from typing import Literal
@@ -12,7 +12,7 @@ Relation = Literal["same", "different", "merged"]
 
 
 class Side(Shape):
-    """One task of a pair, with what its failure is recognised by. `attempt_id`: an attempt of it that was named."""
+    """One task of a pair, with the identity of its failure. `attempt_id`: the attempt that was named."""
 
     task_id: Id
     error_signature: str | None = None
@@ -22,10 +22,10 @@ class Side(Shape):
 
 
 class Link(Shape):
-    """The word of a person, or of an agent on behalf of one, on two tasks; the record of the store `links`.
+    """A statement of a person, or of an agent on behalf of one, about two tasks; a record of the store `links`.
 
-    There is one record for each pair, whatever the order, and the last word counts. `merged`: the same failure, and
-    the second of `pair` is handled as a part of the first. Undoing it deletes the record.
+    Each unordered pair has one record, and the last statement counts. `merged`: the same failure, and the second task
+    of `pair` is handled as part of the first. Undoing a link deletes the record.
     """
 
     link_id: Id
@@ -38,12 +38,12 @@ class Link(Shape):
     at: Time
 
     def other(self, task_id: str) -> Side:
-        """The side that is not of `task_id`."""
+        """Return the side of the other task."""
         first, second = self.pair
         return second if first.task_id == task_id else first
 
 
 def link_id(one: str, other: str) -> str:
-    """The id of the record of a pair of tasks, whatever their order."""
+    """Return the record id of an unordered pair of tasks."""
     said = "\x1f".join(sorted((one, other)))
     return f"link-{hashlib.sha256(said.encode()).hexdigest()[:32]}"

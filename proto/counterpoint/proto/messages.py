@@ -1,4 +1,4 @@
-"""What every message is: an immutable model with a versioned type, and the register of all types."""
+"""The base of all messages: immutable models with a versioned type, and the register of types."""
 
 import re
 from datetime import UTC, datetime
@@ -44,10 +44,10 @@ def _plain_decimal(value: Any) -> Any:
 
 
 Time = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(_in_utc)]
-"""A moment; RFC 3339 in UTC on the wire."""
+"""A time; RFC 3339 in UTC on the wire."""
 
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-"""UUIDv7 when it is ours, otherwise what the sender chose."""
+"""A UUIDv7 of ours, or an id chosen by the sender."""
 
 ProjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
@@ -60,20 +60,20 @@ Usd = Annotated[
 """Money in US dollars, a decimal string on the wire."""
 
 MESSAGE_LIMIT_BYTES = 256 * 1024
-"""What others may send in one message."""
+"""Size limit of a foreign message."""
 BODY_LIMIT_BYTES = 384 * 1024
-"""What a record or a message of ours may hold: the largest submission, and what is said about it."""
+"""Size limit of the body of a record or of an internal message, which may contain the largest submission."""
 PART_BYTES = 256 * 1024
 
 
 class Shape(BaseModel):
-    """A frozen value. Unknown fields are accepted and left out, so that readers survive what is added later."""
+    """A frozen value. Unknown fields are ignored, so that readers accept later versions."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Blob(Shape):
-    """Content kept apart because of its size: its id in memory, its hash and its length in bytes."""
+    """A reference to content stored separately: its id in memory, sha256 and length in bytes."""
 
     blob: Id
     sha256: str
@@ -81,7 +81,7 @@ class Blob(Shape):
 
 
 class Message(Shape):
-    """A message: `TYPE` is `counterpoint.<noun>.<verb>.v<N>` and tells versions on one subject apart."""
+    """A message. `TYPE`, `counterpoint.<noun>.<verb>.v<N>`, distinguishes versions on one subject."""
 
     TYPE: ClassVar[str]
     register: ClassVar[dict[str, type["Message"]]] = {}
@@ -93,5 +93,5 @@ class Message(Shape):
 
 
 def utc_now() -> datetime:
-    """The present moment in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)

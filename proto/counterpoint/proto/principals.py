@@ -1,4 +1,4 @@
-"""Principals: who may ask. Every HTTP token, NATS user and MCP client is one."""
+"""Principals: the identities of HTTP tokens, NATS users and MCP clients."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ PrincipalKind = Literal["person", "agent", "system"]
 
 
 class Principal(Shape):
-    """A named asker. `projects` holds project names, or `*` for all of them. The record's id is the token's sha256."""
+    """A named identity. `projects` are project names, or `*` for all. The record's id is the token's sha256."""
 
     name: str
     kind: PrincipalKind
@@ -19,8 +19,10 @@ class Principal(Shape):
     revoked_at: Time | None = None
 
     def may(self, role: Role, project: str) -> bool:
-        """Whether this principal holds `role` in `project`. `shared` is read by all and written by its administrators,
-        who are not those of another project."""
+        """Whether this principal has `role` in `project`.
+
+        All principals may read `shared`; only administrators named for it have its other roles.
+        """
         if self.revoked_at is not None or role not in self.roles:
             return False
         named = "*" in self.projects or project in self.projects

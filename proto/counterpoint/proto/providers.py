@@ -1,4 +1,4 @@
-"""Providers: the official Airflow packages for external systems, as the provider index holds them (row A4)."""
+"""Providers: the official Airflow packages for external systems, as in the provider index."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ ClassName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,
 
 
 class Provider(Shape):
-    """A provider package: what it is called, and what it brings.
+    """A provider package: its names and contents.
 
-    A system is known by its `name`, its `aliases` and its `terms`. The terms are words that mean something else in
-    prose ("batch", "http"): they count only where somebody names a system. `package_version` is that of the package the
-    row was read from; None for a row that was written by hand.
+    A system is recognised by its `name`, `aliases` and `terms`. Terms are words that mean something else in prose
+    ("batch", "http"): they count only where a system is named. `package_version` is the version the row was read from;
+    None for a manual row.
     """
 
     name: SystemName

@@ -1,5 +1,4 @@
-"""Models of records: what memory demands of a body before it writes it, by store, and all that other services than the
-writer may count on."""
+"""Models of records by store: memory validates each body by them before writing, and readers may rely on them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -17,14 +16,14 @@ from counterpoint.proto.principals import Principal
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.upcast import upcast
-from counterpoint.proto.validation import faults
+from counterpoint.proto.validation import field_problems
 
-NAMED_LIMIT = 20
-"""At most so many fields are named of one body."""
+PROBLEMS_LIMIT = 20
+"""Maximum number of problems reported for one body."""
 
 
-class Session(Shape):
-    """The record of a session: its latest tasks, and one line about each of them as `summary`, newest last."""
+class SessionRecord(Shape):
+    """The record of a session: its latest tasks, and a `summary` of one line each, newest last."""
 
     session_id: Id
     project: ProjectName
@@ -34,23 +33,23 @@ class Session(Shape):
     continued_at: Time
 
 
-class Named(Shape):
-    """Of a job or a dataset, what others than lineage read."""
+class OwnedNode(Shape):
+    """The fields of a job or dataset that services other than lineage read."""
 
     namespace: str
     name: str
     owners: tuple[str, ...] = ()
 
 
-class RunOf(Shape):
-    """Of a run, the same; `job` is the reference of its node."""
+class RunJob(Shape):
+    """The fields of a run that services other than lineage read; `job` is a node reference."""
 
     run_id: str
     job: str
 
 
-class Ends(Shape):
-    """Of an edge, the same: references of nodes."""
+class EdgeEnds(Shape):
+    """The fields of an edge that services other than lineage read, with node references."""
 
     kind: str
     source: str
@@ -61,7 +60,7 @@ RevocationId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
 
 
 class Revocation(Shape):
-    """A capability that counts no more, under its revocation id: who ended it, when and why."""
+    """A revoked capability by its revocation id."""
 
     revocation_id: RevocationId
     reason: str
@@ -72,54 +71,54 @@ class Revocation(Shape):
 MODELS: Mapping[str, type[Shape]] = {
     "actions": Action,
     "attempts": Attempt,
-    "datasets": Named,
+    "datasets": OwnedNode,
     "decisions": DecisionMade,
-    "edges": Ends,
+    "edges": EdgeEnds,
     "incident_settings": StoredIncidentSettings,
-    "jobs": Named,
+    "jobs": OwnedNode,
     "links": Link,
     "principals": Principal,
     "providers": Provider,
     "revocations": Revocation,
-    "runs": RunOf,
-    "sessions": Session,
+    "runs": RunJob,
+    "sessions": SessionRecord,
     "tasks": Task,
 }
-"""By store, the model of its records."""
+"""The model of each store's records."""
 
-OF_ONE_OWNER: Mapping[str, str] = {
+WITHOUT_MODEL: Mapping[str, str] = {
     **dict.fromkeys(
         ("documents", "ingests", "chunks", "entities", "relationships", "audit", "projections"),
-        "memory alone makes them",
+        "only memory writes them",
     ),
-    **dict.fromkeys(("quarantines", "erasures", "dead_letters", "releases"), "memory looks at them as wishes"),
+    **dict.fromkeys(("quarantines", "erasures", "dead_letters", "releases"), "memory handles them as operations"),
     **dict.fromkeys(
         ("submissions", "webhook_deliveries", "sync_cursors", "incidents", "routes", "checkpoints", "calibration"),
-        "read by the service that writes them",
+        "only the writing service reads them",
     ),
-    **dict.fromkeys(("spend", "model_calls"), "read by the gateway that writes them, and as totals"),
-    **dict.fromkeys(("plans", "approvals"), "nothing yet"),
-    **dict.fromkeys(("coder_memory", "planner_memory", "judge_memory"), "texts, with whatever stands beside"),
+    **dict.fromkeys(("spend", "model_calls"), "only the gateway reads them, others as totals"),
+    **dict.fromkeys(("plans", "approvals"), "unused"),
+    **dict.fromkeys(("coder_memory", "planner_memory", "judge_memory"), "texts with arbitrary fields"),
 }
-"""The stores without a model, and why they need none."""
+"""The stores without a model, with the reason."""
 
 
-def shaped(shape: type[Shape], body: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """A body as its model takes it: with the record's version where the model has one."""
+def with_version(shape: type[Shape], body: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """Return a body for its model, with the record's version if the model has that field."""
     return {**body, **({"version": version} if "version" in shape.model_fields else {})}
 
 
-def unfit(store: str, body: Mapping[str, Any], schema_version: int) -> tuple[Problem, ...]:
-    """What is wrong with a body for its store, by field; nothing for a store without a model.
+def body_problems(store: str, body: Mapping[str, Any], schema_version: int) -> tuple[Problem, ...]:
+    """Return the problems of a body by field; none for a store without a model.
 
-    A body of an earlier schema is judged as what it becomes, one of a later release as this release reads it.
+    A body of an earlier schema version is upcast first; one of a later release is validated as read by this one.
     """
     shape = MODELS.get(store)
     if shape is None:
         return ()
     _, present = upcast(store, schema_version, dict(body))
     try:
-        shape.model_validate(shaped(shape, present, 1))
+        shape.model_validate(with_version(shape, present, 1))
     except ValidationError as error:
-        return faults(present, error)[:NAMED_LIMIT]
+        return field_problems(present, error)[:PROBLEMS_LIMIT]
     return ()

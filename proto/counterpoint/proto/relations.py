@@ -1,8 +1,8 @@
-"""The fixed vocabulary of relations between known things (row B1)."""
+"""The fixed vocabulary of relations between entities."""
 
 from typing import Literal
 
 RelationKind = Literal[
     "owns", "produces", "consumes", "runs_on", "depends_on", "documents", "mentions", "fixed_by"
 ]  # fmt: skip
-"""Kind of a relation: `source` `kind` `target`, as a sentence reads."""
+"""Kind of a relation, in reading order: `source` `kind` `target`."""

@@ -1,4 +1,4 @@
-"""JSON Schemas of the messages, as another system needs them: what it may send, and what it may get."""
+"""JSON Schemas of the messages that another system may send or receive."""
 
 import inspect
 from typing import Any, Literal
@@ -20,7 +20,7 @@ Sender = Literal["other-systems", "counterpoint"]
 
 
 def sender(message_type: str) -> Sender:
-    """Who says this. What comes by no subject comes by HTTP, from another system."""
+    """Return the sender of a message type. A type without a subject comes from other systems by HTTP."""
     on_a_subject = message_type in subjects.message_types()
     if on_a_subject and subjects.stream_of(subjects.of(message_type, "*")) != subjects.INTAKE:
         return "counterpoint"
@@ -28,8 +28,10 @@ def sender(message_type: str) -> Sender:
 
 
 def of(message_type: str) -> JsonSchemaValue:
-    """The schema of one message type's body. It is open: unknown fields are legal, and a set of values that
-    Counterpoint sends may grow."""
+    """Return the schema of a message type's body.
+
+    It is open: unknown fields are allowed, and sets of values that Counterpoint sends may grow.
+    """
     model = Message.register[message_type]
     head = {
         "$schema": DIALECT,
@@ -47,7 +49,7 @@ def of(message_type: str) -> JsonSchemaValue:
 
 
 class _Sent(GenerateJsonSchema):
-    """What may be sent: closed sets stay closed, times and amounts are told by their pattern."""
+    """Schemas of messages that others send: sets of values are closed, times and amounts have patterns."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -61,7 +63,7 @@ class _Sent(GenerateJsonSchema):
 
 
 class _Emitted(_Sent):
-    """What may be received: an absent value is left out and never null, and every set of values is open."""
+    """Schemas of messages that Counterpoint sends: absent values are omitted, sets of values are open."""
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         return _amount(schema)
@@ -78,7 +80,7 @@ class _Emitted(_Sent):
         return {"anyOf": [known, {"type": "string"}]} if known.get("type") == "string" else known
 
     def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
-        """`Literal | str` is the open set that `literal_schema` already gives."""
+        """Reduce `Literal | str` to the open set that `literal_schema` returns."""
         described = super().union_schema(schema)
         arms: list[JsonSchemaValue] = []
         for arm in described.get("anyOf", []):

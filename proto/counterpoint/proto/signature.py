@@ -1,8 +1,8 @@
-"""Error signatures: the same failure has the same signature, wherever and whenever it happens.
+"""Error signatures: occurrences of the same failure have the same signature.
 
 A failure has a class (exception, SQLSTATE, exit code, HTTP status, errno, product code), a template (its message with
 paths, ids, hosts, addresses, ports, times and numbers replaced by placeholders) and parameters (the values replaced).
-Codes, words and quoted names stay in the template; a quoted datum that could not be converted does not.
+Codes, words and quoted names stay in the template; quoted values that could not be converted do not.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class Signature(Shape):
 
 
 def signature(error: str) -> Signature:
-    """The signature of an error: a message, `Class: message`, or a whole Python or Java stack trace."""
+    """Return the signature of an error: a message, `Class: message`, or a Python or Java stack trace."""
     error_class, message = headline(error)
     text = _normalise(message)[:TEXT_LIMIT_CHARS].strip()
     digest = hashlib.sha256(f"{error_class or ''}\x1f{text}".encode()).hexdigest()[:16]
@@ -45,7 +45,7 @@ def signature(error: str) -> Signature:
 
 
 def parameters(error: str) -> tuple[str, ...]:
-    """The values that the template of an error leaves out, in the order of the rules that find them."""
+    """Return the values that the template replaces, in the order of the rules that find them."""
     found: list[str] = []
     _normalise(headline(error)[1], found.append)
     return tuple(dict.fromkeys(found))
@@ -66,7 +66,7 @@ _NAMED = re.compile(
 
 
 def headline(error: str) -> tuple[str | None, str]:
-    """The exception class, if one is named, and the message. Of a stack trace: those of the exception that escaped."""
+    """Return the exception class, if named, and the message; of a stack trace those of the raised exception."""
     text = _readable(error[:TRACE_LIMIT_CHARS] if _PYTHON_TRACE not in error else error[-TRACE_LIMIT_CHARS:])
     if _PYTHON_TRACE in text:
         return _raised(text.rsplit(_PYTHON_TRACE, 1)[1])
@@ -84,7 +84,7 @@ def _readable(text: str) -> str:
 
 
 def _raised(trace: str) -> tuple[str | None, str]:
-    """What a Python traceback ends with: the first line after its frames that is not indented, to the end."""
+    """Return the end of a Python traceback, from the first unindented line after its frames."""
     lines = trace.strip("\n").splitlines()
     for position, line in enumerate(lines):
         if line and not line[0].isspace() and (raised := _PYTHON_RAISED.match("\n".join(lines[position:]).strip())):
@@ -107,7 +107,7 @@ def _normalise(message: str, collect: Callable[[str], None] | None = None) -> st
 
 
 def _codes(message: str) -> tuple[str, ...]:
-    """The codes of a message as `exit code 137`, `sqlstate 23505`, `ora-01653`, in lower case."""
+    """Return the codes of a message in lower case, such as `exit code 137`, `sqlstate 23505`, `ora-01653`."""
     text = message[:MESSAGE_LIMIT_CHARS]
     found = [
         f"{_CODE_KIND.sub(' ', match[1].casefold()).strip()} {match[2].casefold()}"
@@ -151,7 +151,7 @@ _VOWELLESS = r"[bcdfghjklmnpqrstvwxz2456789]"
 
 
 def _identifier(match: re.Match[str]) -> str:
-    """A token with digits in it: parts that are numbers or look made up become `#`, in others only the digits do."""
+    """Replace numeric and random-looking parts of a token by `#`, and only the digits of its other parts."""
     parts = re.split(r"([-_.])", match[0])
     return "".join(_part(part) for part in parts)
 
@@ -169,7 +169,7 @@ def _rule(
 
 
 def _spelled(match: re.Match[str]) -> str:
-    """A code in circled digits, so that the rules for numbers leave it alone; NFKC has removed any from the input."""
+    """Return a code in circled digits, which the number rules skip; NFKC has removed them from the input."""
     return match[1] + match[2].translate(_LETTERS)
 
 
@@ -191,7 +191,7 @@ _BEFORE_VALUE = "|".join(
         "type timestamp: ", "type json: ",
     )
 )  # fmt: skip
-"""The words of conversions and constraints after which a datum is quoted, and not a name."""
+"""Words of conversion and constraint errors after which a quoted text is a value, not a name."""
 _VALUE = rf"(?:{_BEFORE_VALUE})(?P<quote>['\"`])[^'\"`\n]{{0,200}}(?P=quote)"
 _CODE_RULE = re.compile(f"{_CODE}", re.I)
 _SQLSTATE_RULE = re.compile(_SQLSTATE, re.I)

@@ -1,6 +1,7 @@
-"""Every subject, stream and inbox name. Spelled here and nowhere else."""
+"""Names of all subjects, streams and inboxes; spelled only here."""
 
 import re
+from typing import Literal
 
 PROJECT_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 DEFAULT_PROJECT = "default"
@@ -9,7 +10,7 @@ SHARD = "0"
 
 INTAKE, TASKS, DECISIONS, CHANGES, DEAD, ADVISORIES = "INTAKE", "TASKS", "DECISIONS", "CHANGES", "DEAD", "ADVISORIES"
 CHECKPOINTS, CHECKPOINT = "CHECKPOINTS", "audit.checkpoint"
-"""The stream of the audit log's signed checkpoints, and the one subject in it: what belongs to no project."""
+"""The stream of the audit log's signed checkpoints and its only subject, which belongs to no project."""
 STREAMS: dict[str, tuple[str, ...]] = {
     INTAKE: ("intake.*.task", "intake.*.outcome", "intake.*.lineage"),
     TASKS: ("tasks.>",),
@@ -19,13 +20,13 @@ STREAMS: dict[str, tuple[str, ...]] = {
     ADVISORIES: ("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>",),
     CHECKPOINTS: (CHECKPOINT,),
 }
-"""Stream name to the subjects it holds."""
+"""The subjects of each stream."""
 
 EMPTY_SOURCE = (DEAD, "dead.-.-")
-"""A stream, and a subject of it on which nothing is published: a source that brings nothing."""
+"""A stream and an unused subject in it: a stream source without messages."""
 
 LIVE_STREAMS = (TASKS, DECISIONS, CHANGES)
-"""Streams that are republished below `live.` for dashboards; never INTAKE, what outsiders send is shown to nobody."""
+"""Streams republished below `live.` for dashboards; never INTAKE, since foreign messages are not screened yet."""
 
 
 _OF_TYPE = {
@@ -55,7 +56,7 @@ _OF_TYPE = {
     "counterpoint.records.changed.v1": "changes.{project}.{service}",
     "counterpoint.message.died.v1": "dead.{project}",
 }
-"""Message type to the subject it travels on."""
+"""The subject of each message type."""
 
 
 BARE_TYPES = {
@@ -63,61 +64,74 @@ BARE_TYPES = {
     "outcome": "counterpoint.outcome.report.v1",
     "lineage": "counterpoint.lineage.event.v1",
 }
-"""What bare JSON on an intake subject is, by the subject's last token; for ever."""
+"""The type of bare JSON by the last token of its intake subject; these never change."""
 
 
 def bare_type(subject: str) -> str | None:
-    """The type of bare JSON on an intake subject; None elsewhere."""
+    """Return the type of bare JSON on an intake subject; None for other subjects."""
     tokens = subject.split(".")
     return BARE_TYPES.get(tokens[2]) if len(tokens) == 3 and tokens[0] == "intake" else None
 
 
 def of(message_type: str, project: str, agent: str = "*", service: str = "*") -> str:
-    """The subject of a message type in a project; with project `*` the filter for all projects."""
+    """Return the subject of a message type in a project; with project `*` a filter for all projects."""
     return _OF_TYPE[message_type].format(project=project, agent=agent, service=service)
 
 
 def message_types() -> tuple[str, ...]:
-    """Every message type that has a subject."""
+    """Return all message types that have a subject."""
     return tuple(_OF_TYPE)
 
 
 def live(subject: str) -> str:
-    """The republished copy of a subject, to look at."""
+    """Return the republished copy of a subject."""
     return f"live.{subject}"
 
 
+def live_kind(kind: Literal["tasks", "decisions"], project: str) -> str:
+    """Filter for the republished copies of one kind of event; with project `*` of all projects."""
+    return live(f"{kind}.{project}.>")
+
+
 def query(caller: str) -> str:
-    """Where a service asks memory."""
+    """Return the subject of a service's queries."""
     return f"memory.{caller}.query"
 
 
 def commit(caller: str, shard: str = SHARD) -> str:
-    """Where a service commits."""
+    """Return the subject of a service's commits."""
     return f"memory.{caller}.commit.{shard}"
 
 
+def command(caller: str) -> str:
+    """Return the subject of a service's commands to memory."""
+    return f"memory.{caller}.command"
+
+
 def ingest(caller: str) -> str:
-    """Where a service hands documents to memory."""
+    """Return the subject of a service's ingest requests."""
     return f"memory.{caller}.ingest"
 
 
 def put(caller: str) -> str:
-    """Where a service uploads a blob in parts."""
+    """Return the subject of a service's blob uploads."""
     return f"memory.{caller}.put"
 
 
+REQUESTS = (query, commit, command, ingest, put)
+"""Subjects of the requests that a service sends to memory, by the service's name."""
+
 ANSWER_PREFIX = "_R_."
-"""Begins the reply subjects that the server makes for requests out of another account, and no client may name."""
+"""Prefix of reply subjects that the server makes for cross-account requests; no client may publish there."""
 
 
 def inbox_prefix(user: str) -> str:
-    """The only inbox a NATS user may listen on."""
+    """Return the prefix of the only inbox a NATS user may subscribe to."""
     return f"_INBOX_{user}"
 
 
 def project_of(subject: str) -> str:
-    """The project token of an intake, tasks, decisions, changes or dead subject; `default` when it is no legal name."""
+    """Return the project of an intake, tasks, decisions, changes or dead subject; `default` for an illegal name."""
     tokens = subject.split(".")
     if len(tokens) > 1 and PROJECT_PATTERN.fullmatch(tokens[1]):
         return tokens[1]
@@ -125,7 +139,7 @@ def project_of(subject: str) -> str:
 
 
 def stream_of(subject: str) -> str:
-    """The stream that holds a subject."""
+    """Return the stream of a subject."""
     first = subject.split(".", 1)[0]
     streams = {"intake": INTAKE, "tasks": TASKS, "decisions": DECISIONS, "changes": CHANGES, "dead": DEAD}
     return streams[first] if subject != CHECKPOINT else CHECKPOINTS

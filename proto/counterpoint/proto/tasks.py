@@ -1,4 +1,4 @@
-"""Tasks: what another system asks for, what happens to it, and the record of it."""
+"""Tasks: their submission, events and record."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,7 +25,7 @@ EscalationCode = Literal[
 ]
 ENDED: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 UNANSWERED: frozenset[str] = frozenset({"proposed", "quiet"})
-"""Resolutions after which an outcome is still learned: nobody had said how it went."""
+"""Resolutions without a reported outcome, after which one is still accepted."""
 
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=16_000, pattern=r"\S")]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -46,7 +46,7 @@ class DatasetRef(Shape):
 
 
 class Target(Shape):
-    """Subject of a task: a repository, a job, a run, a dataset."""
+    """The subject of a task: a repository, job, run or dataset."""
 
     repo: str | None = Field(default=None, max_length=2_000)
     paths: tuple[Annotated[str, StringConstraints(max_length=2_000)], ...] = Field(default=(), max_length=200)
@@ -56,14 +56,14 @@ class Target(Shape):
 
 
 class Budget(Shape):
-    """The most a task may spend."""
+    """The spending limits of a task."""
 
     usd: Usd | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0, le=10**12)
 
 
 class SubmitTask(Message):
-    """Ask for work. Only `kind` and `description` are required."""
+    """Submit a task. Only `kind` and `description` are required."""
 
     TYPE: ClassVar[str] = "counterpoint.task.submit.v1"
 
@@ -85,7 +85,7 @@ class SubmitTask(Message):
 
 
 class TaskRejected(Message):
-    """A submission that was not accepted, with every field at fault."""
+    """A submission was refused; `errors` names every invalid field, `code` is an error code."""
 
     TYPE: ClassVar[str] = "counterpoint.task.rejected.v1"
 
@@ -97,7 +97,7 @@ class TaskRejected(Message):
 
 
 class TaskSubmitted(Message):
-    """A submission was accepted. `ignored` names the fields that no one understood."""
+    """A submission was accepted. `ignored` names its unknown fields."""
 
     TYPE: ClassVar[str] = "counterpoint.task.submitted.v1"
 
@@ -114,7 +114,7 @@ Lane = Literal["answer", "investigate", "plan", "build"]
 
 
 class TaskRouted(Message):
-    """A task and the lane it was given."""
+    """A task was assigned to a lane."""
 
     TYPE: ClassVar[str] = "counterpoint.task.routed.v1"
 
@@ -130,7 +130,7 @@ class TaskRouted(Message):
 
 
 class OverrideGiven(Shape):
-    """An override as it was recorded: `by` and `by_kind` come from the principal, never from the body."""
+    """A recorded override; `by` and `by_kind` are those of the principal, never of the body."""
 
     instruction: str
     reasoning: str
@@ -141,7 +141,7 @@ class OverrideGiven(Shape):
 
 
 class TaskDelegated(Message):
-    """Work for the developer: the task, which attempt it is, what was tried in it, and any override."""
+    """Work for the developer: the task, the number of the attempt, and any override."""
 
     TYPE: ClassVar[str] = "counterpoint.task.delegated.v1"
 
@@ -157,7 +157,7 @@ class TaskDelegated(Message):
 
 
 class Need(Shape):
-    """Something a person or system has to supply, and the command or call that supplies it."""
+    """Something that a person or system has to supply, and the command or call that supplies it."""
 
     kind: Literal["document", "decision", "provider", "model", "budget"] | str
     what: str
@@ -165,7 +165,7 @@ class Need(Shape):
 
 
 class TaskWorked(Message):
-    """What the developer came to: an answer, a proposal, or a stop with its reason."""
+    """The developer's result: an answer, a proposal, or a stop with its code."""
 
     TYPE: ClassVar[str] = "counterpoint.task.worked.v1"
 
@@ -184,7 +184,7 @@ class TaskWorked(Message):
 
 
 class TaskProposed(Message):
-    """A proposal that waits for its outcome."""
+    """A proposal was made and waits for its outcome."""
 
     TYPE: ClassVar[str] = "counterpoint.task.proposed.v1"
 
@@ -197,7 +197,7 @@ class TaskProposed(Message):
 
 
 class TaskEscalated(Message):
-    """Work stopped and somebody is needed: who, why, and what would let it go on."""
+    """Work stopped and needs `to`: why, and what is needed to continue."""
 
     TYPE: ClassVar[str] = "counterpoint.task.escalated.v1"
 
@@ -211,7 +211,7 @@ class TaskEscalated(Message):
 
 
 class TaskResumed(Message):
-    """A waiting task goes on, and why."""
+    """A waiting task continues, for `reason`."""
 
     TYPE: ClassVar[str] = "counterpoint.task.resumed.v1"
 
@@ -221,7 +221,7 @@ class TaskResumed(Message):
 
 
 class TaskDue(Message):
-    """A timer of a task came due."""
+    """A timer of a task is due."""
 
     TYPE: ClassVar[str] = "counterpoint.task.due.v1"
 
@@ -240,7 +240,7 @@ class Change(Shape):
 
 
 class TaskCompleted(Message):
-    """The end of a task that went well."""
+    """A task ended successfully."""
 
     TYPE: ClassVar[str] = "counterpoint.task.completed.v1"
 
@@ -256,7 +256,7 @@ class TaskCompleted(Message):
 
 
 class TaskFailed(Message):
-    """The end of a task that did not go well."""
+    """A task ended in failure; `code` is an error code."""
 
     TYPE: ClassVar[str] = "counterpoint.task.failed.v1"
 
@@ -268,7 +268,7 @@ class TaskFailed(Message):
 
 
 class TaskCancelled(Message):
-    """The end of a task that somebody called off."""
+    """A task was cancelled."""
 
     TYPE: ClassVar[str] = "counterpoint.task.cancelled.v1"
 
@@ -278,7 +278,7 @@ class TaskCancelled(Message):
 
 
 class Escalation(Shape):
-    """The escalation that a task waits on, kept in its record."""
+    """The pending escalation in a task's record."""
 
     to: str
     code: EscalationCode | str
@@ -287,10 +287,10 @@ class Escalation(Shape):
 
 
 class Task(Shape):
-    """The record of a task, and what HTTP shows of it.
+    """The record of a task, as HTTP returns it.
 
-    `needs` is what is asked of people although the task has ended: after a recovery that nobody has explained, what was
-    changed. `quiet_s`: it ends by itself after so long without a failure. `shadow`: nothing is proposed for it.
+    `needs` after the end asks people for what is missing, such as the cause of an unexplained recovery. `quiet_s`:
+    seconds without a failure after which the task ends. `shadow`: nothing is proposed for it.
     """
 
     task_id: Id

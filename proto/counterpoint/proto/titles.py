@@ -1,4 +1,4 @@
-"""Title of a task: one line of at most `TITLE_CHARS` characters, made the same way whoever submitted the task."""
+"""The title of a task: one line of at most `TITLE_CHARS` characters."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from counterpoint.proto.signature import headline
 TITLE_CHARS = 80
 _JOB_CHARS = 40
 _ENOUGH_CHARS = 60
-"""A title that loses whole clauses keeps at least so much; else it is cut behind a word."""
+"""Minimum length of a title shortened by whole clauses; below it the title is cut after a word."""
 _CUT = " …"
 _NOISE = re.compile(
     r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
@@ -21,11 +21,16 @@ _PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?")
 _QUERY = re.compile(r"(\bhttps?://[^\s?#]+)[?#]\S*")
 _ASIDE = re.compile(r"\s*\([^()]*\)|\s*\[[^\[\]]*\]")
 _CLAUSE = re.compile(r"(?:[:;,.] |\s[-–—] )")
+_NAME = re.compile(r"(?:^|[:;,.] |\s[-–—] )\S*[A-Z\d]\S*$")
+"""A name at the end of a text after punctuation: the next clause belongs to it."""
 
 
 def title_of(description: str, title: str | None = None, error: str | None = None, job: str | None = None) -> str:
-    """Return the given title, shortened unless it only repeats job and error; else the job, its error class and message
-    without ids, paths and times; else the first sentence of the description."""
+    """Return the title of a task.
+
+    The given title, shortened, unless it only repeats job and error; else job, error class and message without ids,
+    paths and times; else the first sentence of the description.
+    """
     given = " ".join((title or "").split())
     repeated = len(given) > TITLE_CHARS and bool(error and job) and given.startswith(job or "")
     if given and not repeated:
@@ -41,7 +46,7 @@ def title_of(description: str, title: str | None = None, error: str | None = Non
 
 
 def failure_title(job: str | None, error: str) -> str:
-    """`<job> failed: <class>: <message>`, of which the message loses its asides and then its last clauses first."""
+    """Return `<job> failed: <class>: <message>`, dropping parentheses and then last clauses of the message to fit."""
     name = _end_of(job, _JOB_CHARS) if job else ""
     raised, said = headline(error)
     raised = re.split(r"[.$:]+", raised)[-1] if raised else ""
@@ -59,11 +64,15 @@ def failure_title(job: str | None, error: str) -> str:
 
 
 def _clauses(text: str) -> Iterator[str]:
-    """The text, the same without asides, and that without its last clause, its last two, and so on."""
+    """Yield the text, the text without parentheses, then without its last clause, last two and so on.
+
+    Ends when only a name would be left.
+    """
     yield text
-    clear = _clear(text)
+    clear = whole = _clear(text)
     while clear:
-        yield clear
+        if clear == whole or not _NAME.search(clear):
+            yield clear
         ends = [clause.start() for clause in _CLAUSE.finditer(clear)]
         clear = clear[: ends[-1]] if ends else ""
 
@@ -78,14 +87,14 @@ def _clear(text: str) -> str:
 
 
 def _short_words(text: str) -> str:
-    """Without ids, times and queries of addresses; of a path its last part."""
+    """Drop ids, times and URL queries, and shorten paths to their last part."""
     text = _QUERY.sub(r"\1", _NOISE.sub("", text))
     text = _PATH.sub(lambda match: re.split(r"[/\\]", match[0].rstrip("/\\"))[-1], text)
     return " ".join(_EMPTY.sub("", text).split()).strip(" .:;,-")
 
 
 def _cut(text: str, limit: int) -> str:
-    """The beginning of a text, to the end of a word where one ends in its second half."""
+    """Cut a text, at the end of a word if one ends in its second half."""
     if len(text) <= limit:
         return text
     end = text.rfind(" ", limit // 2, limit - len(_CUT) + 1)

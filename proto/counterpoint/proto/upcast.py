@@ -1,13 +1,13 @@
-"""Upcasting: a stored body of an older schema version is brought to the present one, step by step.
+"""Upcasting: a stored body of an older schema version is converted to the current one, step by step.
 
-Every record and message in the log carries the version it was written with. An upcaster is a pure function from
-version v to v+1 of one shape; it is kept for ever, for what was written once may be read at any time.
+Every record and logged message has the version it was written with. An upcaster is a pure function from version v to
+v+1 of one shape, and is never removed, since old versions stay readable.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 Body = dict[str, Any]
 Upcaster = Callable[[Body], Body]
@@ -22,11 +22,14 @@ class Upcasters:
         self._steps: dict[str, list[Upcaster]] = {}
 
     def current(self, name: str) -> int:
-        """The version that is written today."""
+        """Return the current version."""
         return FIRST_VERSION + len(self._steps.get(name, ()))
 
     def register(self, name: str, version: int) -> Callable[[Upcaster], Upcaster]:
-        """Decorate the step from `version` to the next. `ValueError` unless it follows the last one registered."""
+        """Register the decorated step from `version` to the next.
+
+        Raises `ValueError` unless it follows the last one.
+        """
 
         def keep(step: Upcaster) -> Upcaster:
             if version != self.current(name):
@@ -37,25 +40,26 @@ class Upcasters:
         return keep
 
     def upcast(self, name: str, version: int, body: Body) -> tuple[int, Body]:
-        """The body at today's version.
+        """Return the current version and the body at it; a body of a newer release is returned unchanged.
 
-        A body that a newer release wrote comes back as it is: readers leave out what they do not know. Raises
-        `Permanent("bad_version")` for a version that never was.
+        Raises `Permanent` `bad_version` for a version below the first.
         """
         if version < FIRST_VERSION:
-            raise Permanent("bad_version", (Problem(field="version", problem=f"{name} has no version {version}"),))
+            raise Permanent(
+                ErrorCode.BAD_VERSION, (Problem(field="version", problem=f"{name} has no version {version}"),)
+            )
         for step in self._steps.get(name, ())[version - FIRST_VERSION :]:
             body = step(body)
         return max(version, self.current(name)), body
 
     def check_writer(self, name: str, writer_version: int, stored_version: int) -> None:
-        """Refuse a writer that is older than what is stored: it would drop fields that it does not know.
+        """Raise `Permanent` `old_writer` if the writer is older than the stored version.
 
-        Raises `Permanent("old_writer")`.
+        An older writer would drop fields that it does not know.
         """
         if writer_version < stored_version:
             problem = f"{name} is stored at version {stored_version}, the writer knows {writer_version}"
-            raise Permanent("old_writer", (Problem(field="version", problem=problem),))
+            raise Permanent(ErrorCode.OLD_WRITER, (Problem(field="version", problem=problem),))
 
 
 UPCASTERS = Upcasters()

@@ -1,4 +1,4 @@
-"""From a parsed JSON body to a message, with every field at fault named in clear words."""
+"""Validation of a parsed JSON body as a message, reporting every invalid field."""
 
 import json
 import math
@@ -19,24 +19,24 @@ from counterpoint.proto import (  # noqa: F401  (they fill the register)
     interventions,
     memory,
 )
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.lineage import LineageEvent
 from counterpoint.proto.messages import Id, Message, ProjectName, Shape
 
 DEPTH_LIMIT = 32
-"""Objects and lists within each other, the body itself counted."""
+"""Maximum nesting of objects and lists, including the body itself."""
 
 NUMBER_LIMIT_BITS = 1024
-"""Whole numbers reach as far as floating-point ones do."""
+"""Maximum size of an integer, the range of a double."""
 
-NAMED_LIMIT = 50
-"""At most so many problems or ignored fields are named of one body."""
+PROBLEMS_LIMIT = 50
+"""Maximum number of problems or ignored fields reported for one body."""
 
 NAME_LIMIT = 200
-"""At most so many characters of a field's path are named."""
+"""Maximum length of a reported field path."""
 
 OPAQUE: frozenset[str] = frozenset({LineageEvent.TYPE})
-"""Types whose body another standard describes: it is taken whole, and none of its fields is unknown."""
+"""Types whose body is defined by another standard: it is accepted whole, without unknown fields."""
 
 _PATTERNS = {
     r"\S": "must not be empty",
@@ -50,27 +50,27 @@ _PATTERNS = {
 
 
 def parse(message_type: str, body: Any) -> Message:
-    """The message of a body as `json.loads` gives it. Types are strict: `"3"` is no number and `1` no truth value.
+    """Return the message of a parsed JSON body. Types are strict: `"3"` is not a number and `1` not a boolean.
 
     Raises `Permanent("invalid")` with one problem per field at fault; `body` and `type` stand for the whole.
     """
     model = Message.register.get(message_type)
     if model is None:
         raise Permanent(
-            "invalid", (Problem(field="type", problem=f"unknown message type {message_type[:NAME_LIMIT]}"),)
+            ErrorCode.INVALID, (Problem(field="type", problem=f"unknown message type {message_type[:NAME_LIMIT]}"),)
         )
     if not isinstance(body, dict):
-        raise Permanent("invalid", (Problem(field="body", problem="must be a JSON object"),))
-    if unstorable := tuple(islice(_unstorable(body, ()), NAMED_LIMIT)):
-        raise Permanent("invalid", unstorable)
+        raise Permanent(ErrorCode.INVALID, (Problem(field="body", problem="must be a JSON object"),))
+    if unstorable := tuple(islice(_unstorable(body, ()), PROBLEMS_LIMIT)):
+        raise Permanent(ErrorCode.INVALID, unstorable)
     try:
         return model.model_validate_json(json.dumps(body), strict=True)
     except ValidationError as error:
-        raise Permanent("invalid", faults(body, error)) from error
+        raise Permanent(ErrorCode.INVALID, field_problems(body, error)) from error
 
 
 def check_submission(message: Message, *, project: str, received_at: datetime) -> tuple[Problem, ...]:
-    """What is wrong with a message where and when it arrived: another project in its body, a deadline in the past."""
+    """Return the problems of a submission with its place and time: another project, or a past deadline."""
     problems = []
     named = getattr(message, "project", None)
     if named is not None and named != project:
@@ -82,26 +82,26 @@ def check_submission(message: Message, *, project: str, received_at: datetime) -
 
 
 def ignored_fields(message_type: str, body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The dotted paths of a body's fields that its model does not know, a misspelt optional one among them."""
+    """Return the dotted paths of a body's fields that its model does not have, such as misspelt ones."""
     return () if message_type in OPAQUE else unknown_fields(Message.register[message_type], body)
 
 
 def unknown_fields(shape: type[Shape], body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The same for a body that is no message."""
-    return tuple(_shown(path) for path in islice(_unknown(shape, body, ()), NAMED_LIMIT))
+    """Return the dotted paths of unknown fields of a body that is not a message."""
+    return tuple(_shown(path) for path in islice(_unknown(shape, body, ()), PROBLEMS_LIMIT))
 
 
 Path = tuple[str | int, ...]
 
 
 def _shown(path: Path) -> str:
-    """`("systems", 3)` as `systems[3]`; the empty path is the body itself."""
+    """Format `("systems", 3)` as `systems[3]`, and the empty path as `body`."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")[:NAME_LIMIT] or "body"
 
 
 def _unstorable(value: Any, path: Path) -> Iterator[Problem]:
-    """What PostgreSQL's jsonb cannot hold or nobody should have to walk."""
+    """Yield problems of values that PostgreSQL's jsonb cannot store, or that are nested too deeply."""
     match value:
         case str():
             if flaw := _text_flaw(value):
@@ -129,25 +129,27 @@ def _text_flaw(text: str) -> str | None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "must not contain half of a surrogate pair"
+        return "must not contain an unpaired surrogate"
     return None
 
 
-def faults(body: Any, error: ValidationError) -> tuple[Problem, ...]:
-    """One problem per field of a body; what several alternatives of a field complain about is joined."""
+def field_problems(body: Any, error: ValidationError) -> tuple[Problem, ...]:
+    """Return one problem per field; the problems of a field's alternatives are joined."""
     found: dict[str, list[str]] = {}
     for each in error.errors(include_url=False, include_input=False):
         field = _shown(_path(body, each))
         if each["type"] == "too_short" and any(below.startswith(f"{field}[") for below in found):
-            continue  # a list is only too short for want of the items that are at fault
+            continue  # too short only because its invalid items are missing
         known = found.setdefault(field, [])
-        if (said := words(each)) not in known:
+        if (said := problem_text(each)) not in known:
             known.append(said)
-    return tuple(Problem(field=field, problem=", or ".join(said)) for field, said in islice(found.items(), NAMED_LIMIT))
+    return tuple(
+        Problem(field=field, problem=", or ".join(said)) for field, said in islice(found.items(), PROBLEMS_LIMIT)
+    )
 
 
 def _path(body: Any, error: ErrorDetails) -> Path:
-    """The path of an error within the body; names of a union's arms, which the body does not hold, are left out."""
+    """Return the path of an error within the body, without the names of union members."""
     path: Path = ()
     here = body
     for key in error["loc"]:
@@ -161,8 +163,8 @@ def _path(body: Any, error: ErrorDetails) -> Path:
     return path
 
 
-def words(error: ErrorDetails) -> str:
-    """What is wrong with a value, in words for whoever sent it."""
+def problem_text(error: ErrorDetails) -> str:
+    """Return the problem of a value in words for its sender."""
     limits = error.get("ctx", {})
     match error["type"]:
         case "missing":
@@ -208,7 +210,7 @@ def words(error: ErrorDetails) -> str:
 
 
 def _unknown(annotation: Any, value: Any, path: Path) -> Iterator[Path]:
-    """Paths below `value` that `annotation` does not know."""
+    """Yield the paths below `value` that `annotation` does not have."""
     origin, arms = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from _unknown(arms[0], value, path)
@@ -231,6 +233,6 @@ def _unknown(annotation: Any, value: Any, path: Path) -> Iterator[Path]:
 
 
 def _holds_fields(annotation: Any) -> bool:
-    """Whether a value of this type may hold named fields, so that there is something not to know."""
+    """Whether a value of this type may have named fields."""
     is_shape = isinstance(annotation, type) and issubclass(annotation, Shape)
     return is_shape or get_origin(annotation) in (tuple, dict, Annotated)

@@ -1,4 +1,4 @@
-"""CloudEvents over NATS: what comes in (binary, structured or bare JSON) and what goes out (binary)."""
+"""CloudEvents over NATS: decoding of binary mode, structured mode and bare JSON; encoding in binary mode."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from counterpoint.guard.names import is_project
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import foreign_id
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 
@@ -21,10 +21,10 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A message as it came in. `id` is ours; `source` and `event_id` are what the sender said, if anything.
+    """A received message. `id` is ours; `source` and `event_id` are the sender's, if any.
 
-    `trusted` messages were published by memory: only then do capability and task mean anything. An `event_id` without
-    a `source` is the `Nats-Msg-Id` of bare JSON.
+    `trusted` messages were published by memory; only these have a capability and a task. An `event_id` without a
+    `source` is the `Nats-Msg-Id` of bare JSON.
     """
 
     id: str
@@ -43,8 +43,8 @@ class Inbound:
     stream_sequence: int = 0
 
 
-class Delivered(TypedDict):
-    """What the bus says of a delivery. `delivered` counts those of its message from 1."""
+class DeliveryInfo(TypedDict):
+    """Metadata of a delivery. `delivered` counts the deliveries of its message from 1."""
 
     stream: str
     sequence: int
@@ -55,9 +55,9 @@ class Delivered(TypedDict):
 def envelope(
     subject: str, headers: Mapping[str, str], *, stream: str, sequence: int, delivered: int, stored_at: datetime
 ) -> Inbound:
-    """What is known of a delivery before it is decoded, whatever it holds: its type is empty, its body None.
+    """Return a delivery before its body is decoded: its type is empty, its body None.
 
-    The fence grows with every delivery, and with every life of the stream.
+    The fence grows with every delivery and every incarnation of the stream.
     """
     trusted = stream != subjects.INTAKE
     at = stored_at.astimezone(UTC)
@@ -98,42 +98,42 @@ def decode(
     delivered: int,
     stored_at: datetime,
 ) -> Inbound:
-    """Read a message from a stream. Raises `Permanent` `malformed`, `too_large`, `invalid` or `unknown_type`."""
+    """Decode a message of a stream. Raises `Permanent` `malformed`, `too_large`, `invalid` or `unknown_type`."""
     known = envelope(subject, headers, stream=stream, sequence=sequence, delivered=delivered, stored_at=stored_at)
     if not known.trusted:
         if len(data) > MESSAGE_LIMIT_BYTES:
-            raise _refused("too_large", "body", f"{len(data)} bytes, more than {MESSAGE_LIMIT_BYTES}")
+            raise _refused(ErrorCode.TOO_LARGE, "body", f"{len(data)} bytes, more than {MESSAGE_LIMIT_BYTES}")
         return _foreign(known, headers, data)
-    _complete(headers, ("ce-id", "ce-type", "ce-time"))
+    _require(headers, ("ce-id", "ce-type", "ce-time"))
     try:
         time = datetime.fromisoformat(headers["ce-time"])
     except ValueError as error:
-        raise _refused("invalid", "ce-time", "is no time") from error
+        raise _refused(ErrorCode.INVALID, "ce-time", "is not an RFC 3339 time") from error
     return replace(known, type=headers["ce-type"], body=_json(data), time=time)
 
 
 def _foreign(known: Inbound, headers: Mapping[str, str], data: bytes) -> Inbound:
     tokens = known.subject.split(".")
     if len(tokens) != 3 or tokens[2] not in _BARE:
-        raise _refused("invalid", "subject", "is no intake subject")
+        raise _refused(ErrorCode.INVALID, "subject", "is not an intake subject")
     if tokens[1] != known.project:
-        raise _refused("invalid", "project", "is no project name")
+        raise _refused(ErrorCode.INVALID, "project", "is not a valid project name")
     if known.project == subjects.SHARED_PROJECT:
-        raise _refused("invalid", "project", "is what every project reads, and takes nothing in by the bus")
+        raise _refused(ErrorCode.INVALID, "project", "is shared by all projects and has no intake on the bus")
     bare = _BARE[tokens[2]]
     plain = {name.lower(): value for name, value in headers.items()}
     if plain.get("content-type", "").lower().startswith(STRUCTURED):
         event = _json(data)
         if not isinstance(event, dict):
-            raise _refused("malformed", "body", "a structured CloudEvent is an object")
-        said = {name: value for name, value in event.items() if isinstance(value, str)}
-        _complete(said, ("specversion", "id", "source", "type"))
-        _known(said["type"], bare)
-        body, source, event_id = event.get("data"), said["source"], said["id"]
-        trace = _trace(said.get("traceparent", plain.get("traceparent")))
+            raise _refused(ErrorCode.MALFORMED, "body", "must be an object in a structured CloudEvent")
+        attributes = {name: value for name, value in event.items() if isinstance(value, str)}
+        _require(attributes, ("specversion", "id", "source", "type"))
+        _check_type(attributes["type"], bare)
+        body, source, event_id = event.get("data"), attributes["source"], attributes["id"]
+        trace = _trace(attributes.get("traceparent", plain.get("traceparent")))
     elif "ce-specversion" in plain or "ce-id" in plain:
-        _complete(plain, ("ce-specversion", "ce-id", "ce-source", "ce-type"))
-        _known(plain["ce-type"], bare)
+        _require(plain, ("ce-specversion", "ce-id", "ce-source", "ce-type"))
+        _check_type(plain["ce-type"], bare)
         body, source, event_id = _json(data), plain["ce-source"], plain["ce-id"]
         trace = _trace(plain.get("traceparent"))
     else:
@@ -141,29 +141,29 @@ def _foreign(known: Inbound, headers: Mapping[str, str], data: bytes) -> Inbound
     return replace(known, type=bare, body=body, source=source, event_id=event_id, traceparent=trace)
 
 
-def _trace(said: str | None) -> str | None:
-    """A W3C trace context; what is none is left out, for it is no part of the task."""
-    return said if said is not None and _TRACEPARENT.fullmatch(said) else None
+def _trace(value: str | None) -> str | None:
+    """Return a valid W3C trace context, or None."""
+    return value if value is not None and _TRACEPARENT.fullmatch(value) else None
 
 
-def _complete(said: Mapping[str, str], required: tuple[str, ...]) -> None:
+def _require(attributes: Mapping[str, str], required: tuple[str, ...]) -> None:
     missing = tuple(
-        Problem(field=name, problem="is required in a CloudEvent") for name in required if not said.get(name)
+        Problem(field=name, problem="is required in a CloudEvent") for name in required if not attributes.get(name)
     )
     if missing:
-        raise Permanent("invalid", missing)
+        raise Permanent(ErrorCode.INVALID, missing)
 
 
-def _known(event_type: str, expected: str) -> None:
+def _check_type(event_type: str, expected: str) -> None:
     if event_type != expected and expected != _BARE["lineage"]:
-        raise _refused("unknown_type", "ce-type", f"this subject takes {expected}")
+        raise _refused(ErrorCode.UNKNOWN_TYPE, "ce-type", f"must be {expected} on this subject")
 
 
 def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise _refused("malformed", "body", f"is no JSON: {error}"[:200]) from error
+        raise _refused(ErrorCode.MALFORMED, "body", f"is not valid JSON: {error}"[:200]) from error
 
 
 def _number(text: str) -> int:
@@ -188,7 +188,7 @@ def headers(
     capability: str | None,
     traceparent: str | None = None,
 ) -> dict[str, str]:
-    """The headers of an outgoing message in binary mode. `publication` counts its stream's lives, for the fence."""
+    """Return the headers of an outgoing message in binary mode. `publication` is the stream's incarnation."""
     made = {
         "Nats-Msg-Id": message_id,
         "ce-specversion": "1.0",

@@ -1,24 +1,25 @@
-"""The one place where an error becomes a decision about a delivery."""
+"""The mapping from an error to the disposition of a delivery."""
 
 from dataclasses import dataclass
 
-from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
+from counterpoint.proto.errors import Conflict, CounterpointError, Denied, ErrorCode, Permanent, Problem, Transient
 
 LAST_DELIVERY = 8
-"""An error that nobody foresaw is tried this often; transient ones for as long as the consumer delivers."""
+"""The delivery at which an unexpected error dead-letters its message; transient errors are retried beyond it."""
 DELAYS_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""Redelivery delays in seconds, by number of the delivery; the last one repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Hand it back and have it again after `delay_s`."""
+    """Negatively acknowledge: the server redelivers after `delay_s` seconds."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Dead-letter it."""
+    """Dead-letter the message and acknowledge it."""
 
     code: str
     problems: tuple[Problem, ...] = ()
@@ -26,33 +27,36 @@ class Bury:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Acknowledge it: the task is over."""
+    """Acknowledge without effect: the task has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Neither: a newer delivery of the same message is under way, and ends it."""
+    """Neither acknowledge nor reject: a newer delivery of the same message is under way."""
 
 
-def decide(error: BaseException, delivered: int) -> Retry | Bury | Drop | Leave:
-    """What to do with a delivery that failed with `error`, the `delivered`-th of its message, counted from 1."""
+Disposition = Retry | Bury | Drop | Leave
+
+
+def decide(error: BaseException, delivered: int) -> Disposition:
+    """Return the disposition of a delivery that failed with `error`; `delivered` counts from 1."""
     delay = DELAYS_S[min(delivered, len(DELAYS_S)) - 1]
     match error:
         case Permanent():
             return Bury(error.code, error.problems)
-        case Denied(rule="fence"):
+        case Denied(rule=ErrorCode.FENCE):
             return Leave()
-        case Denied(rule="ended"):
+        case Denied(rule=ErrorCode.ENDED):
             return Drop()
         case Denied():
-            return Bury("denied", (Problem(field=error.rule, problem=f"needs {error.needed}"),))
+            return Bury(ErrorCode.DENIED, (Problem(field=error.rule, problem=f"needs {error.needed}"),))
         case Transient():
             return Retry(error.retry_after_s or delay)
         case Conflict():
             return Retry(delay)
         case CounterpointError():
-            return Bury("refused", (Problem(field="", problem=str(error)),))
+            return Bury(ErrorCode.REFUSED, (Problem(field="", problem=str(error)),))
         case _ if delivered >= LAST_DELIVERY:
-            return Bury("unexpected", (Problem(field="", problem=type(error).__name__),))
+            return Bury(ErrorCode.UNEXPECTED, (Problem(field="", problem=type(error).__name__),))
         case _:
             return Retry(delay)

@@ -1,4 +1,4 @@
-"""Liveness, readiness and metrics of a service, on a port of its own and without a token."""
+"""HTTP serving, and a service's health port: liveness, readiness and metrics, without a token."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -12,41 +12,47 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from counterpoint.bus.impatient import Impatient
+from counterpoint.bus.request_timeouts import RequestTimeoutProtocol
 
 
-class Server(uvicorn.Server):
-    """An HTTP server that leaves signals to the service it is part of."""
+class HttpServer(uvicorn.Server):
+    """An HTTP server on a bound socket that leaves signals to the service it is part of."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        super().__init__(config)
+        self.listener = listener
 
     def capture_signals(self) -> Any:
         return nullcontext()
 
 
-def http_server(app: Any, host: str, port: int) -> tuple[Server, int]:
-    """A server for an ASGI app, bound; and its port, which the system chose when `port` is 0."""
+def http_server(app: Any, host: str, port: int) -> tuple[HttpServer, int]:
+    """Return a bound server for an ASGI app and its port, which the system chooses when `port` is 0."""
     listener = socket.create_server((host, port), backlog=512)
     config = uvicorn.Config(
-        app, http=Impatient, log_config=None, lifespan="off", access_log=False, timeout_graceful_shutdown=3
+        app,
+        http=RequestTimeoutProtocol,
+        log_config=None,
+        lifespan="off",
+        access_log=False,
+        timeout_graceful_shutdown=3,
     )
-    server = Server(config)
-    server.config.load()
-    server.listeners = [listener]  # type: ignore[attr-defined]
-    return server, listener.getsockname()[1]
+    config.load()
+    return HttpServer(config, listener), listener.getsockname()[1]
 
 
-async def serve(server: Server) -> None:
-    """Serve until `should_exit` is set, or cancelled; the port is free then, and the loop has forgotten it."""
+async def serve(server: HttpServer) -> None:
+    """Serve until `should_exit` is set or the task is cancelled; then close the port."""
     try:
-        await server.serve(sockets=server.listeners)  # type: ignore[attr-defined]
+        await server.serve(sockets=[server.listener])
     finally:
         for serving in getattr(server, "servers", ()):
             serving.close()
-        for listener in server.listeners:  # type: ignore[attr-defined]
-            listener.close()
+        server.listener.close()
 
 
 def health_app(reasons: Callable[[], tuple[str, ...]], settings: Mapping[str, Any]) -> Starlette:
-    """`/livez`, `/readyz` (503 with the reasons why not), `/metrics` and `/settings`, the settings in force."""
+    """Return the app of `/livez`, `/readyz` (503 with reasons), `/metrics` and `/settings` (effective settings)."""
 
     async def livez(_: Request) -> Response:
         return PlainTextResponse("ok")
@@ -58,8 +64,8 @@ def health_app(reasons: Callable[[], tuple[str, ...]], settings: Mapping[str, An
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
-    async def in_force(_: Request) -> Response:
+    async def effective(_: Request) -> Response:
         return JSONResponse(dict(settings))
 
-    endpoints = {"/livez": livez, "/readyz": readyz, "/metrics": metrics, "/settings": in_force}
+    endpoints = {"/livez": livez, "/readyz": readyz, "/metrics": metrics, "/settings": effective}
     return Starlette(routes=[Route(path, endpoint) for path, endpoint in endpoints.items()])

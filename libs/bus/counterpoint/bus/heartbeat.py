@@ -1,4 +1,4 @@
-"""The heartbeat of a delivery: the server does not redeliver what is still worked on."""
+"""The heartbeat of a delivery: it extends the ack wait, so that the server does not redeliver work in progress."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,9 +10,9 @@ log = structlog.get_logger()
 
 
 class Heartbeat:
-    """Tells the server three times in every ack wait that a delivery is still worked on, until `stop`.
+    """Sends three in-progress acknowledgements per ack wait until `stop`, or until the delivery is not `current`.
 
-    Not when it is no longer `current`: the server may know another message by that number now.
+    After a reconnect the server may know another message by the same number.
     """
 
     def __init__(self, raw: Msg, ack_wait_s: float, current: Callable[[], bool]) -> None:
@@ -31,7 +31,7 @@ class Heartbeat:
         self._timer = self._loop.call_later(self._every_s, self._beat)
 
     def stop(self) -> None:
-        """The delivery is over."""
+        """Send no more."""
         self._timer.cancel()
 
 

@@ -1,4 +1,4 @@
-"""Logs: structlog events as JSON lines, or readable on a terminal."""
+"""Logging: structlog events as JSON lines, or readable on a terminal."""
 
 import logging
 import sys
@@ -11,26 +11,26 @@ from structlog.typing import EventDict, WrappedLogger
 from counterpoint.guard.names import kept, unnamed
 
 
-class Losing:
-    """A stream of log lines, without those that its disk has no room for: a log does not end what it tells of."""
+class LossyStream:
+    """A log stream that drops lines when its disk is full, so that logging does not stop the process."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write, or lose it."""
+        """Write the text, or drop it."""
         with suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or keep it in the buffer."""
+        """Flush, or keep the buffer."""
         with suppress(OSError):
             self._stream.flush()
 
 
 def configure(service: str, level: str) -> None:
-    """Set up logging for a process; called once, by `main`."""
+    """Configure logging for the process; call once, in `main`."""
     readable = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -38,17 +38,17 @@ def configure(service: str, level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            harmless,
+            redact_event,
             structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=lambda *_: structlog.WriteLogger(Losing(sys.stderr)),  # type: ignore[arg-type]
+        logger_factory=lambda *_: structlog.WriteLogger(LossyStream(sys.stderr)),  # type: ignore[arg-type]
     )
     structlog.contextvars.bind_contextvars(service=service)
 
 
-def harmless(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """A log line without what is secret in the names and reasons that it quotes."""
+def redact_event(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Redact secrets in the values of a log event; a structlog processor."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = kept(value, unnamed)

@@ -1,9 +1,9 @@
-"""NATS accounts and users and what each may do, made from the policy and the stream spec. Least rights, default deny.
+"""NATS accounts, users and permissions, generated from the policy and the stream specs. Default deny.
 
-A server publishes its answer on whatever reply subject the asker names, also on one where the asker may not publish.
-But it does so in the asker's account. So the streams and memory are in the account `HOUSE`, and every other user is in
-an account of its own, in which nothing is but itself and, imported one by one, the subjects that it may publish. An
-answer that it has placed elsewhere than in its inbox is heard by nobody, or is one more request that it may make.
+A server publishes a reply on whatever subject the requester names, even one where the requester may not publish, but
+within the requester's account. So the streams and memory are in the account `HOUSE`, and every other user has its own
+account, which imports only the subjects that the user may publish. A reply directed to another subject reaches nobody,
+or is a request that the user may make anyway.
 """
 
 import json
@@ -13,20 +13,20 @@ from typing import Any
 from counterpoint.bus.streams import PULL_S, consumer_specs
 from counterpoint.guard.policy import Policy, policy
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 PROVISIONER, MEMORY, PUBLISHER = "provisioner", "memory", "publisher"
 Publishers = Mapping[str, Sequence[str]]
-"""Users who may publish to intakes, by name, and the projects of each."""
+"""Names of users who may publish to intakes, and the projects of each."""
 HOUSE = "HOUSE"
 ANSWERS_S = 5 * PULL_S
-"""How long after its last answer the server still takes a pull from another account to be waiting."""
+"""Seconds after the last reply during which the server keeps a cross-account pull open."""
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
 _JETSTREAM_INFO = "$JS.API.INFO"
 
 
 def users() -> tuple[str, ...]:
-    """Every user of the bus: the services, and those the policy names besides."""
+    """Return all users of the bus: the services, and the other users of the policy."""
     rules = policy()
     return (*rules.services, *rules.nats)
 
@@ -34,14 +34,14 @@ def users() -> tuple[str, ...]:
 def permissions(
     rules: Policy, projects: Sequence[str] = ("*",), publishers: Publishers | None = None
 ) -> dict[str, dict[str, list[str]]]:
-    """User to the subjects it may `publish` and `subscribe`, and may `never` publish.
+    """Return, by user, the subjects it may `publish` and `subscribe`, and must `never` publish.
 
-    `projects` are those of the users that are no service, unless `publishers` names others; these are users, too.
+    `projects` apply to the users that are not services, unless `publishers` names others; those are users too.
     Raises `Permanent` `publishers_invalid`.
     """
     table: dict[str, dict[str, list[str]]] = {}
     for user in rules.services:
-        publish = [subjects.query(user), subjects.commit(user), subjects.ingest(user), subjects.put(user)]
+        publish = [request(user) for request in subjects.REQUESTS]
         for spec in consumer_specs(rules):
             if spec.durable == user:
                 publish += [
@@ -62,8 +62,8 @@ def permissions(
         f"{_PULL}{subjects.ADVISORIES}.{MEMORY}",
         f"$JS.ACK.{subjects.ADVISORIES}.{MEMORY}.>",
     ]
-    table[MEMORY]["subscribe"] += [subjects.query("*"), subjects.commit("*"), subjects.ingest("*"), subjects.put("*")]
-    named = checked(publishers or {})
+    table[MEMORY]["subscribe"] += [request("*") for request in subjects.REQUESTS]
+    named = check_publishers(publishers or {})
     for user in dict.fromkeys((*rules.nats, *named)):
         row, own = rules.nats.get(user, rules.nats[PUBLISHER]), named.get(user, projects)
         table[user] = {
@@ -77,14 +77,14 @@ def permissions(
     return table
 
 
-def checked(publishers: Publishers) -> Publishers:
-    """Publishers whose names and projects are legal. Raises `Permanent` `publishers_invalid`.
+def check_publishers(publishers: Publishers) -> Publishers:
+    """Return `publishers`. Raises `Permanent` `publishers_invalid` for an illegal name or project.
 
-    Nobody publishes to the project that all may read.
+    Nobody may publish to the shared project.
     """
     taken = set(users()) - {PUBLISHER}
     problems = [
-        Problem(field=name, problem="is no name for a publisher: [a-z0-9][a-z0-9-]{0,62}, and no user of the bus")
+        Problem(field=name, problem="is not a publisher name: [a-z0-9][a-z0-9-]{0,62}, and not another user of the bus")
         for name in publishers
         if name in taken or not subjects.PROJECT_PATTERN.fullmatch(name)
     ]
@@ -95,14 +95,14 @@ def checked(publishers: Publishers) -> Publishers:
         if not projects:
             problems.append(Problem(field=name, problem="has no project"))
     if problems:
-        raise Permanent("publishers_invalid", tuple(problems))
+        raise Permanent(ErrorCode.PUBLISHERS_INVALID, tuple(problems))
     return publishers
 
 
 def nats_config(
     passwords: Mapping[str, str], projects: Sequence[str] = ("*",), publishers: Publishers | None = None
 ) -> str:
-    """The `accounts` block of the server's configuration. Raises `KeyError` for a user without a password."""
+    """Return the `accounts` block of the server configuration. Raises `KeyError` for a user without a password."""
     accounts: dict[str, dict[str, Any]] = {HOUSE: {"jetstream": "enabled", "users": []}}
     shared: dict[tuple[str, str], list[str]] = {}
     for user, rights in sorted(permissions(policy(), projects, publishers).items()):
@@ -118,7 +118,7 @@ def nats_config(
 
 
 def account(user: str) -> str:
-    """The account that a user is in: the house, or the one of its own name."""
+    """Return the account of a user: `HOUSE`, or one of the user's own name."""
     return HOUSE if user in (MEMORY, PROVISIONER) else user
 
 
@@ -136,10 +136,10 @@ def _entry(user: str, password: str, rights: Mapping[str, list[str]]) -> dict[st
 
 
 def _imports(rights: Mapping[str, list[str]]) -> list[tuple[str, str]]:
-    """What an account has of the house: what its user may publish, as services, and may watch, as streams.
+    """Return an account's imports: the subjects its user may publish as services, those it may watch as streams.
 
-    An account without JetStream that asks another's needs `$JS.API.INFO` besides, though its user may not publish on
-    it: otherwise the server also answers every request there by itself, that JetStream is not enabled.
+    An account that pulls from another's JetStream also needs `$JS.API.INFO`, though its user may not publish there:
+    without it the server itself answers every API request with "JetStream not enabled".
     """
     services = set(rights["publish"])
     if any(subject.startswith(_PULL) for subject in services):
@@ -149,6 +149,6 @@ def _imports(rights: Mapping[str, list[str]]) -> list[tuple[str, str]]:
 
 
 def _export(kind: str, subject: str, accounts: Sequence[str]) -> dict[str, Any]:
-    """A part of the house for the accounts named alone. A pull has many answers, anything else one."""
+    """Return an export to the named accounts. A pull has many replies, other requests one."""
     pull = {"response_type": "stream", "response_threshold": f"{ANSWERS_S:g}s"} if subject.startswith(_PULL) else {}
     return {kind: subject, "accounts": accounts, **pull}

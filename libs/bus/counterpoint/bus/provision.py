@@ -1,4 +1,4 @@
-"""Make the running server match the spec, or say loudly how it differs."""
+"""Provisioning: create streams and consumers by their specs, or fail naming every difference."""
 
 import asyncio
 import ssl
@@ -40,15 +40,16 @@ log = structlog.get_logger()
 _ALWAYS = ("subjects", "storage", "num_replicas", "deny_delete", "deny_purge", "republish")
 _KEEPING = ("retention", "max_age", "max_msg_size", "discard", "duplicate_window")
 _SIZES = ("max_bytes", "max_msgs_per_subject")
-_WORD = (*_SIZES, *_KEEPING, "discard_new_per_subject", "sources")
-"""Settings of streams: those that make it what it is, how it keeps messages, how many, and all by which one that keeps
-its word does so. Of another stream than such a one only the sizes are ever changed."""
-_NOTHING = 1
-"""Bytes of a stream that refuses whatever comes."""
+_INTEREST = (*_SIZES, *_KEEPING, "discard_new_per_subject", "sources")
+"""Stream settings: those that never change, the retention, the sizes, and all that an interest stream may be given.
+
+Of other streams only the sizes are changed."""
+_CLOSED_BYTES = 1
+"""The `max_bytes` of a stream that refuses every message."""
 
 
 class Drift(CounterpointError):
-    """The server has a stream or consumer that is not as specified; nothing was changed."""
+    """A stream or consumer on the server differs from its spec; nothing was changed."""
 
 
 async def provision(
@@ -59,11 +60,9 @@ async def provision(
     tls: ssl.SSLContext | None = None,
     streams_bytes: int = STREAMS_BYTES,
 ) -> None:
-    """Create what is missing and give streams their sizes; `consumers` are those of the policy unless given.
+    """Create missing streams and consumers and resize streams, never below their content.
 
-    What a stream holds stays: it is not made smaller than that.
-
-    Raises `Drift` naming every setting in which the server differs from the spec.
+    `consumers` default to those of the policy. Raises `Drift` naming every setting that differs from the spec.
     """
     inbox_prefix = subjects.inbox_prefix(user).encode()
     client = await nats.connect(
@@ -86,9 +85,9 @@ async def provision(
 
 
 def stream_config(spec: StreamSpec) -> StreamConfig:
-    """A stream's configuration as the server knows it.
+    """Return the server configuration of a stream.
 
-    A server looks for duplicates in every stream but one with a source, where it can be told not to.
+    Deduplication can be turned off only in a stream with a source, so an interest stream sources an empty subject.
     """
     keeps = spec.unread is not None
     source, subject = subjects.EMPTY_SOURCE
@@ -113,7 +112,7 @@ def stream_config(spec: StreamSpec) -> StreamConfig:
 
 
 def consumer_config(spec: ConsumerSpec) -> ConsumerConfig:
-    """A consumer's configuration as the server knows it."""
+    """Return the server configuration of a consumer."""
     return ConsumerConfig(
         name=spec.durable,
         durable_name=spec.durable,
@@ -127,7 +126,7 @@ def consumer_config(spec: ConsumerSpec) -> ConsumerConfig:
 
 
 async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[str]:
-    """Create it, or say how it differs. Nothing leaves a new one before its consumers are there."""
+    """Create a stream or return its differences. A new one keeps all messages until its consumers exist."""
     wanted = stream_config(spec)
     try:
         found = (await js.stream_info(spec.name)).config
@@ -141,10 +140,10 @@ async def _stream(js: JetStreamContext, spec: StreamSpec) -> list[str]:
 
 
 async def _settle(js: JetStreamContext, spec: StreamSpec) -> None:
-    """Give a stream its sizes and, one that keeps its word, also what an older release had given otherwise.
+    """Resize a stream, and migrate an interest stream of an older release.
 
-    A server that is told of fewer messages of a subject than there are drops the oldest. So while they are counted
-    whatever comes is refused.
+    Lowering `max_msgs_per_subject` below the present number drops the oldest messages. So the stream refuses new ones
+    while they are counted.
     """
     wanted = stream_config(spec)
     found = await js.stream_info(spec.name)
@@ -154,14 +153,14 @@ async def _settle(js: JetStreamContext, spec: StreamSpec) -> None:
                 retention=wanted.retention,
                 discard=DiscardPolicy.NEW,
                 discard_new_per_subject=False,
-                max_bytes=_NOTHING,
+                max_bytes=_CLOSED_BYTES,
             )
         )
         found = await js.stream_info(spec.name, subjects_filter=">")
         most = max((found.state.subjects or {}).values(), default=0)
         wanted = wanted.evolve(max_msgs_per_subject=max(spec.unread, most))
     wanted = wanted.evolve(max_bytes=max(spec.max_bytes, found.state.bytes))
-    names = _WORD if spec.unread is not None else _SIZES
+    names = _INTEREST if spec.unread is not None else _SIZES
     changes = {name: getattr(wanted, name) for name in names if _differs(wanted, found.config, name)}
     if changes:
         await js.update_stream(found.config.evolve(**changes))
@@ -179,7 +178,7 @@ async def _consumer(js: JetStreamContext, spec: ConsumerSpec) -> list[str]:
     if found.filter_subject and not found.filter_subjects:
         found.filter_subjects = [found.filter_subject]
     if set(found.filter_subjects or ()) < set(wanted.filter_subjects or ()):
-        # A later release consumes more; where nothing else differs the consumer goes on from where it was.
+        # A later release consumes more subjects; the consumer keeps its position.
         widened = replace(found, filter_subject=None, filter_subjects=wanted.filter_subjects)
         await js.add_consumer(spec.stream, widened)
         found = (await js.consumer_info(spec.stream, spec.durable)).config
@@ -209,7 +208,7 @@ def _differences(what: str, wanted: object, found: object, names: tuple[str, ...
 
 
 def _differs(wanted: object, found: object, name: str) -> bool:
-    """Whether a setting is another one; the server leaves out what is 0, and keeps lists in an order of its own."""
+    """Whether a setting differs; the server omits zero values and reorders lists."""
     want, have = getattr(wanted, name), getattr(found, name)
     if isinstance(want, list):
         return len(want) != len(have or ()) or any(each not in have for each in want)
@@ -217,7 +216,7 @@ def _differs(wanted: object, found: object, name: str) -> bool:
 
 
 def main() -> None:
-    """Provision the server that the environment names."""
+    """Provision the server that the environment variables name."""
     settings = ProvisionSettings()
     password = settings.nats_password.get_secret_value()
     asyncio.run(

@@ -1,56 +1,43 @@
-"""A service: it pulls its own messages, hands each to its handler with memory, and takes the commit."""
+"""A service: it pulls its messages, runs their handlers with memory, and acknowledges what was committed."""
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 import nats.errors
 import structlog
 from faststream import AckPolicy
 from faststream.nats import JStream, NatsMessage, PullSub
 from nats.aio.msg import Msg
-from pydantic import ValidationError
 
-from counterpoint.bus.codec import Delivered, Inbound, decode, envelope
 from counterpoint.bus.connection import Connection
-from counterpoint.bus.delivery import DELAYS_S, Bury, Drop, Leave, Retry, decide
-from counterpoint.bus.effects import log_effects
+from counterpoint.bus.delivery import Bury, Drop, Leave, Retry
+from counterpoint.bus.fair_limiter import FairLimiter
 from counterpoint.bus.health import health_app, http_server, serve
 from counterpoint.bus.heartbeat import Heartbeat
-from counterpoint.bus.letters import letter
 from counterpoint.bus.logs import configure
-from counterpoint.bus.presence import Presence
+from counterpoint.bus.processor import DeliveryProcessor, Handler, M, RejectionHook
+from counterpoint.bus.readiness import Readiness
 from counterpoint.bus.settings import BusSettings
 from counterpoint.bus.streams import PULL_S, ConsumerSpec, consumer_specs
 from counterpoint.bus.telemetry import DELIVERIES
-from counterpoint.bus.turns import Turns
+from counterpoint.client import Memory
 from counterpoint.guard.policy import policy
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem
+from counterpoint.proto.errors import CounterpointError
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, Origin, Outgoing
-from counterpoint.proto.messages import Message, utc_now
-from counterpoint.proto.validation import parse
-from counterpoint.recall import Memory
+from counterpoint.proto.memory import Origin
+from counterpoint.proto.messages import Message
 
 log = structlog.get_logger()
 
-M = TypeVar("M", bound=Message)
-Handler = Callable[[M, Memory], Awaitable[Commit]]
-Rejected = Callable[[Inbound, Permanent], Sequence[Outgoing]]
-
-_BURIAL = -1
-"""The run in which a message is buried: no run of the handler, so it has read nothing."""
-_RUNS = 5
-"""Of a handler over one delivery: after so many conflicts, or times that memory came back and went again."""
-
 
 class Service:
-    """One service process. `on` registers handlers; `also` what else it runs; `run` lives until SIGTERM.
+    """One service process. `on` registers handlers, `add_task` background tasks; `run` returns after SIGTERM.
 
-    `consumers` are those of the policy unless given; the server must have been provisioned with the same.
+    `consumers` default to those of the policy; the server must have been provisioned with the same.
     """
 
     def __init__(self, name: str, settings: BusSettings, consumers: Sequence[ConsumerSpec] | None = None) -> None:
@@ -59,73 +46,71 @@ class Service:
         self.connection = Connection(name, settings)
         specs = consumer_specs(policy()) if consumers is None else consumers
         self._consumers = tuple(spec for spec in specs if spec.durable == name)
-        self._handlers: dict[str, Handler[Any]] = {}
-        self._rejected: Rejected | None = None
-        self._turns: dict[str, Turns] = {}
-        self._also: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._limiters: dict[str, FairLimiter] = {}
+        self._background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._reasons: list[Callable[[], str | None]] = []
-        self._presence = Presence(name, self.connection, self._consumers, settings.rpc_timeout_s)
+        self._readiness = Readiness(name, self.connection, self._consumers, settings.rpc_timeout_s)
         self._stopping = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._processor = DeliveryProcessor(name, settings, self.connection, self._readiness, self._stopping)
+        self._capacity = asyncio.Event()
+        self._capacity.set()
         self._deliveries: set[asyncio.Task[None]] = set()
         self._queued: dict[asyncio.Task[None], Msg] = {}
 
     def on(self, message_type: type[M]) -> Callable[[Handler[M]], Handler[M]]:
-        """Register the handler of a message type; the policy must hand that type to this service."""
+        """Register the handler of a message type that the policy routes to this service."""
         if message_type.TYPE not in policy().consumed(self.name):
-            raise ValueError(f"the policy does not hand {message_type.TYPE} to {self.name}")
+            raise ValueError(f"the policy does not route {message_type.TYPE} to {self.name}")
 
         def register(handler: Handler[M]) -> Handler[M]:
-            self._handlers[message_type.TYPE] = handler
+            self._processor.handlers[message_type.TYPE] = handler
             return handler
 
         return register
 
-    def in_turn(self, message_type: type[Message], turns: Turns) -> None:
-        """Handle what comes of a type by the intake in turns of the projects. Those that wait take no worker."""
-        self._turns[message_type.TYPE] = turns
+    def limit_intake(self, message_type: type[Message], limiter: FairLimiter) -> None:
+        """Handle bare messages of a type in the limiter's slots. Queued messages occupy no worker."""
+        self._limiters[message_type.TYPE] = limiter
 
-    def on_rejected(self, announce: Rejected) -> None:
-        """What to send besides the dead letter when an inbound message is refused for good."""
-        self._rejected = announce
+    def on_rejected(self, hook: RejectionHook) -> None:
+        """Register the messages sent along with the dead letter of a refused inbound message."""
+        self._processor.on_rejected = hook
 
-    def also(
+    def add_task(
         self, work: Callable[[], Coroutine[Any, Any, None]], ready: Callable[[], str | None] | None = None
     ) -> None:
-        """Run `work` beside the handlers; when it ends, the service ends. `ready` says what it still waits for."""
-        self._also.append(work)
+        """Run `work` beside the handlers; its end stops the service. `ready` returns what it waits for, or None."""
+        self._background.append(work)
         if ready is not None:
             self._reasons.append(ready)
 
     def memory(self, project: str, principal: str | None, message_id: str | None = None) -> Memory:
-        """Memory for work that no message started: on behalf of a principal, in one project."""
-        origin = Origin(message_id=message_id or new_id(), fence=1, project=project, principal=principal)
-        return self._bound(origin)
+        """Return a memory client for work without an inbound message, on behalf of a principal in one project."""
+        return self.memory_for(Origin(message_id=message_id or new_id(), fence=1, project=project, principal=principal))
 
-    def on_behalf(self, origin: Origin) -> Memory:
-        """Memory for work that came another way than by a message, with the capability that `origin` holds."""
-        return self._bound(origin)
+    def memory_for(self, origin: Origin) -> Memory:
+        """Return a memory client for an origin and the capability in it."""
+        return self._processor.memory(origin)
 
-    def waiting_for(self) -> tuple[str, ...]:
-        """What stands between this service and readiness."""
-        return (*self._presence.missing(), *(reason for check in self._reasons if (reason := check())))
+    def unready_reasons(self) -> tuple[str, ...]:
+        """Return the names of the dependencies that are not available; empty when the service is ready."""
+        return (*self._readiness.missing(), *(reason for check in self._reasons if (reason := check())))
 
     async def run(self) -> None:
-        """Be the process: log, and live until SIGTERM or SIGINT."""
+        """Configure logging, then serve until SIGTERM or SIGINT."""
         configure(self.name, self.settings.log_level)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
         await self.live()
 
     def stop(self) -> None:
-        """Have `live` return: nothing else is taken, what is under way has `drain_s` to finish."""
+        """Make `live` return: no more messages are taken, deliveries under way have `drain_s` seconds to finish."""
         self._stopping.set()
-        self._room.set()
+        self._capacity.set()
 
     async def live(self) -> None:
-        """Connect, consume, serve health, until `stop`. Raises what any part of it raises."""
-        application = health_app(self.waiting_for, self.settings.shown())
+        """Connect, consume and serve health until `stop`. Raises what any task of it raises."""
+        application = health_app(self.unready_reasons, self.settings.masked())
         health, _ = http_server(application, self.settings.health_host, self.settings.health_port)
         stopping = asyncio.create_task(self._stopping.wait(), name="stop")
         parts = [
@@ -151,17 +136,17 @@ class Service:
     async def _work(self) -> None:
         await self.connection.open()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._presence.probe(), name="probe")
-            if self._handlers:
+            group.create_task(self._readiness.probe(), name="probe")
+            if self._processor.handlers:
                 await self._subscribe()
-            for work in self._also:
-                group.create_task(_endless(work), name=work.__qualname__)
+            for work in self._background:
+                group.create_task(_must_not_return(work), name=work.__qualname__)
             log.info("service.started")
 
     async def _subscribe(self) -> None:
-        """Bind to the consumers, when the provisioner has made them."""
-        await self._presence.consumers.wait()
-        self.connection.stand(lambda: self.settings.workers - len(self._deliveries))
+        """Bind to the consumers once they are provisioned."""
+        await self._readiness.consumers.wait()
+        self.connection.use_standing_pulls(lambda: self.settings.workers - len(self._deliveries))
         for spec in self._consumers:
             subscriber = self.connection.broker.subscriber(
                 spec.filters[0],
@@ -170,7 +155,7 @@ class Service:
                 pull_sub=PullSub(batch_size=self.settings.workers, timeout=PULL_S),
                 inbox_prefix=f"{subjects.inbox_prefix(self.settings.nats_user)}.".encode(),
                 ack_policy=AckPolicy.MANUAL,
-                decoder=_whole,
+                decoder=_undecoded,
             )
             subscriber(self._consume)
         await self.connection.broker.start()
@@ -189,21 +174,21 @@ class Service:
                 delivery.cancel()
 
     async def _consume(self, message: NatsMessage) -> None:
-        """Take one delivery; returns when there is room for the next ones."""
+        """Start a delivery; return when there is capacity for the next one."""
         raw = message.raw_message
-        turns = self._turns.get(subjects.bare_type(raw.subject) or "")
-        delivery = asyncio.create_task(self._deliver(raw, turns))
-        if turns is None:
+        limiter = self._limiters.get(subjects.bare_type(raw.subject) or "")
+        delivery = asyncio.create_task(self._deliver(raw, limiter))
+        if limiter is None:
             self._begun(delivery)
         else:
             self._queued[delivery] = raw
             delivery.add_done_callback(lambda ended: self._queued.pop(ended, None))
-        await self._room.wait()
+        await self._capacity.wait()
 
     @asynccontextmanager
-    async def _turn(self, raw: Msg, turns: Turns) -> AsyncIterator[None]:
-        """Let a delivery begin when it is its project's turn."""
-        async with turns.turn(subjects.project_of(raw.subject)):
+    async def _slot(self, raw: Msg, limiter: FairLimiter) -> AsyncIterator[None]:
+        """Hold a slot of the message's project."""
+        async with limiter.slot(subjects.project_of(raw.subject)):
             delivery = asyncio.current_task()
             assert delivery is not None
             self._queued.pop(delivery, None)
@@ -212,36 +197,36 @@ class Service:
 
     def _begun(self, delivery: asyncio.Task[None]) -> None:
         self._deliveries.add(delivery)
-        delivery.add_done_callback(self._delivered)
+        delivery.add_done_callback(self._ended)
         if len(self._deliveries) >= self.settings.workers:
-            self._room.clear()
+            self._capacity.clear()
 
-    def _delivered(self, delivery: asyncio.Task[None]) -> None:
+    def _ended(self, delivery: asyncio.Task[None]) -> None:
         self._deliveries.discard(delivery)
         if len(self._deliveries) < self.settings.workers:
-            self._room.set()
+            self._capacity.set()
         if not delivery.cancelled() and (error := delivery.exception()) is not None:
             log.error("delivery.failed", exc_info=error)
 
-    async def _deliver(self, raw: Msg, turns: Turns | None) -> None:
-        """One delivery, from decoding to the ack. The only place that acknowledges.
+    async def _deliver(self, raw: Msg, limiter: FairLimiter | None) -> None:
+        """Process one delivery and acknowledge it: no other place acknowledges.
 
-        What came over a connection that is gone is left for its next delivery: a bus that lost its streams counts anew,
-        and an ack by number would be one of another message.
+        A delivery of a lost connection is left for redelivery: a server that lost its streams restarts the sequence, so
+        an acknowledgement by number could confirm another message.
         """
-        outcome, life = "left", self.connection.life
+        outcome, number = "left", self.connection.connection_number
 
         def current() -> bool:
-            return life is not None and life == self.connection.life
+            return number is not None and number == self.connection.connection_number
 
         ack_wait_s = next(spec.ack_wait_s for spec in self._consumers if spec.stream == raw.metadata.stream)
         heartbeat = Heartbeat(raw, ack_wait_s, current)
         try:
-            async with self._turn(raw, turns) if turns else nullcontext():
-                verdict = await self._verdict(raw) if current() else Leave()
+            async with self._slot(raw, limiter) if limiter else nullcontext():
+                disposition = await self._processor.process(raw) if current() else Leave()
             if not current():
-                verdict = Leave()
-            match verdict:
+                disposition = Leave()
+            match disposition:
                 case None | Drop() | Bury():
                     await raw.ack_sync(timeout=self.settings.rpc_timeout_s)
                 case Retry(delay_s):
@@ -249,141 +234,19 @@ class Service:
                 case Leave():
                     pass
                 case _:
-                    assert_never(verdict)
-            outcome = type(verdict).__name__.lower() if verdict else "done"
+                    assert_never(disposition)
+            outcome = type(disposition).__name__.lower() if disposition else "done"
         except (nats.errors.Error, TimeoutError, OSError) as away:
             log.warning("delivery.unacknowledged", reason=type(away).__name__)
         finally:
             heartbeat.stop()
             DELIVERIES.labels(self.name, outcome).inc()
 
-    async def _verdict(self, raw: Msg) -> Retry | Bury | Drop | Leave | None:
-        """Handle a delivery; what is left to do with it, None when it was done."""
-        meta = raw.metadata
-        place = Delivered(
-            stream=meta.stream,
-            sequence=meta.sequence.stream,
-            delivered=meta.num_delivered,
-            stored_at=meta.timestamp,
-        )
-        known = envelope(raw.subject, raw.headers or {}, **place)
-        try:
-            known = decode(raw.subject, raw.headers or {}, raw.data, **place)
-            await self._handle(known)
-            return None
-        except Exception as error:
-            verdict = decide(error, meta.num_delivered)
-            if isinstance(error, CounterpointError):
-                log.info("delivery.refused", message_id=known.id, reason=str(error), delivered=meta.num_delivered)
-            else:
-                log.error("handler.failed", message_id=known.id, delivered=meta.num_delivered, exc_info=error)
-        if isinstance(verdict, Bury):
-            try:
-                await self._bury(raw, known, verdict)
-            except Exception as error:
-                log.error("burial.failed", message_id=known.id, exc_info=error)
-                return Retry(DELAYS_S[-1])
-        return verdict
 
-    async def _handle(self, inbound: Inbound) -> None:
-        handler = self._handlers.get(inbound.type)
-        if handler is None:
-            raise Permanent("unknown_type", (Problem(field="ce-type", problem=f"{inbound.type} is not handled here"),))
-        message = _parsed(inbound)
-        run = conflicts = absences = 0
-        while True:
-            memory = self._bound(_origin(inbound, run), inbound)
-            run += 1
-            try:
-                commit = await handler(message, memory)
-                if (_has_effect(commit) or memory.stepped) and not memory.finished:
-                    await memory.step(commit)
-                return
-            except (Conflict, Denied) as refused:
-                conflicts += 1
-                overtaken = isinstance(refused, Conflict) or refused.rule == "ended"
-                if not overtaken or conflicts >= _RUNS:
-                    raise
-            except Away as away:
-                absences += 1
-                if absences >= _RUNS:
-                    raise
-                await self._answering(away)
-
-    async def _bury(self, raw: Msg, known: Inbound, verdict: Bury) -> None:
-        error = Permanent(verdict.code, verdict.problems)
-        announced = tuple(self._rejected(known, error)) if self._rejected else ()
-        commit = Commit(
-            step="dead", messages=announced, dead_letter=letter(raw.subject, raw.headers or {}, raw.data, error)
-        )
-        absences = 0
-        while True:
-            try:
-                await self._bound(_origin(known, _BURIAL), known).step(commit)
-                log.warning("message.dead", message_id=known.id, code=error.code, subject=raw.subject)
-                return
-            except Away as away:
-                absences += 1
-                if absences >= _RUNS:
-                    raise
-                await self._answering(away)
-
-    def _bound(self, origin: Origin, inbound: Inbound | None = None) -> Memory:
-        return Memory(
-            self.connection.request,
-            self.name,
-            origin,
-            inbound.time if inbound else utc_now(),
-            inbound=(inbound.source, inbound.event_id, inbound.body) if inbound else None,
-            query_timeout_s=self.settings.rpc_timeout_s * 5,
-            commit_timeout_s=self.settings.rpc_timeout_s,
-            applied=log_effects,
-        )
-
-    async def _answering(self, away: Away) -> None:
-        """Wait until memory answers again. Raises `away` when the service stops before."""
-        log.info("delivery.waits", reason=str(away))
-        self._presence.memory.clear()
-        waits = [asyncio.create_task(event.wait()) for event in (self._presence.memory, self._stopping)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-        if self._stopping.is_set():
-            raise away
-
-
-async def _endless(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _must_not_return(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     await work()
     raise CounterpointError(f"{work.__qualname__} has ended")
 
 
-async def _whole(message: NatsMessage) -> NatsMessage:
+async def _undecoded(message: NatsMessage) -> NatsMessage:
     return message
-
-
-def _parsed(inbound: Inbound) -> Message:
-    if not inbound.trusted:
-        return parse(inbound.type, inbound.body)
-    try:
-        return Message.register[inbound.type].model_validate(inbound.body)
-    except ValidationError as error:
-        problems = tuple(Problem(field=".".join(map(str, e["loc"])), problem=e["msg"]) for e in error.errors()[:20])
-        raise Permanent("invalid", problems) from error
-
-
-def _origin(inbound: Inbound, run: int) -> Origin:
-    return Origin(
-        message_id=inbound.id,
-        fence=inbound.fence,
-        run=run,
-        project=inbound.project,
-        task_id=inbound.task_id,
-        capability=inbound.capability,
-        traceparent=inbound.traceparent,
-    )
-
-
-def _has_effect(commit: Commit) -> bool:
-    return bool(commit.writes or commit.messages or commit.cancel_timers or commit.dead_letter)

@@ -1,4 +1,4 @@
-"""What every service reads from its environment."""
+"""Settings that every service reads from its environment."""
 
 import ssl
 from pathlib import Path
@@ -12,10 +12,10 @@ from counterpoint.bus.streams import STREAMS_BYTES
 
 
 class BusSettings(BaseSettings):
-    """The bus, the service's own login on it, and how patient it is.
+    """The bus, the service's login on it, timeouts and limits.
 
-    With `workers` deliveries under way it pulls no more. The recovery time of a killed process is `rpc_timeout_s` +
-    `ack_wait_s` (in the stream spec) + memory's sweep age.
+    A service pulls no more while `workers` deliveries are in progress. Work of a killed process resumes after
+    `rpc_timeout_s` + `ack_wait_s` (in the stream spec) + memory's sweep age.
     """
 
     model_config = SettingsConfigDict(env_prefix="COUNTERPOINT_", env_ignore_empty=True, frozen=True)
@@ -32,17 +32,17 @@ class BusSettings(BaseSettings):
     drain_s: float = 15.0
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to check the server's certificate; None without a CA of our own."""
+        """Return the context that checks the server's certificate by `nats_ca`; None without one."""
         return None if self.nats_ca is None else ssl.create_default_context(cafile=self.nats_ca)
 
-    def shown(self) -> dict[str, Any]:
-        """Return what is in force, by environment variable; secrets and logins in URLs are masked."""
+    def masked(self) -> dict[str, Any]:
+        """Return the effective settings by environment variable, with secrets and logins in URLs masked."""
         values = self.model_dump(mode="json")
         return {f"COUNTERPOINT_{name.upper()}": _without_login(value) for name, value in values.items()}
 
 
 class ProvisionSettings(BusSettings):
-    """What the provisioner reads besides."""
+    """The settings of the provisioner."""
 
     streams_bytes: int = Field(STREAMS_BYTES, ge=1 << 20)
 

@@ -1,4 +1,4 @@
-"""The streams and consumers that there are, as values; `provision` makes the server match them."""
+"""Specs of all streams and consumers; `provision` makes the server match them."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,16 @@ from counterpoint.proto import subjects
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 
 STREAMS_BYTES = 512 * 1024**2
-"""The least that all streams together have, and as much as they have where nothing else is said."""
+"""Default and minimum size of all streams together."""
 MESSAGE_BYTES = 2 * MESSAGE_LIMIT_BYTES
-"""The largest message of a stream, with headers. Of one above the contract's limit the router can still say so."""
+"""Maximum message size with headers, above the contract's limit so that the router can reject larger messages."""
 UNREAD = 512
-"""Most messages a project may have waiting in the intake, of each subject. Well below what a consumer holds at once:
-those of others are handed out beside it, to be handled by turns."""
+"""Maximum messages per intake subject of a project. Well below `max_ack_pending`: one project cannot fill it."""
 DUPLICATE_WINDOW_S = 120.0
 ACK_WAIT_S = 4.0
 MAX_DELIVER = 60
 PULL_S = 2.0
-"""How long a service's pull waits. One that the server forgot, because it was restarted, is repeated after this."""
+"""Expiry of a pull request in seconds, and so the delay until a pull is repeated after a restart of the server."""
 _DAY_S = 86_400.0
 _SHARES = {
     subjects.INTAKE: 20,
@@ -28,16 +27,16 @@ _SHARES = {
     subjects.DEAD: 1,
     subjects.ADVISORIES: 1,
 }
-"""Of every stream, in thirty-seconds of all bytes."""
+"""The share of each stream, in thirty-seconds of all bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream: its subjects, how long it keeps messages, and where it is republished to be looked at.
+    """A stream: its subjects, age and size limits, and whether it is republished on `live.` subjects.
 
-    One that is `sealed` keeps its messages: nobody deletes any by a request. One with `unread` keeps its word: it
-    holds each message until its consumer has it, however long that takes, at most so many of one subject, and refuses
-    another. It takes every message for a new one: the bus knows a duplicate by its id alone, whichever project sent it.
+    A `sealed` stream denies deletes and purges. One with `unread` uses interest retention: it holds each message until
+    its consumer has it, at most `unread` per subject, and refuses further ones. It does not deduplicate, because the
+    server compares message ids across projects.
     """
 
     name: str
@@ -51,7 +50,7 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """A durable pull consumer: one per service and stream; `durable` is the service's name."""
+    """A durable pull consumer, one per service and stream; `durable` is the service's name."""
 
     stream: str
     durable: str
@@ -62,10 +61,10 @@ class ConsumerSpec:
 
 
 def stream_specs(streams_bytes: int = STREAMS_BYTES) -> tuple[StreamSpec, ...]:
-    """Every stream, all together of so many bytes.
+    """Return the specs of all streams, `streams_bytes` in total.
 
-    The record is elsewhere, so all of them may forget but the checkpoints, and the intake: what waits there is in no
-    record yet.
+    Streams drop old messages, since PostgreSQL has the record; except the checkpoints, and the intake, whose messages
+    are in no record yet.
     """
     return tuple(
         _intake(names, streams_bytes * _SHARES[name] // 32)
@@ -83,7 +82,7 @@ def stream_specs(streams_bytes: int = STREAMS_BYTES) -> tuple[StreamSpec, ...]:
 
 
 def _intake(names: tuple[str, ...], max_bytes: int) -> StreamSpec:
-    """The intake. A project that fills all its subjects with the largest messages leaves a quarter to the others."""
+    """Return the intake's spec. One project that fills its subjects with the largest messages leaves a quarter free."""
     unread = min(UNREAD, max(1, max_bytes * 3 // 4 // (len(names) * MESSAGE_BYTES)))
     return StreamSpec(
         name=subjects.INTAKE,
@@ -96,7 +95,7 @@ def _intake(names: tuple[str, ...], max_bytes: int) -> StreamSpec:
 
 
 def consumer_specs(policy: Policy) -> tuple[ConsumerSpec, ...]:
-    """Every consumer: what the policy hands to each service, and the bus's own advisories for memory."""
+    """Return the specs of all consumers: the messages the policy routes to each service, and advisories for memory."""
     filters: dict[tuple[str, str], set[str]] = {
         (subjects.ADVISORIES, "memory"): set(subjects.STREAMS[subjects.ADVISORIES])
     }

@@ -1,4 +1,4 @@
-"""Metrics of the bus; their names are part of the contract."""
+"""Metrics of the bus."""
 
 from prometheus_client import Counter, Gauge
 

@@ -1,4 +1,4 @@
-"""The HTTP API as the commands use it: requests, problems, and event streams that resume."""
+"""Client of the HTTP API: requests, problems, and resumable event streams."""
 
 import json
 import threading
@@ -13,30 +13,30 @@ import httpx
 from httpx_sse import SSEError, connect_sse
 
 from counterpoint.cli.address import Address
-from counterpoint.cli.errors import NotReachable, Refused
+from counterpoint.cli.errors import ApiError, NotReachable
 
 WAIT_S = 30
-"""The longest that one request waits for a task."""
+"""Maximum time that one request waits for a task."""
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 _QUIET_S = 90.0
-"""A stream that says nothing for so long, not even a keep-alive, is opened again."""
+"""Read timeout of a stream, after which it is opened again."""
 _RETRY_S = 0.5
 _PATIENCE_S = 20.0
-"""How long what is unavailable is asked again: as long as an engine that restarts takes."""
+"""Duration of retries while the API is unavailable: the time of a restart."""
 _TRANSIENT = frozenset({502, 503, 504})
 
 
 @dataclass(frozen=True)
-class Event:
-    """One event of a stream: its id to resume after, its name, and what it carries: a CloudEvent, but for `gap`."""
+class ServerEvent:
+    """An event of a stream. `data` is a CloudEvent, except for the event `gap`."""
 
     id: str
     name: str
     data: dict[str, Any]
 
 
-class Api:
-    """A connection to one Counterpoint as one principal. `transport` replaces the network in tests."""
+class ApiClient:
+    """A connection to the API as one principal. `transport` replaces the network in tests."""
 
     def __init__(self, address: Address, transport: httpx.BaseTransport | None = None) -> None:
         self.url = address.url
@@ -48,50 +48,50 @@ class Api:
             trust_env=False,
         )
 
-    def __enter__(self) -> "Api":
+    def __enter__(self) -> "ApiClient":
         return self
 
     def __exit__(self, *error: object) -> None:
         self._client.close()
 
     def get(self, path: str, **params: Any) -> Any:
-        """What is at `path`. Parameters that are None are left out. Raises Refused or NotReachable."""
+        """Return the resource at `path`. Parameters that are None are left out. Raises ApiError or NotReachable."""
         return self._json("GET", path, params=_given(params))
 
     def post(
         self, path: str, body: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None, **params: Any
     ) -> Any:
-        """The reply to `body`: JSON text as it is, or fields, of which those that are None are left out.
+        """Send `body`, JSON text or fields, and return the reply. Fields that are None are left out.
 
-        Raises Refused or NotReachable.
+        Raises ApiError or NotReachable.
         """
         content = body if isinstance(body, str) else _json_of(_given(body))
         headers = {"Content-Type": "application/json"} | dict(headers or {})
         return self._json("POST", path, content=content, headers=headers, params=_given(params))
 
     def post_once(self, path: str, body: Mapping[str, Any], key: str | None) -> Any:
-        """The same under an Idempotency-Key, one of its own where there is none; sent again while it is unavailable."""
+        """Send `body` with an Idempotency-Key, random by default. Repeats while unavailable."""
         headers = {"Idempotency-Key": key or uuid4().hex}
         until = time.monotonic() + _PATIENCE_S
         while True:
             try:
                 return self.post(path, body, headers=headers)
-            except Refused as refused:
+            except ApiError as refused:
                 if refused.status not in _TRANSIENT or time.monotonic() > until:
                     raise
             time.sleep(_RETRY_S)
 
     def put(self, path: str, body: Mapping[str, Any], **params: Any) -> Any:
-        """The reply to `body` in the place of what is at `path`; None is sent. Raises Refused or NotReachable."""
+        """Replace the resource at `path` and return the reply. Sends None as null. Raises ApiError or NotReachable."""
         headers = {"Content-Type": "application/json"}
         return self._json("PUT", path, content=_json_of(body), headers=headers, params=_given(params))
 
     def delete(self, path: str, **params: Any) -> Any:
-        """The reply to taking away what is at `path`. Raises Refused or NotReachable."""
+        """Delete the resource at `path` and return the reply. Raises ApiError or NotReachable."""
         return self._json("DELETE", path, params=_given(params))
 
     def pages(self, path: str, limit: int, **params: Any) -> dict[str, Any]:
-        """The first `limit` items of a list, over as many pages as it takes, and the cursor after them."""
+        """Return the first `limit` items of a list, from as many pages as needed, and the cursor after them."""
         items: list[Any] = []
         cursor = None
         while len(items) < limit:
@@ -110,11 +110,11 @@ class Api:
         opened: threading.Event | None = None,
         stopped: threading.Event | None = None,
         **params: Any,
-    ) -> Iterator[Event]:
-        """The events at `path`, after `last_id`; opened again after the last one seen whenever it breaks.
+    ) -> Iterator[ServerEvent]:
+        """Yield the events at `path` after `last_id`. A broken connection is resumed after the last event.
 
-        Sets `opened` when it has been accepted; ends when `stopped` is set and the connection breaks. Raises
-        NotReachable when it cannot be opened at first, Refused when it is not allowed.
+        Sets `opened` when the stream is accepted; ends when `stopped` is set and the connection breaks. Raises
+        NotReachable when the first connection fails, ApiError when the stream is refused.
         """
         opened, stopped = opened or threading.Event(), stopped or threading.Event()
         while not stopped.is_set():
@@ -129,11 +129,11 @@ class Api:
                     for event in source.iter_sse():
                         last_id = event.id or last_id
                         if event.data:
-                            yield Event(event.id, event.event, json.loads(event.data))
+                            yield ServerEvent(event.id, event.event, json.loads(event.data))
             except (httpx.TransportError, SSEError) as broken:
                 if not opened.is_set():
                     raise self._away(broken) from None
-            except Refused as refused:
+            except ApiError as refused:
                 if refused.status not in _TRANSIENT or not opened.is_set():
                     raise
             stopped.wait(_RETRY_S)
@@ -163,7 +163,7 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json_of(value: Any) -> bytes:
-    """As short as it can be: an escape takes three times the room of a letter that is no ASCII."""
+    """Encode without escapes where possible: an escaped character is three times as long."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -178,4 +178,4 @@ def _check(response: httpx.Response) -> None:
         body = response.json()
     except ValueError:
         body = {"detail": response.text[:500]}
-    raise Refused(response.status_code, body if isinstance(body, dict) else {"detail": str(body)[:500]})
+    raise ApiError(response.status_code, body if isinstance(body, dict) else {"detail": str(body)[:500]})

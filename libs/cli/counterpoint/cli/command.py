@@ -1,29 +1,55 @@
-"""How a command is made: its own parameters, the options that all share, and how its errors end it."""
+"""Commands: their own parameters, the options that all share, and their exit codes.
 
+Each module of the package `commands` defines one command. A subpackage is a group of commands and defines `GROUP`.
+"""
+
+import importlib
 import inspect
-from collections.abc import Callable
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
 from counterpoint.cli.errors import CommandError, Exit
-from counterpoint.cli.session import Session
+from counterpoint.cli.session import CommandSession
 
 P = ParamSpec("P")
 
 
 class Panel(StrEnum):
-    """The panels of the help."""
+    """The panels of the help, in their order."""
 
     WORK = "Work"
     LOOK = "Look"
     OPERATE = "Operate"
 
 
+@dataclass(frozen=True)
+class CliCommand:
+    """A command of the command line. `run` takes the values of its parameters and of the shared options."""
+
+    name: str
+    panel: Panel
+    example: str
+    run: Callable[..., None]
+
+
+@dataclass(frozen=True)
+class CommandGroup:
+    """A named group of commands."""
+
+    name: str
+    panel: Panel
+    help: str
+
+
 _SHARED = {
-    "url": Annotated[str | None, typer.Option("--url", help="The HTTP API.", rich_help_panel="Where")],
+    "url": Annotated[str | None, typer.Option("--url", help="The URL of the HTTP API.", rich_help_panel="Where")],
     "token": Annotated[str | None, typer.Option("--token", help="The bearer token.", rich_help_panel="Where")],
     "data_dir": Annotated[
         Path | None, typer.Option("--data-dir", help="The data folder of a stack.", rich_help_panel="Where")
@@ -32,7 +58,7 @@ _SHARED = {
         str | None,
         typer.Option("--project", "-p", envvar="COUNTERPOINT_PROJECT", help="The project.", rich_help_panel="Where"),
     ],
-    "json": Annotated[bool, typer.Option("--json", help="Print JSON alone.", rich_help_panel="Where")],
+    "json": Annotated[bool, typer.Option("--json", help="Print only JSON.", rich_help_panel="Where")],
 }
 _PARAMETERS = [
     inspect.Parameter(
@@ -43,30 +69,50 @@ _PARAMETERS = [
 
 
 def command(
-    app: typer.Typer, name: str, panel: Panel, example: str
-) -> Callable[[Callable[Concatenate[Session, P], Exit | None]], Callable[..., None]]:
-    """Make a function of a Session and its own parameters a command of `app`.
+    name: str, panel: Panel, example: str
+) -> Callable[[Callable[Concatenate[CommandSession, P], Exit | None]], CliCommand]:
+    """Make a command of a function of a Session and its own parameters.
 
-    It returns the exit code, None for 0. `example` ends its help.
+    The function returns the exit code, None for 0. `example` is the last line of the help.
     """
 
-    def register(function: Callable[Concatenate[Session, P], Exit | None]) -> Callable[..., None]:
+    def decorate(function: Callable[Concatenate[CommandSession, P], Exit | None]) -> CliCommand:
         own = list(inspect.signature(function).parameters.values())[1:]
 
         def run(**given: Any) -> None:
-            session = Session(**{shared: given.pop(shared) for shared in _SHARED})
-            raise typer.Exit(int(_ended(session, lambda: function(session, **given))))  # type: ignore[call-arg]
+            session = CommandSession(**{shared: given.pop(shared) for shared in _SHARED})
+            raise typer.Exit(int(_exit_code(session, lambda: function(session, **given))))  # type: ignore[call-arg]
 
         run.__signature__ = inspect.Signature([*own, *_PARAMETERS])  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in (*own, *_PARAMETERS)}
         run.__name__, run.__doc__ = function.__name__, function.__doc__
-        app.command(name, rich_help_panel=panel, epilog=f"Example: {example}", no_args_is_help=False)(run)
-        return run
+        return CliCommand(name, panel, example, run)
 
-    return register
+    return decorate
 
 
-def _ended(session: Session, work: Callable[[], Exit | None]) -> int:
+def add_commands(app: typer.Typer, package: ModuleType) -> None:
+    """Add the commands and groups of a package to `app`, by panel and name."""
+    modules = list(_modules(package))
+    commands = [each for module in modules for each in vars(module).values() if isinstance(each, CliCommand)]
+    for each in sorted(commands, key=lambda each: ([*Panel].index(each.panel), each.name)):
+        options = {"rich_help_panel": each.panel, "epilog": f"Example: {each.example}"}
+        app.command(each.name, no_args_is_help=False, **options)(each.run)  # type: ignore[arg-type]
+    for module in modules:
+        group = getattr(module, "GROUP", None)
+        if isinstance(group, CommandGroup):
+            part = typer.Typer(help=group.help, no_args_is_help=True)
+            add_commands(part, module)
+            app.add_typer(part, name=group.name, rich_help_panel=group.panel)
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    for found in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{found.name}")
+
+
+def _exit_code(session: CommandSession, work: Callable[[], Exit | None]) -> int:
+    """Run a command and print its error, if any."""
     from counterpoint.proto.errors import CounterpointError
 
     try:

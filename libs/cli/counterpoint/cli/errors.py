@@ -1,11 +1,11 @@
-"""How a command ends other than well. Each has the exit code that it ends with."""
+"""Errors of a command, each with its exit code."""
 
 from enum import IntEnum
 from typing import Any
 
 
 class Exit(IntEnum):
-    """The exit codes of every command."""
+    """Exit codes of every command."""
 
     DONE = 0
     FAILED = 1
@@ -15,28 +15,28 @@ class Exit(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on."""
+    """The command failed."""
 
     code = Exit.FAILED
 
     def problem(self) -> dict[str, Any]:
-        """The error as an RFC 9457 problem."""
+        """Return the error as an RFC 9457 problem."""
         return {"type": "about:blank", "title": str(self)}
 
 
-class Misused(CommandError):
-    """Options or arguments do not make sense together."""
+class UsageError(CommandError):
+    """Options or arguments are invalid, or contradict each other."""
 
     code = Exit.USAGE
 
 
 class NotReachable(CommandError):
-    """Nothing answers where Counterpoint should be."""
+    """Nothing answers at the address."""
 
     code = Exit.NOT_REACHABLE
 
 
-class Refused(CommandError):
+class ApiError(CommandError):
     """The API answered with a problem (RFC 9457)."""
 
     def __init__(self, status: int, body: dict[str, Any]) -> None:
@@ -45,5 +45,5 @@ class Refused(CommandError):
         super().__init__(str(self.body["title"]))
 
     def problem(self) -> dict[str, Any]:
-        """The problem as it was answered."""
+        """Return the problem as the API sent it."""
         return self.body

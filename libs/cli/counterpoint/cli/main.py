@@ -1,30 +1,9 @@
-"""The `counterpoint` command. What a command needs is imported when it runs, so that help and completion are quick."""
+"""The `counterpoint` command. Commands import what they need when they run, so that help and completion are quick."""
 
 import typer
 
-from counterpoint.cli import (
-    audit,
-    bench,
-    dead_letters,
-    demo,
-    entities,
-    erase,
-    incident_settings,
-    ingest,
-    links,
-    look,
-    operate,
-    principals,
-    projections,
-    reembed,
-    releases,
-    revocations,
-    scan,
-    takeback,
-    watch,
-    work,
-)
-from counterpoint.cli.command import Panel
+from counterpoint.cli import commands
+from counterpoint.cli.command import add_commands
 
 app = typer.Typer(
     name="counterpoint",
@@ -37,25 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (work, links, ingest, look, entities, watch):
-    app.add_typer(part.app)
-app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=Panel.LOOK)
-for part in (
-    operate,
-    incident_settings,
-    audit,
-    takeback,
-    erase,
-    releases,
-    revocations,
-    scan,
-    projections,
-    reembed,
-    bench,
-    demo,
-):
-    app.add_typer(part.app)
-app.add_typer(principals.app, name="principal", rich_help_panel=Panel.OPERATE)
+add_commands(app, commands)
 
 
 if __name__ == "__main__":

@@ -1,48 +1,48 @@
-"""Projects that somebody may send to: those of the principals, as an administrator sees them."""
+"""Projects in use: those of the principals."""
 
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from counterpoint.cli.errors import NotReachable, Refused
+from counterpoint.cli.errors import ApiError, NotReachable
 from counterpoint.proto.subjects import DEFAULT_PROJECT
 
 if TYPE_CHECKING:
-    from counterpoint.cli.api import Api
-    from counterpoint.cli.session import Session
+    from counterpoint.cli.api import ApiClient
+    from counterpoint.cli.session import CommandSession
 
 POLL_S = 2.0
 _PRINCIPALS = 1000
 ALL = "*"
 
 
-def served(api: "Api") -> tuple[str, ...]:
-    """List `default` and the projects of principals that are not revoked. Raises Refused for who may not list them."""
+def served(api: "ApiClient") -> tuple[str, ...]:
+    """List `default` and the projects of principals that are not revoked. Raises ApiError."""
     found = api.pages("/v1/principals", _PRINCIPALS)["items"]
     named = {project for one in found if not one.get("revoked_at") for project in one["projects"]}
     return (DEFAULT_PROJECT, *sorted(named - {ALL, DEFAULT_PROJECT}))
 
 
-def each_new(api: "Api", known: set[str], begin: Callable[[str], None], stopped: threading.Event) -> None:
-    """Call `begin` with each project not in `known`, now and as principals are made, until `stopped` is set."""
+def each_new(api: "ApiClient", known: set[str], begin: Callable[[str], None], stopped: threading.Event) -> None:
+    """Call `begin` for each project not in `known`, now and as principals are created, until `stopped` is set."""
     while not stopped.is_set():
         try:
             new = [project for project in served(api) if project not in known]
-        except (NotReachable, Refused):
-            new = []  # the router restarts; the next poll sees what there is
+        except (NotReachable, ApiError):
+            new = []  # The router may be restarting; poll again.
         for project in new:
             known.add(project)
             begin(project)
         stopped.wait(POLL_S)
 
 
-def note_others(session: "Session", api: "Api", command: str) -> None:
-    """Name the project shown where none was asked for, and the others that there are."""
+def note_others(session: "CommandSession", api: "ApiClient", command: str) -> None:
+    """Print the default project and the names of other projects, if no project was given."""
     if session.project or session.json:
         return
     try:
         others = [project for project in served(api) if project != DEFAULT_PROJECT]
-    except Refused:
+    except ApiError:
         others = []
     beside = f"; there is also {', '.join(others)}: `counterpoint {command} --project {others[0]}`" if others else ""
     session.note(f"project {DEFAULT_PROJECT}{beside}")

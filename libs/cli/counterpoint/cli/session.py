@@ -1,4 +1,4 @@
-"""What a command is given: the API, and a place to print for people or for programs."""
+"""The session of a command: access to the API, and output for people or programs."""
 
 import json
 import os
@@ -10,21 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.cli.address import Place
+from counterpoint.cli.address import AddressSource
 from counterpoint.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from counterpoint.cli.api import Api
+    from counterpoint.cli.api import ApiClient
 
 UNFOLDED = 500
-"""Columns of a table where nobody sits at a terminal: its rows stay lines."""
+"""Width of output that is not a terminal, so that rows stay on one line."""
 
 
 @dataclass(frozen=True)
-class Session:
-    """One run of one command."""
+class CommandSession:
+    """One run of a command."""
 
     url: str | None
     token: str | None
@@ -33,52 +33,52 @@ class Session:
     json: bool
 
     @property
-    def place(self) -> Place:
-        """Where options, environment and folder point."""
-        return Place(self.url, self.token, self.data_dir, os.environ, Path.cwd())
+    def place(self) -> AddressSource:
+        """Return the source of the address."""
+        return AddressSource(self.url, self.token, self.data_dir, os.environ, Path.cwd())
 
-    def connect(self) -> "Api":
-        """The API at that place."""
-        from counterpoint.cli.api import Api
+    def connect(self) -> "ApiClient":
+        """Open a connection to the API."""
+        from counterpoint.cli.api import ApiClient
 
-        return Api(self.place.address())
+        return ApiClient(self.place.address())
 
     @cached_property
     def out(self) -> "Console":
-        """Standard output for people."""
+        """Return the console of standard output."""
         return _console(sys.stdout)
 
     @cached_property
     def err(self) -> "Console":
-        """Standard error: notes and progress."""
+        """Return the console of standard error, for notes and progress."""
         return _console(sys.stderr)
 
     def show(self, value: Any, human: "Callable[[], RenderableType]") -> None:
-        """Print `value` as JSON, or what `human` makes of it."""
+        """Print `value` as JSON, or the text that `human` returns."""
         if self.json:
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
         else:
             self.out.print(human(), soft_wrap=not self.out.is_terminal, markup=False)
 
     def line(self, value: Any, human: "Callable[[], RenderableType]") -> None:
-        """Print one of many: a line of JSON, or what `human` makes of it."""
+        """Print an item of a stream: a line of JSON, or the text that `human` returns."""
         if self.json:
             print(json.dumps(value, ensure_ascii=False), flush=True)
         else:
             self.out.print(human(), soft_wrap=not self.out.is_terminal, markup=False)
 
     def command(self, *words: str, project: str) -> str:
-        """A command to run next, in the same place as this one. The token is not repeated."""
+        """Return a follow-up command with the same address. The token is left out."""
         place = {"--project": project, "--url": self.url, "--data-dir": self.data_dir}
         options = [word for option, value in place.items() if value for word in (option, str(value))]
         return shlex.join(["counterpoint", *words, *options])
 
     def note(self, text: str) -> None:
-        """Say something on standard error."""
+        """Print a note on standard error."""
         self.err.print(text, markup=False, soft_wrap=True)
 
     def failed(self, error: CommandError) -> None:
-        """Print why a command ends."""
+        """Print the error that ends a command."""
         problem = error.problem()
         if self.json:
             print(json.dumps(problem, indent=2, ensure_ascii=False), flush=True)
@@ -90,7 +90,7 @@ class Session:
         for wrong in problem.get("errors", ()):
             self.note(f"  {wrong.get('field', '?')}: {wrong.get('problem', '')}")
         if refusal := problem.get("refusal"):
-            self.note(f"  `counterpoint explain {refusal}` says more, to who may audit")
+            self.note(f"  `counterpoint explain {refusal}` explains it to auditors")
 
 
 def _console(file: Any) -> "Console":

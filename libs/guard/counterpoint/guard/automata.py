@@ -1,4 +1,4 @@
-"""Patterns over bytes on google-re2, whose time grows with the length of a text and never with its square."""
+"""Patterns over bytes on google-re2, which matches in time linear in the text's length."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from counterpoint.guard.kinds import Span
 
 
 def compiled(pattern: bytes) -> Any:
-    """A pattern over bytes, each a sign of its own."""
+    """Compile a pattern in which each byte is a character."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
@@ -17,12 +17,12 @@ def compiled(pattern: bytes) -> Any:
 
 
 def either(patterns: tuple[bytes, ...]) -> Any:
-    """One pattern for all of them."""
+    """Compile the alternation of some patterns."""
     return compiled(b"|".join(b"(?:" + pattern + b")" for pattern in patterns))
 
 
 class Words:
-    """Finds which of many words are in a text, in one pass over it and whatever the case of ASCII letters."""
+    """A set of words searched for in one pass, ignoring ASCII case."""
 
     def __init__(self, words: tuple[bytes, ...]) -> None:
         options = re2.Options()
@@ -35,18 +35,18 @@ class Words:
         self._set.Compile()
 
     def within(self, text: bytes) -> frozenset[bytes]:
-        """The words that are in `text`."""
+        """Return the words that occur in `text`."""
         return frozenset(self._words[index] for index in self._set.Match(text) or ())
 
 
 def literal(word: bytes) -> bytes:
-    """A pattern that matches `word` alone."""
+    """Return a pattern that matches `word` literally."""
     escaped: bytes = re2.escape(word)
     return escaped
 
 
 def spans(regex: Any, text: bytes) -> Iterator[Span]:
-    """The spans of group 1; the next search begins where it ends, so that one sign may part two."""
+    """Yield the spans of group 1; the next search starts at its end, so that matches may share a separator."""
     match = regex.search(text)
     while match is not None:
         span = match.span(1)

@@ -1,13 +1,12 @@
-"""Capabilities: signed, expiring tokens that say what one service may do for one message, project and task.
+"""Capabilities: signed, expiring tokens for what one service may do for one message, project and task.
 
-A token is a biscuit. Its authority block holds one fact, `grant(root key, what is granted)`, written by memory; every
-later block only narrows. Memory mints and verifies; a holder attenuates without asking anyone. Whether the granted
-rights cover a request is decided by the diode from the `Grant`; whether the attenuations allow it is decided here.
+A token is a biscuit. Its authority block has one fact, `grant(root key, grant as JSON)`, written by memory; later
+blocks can only narrow it, and any holder can append one. Memory mints and verifies: this module evaluates the
+attenuations of later blocks, the diode compares the `Grant` with the request.
 """
 
 import re
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +19,6 @@ from biscuit_auth import (
     Biscuit,
     BiscuitBuilder,
     BiscuitValidationError,
-    BlockBuilder,
     DataLogError,
     KeyPair,
     PrivateKey,
@@ -28,14 +26,15 @@ from biscuit_auth import (
     Rule,
     UnverifiedBiscuit,
 )
+from cachetools import LRUCache
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr
 
-from counterpoint.proto.errors import Denied, Transient
+from counterpoint.proto.errors import Denied, ErrorCode, Transient
 
 TOKEN_MAX_BYTES = 16_384
 BLOCKS_MAX = 8
 _EVALUATION_TIME_LIMIT = timedelta(seconds=5)
-"""Biscuit's own limit of 1 ms refuses valid tokens on a busy machine."""
+"""Biscuit's default limit of 1 ms refuses valid tokens on a busy machine."""
 
 _OUT_OF_LIMITS = "Reached Datalog execution limits"
 _GRANT_QUERY = Rule("granted($grant) <- grant($root, $grant)")
@@ -48,12 +47,14 @@ _CHECKS = (
     r"time\(\$time\), \$time < -?[0-9]+",
 )
 _ATTENUATION = re.compile(rf"(?:check if (?:{'|'.join(_CHECKS)});\n)*")
-"""All that a block after the first may say, as biscuit prints it. Biscuit's language has loops that its limits do not
-stop, so a block in any other words is not evaluated."""
+"""The only legal content of a later block, as biscuit prints it.
+
+Other blocks are refused unevaluated, since biscuit's limits do not stop every loop of its language.
+"""
 
 
 class Access(NamedTuple):
-    """One thing a request does: an operation on a store, signed by an agent (empty when nothing is signed)."""
+    """One access of a request: an operation on a store, signed by an agent (empty without a signature)."""
 
     store: str
     operation: str
@@ -61,7 +62,7 @@ class Access(NamedTuple):
 
 
 class Grant(BaseModel):
-    """What a capability allows, as memory wrote it: for one audience (service), project, task and inbound message."""
+    """The rights of a capability: for one audience (service), project, task and inbound message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,7 +78,7 @@ class Grant(BaseModel):
 
 
 class SigningKey(BaseModel):
-    """A root key: its id, which every token names, and its Ed25519 seed as 64 hex digits."""
+    """A root key: its id, which tokens name, and its Ed25519 seed as 64 hex digits."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,14 +87,14 @@ class SigningKey(BaseModel):
 
     @classmethod
     def generate(cls, key_id: int) -> Self:
-        """A fresh random key."""
+        """Return a new random key."""
         return cls(id=key_id, private=SecretStr(KeyPair().private_key.to_bytes().hex()))
 
 
 class Keyring:
     """The root keys, newest first: the first mints, all verify.
 
-    Tokens minted and verified lately are remembered, at most `cached`: one that is known letter by letter is genuine.
+    The last `cached` tokens that were minted or verified are cached, so that their signature is checked once.
     """
 
     def __init__(self, keys: Sequence[SigningKey], cached: int = 4096) -> None:
@@ -108,11 +109,10 @@ class Keyring:
         self.newest_id = keys[0].id
         self.newest = pairs[self.newest_id]
         self._public_keys = {key_id: pair.public_key for key_id, pair in pairs.items()}
-        self._cached = cached
-        self._known: OrderedDict[str, _Verified] = OrderedDict()
+        self._known: LRUCache[str, _Verified] = LRUCache(cached)
 
     def verified(self, token: str) -> "_Verified":
-        """A token of ours, whole. Raises `Denied` with `malformed` or `signature`."""
+        """Return the verified token. Raises `Denied` `malformed` or `signature`."""
         known = self._known.get(token)
         if known is None:
             known = self._verify(token)
@@ -120,31 +120,29 @@ class Keyring:
         return known
 
     def remember(self, token: str, verified: "_Verified") -> None:
-        """Know a token again without looking at its signature."""
+        """Cache a token as verified."""
         self._known[token] = verified
-        if len(self._known) > self._cached:
-            self._known.popitem(last=False)
 
     def _verify(self, token: str) -> "_Verified":
         parsed = _parsed(token)
         root_key_id = parsed.root_key_id()
         public_key = None if root_key_id is None else self._public_keys.get(root_key_id)
         if public_key is None:
-            raise Denied("signature", "a token signed by a key in use")
+            raise Denied(ErrorCode.SIGNATURE, "a token signed by a key in use")
         try:
             biscuit = parsed.verify(public_key)
         except BiscuitValidationError as error:
-            raise Denied("signature", "an unaltered token") from error
+            raise Denied(ErrorCode.SIGNATURE, "an unaltered token") from error
         if biscuit.to_base64() != token:
-            raise Denied("malformed", "the token as it was minted, not another spelling of it")
+            raise Denied(ErrorCode.MALFORMED, "the token as it was minted, not another spelling of it")
         for index in range(1, biscuit.block_count()):
             if _ATTENUATION.fullmatch(biscuit.block_source(index)) is None:
-                raise Denied("malformed", "attenuations of the known kind only")
+                raise Denied(ErrorCode.MALFORMED, "attenuations of the known kind only")
         try:
             (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
             grant = Grant.model_validate_json(fact.terms[0])
         except ValueError as error:
-            raise Denied("malformed", "one grant, of this version") from error
+            raise Denied(ErrorCode.MALFORMED, "one grant, of this version") from error
         except (AuthorizationError, DataLogError) as error:
             raise _evaluation_error(error) from error
         return _Verified(biscuit, grant, frozenset(biscuit.revocation_ids), attenuated=biscuit.block_count() > 1)
@@ -159,7 +157,7 @@ class _Verified:
 
 
 def mint(keyring: Keyring, grant: Grant) -> str:
-    """A token for `grant`, signed by the newest key of `keyring`, as URL-safe base64."""
+    """Return a token for `grant` signed by the newest key, as URL-safe base64."""
     builder = BiscuitBuilder(
         "grant({root}, {grant});",
         {"root": keyring.newest.public_key.to_bytes(), "grant": grant.model_dump_json()},
@@ -171,41 +169,6 @@ def mint(keyring: Keyring, grant: Grant) -> str:
     return token
 
 
-def attenuate(
-    token: str,
-    *,
-    stores: Collection[str] | None = None,
-    operations: Collection[str] | None = None,
-    agents: Collection[str] | None = None,
-    expires_at: datetime | None = None,
-) -> str:
-    """`token` narrowed to the given stores, operations, signing agents and end (whole seconds); None leaves as it is.
-
-    Needs no key of ours: the token names the public key that biscuit wants before it appends. Raises `Denied` with
-    the rule `malformed` or `signature` when `token` is no whole token.
-    """
-    checks: list[str] = []
-    parameters: dict[str, object] = {}
-    for fact, names in (("store", stores), ("operation", operations), ("agent", agents)):
-        if names is not None:
-            if not all(map(_NAME.fullmatch, names)):
-                raise ValueError(f"not the name of a {fact} among {sorted(names)}")
-            checks.append(f"check if {fact}(${fact}), {{{fact}}}.contains(${fact});")
-            parameters[fact] = {"", *names} if fact == "agent" else set(names)
-    if expires_at is not None:
-        checks.append("check if time($time), $time < {time};")
-        parameters["time"] = int(expires_at.timestamp())
-    parsed = _parsed(token)
-    root = _ROOT_KEY.match(parsed.block_source(0))
-    if root is None:
-        raise Denied("malformed", "a token minted by memory")
-    try:
-        biscuit = parsed.verify(PublicKey(f"ed25519/{root[1]}"))
-    except BiscuitValidationError as error:
-        raise Denied("signature", "an unaltered token") from error
-    return biscuit.append(BlockBuilder("".join(checks), parameters)).to_base64()
-
-
 def verify(
     keyring: Keyring,
     token: str,
@@ -214,17 +177,17 @@ def verify(
     now: datetime,
     revoked: AbstractSet[str] = frozenset(),
 ) -> Grant:
-    """The grant of a `token` that is genuine, unexpired at `now`, not `revoked`, and whose attenuations let it access.
+    """Return the grant of a token after checking signature, expiry at `now`, revocation and attenuations.
 
-    `revoked` holds revocation ids (see `revocation_ids`). Raises `Denied` with the rule `malformed`, `signature`,
-    `revoked`, `expired` or `attenuated`, and `Transient` when there was no time to evaluate the attenuations.
-    The grant's own rights are not compared with `accesses`: that is the diode's decision.
+    `revoked` are revocation ids (see `revocation_ids`). Raises `Denied` `malformed`, `signature`, `revoked`, `expired`
+    or `attenuated`, and `Transient` when the evaluation timed out. The grant's rights are not compared with `accesses`;
+    the diode does that.
     """
     verified = keyring.verified(token)
     if not verified.revocation_ids.isdisjoint(revoked):
-        raise Denied("revoked", "a capability that is not revoked")
+        raise Denied(ErrorCode.REVOKED, "a capability that is not revoked")
     if now >= verified.grant.expires_at:
-        raise Denied("expired", f"a capability that ends after {now.isoformat()}")
+        raise Denied(ErrorCode.EXPIRED, f"a capability that ends after {now.isoformat()}")
     if verified.attenuated:
         now_s = int(now.timestamp())
         for access in accesses:
@@ -233,45 +196,45 @@ def verify(
 
 
 def claimed(token: str) -> Grant:
-    """What a token says that it grants, by the key that it names itself: nobody has vouched for it yet.
+    """Return the grant that a token claims, verified only by the key it names itself, which anyone can make.
 
-    Raises `Denied` with the rule `malformed` or `signature` when it is no whole token.
+    Raises `Denied` `malformed` or `signature`.
     """
     parsed = _parsed(token)
     root = _ROOT_KEY.match(parsed.block_source(0))
     if root is None:
-        raise Denied("malformed", "a token minted by memory")
+        raise Denied(ErrorCode.MALFORMED, "a token minted by memory")
     try:
         biscuit = parsed.verify(PublicKey(f"ed25519/{root[1]}"))
         (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
         return Grant.model_validate_json(fact.terms[0])
     except BiscuitValidationError as error:
-        raise Denied("signature", "an unaltered token") from error
+        raise Denied(ErrorCode.SIGNATURE, "an unaltered token") from error
     except ValueError as error:
-        raise Denied("malformed", "one grant, of this version") from error
+        raise Denied(ErrorCode.MALFORMED, "one grant, of this version") from error
     except (AuthorizationError, DataLogError) as error:
         raise _evaluation_error(error) from error
 
 
 def revocation_ids(token: str) -> tuple[str, ...]:
-    """The revocation ids of a token's blocks, the minted one first: revoking that one refuses all made from it."""
+    """Return the revocation ids of a token's blocks; revoking the first also revokes all tokens narrowed from it."""
     return tuple(_parsed(token).revocation_ids)
 
 
 def _parsed(token: str) -> UnverifiedBiscuit:
     if len(token) > TOKEN_MAX_BYTES:
-        raise Denied("malformed", f"a token of at most {TOKEN_MAX_BYTES} bytes")
+        raise Denied(ErrorCode.MALFORMED, f"a token of at most {TOKEN_MAX_BYTES} bytes")
     try:
         parsed = UnverifiedBiscuit.from_base64(token)
     except BiscuitValidationError as error:
-        raise Denied("malformed", "a token") from error
+        raise Denied(ErrorCode.MALFORMED, "a token") from error
     if parsed.block_count() > BLOCKS_MAX:
-        raise Denied("malformed", f"a token of at most {BLOCKS_MAX} blocks")
+        raise Denied(ErrorCode.MALFORMED, f"a token of at most {BLOCKS_MAX} blocks")
     return parsed
 
 
 def _evaluate(biscuit: Biscuit, access: Access, now_s: int) -> None:
-    """One access at a time, so that a check which asks for some store holds for every store of the request."""
+    """Evaluate one access at a time, so that every check holds for each access."""
     try:
         _request(access, now_s).build(biscuit).authorize()
     except (AuthorizationError, DataLogError) as error:
@@ -297,4 +260,4 @@ def _authorizer(source: str, parameters: dict[str, object]) -> AuthorizerBuilder
 def _evaluation_error(error: Exception) -> Denied | Transient:
     if str(error) == _OUT_OF_LIMITS:
         return Transient("the attenuations of a capability took too long to evaluate")
-    return Denied("attenuated", str(error))
+    return Denied(ErrorCode.ATTENUATED, str(error))

@@ -1,4 +1,4 @@
-"""Payment card numbers: by issuer, length and check digit, in one piece or grouped as on a card."""
+"""Payment card numbers, recognised by issuer, length and check digit, ungrouped or grouped as on a card."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from counterpoint.guard.kinds import Span
 
 
 def luhn(digits: str) -> bool:
-    """Whether the last of these decimal digits is the check digit of the others (ISO/IEC 7812-1)."""
+    """Whether the last digit is the check digit of the others (ISO/IEC 7812-1)."""
     doubled = (int(digit) * 2 for digit in digits[-2::-2])
     return (sum(map(int, digits[-1::-2])) + sum(value - 9 if value > 9 else value for value in doubled)) % 10 == 0
 
@@ -23,7 +23,7 @@ _ISSUERS = (
 
 
 def is_card_number(digits: str) -> bool:
-    """Whether these digits are a payment card number: an issuer's prefix, a length it uses, and a check digit."""
+    """Whether the digits are a card number by issuer prefix, length and check digit."""
     return any(prefix.match(digits) and len(digits) in lengths for prefix, lengths in _ISSUERS) and luhn(digits)
 
 
@@ -33,12 +33,12 @@ _GROUPED = compiled(
 _BARE = compiled(rb"(?:^|[^\w])(\d{12,19})")
 _CARD = compiled(rb"(?i)(?:^|[^a-z])(?:cards?|pan|visa|mastercard|maestro|amex|jcb|discover|diners)(?:[^a-z]|$)")
 _ACCOUNT = compiled(rb"\b[A-Za-z]{2}\d\d $")
-"""The beginning of an IBAN, whose groups may look like those of a card."""
+"""The start of an IBAN, whose groups may look like a card's."""
 _BEFORE = 64
 
 
 def find_cards(text: bytes) -> Iterator[Span]:
-    """Payment card numbers in `text`. Where a card is spoken of just before, every issuer and length is believed."""
+    """Yield the card numbers in `text`. After a word for a card any issuer and length counts."""
     for start, end in spans(_GROUPED, text):
         rest_of_account = b" " in text[start:end] and _ACCOUNT.search(text[max(0, start - 6) : start]) is not None
         if not rest_of_account and _stands_alone(text, start, end) and is_card_number(_digits(text[start:end])):
@@ -57,7 +57,7 @@ def _digits(number: bytes) -> str:
 
 
 def _stands_alone(text: bytes, start: int, end: int) -> bool:
-    """Neither part of an identifier or a longer number, nor digits around a decimal point."""
+    """Whether the digits are not part of an identifier, a longer number or a decimal fraction."""
     before, after = text[max(0, start - 2) : start], text[end : end + 2]
     return not (
         (before[-1:] == b"." and before[:1].isdigit())

@@ -1,7 +1,6 @@
 """Passwords in connection strings: `scheme://user:password@host`.
 
-A random password is a secret whatever the host. One that anybody could guess is none at a host of an example, and
-uncertain at every other: it may be the real one.
+A random password is a secret at any host. A guessable one is ignored at an example host, and `uncertain` at others.
 """
 
 import ipaddress
@@ -9,10 +8,10 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from counterpoint.guard.drawn import holds_drawn, is_masked
 from counterpoint.guard.kinds import Span
 from counterpoint.guard.patterns import REDACTED
 from counterpoint.guard.placeholders import is_blank, is_open, is_stock
+from counterpoint.guard.randomness import has_random_run, is_masked
 
 _USERINFO = re.compile(
     r"://(?P<user>[^\s:/?#@\"'<>]{0,128}|<[^<>\s]{1,64}>):(?P<password>[^\s/@\"'<>]{1,256}|<[^<>\s]{1,64}>)"
@@ -25,13 +24,13 @@ _ANYBODY = re.compile(
     r"(?:(?:my|your|some|the|a)[-_]?)?(?:(?:db[-_]?)?user(?:[-_]?name)?|usr|name|login|account)\d?|guest|foo",
     re.IGNORECASE,
 )
-"""Users who stand for any; beside one, a word for a secret is a form to fill in, whatever the host."""
+"""Generic user names; with one, a word for a secret is a template at any host."""
 _DESCRIBED = re.compile(
     r"(?:.*[._-])?(?:your|some|my|the)[-_]?(?:pass(?:word|wd)?|pwd|secret|token|api[-_]?key)"
     r"|(?:[A-Za-z]+_){2,}(?:password|passwd|token|secret|key)|(?:auth|access|api|secret)[-_]?key|(?-i:(?:[A-Z]+_)+(?:PASSWORD|TOKEN|SECRET|KEY))",
     re.IGNORECASE,
 )
-"""Words that say of a password whose it is, or which setting holds it."""
+"""Words that describe a password's owner or setting."""
 _LETTERS = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*")
 _WORD_CHARS_MAX = 24
 _EXAMPLE_HOST = re.compile(
@@ -46,7 +45,7 @@ _DOCUMENTATION = tuple(map(ipaddress.ip_network, ("192.0.2.0/24", "198.51.100.0/
 
 
 def find_passwords(text: str) -> Iterator[tuple[str, Span]]:
-    """Passwords in connection strings in `text`: `uri_password`, or `uri_word` for what anybody could guess."""
+    """Yield the passwords of connection strings in `text`: `uri_password`, or `uri_word` if guessable."""
     at = text.find("://")
     while at >= 0:
         match = _USERINFO.match(text, at)
@@ -60,7 +59,7 @@ def find_passwords(text: str) -> Iterator[tuple[str, Span]]:
 
 
 def _kind(user: str, password: str, host: str) -> str | None:
-    """Class of a password at a host; None where it is no password."""
+    """Return the kind of a password at a host; None for no password."""
     plain = unquote(REDACTED.sub("", password))
     if not plain or is_blank(plain) or is_masked(plain) or (is_open(plain) and not is_stock(plain)):
         return None
@@ -72,11 +71,11 @@ def _kind(user: str, password: str, host: str) -> str | None:
 
 
 def _is_guessable(user: str, password: str) -> bool:
-    """Whether a password is an ordinary word, the user's name, a vendor's default, or made of words for a secret."""
+    """Whether a password is an ordinary word, the user name, a vendor default, or made of words for a secret."""
     if is_stock(password) or (user, password) in _DEFAULTS:
         return True
     word = len(password) <= _WORD_CHARS_MAX and _LETTERS.fullmatch(password) is not None and _is_one_case(password)
-    return (word or password == user) and not holds_drawn(password)
+    return (word or password == user) and not has_random_run(password)
 
 
 def _is_one_case(word: str) -> bool:
@@ -84,7 +83,7 @@ def _is_one_case(word: str) -> bool:
 
 
 def is_form(text: str, start: int, end: int) -> bool:
-    """Whether the `uri_word` at `text[start:end]` is a form to fill in: it says so, or its user stands for anybody."""
+    """Whether the `uri_word` at `text[start:end]` is a template, by its text or its generic user."""
     word = unquote(text[start:end])
     if _DESCRIBED.fullmatch(word) is not None:
         return True
@@ -95,7 +94,7 @@ def is_form(text: str, start: int, end: int) -> bool:
 
 
 def is_example_host(host: str) -> bool:
-    """Whether a host is one that only examples name: this machine, RFC 2606 and RFC 5737, a word for a host."""
+    """Whether a host occurs in examples only: localhost, RFC 2606, RFC 5737, or a word for a host."""
     host = host.rstrip(".,]})>") or host
     if _EXAMPLE_HOST.fullmatch(host) is not None:
         return True

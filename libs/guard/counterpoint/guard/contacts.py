@@ -1,4 +1,4 @@
-"""How to reach a person: e-mail addresses and phone numbers."""
+"""Contact data of persons: e-mail addresses and phone numbers."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _EMAIL = compiled(
     rb"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-z]{2,24}))"
 )
 _USERINFO = compiled(rb"://(?:[^\s/@:\"'<>]*:)?$")
-"""Text before the password or the user of a connection string."""
+"""Text before the user or password of a connection string."""
 _USERINFO_CHARS = 160
 _NO_PLACE = frozenset(
     [
@@ -19,9 +19,9 @@ _NO_PLACE = frozenset(
         *(b"service", b"socket", b"timer", b"target", b"mount", b"slice", b"scope", b"device", b"path", b"swap"),
     ]
 )
-"""Endings of files and of units of systemd, which may hold an at sign too."""
+"""Suffixes of files and systemd units, whose names may contain an at sign."""
 _LOGINS = frozenset([b"git", b"hg", b"svn", b"root", b"ubuntu", b"ec2-user", b"postgres"])
-"""Whom nobody writes to: accounts of machines."""
+"""Machine accounts, which receive no mail."""
 
 _INTERNATIONAL = compiled(rb"(?:^|[^\w+])(\+[1-9]\d{0,3}(?:[ .-]?\(?\d{1,5}\)?){1,7})")
 _AMERICAN = compiled(
@@ -51,10 +51,9 @@ _SIGNS = b" .-()+xX"
 
 
 def find_contacts(text: bytes) -> Iterator[tuple[str, Span]]:
-    """E-mail addresses and phone numbers in `text`.
+    """Yield the e-mail addresses and phone numbers in `text`.
 
-    A phone number counts when it has a country's prefix and can be one of that country, when it is written as in North
-    America, or when the words beside it say so.
+    A phone number needs a valid country prefix and form, the North American format, or a nearby word.
     """
     if b"@" in text:
         for span in spans(_EMAIL, text):
@@ -95,7 +94,7 @@ def _is_international(number: bytes) -> bool:
 
 
 def _spoken_of(text: bytes) -> Iterator[tuple[str, Span]]:
-    """Numbers beside words that say so: behind them in the same line, or right before."""
+    """Yield numbers after a word for a phone in the same line, or directly before one."""
     for words, sure in ((_CERTAIN, True), (_SPOKEN, False)):
         for word in words.finditer(text):
             start = word.end()
@@ -110,7 +109,7 @@ def _spoken_of(text: bytes) -> Iterator[tuple[str, Span]]:
 
 
 def _numbers(text: bytes, start: int, end: int, sure: bool) -> Iterator[tuple[str, Span]]:
-    """What may be phone numbers between two places; where it is not sure, those that are grouped."""
+    """Yield possible phone numbers in a span; unless `sure`, only grouped ones."""
     match = _GROUPED.search(text, start, end)
     while match is not None:
         number = match.group(1)
@@ -123,7 +122,7 @@ def _numbers(text: bytes, start: int, end: int, sure: bool) -> Iterator[tuple[st
 
 
 def _goes_on(text: bytes, end: int) -> bool:
-    """Whether the number is the beginning of something longer."""
+    """Whether the number continues beyond its span."""
     after = text[end : end + 2]
     return (
         after[:1].isalnum() or after[:1] in (b"_", b":", b"/") or (after[:1] in b".,-+" and after[1:].isdigit())

@@ -1,7 +1,7 @@
-"""Cues: whether a number's form, or a word near it, says that it is a card's, a phone's or a person's.
+"""Cues: forms and nearby words that confirm the kind of a number: card, phone, personal id.
 
-Logs are full of counters, ranges and ids that have such a form by chance. What stands right before a number names it
-best: `offset 4111...` is an offset, whatever else the line speaks of. A word in the name of a service is no cue.
+Logs contain counters, ranges and ids that have such a form by chance. The word directly before a number takes
+precedence: `offset 4111...` is an offset. A word in a service name is no cue.
 """
 
 import re
@@ -48,7 +48,7 @@ _CUES: Mapping[str, frozenset[str]] = {
         ["eth", "ether", "ethereum", "wallet", "wallets", "address", "addresses", "account", "contract"]
     ),
 }
-"""Words that say what a number is, by kind; a kind that is not here is told by its form alone."""
+"""Words that confirm a number, by kind; other kinds are confirmed by their form."""
 _COUNTED = """
 offset offsets position pos lsn seq sequence txid tx xid zxid tid pid id ids uid gid inode fd job jobs run runs task
 batch chunk chunks block blocks page pages slot slots segment segments part parts partition range ranges shard
@@ -62,7 +62,7 @@ ports oldest newest xmin xmax relfrozenxid spill spilled extent extents volume a
 application container token tokens hugepages bits blks iops gauge metric samples sample
 """
 _COUNTERS = frozenset(_COUNTED.split())
-"""Words for what machines count."""
+"""Words for machine counters."""
 
 _FORMS: Mapping[str, re.Pattern[str]] = {
     "card": re.compile(r"\d{4}[- ].*"),
@@ -72,18 +72,18 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
     "es_nif": re.compile(r"[XYZ]-?\d{7}-?[A-Z]|\d{7,8}-[A-Za-z]"),
     "ethereum_address": re.compile(r"0x(?=.*[a-f])(?=.*[A-F]).+"),
 }
-"""Forms that people write such a number in and machines do not."""
+"""Forms in which people, but not machines, write such a number."""
 
 _BEFORE, _AFTER = 64, 32
 _TAG = re.compile(r"\[?redacted:[a-z0-9_]+(?::[0-9a-f]{16})?\]?")
-"""Placeholder in the place of a finding; its word counts for nobody."""
+"""A redaction tag, whose word is no cue."""
 _LABEL = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s{0,2}(?P<sign>[=:@]?)\s{0,2}[\"'(\[{]{0,2}$")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ALONE = re.compile(r"(?<![\w./@-])[A-Za-z]+(?:/[A-Za-z]+)?(?![\w/@-]|\.\w)")
 
 
 def is_named(kind: str, text: str, start: int, end: int) -> bool:
-    """Whether `text[start:end]`, found as `kind`, is told by its form, stands for itself, or is named near it."""
+    """Whether `text[start:end]`, found as `kind`, is confirmed by its form, by standing alone, or by a nearby word."""
     cues = _CUES.get(kind)
     if cues is None or text[:start].strip(" \"'") == text[end:].strip(" \"'") == "":
         return True
@@ -104,6 +104,6 @@ def is_named(kind: str, text: str, start: int, end: int) -> bool:
 
 
 def is_counter(name: str) -> bool:
-    """Whether a key of a mapping says that its value is something machines count. An id may be anything's."""
+    """Whether a mapping key names a machine counter. `id` does not: it may be a person's."""
     parts = {part.lower() for part in _PARTS.findall(name)}
     return bool(parts & _COUNTERS) and "id" not in parts and not any(parts & cues for cues in _CUES.values())

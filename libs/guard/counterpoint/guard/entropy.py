@@ -1,9 +1,9 @@
-"""Entropy: how far a text is from being one sign repeated."""
+"""Shannon entropy."""
 
 import math
 from collections import Counter
 
 
 def entropy(text: str | bytes) -> float:
-    """Shannon's entropy of `text` in bits a character."""
+    """Return the Shannon entropy of `text` in bits per character."""
     return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())

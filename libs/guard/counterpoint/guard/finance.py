@@ -1,4 +1,4 @@
-"""Account numbers with check digits: IBANs and addresses of Bitcoin and Ethereum."""
+"""Account numbers with check digits: IBANs, and Bitcoin and Ethereum addresses."""
 
 import hashlib
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 
 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30
 """
 _IBAN_CHARS = {row[:2]: int(row[2:]) for row in _REGISTRY.split()}
-"""The length of an IBAN by country (SWIFT's IBAN registry)."""
+"""IBAN length by country (SWIFT IBAN registry)."""
 _LETTERLESS = """
 AE AT BA BE BI CR CZ DE DJ DK EE EG ES FI FO GL HR HU IL IS LT LY ME MN MR NO PL PT RS SD SE SI SK SO ST TL TN VA XK
 """
 _NUMERIC = frozenset(_LETTERLESS.split())
-"""Countries whose account numbers have no letters (the same registry)."""
+"""Countries whose IBANs have digits only (same registry)."""
 
 _IBAN = compiled(rb"(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}(?:[ -]?[A-Za-z0-9]){11,30})")
 _COIN = compiled(rb"\b(?:([13][1-9A-HJ-NP-Za-km-z]{25,34})|((?i:bc1[02-9ac-hj-np-z]{11,71}))|(0x[0-9A-Fa-f]{40}))\b")
@@ -31,7 +31,7 @@ _BECH32_CHECKS = (1, 0x2BC830A3)
 
 
 def find_accounts(text: bytes) -> Iterator[tuple[str, Span]]:
-    """Account numbers in `text` whose check digits are right."""
+    """Yield the account numbers in `text` with valid check digits."""
     match = _IBAN.search(text)
     while match is not None:
         end = _iban_end(text, match.start(1))
@@ -51,7 +51,7 @@ def find_accounts(text: bytes) -> Iterator[tuple[str, Span]]:
 
 
 def is_iban(number: str) -> bool:
-    """Whether `number`, without spaces, is an IBAN: its country's length, and 1 modulo 97 (ISO 13616)."""
+    """Whether `number`, without spaces, is an IBAN by length and checksum (ISO 13616)."""
     if number not in (number.upper(), number.lower()):
         return False
     number = number.upper()
@@ -62,7 +62,7 @@ def is_iban(number: str) -> bool:
 
 
 def is_base58_address(word: str) -> bool:
-    """Whether `word` is an address of Bitcoin in base 58: 25 bytes that end with four of their double SHA-256."""
+    """Whether `word` is a base58 Bitcoin address: 25 bytes ending with four of their double SHA-256."""
     number = 0
     for char in word.encode():
         number = number * 58 + _BASE58.index(char)
@@ -73,7 +73,7 @@ def is_base58_address(word: str) -> bool:
 
 
 def is_bech32_address(word: str) -> bool:
-    """Whether `word` is a segregated-witness address of Bitcoin (BIP 173, BIP 350)."""
+    """Whether `word` is a segregated-witness Bitcoin address (BIP 173, BIP 350)."""
     if word not in (word.lower(), word.upper()):
         return False
     values = [_BECH32.index(char) for char in word.lower()[3:]]
@@ -87,9 +87,9 @@ def is_bech32_address(word: str) -> bool:
 
 
 def is_ethereum_address(word: str) -> bool:
-    """Whether `word`, 0x and 40 hex digits, is an address of Ethereum: the case of its letters is its check (ERC-55).
+    """Whether `word`, 0x and 40 hex digits, is an Ethereum address by its mixed-case checksum (ERC-55).
 
-    In one case alone it has none, and is taken for an address unless it is one digit repeated.
+    A single-case word has no checksum and counts as an address unless it repeats one digit.
     """
     digits = word[2:]
     if digits in (digits.lower(), digits.upper()):
@@ -101,7 +101,7 @@ def is_ethereum_address(word: str) -> bool:
 
 
 def _iban_end(text: bytes, start: int) -> int:
-    """Where the IBAN that begins here ends, 0 when there is none. Groups are parted by one kind of sign, or by none."""
+    """Return the end of the IBAN that starts here, or 0. Its groups have one kind of separator, or none."""
     chars = _IBAN_CHARS.get(text[start : start + 2].decode().upper(), 0)
     number = bytearray()
     at = start

@@ -1,6 +1,6 @@
-"""Fingerprints: what a sensitive value is called in problems, logs and releases, where the value itself must not be.
+"""Fingerprints: keyed hashes that stand for sensitive values in problems, logs and releases.
 
-Keyed, so that whoever reads a fingerprint cannot try values until one fits.
+The key prevents guessing values by their fingerprint.
 """
 
 import hashlib
@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from counterpoint.guard.capabilities import SigningKey
 
 DIGITS = 16
-"""Hex digits of a fingerprint."""
+"""Length of a fingerprint in hex digits."""
 _PURPOSE = b"counterpoint fingerprints v1"
 
 
 class Fingerprints:
-    """Fingerprints under memory's signing keys, newest first: the first one names, all of them recognise."""
+    """Fingerprints under memory's signing keys, newest first: the first makes them, all recognise them."""
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
         seeds = (bytes.fromhex(key.private.get_secret_value()) for key in keys)
         self._keys = [hmac.digest(seed, _PURPOSE, "sha256") for seed in seeds]
 
     def of(self, value: str) -> str:
-        """The fingerprint of a value."""
+        """Return the fingerprint of a value."""
         return _of(self._keys[0], value)
 
     def among(self, value: str, known: frozenset[str]) -> bool:
-        """Whether a fingerprint of this value, under any of the keys, is known."""
+        """Whether the value's fingerprint under any key is in `known`."""
         return bool(known) and any(_of(key, value) in known for key in self._keys)
 
 

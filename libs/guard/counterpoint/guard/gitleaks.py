@@ -1,17 +1,17 @@
-"""The rules of gitleaks as rules of ours: `gitleaks_rules/` holds them, with their licence and origin beside."""
+"""The rules of gitleaks, read from `gitleaks_rules/`, which also has their licence and origin."""
 
 import tomllib
 from importlib.resources import files
 from typing import Any
 
-from counterpoint.guard.rule import Allowed, Rule
+from counterpoint.guard.rule import Allowlist, Rule
 
 _BY_PATH_ALONE = frozenset({"pkcs12-file"})
-"""Rules that look at a file's name and at nothing in it."""
+"""Rules that match file names only."""
 
 
 def gitleaks_rules() -> tuple[Rule, ...]:
-    """All its rules that look into a text, as gitleaks orders them."""
+    """Return the rules that match content, in the order of gitleaks."""
     with files("counterpoint.guard").joinpath("gitleaks_rules", "gitleaks.toml").open("rb") as file:
         config = tomllib.load(file)
     everywhere = _allowed(config["allowlist"])
@@ -29,9 +29,9 @@ def gitleaks_rules() -> tuple[Rule, ...]:
     )
 
 
-def _allowed(row: dict[str, Any]) -> tuple[Allowed, ...]:
+def _allowed(row: dict[str, Any]) -> tuple[Allowlist, ...]:
     if row.get("condition") == "AND":
         return ()
     patterns = tuple(pattern.encode() for pattern in row.get("regexes", ()))
     words = tuple(word.lower().encode() for word in row.get("stopwords", ()))
-    return (Allowed(row.get("regexTarget", "secret"), patterns, words),) if patterns or words else ()
+    return (Allowlist(row.get("regexTarget", "secret"), patterns, words),) if patterns or words else ()

@@ -1,7 +1,6 @@
-"""Numbers that stand for a person, where a check digit or a rule of their issuer tells them from other numbers.
+"""Personal identification numbers, recognised by check digits or rules of their issuers.
 
-A number without a check of its own counts only where it is grouped as it is written for people, or where its name
-stands before it.
+A number without a check digit counts only when grouped in its usual format, or after its name.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,9 +13,9 @@ from counterpoint.guard.kinds import Span
 _AROUND = 48
 _NIF_LETTERS = "TRWAGMYFPDXBNJZSQVHLCKE"
 _UNITS = frozenset("BKMGTPDHS")
-"""What may be the unit of a size or a time, and is no control letter where nothing else says so."""
+"""Letters that may be units of size or time, and so are no control letters without a cue."""
 _DAY = compiled(rb"(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])[A-Z]$")
-"""A day without dashes, as logs have it before a T or Z."""
+"""A date without dashes, as in logs before a T or Z."""
 _NIF_PREFIXES = {"X": "0", "Y": "1", "Z": "2"}
 _NRIC_LETTERS = {"S": "JZIHGFEDCBA", "T": "GFEDCBAJZIH", "F": "XWUTRQPNMLK", "G": "RQPNMLKXWUT", "M": "KLJNPQRTUWX"}
 _TFN_WEIGHTS = (1, 4, 3, 7, 5, 8, 6, 9, 10)
@@ -24,40 +23,40 @@ _PESEL_WEIGHTS = (1, 3, 7, 9, 1, 3, 7, 9, 1, 3)
 
 
 def is_us_ssn(digits: str) -> bool:
-    """Whether these nine digits can be a social security number: no area 000, 666 or 9xx, no group 00, no serial 0000.
+    """Whether nine digits can be a US social security number: no area 000, 666 or 9xx, no group 00, no serial 0000.
 
-    (SSA, randomisation of 2011.) Digits that count up or down are an example's.
+    Rules of the SSA since 2011. Ascending or descending digits are an example.
     """
     area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in ("000", "666") and area[0] != "9" and group != "00" and serial != "0000"
 
 
 def is_us_itin(digits: str) -> bool:
-    """Whether these nine digits can be a taxpayer's number: 9xx and a group that the IRS gives out."""
+    """Whether nine digits can be a US taxpayer number: 9xx and a group that the IRS issues."""
     group = int(digits[3:5])
     return digits[0] == "9" and (50 <= group <= 65 or 70 <= group <= 88 or 90 <= group <= 92 or 94 <= group <= 99)
 
 
 def is_uk_nhs(digits: str) -> bool:
-    """Whether the tenth digit of an NHS number is the check of the nine before it (modulo 11)."""
+    """Whether the tenth digit of an NHS number is its check digit (modulo 11)."""
     rest = -sum(int(digit) * (10 - place) for place, digit in enumerate(digits[:9])) % 11
     return rest == int(digits[9]) and len(set(digits)) > 1
 
 
 def is_es_nif(word: str) -> bool:
-    """Whether the letter of a Spanish NIF or NIE is that of its digits modulo 23."""
+    """Whether the letter of a Spanish NIF or NIE is its check letter (modulo 23)."""
     word = word.upper()
     digits = _NIF_PREFIXES.get(word[0], word[0]) + word[1:-1]
     return word[-1] == _NIF_LETTERS[int(digits) % 23]
 
 
 def is_it_fiscal_code(word: str) -> bool:
-    """Whether a word in the shape of an Italian fiscal code names a day: 01 to 31, for women 40 more."""
+    """Whether a word in the form of an Italian fiscal code has a valid day: 01 to 31, for women plus 40."""
     return 1 <= int(word[9:11]) % 40 <= 31 and int(word[9:11]) <= 71
 
 
 def is_sg_nric(word: str) -> bool:
-    """Whether the last letter of a Singaporean NRIC or FIN is the check of its digits."""
+    """Whether the last letter of a Singaporean NRIC or FIN is its check letter."""
     word = word.upper()
     total = sum(int(digit) * weight for digit, weight in zip(word[1:8], (2, 7, 6, 5, 4, 3, 2), strict=True))
     letters = _NRIC_LETTERS[word[0]]
@@ -65,7 +64,7 @@ def is_sg_nric(word: str) -> bool:
 
 
 def is_in_aadhaar(digits: str) -> bool:
-    """Whether the last of twelve digits is the check of the others by Verhoeff's scheme."""
+    """Whether the last of twelve digits is the Verhoeff check digit of the others."""
     check = 0
     for place, digit in enumerate(reversed(digits)):
         check = _dihedral(check, _permuted(place % 8, int(digit)))
@@ -73,14 +72,14 @@ def is_in_aadhaar(digits: str) -> bool:
 
 
 def is_pl_pesel(digits: str) -> bool:
-    """Whether eleven digits are a PESEL: a day of a century, and a check digit."""
+    """Whether eleven digits are a Polish PESEL: a valid date, and a check digit."""
     month, day = int(digits[2:4]) % 20, int(digits[4:6])
     total = sum(int(digit) * weight for digit, weight in zip(digits, _PESEL_WEIGHTS, strict=False))
     return 1 <= month <= 12 and 1 <= day <= 31 and (total + int(digits[10])) % 10 == 0
 
 
 def is_au_tfn(digits: str) -> bool:
-    """Whether nine digits are an Australian tax file number: a multiple of 11 when weighted."""
+    """Whether nine digits are an Australian tax file number: their weighted sum is a multiple of 11."""
     return sum(int(digit) * weight for digit, weight in zip(digits, _TFN_WEIGHTS, strict=True)) % 11 == 0
 
 
@@ -98,7 +97,7 @@ def _permuted(times: int, digit: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A kind of number: its shape, a judge of its letters and digits, and the names that must stand before it."""
+    """A kind of number: its pattern, a check of its characters, and the names required before it."""
 
     kind: str
     shape: Any
@@ -107,7 +106,7 @@ class _Number:
 
 
 def _shape(pattern: str) -> Any:
-    """A shape that stands alone: no letter, digit, decimal point or dash goes on from it."""
+    """Compile a pattern that is not followed or preceded by a letter, digit, decimal point or dash."""
     return compiled(rf"(?:^|[^\w.,+-]|[^\d][.,-])({pattern})(?:$|[^\w.,-]|[.,-](?:$|[^\w-]))".encode())
 
 
@@ -142,7 +141,7 @@ _ANY = compiled(
 
 
 def find_identities(text: bytes) -> Iterator[tuple[str, Span]]:
-    """Numbers of persons in `text`."""
+    """Yield the personal identification numbers in `text`."""
     if _ANY.search(text) is None:
         return
     for number in _NUMBERS:
@@ -167,10 +166,7 @@ def _judged(number: _Number, word: bytes) -> bool:
 
 
 def _apart(text: bytes, start: int, end: int) -> bool:
-    """Whether a number in groups with spaces is no part of a longer row of numbers.
-
-    Such are those that follow the quoted request in the log of a web server.
-    """
+    """Whether a number grouped by spaces is not part of a longer row of numbers, as in a web server's access log."""
     if b" " not in text[start:end]:
         return True
     before, after = text[max(0, start - 2) : start], text[end : end + 2]

@@ -1,36 +1,37 @@
-"""The judge: what the policy makes of a body with something sensitive in it, and what may be kept of the body. Pure."""
+"""The policy's verdict on a body with sensitive data, and the redacted body. Pure functions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.guard.detector import FieldFinding, normal, redact, redact_fields, scan, scan_fields
+from counterpoint.guard.detector import redact, scan
+from counterpoint.guard.field_detector import FieldFinding, redact_fields, scan_fields
 from counterpoint.guard.kinds import named
-from counterpoint.guard.policy import VERDICTS, Policy, Verdict, policy
-from counterpoint.guard.seams import across
+from counterpoint.guard.normalisation import normal
+from counterpoint.guard.policy import VERDICTS, Policy, Verdict
+from counterpoint.guard.split_secrets import find_across_fields
 from counterpoint.proto.errors import Problem
 
 STRICTEST = 0
-"""The label as a number that a text is judged by which has none: the one that everybody may read."""
+"""The label level of a text without a label: the one that everybody may read."""
 
 IDS = frozenset({"task_id", "session_id", "action_id", "decision_id", "attempt_id"})
-"""What records and messages are known by: redacted in part it would name nothing any more, so it is blocked."""
+"""Fields that identify records and messages: findings in them block, since a redacted id identifies nothing."""
 
-Released = Callable[[str], bool]
-"""Whether a person has released this value."""
+ReleasedFingerprints = Callable[[str], bool]
+"""A predicate: whether a person has released a value."""
 
 
-def nothing(value: str) -> bool:
-    """No value is released."""
+def no_fingerprint(value: str) -> bool:
+    """Treat no value as released."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """The verdict on a body: the highest of those on its findings, which are all that are not allowed.
+class Judgement:
+    """The verdict on a body: the highest of the verdicts on its findings that are not allowed.
 
-    `body` is what may be kept of it where the verdict lets it be kept: redacted is what the policy redacts or blocks,
-    and left is what it puts under quarantine.
+    In `body`, findings that the policy redacts or blocks are redacted; quarantined ones are kept.
     """
 
     verdict: Verdict
@@ -40,7 +41,7 @@ class Judged:
 
     @property
     def refused(self) -> tuple[FieldFinding, ...]:
-        """The findings for which the body is refused: the highest verdict's, when that is block or quarantine."""
+        """The findings with the highest verdict, when that is block or quarantine."""
         if VERDICTS.index(self.verdict) < VERDICTS.index("quarantine"):
             return ()
         return tuple(
@@ -51,33 +52,37 @@ class Judged:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of what was found, each once, in order."""
+        """The distinct kinds of the findings, in order."""
         return tuple(dict.fromkeys(found.finding.type for found in self.findings))
 
 
 def judge(
-    rules: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int, released: Released = nothing
-) -> Judged:
-    """What becomes of `body`, of which `fields` are looked through, where it goes to something of this label.
+    rules: Policy,
+    body: Mapping[str, Any],
+    fields: Iterable[str],
+    label: int,
+    released: ReleasedFingerprints = no_fingerprint,
+) -> Judgement:
+    """Judge the free-text `fields` of `body` for a destination of this label level.
 
-    Raises `Permanent` `too_large` for what is too long to be looked through.
+    Raises `Permanent` `too_large` for a text above the scanning limit.
     """
     fields = tuple(fields)
     within = scan_fields(body, fields)
     found = [
         (finding, rules.verdict(finding.finding.kind, label, finding.finding.named))
-        for finding in (*within, *across(body, fields, within))
-        if released is nothing or not released(value_of(body, finding))
+        for finding in (*within, *find_across_fields(body, fields, within))
+        if released is no_fingerprint or not released(value_of(body, finding))
     ]
     counted = [(finding, verdict) for finding, verdict in found if verdict != "allow"]
     if not counted:
-        return Judged("allow", (), (), dict(body))
+        return Judgement("allow", (), (), dict(body))
     counted = [
         (finding, "block" if verdict == "redact" and finding.path[-1] in IDS else verdict)
         for finding, verdict in counted
     ]
     gone = [finding for finding, verdict in counted if verdict in ("redact", "block")]
-    return Judged(
+    return Judgement(
         max((verdict for _, verdict in counted), key=VERDICTS.index),
         tuple(finding for finding, _ in counted),
         tuple(verdict for _, verdict in counted),
@@ -85,43 +90,38 @@ def judge(
     )
 
 
-def judge_text(text: str, label: int) -> Judged:
-    """What becomes of a text by this build's policy; it is the field `text` of the body."""
-    return judge(policy(), {"text": text}, ("text",), label)
-
-
 def cleaned(rules: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int) -> dict[str, Any]:
-    """A copy of `body` without all that is not allowed there: for what nobody could put right when it is refused."""
+    """Return a copy of `body` with all disallowed findings redacted, for bodies that cannot be refused."""
     judged = judge(rules, body, fields, label)
     return redact_fields(body, judged.findings)
 
 
 def cleaned_text(rules: Policy, text: str, label: int) -> str:
-    """`text` without all that is not allowed where the label is `label`."""
+    """Return `text` with all findings redacted that are not allowed at this label level."""
     return str(cleaned(rules, {"text": text}, ("text",), label)["text"])
 
 
 def problems(
     body: Mapping[str, Any], findings: Iterable[FieldFinding], fingerprint: Callable[[str], str] | None = None
 ) -> tuple[Problem, ...]:
-    """What to tell of findings: where, of which kind, and the value's fingerprint. Never the value."""
+    """Return problems with location, kind and fingerprint of each finding, never its value."""
     return tuple(
         Problem(
-            field=place(found),
-            problem=f"holds what looks like {named(found.finding.type)}"
+            field=location(found),
+            problem=f"contains what looks like {named(found.finding.type)}"
             + (f" (fingerprint {fingerprint(value_of(body, found))})" if fingerprint else ""),
         )
         for found in findings
     )
 
 
-def place(found: FieldFinding) -> str:
-    """Where a finding is: the keys and indexes that lead to it, without what is sensitive in them."""
+def location(found: FieldFinding) -> str:
+    """Return the path of a finding, with sensitive data in its keys redacted."""
     return ".".join(redact(part, scan(part)) if isinstance(part, str) else str(part) for part in found.path)
 
 
 def value_of(body: Mapping[str, Any], found: FieldFinding) -> str:
-    """The value of a finding in `body`, normalised as it was for the search."""
+    """Return the value of a finding in `body`, normalised as for the search."""
     leaf: Any = body
     if found.in_key:
         leaf = found.path[-1]

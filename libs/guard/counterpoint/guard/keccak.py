@@ -1,11 +1,11 @@
-"""Keccak-256 as Ethereum has it: SHA-3 before its standard gave it another padding, so that hashlib's is not it."""
+"""Keccak-256 as in Ethereum, whose padding differs from hashlib's standard SHA-3."""
 
 _RATE_BYTES = 136
 _MASK = (1 << 64) - 1
 
 
 def keccak_256(data: bytes) -> bytes:
-    """The hash of `data`, 32 bytes."""
+    """Return the hash of `data`, 32 bytes."""
     padded = bytearray(data + b"\x01" + bytes(-(len(data) + 1) % _RATE_BYTES))
     padded[-1] |= 0x80
     lanes = [[0] * 5 for _ in range(5)]

@@ -1,6 +1,6 @@
-"""Keys of services, by the rules of gitleaks and a few of our own.
+"""Service keys and tokens, found by the rules of gitleaks and a few of our own.
 
-A rule is tried only where one of its keywords is in the text; one pass of an automaton finds all keywords at once.
+A rule runs only when the text has one of its keywords; one automaton finds all keywords in one pass.
 """
 
 import binascii
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from counterpoint.guard.automata import Words
-from counterpoint.guard.drawn import holds_drawn
 from counterpoint.guard.gitleaks import gitleaks_rules
 from counterpoint.guard.kinds import Span, class_of
 from counterpoint.guard.patterns import has_key_body, is_default, is_in_search_box, is_password
 from counterpoint.guard.placeholders import is_placeholder, is_word
+from counterpoint.guard.randomness import has_random_run
 from counterpoint.guard.rule import Rule
 
 _OWN = (
@@ -21,25 +21,25 @@ _OWN = (
     Rule("mailchimp_key", (b"-us",), rb"\b([0-9a-f]{32}-us[0-9]{1,2})\b", 3.0, 1),
     Rule("discord_token", (), rb"(?:^|[^\w.-])([MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,40})(?:[^\w.-]|$)", 3.0, 1),
 )
-"""Keys whose shape tells them without the name of their service beside, which gitleaks' rules want to see."""
+"""Keys recognised by their form alone, where the rules of gitleaks require the service's name nearby."""
 
 _MANIFEST = "kubernetes_secret_yaml"
 _ITEM = re.compile(rb"[ \t]*\r?\n[ \t]+([\w.-]+:[ \t]*[\"']?[A-Za-z0-9+/]{10,}={0,3}[\"']?)(?=\s|$)")
-"""The next item of a mapping whose values are base64."""
+"""The next item of a mapping with base64 values."""
 _CONTEXT = frozenset(
     ["generic_api_key", "hashicorp_tf_password", _MANIFEST, "private_key", "curl_auth_user", "curl_auth_header"]
 )
-"""Rules that know a secret by what stands around it, so that its value has to be looked at."""
+"""Rules that match by context, whose value must be checked too."""
 
 _CERTIFICATE, _HEAD, _HEAD_CHARS = "LS0tLS1CRUdJTiBDRVJU", "LS0tLS1CRUdJTi", 44
-"""The base64 of `-----BEGIN CERT`; of `-----BEGIN`; and how long the whole head of a key is."""
+"""The base64 of `-----BEGIN CERT`, that of `-----BEGIN`, and the length of a key's whole header."""
 _EMPTY_BLOCK = re.compile(rb"-----BEGIN [A-Z ]{1,40}-----\s*-----END [A-Z ]{1,40}-----")
 _UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)
 def _rules() -> tuple[tuple[Rule, ...], Words, dict[bytes, tuple[int, ...]]]:
-    """All rules; the automaton of their keywords; and by keyword their numbers, under no keyword those always tried."""
+    """Return all rules, the automaton of their keywords, and rule numbers by keyword; rules without one under b""."""
     rules = (*_OWN, *gitleaks_rules())
     holding: dict[bytes, list[int]] = {}
     for number, rule in enumerate(rules):
@@ -50,9 +50,9 @@ def _rules() -> tuple[tuple[Rule, ...], Words, dict[bytes, tuple[int, ...]]]:
 
 
 def find_keys(text: bytes) -> Iterator[tuple[str, Span]]:
-    """What the rules find in `text`, in which a sign that is not of ASCII is `?`.
+    """Yield the findings of the rules in an ASCII text, in which other characters are `?`.
 
-    What a rule finds that knows no service by name, and is a UUID, is somebody's id.
+    A UUID found by a rule without a service name is an id, not a key.
     """
     rules, words, holding = _rules()
     for number in sorted({number for word in (b"", *words.within(text)) for number in holding.get(word, ())}):
@@ -67,7 +67,7 @@ def find_keys(text: bytes) -> Iterator[tuple[str, Span]]:
 
 
 def _manifests(rule: Rule, text: bytes) -> Iterator[Span]:
-    """The items of a Kubernetes Secret: the rule finds the first item of its data, the others are the lines below."""
+    """Yield the items of a Kubernetes Secret after the first one, which the rule finds."""
     for start, end in rule.find(text):
         yield start, end
         item = _ITEM.match(text, end)
@@ -77,7 +77,7 @@ def _manifests(rule: Rule, text: bytes) -> Iterator[Span]:
 
 
 def _is_secret(kind: str, found: str) -> bool:
-    """Whether what a rule of `_CONTEXT` found is no placeholder and no plain word."""
+    """Whether a finding of a rule in `_CONTEXT` is neither a placeholder nor a plain word."""
     if kind == _MANIFEST:
         found = found.partition(":")[2].strip()
         if _is_certificate(found.strip("\"'")) or is_word(found.strip("\"'")):
@@ -90,12 +90,12 @@ def _is_secret(kind: str, found: str) -> bool:
         return not password or not is_default(user.strip("\"'"), password)
     value = found.strip("\"'")
     if kind == "generic_api_key":
-        return not is_placeholder(value) and not is_word(value) and holds_drawn(value)
+        return not is_placeholder(value) and not is_word(value) and has_random_run(value)
     return not is_placeholder(value) and (kind != "hashicorp_tf_password" or is_password(value))
 
 
 def _is_certificate(value: str) -> bool:
-    """Whether a value is the base64 of a certificate, which everybody may read, or of an empty key."""
+    """Whether a value is the base64 of a certificate, which is public, or of an empty key."""
     if value.startswith(_CERTIFICATE) or (value.startswith(_HEAD) and len(value) <= _HEAD_CHARS):
         return True
     try:

@@ -1,12 +1,12 @@
-"""Kinds: what the detector tells apart, the class that the policy judges each by, and how it is named to people."""
+"""Kinds of findings, the class by which the policy judges each, and their names for people."""
 
 from typing import Literal, get_args
 
 Span = tuple[int, int]
-"""Start and end in a text."""
+"""Start and end offsets in a text."""
 
 Class = Literal["secret", "uncertain", "financial", "identity", "contact", "network"]
-"""Secrets; what only may be one; payment and account numbers; numbers of a person; how to reach one; machines."""
+"""Secrets; possible secrets; payment and account numbers; personal ids; contact data; network addresses."""
 CLASSES: tuple[Class, ...] = get_args(Class)
 
 _CLASS: dict[str, Class] = {
@@ -38,14 +38,18 @@ _NAMES |= {
 
 
 def class_of(kind: str) -> Class:
-    """The class of a kind; what is not said to be another is a secret."""
+    """Return the class of a kind; by default `secret`."""
     return _CLASS.get(kind, "secret")
 
 
 def named(kind: str) -> str:
-    """A kind with its article, for people: `an AWS access key`."""
+    """Return the name of a kind with its article: `an AWS access key`."""
     words = _NAMES.get(kind) or " ".join(w.upper() if w in _LETTERS else w for w in kind.split("_"))
     first = words.split()[0]
     if first.isupper() and first.lower() not in _SPOKEN_AS_WORDS:
         return f"{'an' if first[0] in 'AEFHILMNORSX' else 'a'} {words}"
     return f"{'an' if first[0] in 'aeioAEIO8' else 'a'} {words}"
+
+
+NUMBERS = frozenset({"financial", "identity", "contact", "network"})
+"""Classes whose findings are mostly numbers."""

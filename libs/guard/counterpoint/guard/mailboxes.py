@@ -1,4 +1,4 @@
-"""Mailboxes that are no person's: of a role, of a machine, and those that stand for an address in an example."""
+"""Mailboxes that belong to no person: of roles, of machines, and in examples."""
 
 import re
 
@@ -14,28 +14,28 @@ ci cd build builds deploy release releases jenkins gitlab github airflow dagster
 systems rufbereitschaft bereitschaft betrieb leitstelle dispatcher everyone all announce users dl pdl
 """
 _HEADS = frozenset(_ROLES.split())
-"""Words for a role, by themselves, or at an end of a name such as `payments-oncall` or `team-orders`."""
+"""Words for a role, alone or at either end of a name such as `payments-oncall` or `team-orders`."""
 _ANYBODY = """
 user username user1 user2 you me email e-mail mail name
 someone somebody nobody anyone example test foo bar baz foobar first.last firstname.lastname first_last address
 recipient sender from to src dst login account customer
 """
 _EXAMPLES = frozenset(_ANYBODY.split())
-"""Names that stand for any."""
+"""Generic names."""
 _EXAMPLE_HOST = re.compile(
     r"(?:.*\.)?(?:example\.(?:com|org|net|edu)|example|test|invalid|localhost|company\.com|domain\.com)"
 )
 _MACHINE_HOST = re.compile(r".*\.iam\.gserviceaccount\.com|.*\.svc\.cluster\.local")
 _NODES = frozenset(["rabbit", "celery", "ejabberd", "emqx", "couchdb", "riak", "worker", "default", "flower", "node"])
-"""Names of nodes, which are written as addresses: `celery@worker1.example.com`."""
+"""Prefixes of node names that look like addresses: `celery@worker1.example.com`."""
 _PARTS = re.compile(r"[-_]")
 _NUMBER = re.compile(r"\d+$")
 
 
 def is_nobody(name: str, host: str) -> bool:
-    """Whether the mailbox `name` of `host`, both lowercase, is no person's.
+    """Whether the mailbox `name` at `host`, both lowercase, belongs to no person.
 
-    A name with a point may be a person's first and last: each of its parts has to be a role.
+    In a dotted name, which may be first and last name, each part must be a role.
     """
     if name in _NODES or _MACHINE_HOST.fullmatch(host) is not None:
         return True

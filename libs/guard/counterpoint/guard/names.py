@@ -1,7 +1,7 @@
-"""Names: what may be kept of a text that something is called by, such as a job, an owner, a run or an address.
+"""Redaction of names: texts that identify something, such as a job, an owner, a run or an address.
 
-A name is no prose that somebody could put right: what is secret in it is taken out and the rest stays. A credential is
-cut out of a URL. Elsewhere `[redacted:<type>:<fingerprint>]` stands in its place, so that equal names stay equal.
+A name cannot be refused and corrected as prose can, so secrets are redacted and the rest is kept. Credentials are
+removed from URLs; elsewhere `[redacted:<type>:<fingerprint>]` replaces the secret, so that equal names stay equal.
 """
 
 import re
@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from counterpoint.guard.detector import Finding, normal, scan
-from counterpoint.guard.judge import Released, nothing
+from counterpoint.guard.detector import Finding, scan
+from counterpoint.guard.judge import ReleasedFingerprints, no_fingerprint
 from counterpoint.guard.kinds import Class
+from counterpoint.guard.normalisation import normal
 from counterpoint.guard.patterns import is_assigned
 from counterpoint.guard.urls import without_credentials
 from counterpoint.proto.subjects import PROJECT_PATTERN
@@ -20,29 +21,29 @@ from counterpoint.proto.subjects import PROJECT_PATTERN
 T = TypeVar("T")
 
 WITHHELD: frozenset[Class] = frozenset({"secret", "uncertain", "financial", "identity"})
-"""What no name may hold. An owner may be called by an e-mail address, a host by its own: those stay."""
+"""Classes redacted in names. Contact data and network addresses stay, since they may name owners and hosts."""
 _PLAIN = re.compile(
     r"[a-z_.]{0,24}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?"
     r"|\d{4}-\d\d-\d\dT[\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)"
 )
-"""Short words, UUIDs, hashes and times, which are most of what records hold: nothing in them is ever found."""
+"""Short words, UUIDs, hashes and times, which never contain a finding and need no scan."""
 
 _REMEMBERED, _REMEMBERED_CHARS = 65_536, 500
 _harmless: set[str] = set()
-"""Names in which nothing is secret: the same come again with every event."""
+"""A cache of names without secrets, since the same names recur with every event."""
 
 Fingerprint = Callable[[str], str]
 
 
-def kept(name: str, fingerprint: Fingerprint, released: Released = nothing) -> str:
-    """What may be kept of a name; the name itself where nothing is secret in it.
+def kept(name: str, fingerprint: Fingerprint, released: ReleasedFingerprints = no_fingerprint) -> str:
+    """Return a name with its secrets redacted.
 
-    Raises `Permanent` `too_large` for what is too long to be looked through.
+    Raises `Permanent` `too_large` for a name above the scanning limit.
     """
     if name in _harmless or _PLAIN.fullmatch(name) is not None:
         return name
     result = _without(name, fingerprint, released)
-    if result == name and released is nothing:
+    if result == name and released is no_fingerprint:
         _remember(name)
     return result
 
@@ -54,7 +55,7 @@ def _remember(name: str) -> None:
         _harmless.add(name)
 
 
-def _without(name: str, fingerprint: Fingerprint, released: Released) -> str:
+def _without(name: str, fingerprint: Fingerprint, released: ReleasedFingerprints) -> str:
     if "://" in name:
         spans = [(found.start, found.end) for found in _withheld(name, released)]
         name = without_credentials(name, lambda start, end: any(s < end and e > start for s, e in spans))
@@ -67,22 +68,22 @@ def _without(name: str, fingerprint: Fingerprint, released: Released) -> str:
 
 
 def is_harmless(name: str) -> bool:
-    """Whether all of a name may be kept."""
+    """Whether a name has no secrets."""
     return kept(name, unnamed) == name
 
 
 def is_project(name: str) -> bool:
-    """Whether a project may have this name: it stands in subjects, and nobody could take anything out of it."""
+    """Whether a project name is legal and has no secrets; it is part of subjects, so it cannot be redacted."""
     return PROJECT_PATTERN.fullmatch(name) is not None and is_harmless(name)
 
 
 def unnamed(value: str) -> str:
-    """No fingerprint, where there is no key: what is taken out is told by its kind alone."""
+    """Return an empty fingerprint, for processes without a key: tags then have the kind only."""
     return ""
 
 
 def kept_fields(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths of fields that nobody knows: those whose names are harmless, and how many others there were."""
+    """Return the paths of unknown fields whose names have no secrets, and the number of the others."""
     paths = tuple(paths)
     harmless = tuple(path for path in paths if is_harmless(path))
     hidden = len(paths) - len(harmless)
@@ -93,17 +94,21 @@ def kept_body(
     body: Mapping[str, Any],
     but: Iterable[str],
     fingerprint: Fingerprint,
-    released: Released = nothing,
+    released: ReleasedFingerprints = no_fingerprint,
 ) -> tuple[dict[str, Any], tuple[tuple[str, ...], ...]]:
-    """A copy of `body` with what may be kept of every text and key in it, and the paths of those that changed.
+    """Return a copy of `body` with secrets redacted in every text and key, and the paths that changed.
 
-    Fields in `but` stay as they are: they are texts, and judged elsewhere.
+    Fields in `but` are unchanged: they are free text, which is judged elsewhere.
     """
     changed: list[tuple[str, ...]] = []
 
     def of(name: str, said: str, path: tuple[str, ...]) -> str:
         result = kept(said, fingerprint, released)
-        if result == said and is_assigned(name, said) and not (released is not nothing and released(normal(said))):
+        if (
+            result == said
+            and is_assigned(name, said)
+            and not (released is not no_fingerprint and released(normal(said)))
+        ):
             result = _tag("assignment", said, fingerprint)
         if result != said:
             changed.append(path)
@@ -113,7 +118,7 @@ def kept_body(
         if name in _harmless:
             return name
         result = of("", name, path)
-        if result == name and released is nothing:
+        if result == name and released is no_fingerprint:
             _remember(name)
         return result
 
@@ -137,12 +142,12 @@ def kept_body(
 
 
 def suspects(value: object) -> frozenset[str]:
-    """The texts in a value, keys included, of which not all may be kept."""
+    """Return the texts in a value, including keys, that have secrets."""
     return frozenset(text for text in _texts(value) if not is_harmless(text))
 
 
 def replaced(value: T, names: Mapping[str, str]) -> T:
-    """A value with other texts in place of some; itself where it holds none of them."""
+    """Return a value with texts replaced; the same object if none occurs."""
     return _replaced(value, names) if names else value
 
 
@@ -151,16 +156,16 @@ def _tag(kind: str, value: str, fingerprint: Fingerprint) -> str:
     return f"[redacted:{kind}:{digits}]" if digits else f"[redacted:{kind}]"
 
 
-def _withheld(name: str, released: Released) -> list[Finding]:
-    """What no name may hold. A number that nothing names may be a counter, as in texts."""
-    # A slash parts the words of a name as a space does those of a text.
+def _withheld(name: str, released: ReleasedFingerprints) -> list[Finding]:
+    """Return the findings to redact in a name. An unnamed number may be a counter, as in texts."""
+    # A slash separates the words of a name.
     findings = scan(name) or (scan(name.replace("/", " ")) if "/" in name else ())
     return [
         found
         for found in findings
         if found.kind in WITHHELD
         and found.named
-        and not (released is not nothing and released(normal(name[found.start : found.end])))
+        and not (released is not no_fingerprint and released(normal(name[found.start : found.end])))
     ]
 
 

@@ -1,4 +1,4 @@
-"""Addresses of machines: IPv4, IPv6 and MAC."""
+"""Network addresses: IPv4, IPv6 and MAC."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -15,10 +15,7 @@ _AROUND = 16
 
 
 def find_addresses(text: bytes) -> Iterator[tuple[str, Span]]:
-    """Addresses of machines in `text`.
-
-    An address with a port is that of a service and says little about anybody; what stands like a version is one.
-    """
+    """Yield the network addresses in `text`, except service addresses with a port, and version numbers."""
     if text.count(b".") > 2:
         for start, end in spans(_V4, text):
             if text[end : end + 1] == b":" and text[end + 1 : end + 2].isdigit():

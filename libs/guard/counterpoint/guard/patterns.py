@@ -1,7 +1,7 @@
-"""What secrets look like that gitleaks' rules do not know or not as well: one finder per kind, over normalised text.
+"""Patterns of secrets that the rules of gitleaks lack or match worse: one finder per kind, over normalised text.
 
-Every finder first asks for a literal that its kind cannot do without, because most text has none of them and a search
-for a literal costs a hundredth of a pattern. Kinds are ordered: where two findings overlap, the earlier kind names it.
+Each finder first searches for a required literal, which costs a hundredth of a pattern and which most texts lack. Kinds
+are ordered: overlapping findings get the earlier kind.
 """
 
 import binascii
@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from counterpoint.guard.drawn import holds_drawn, is_drawn, is_masked
 from counterpoint.guard.entropy import entropy
 from counterpoint.guard.kinds import Span
+from counterpoint.guard.known_examples import is_known_example
 from counterpoint.guard.placeholders import holds_chosen, is_blank, is_placeholder, is_stock, is_word
-from counterpoint.guard.published import is_published
+from counterpoint.guard.randomness import has_random_run, is_masked, is_random
 
 STANDARD_BASE64 = str.maketrans("-_", "+/")
-"""From the URL-safe alphabet to the standard one."""
+"""Translation from the URL-safe alphabet to the standard one."""
 
 REDACTED = re.compile(r"\[redacted:[a-z0-9_]+(?::[0-9a-f]{16})?\]")
-"""What stands in place of a secret, with its fingerprint where that is a name. It is never part of one."""
+"""A redaction tag, in names with a fingerprint. It is never part of a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A kind of secret: `regex` is tried only where one of `literals` begins.
+    """A kind of secret: `regex` is tried only at occurrences of `literals`.
 
-    Group 1, where there is one, is the secret itself and the rest its context. `valid` judges the secret's text.
+    Group 1, if any, is the secret, and the rest its context. `valid` checks the secret's text.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Pattern:
     valid: Callable[[str], bool]
 
     def find(self, text: str) -> Iterator[Span]:
-        """The spans of this kind in `text`."""
+        """Yield the spans of this kind in `text`."""
         for literal in self.literals:
             at = text.find(literal)
             while at >= 0:
@@ -56,17 +56,17 @@ _WORDS = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-_./:](?:[A-Z]?[a-z]+|[A-Z]+))*
 _HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _HEX_ENTROPY, _KEY_ENTROPY = 3.0, 3.5
 _NAME = re.compile(r"(?:[A-Za-z]+[0-9]{0,2}|[0-9]+)(?:[-_./](?:[A-Za-z]+[0-9]{0,2}|[0-9]+))+")
-"""Words and numbers that something is called by, such as `app-db-2-credentials`."""
+"""An identifier of words and numbers, such as `app-db-2-credentials`."""
 _NAME_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
 
 
 def _bare(value: str) -> str:
-    """`value` without the quotes of Markdown and what closes the sentence or the call around it."""
+    """Return `value` without Markdown quotes and the punctuation around it."""
     return value.lstrip("`*" if "]" in value else "`*[").rstrip(")]}.,:`*")
 
 
 def is_password(value: str) -> bool:
-    """Whether `value`, given as a password, is one: neither a placeholder nor plain words."""
+    """Whether `value`, assigned to a password, is neither a placeholder nor plain words."""
     value = _bare(REDACTED.sub("", value))
     mixed = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit, _is_sign))
     plain = _WORDS.fullmatch(value) is not None or is_word(value)
@@ -74,7 +74,7 @@ def is_password(value: str) -> bool:
 
 
 def is_key(value: str) -> bool:
-    """Whether `value`, given as a key, looks drawn at random: long, digits among letters, no name made of words.
+    """Whether `value`, assigned to a key, looks random: long, with digits among letters, not an identifier of words.
 
     A key has no space; a word before it names the scheme.
     """
@@ -91,7 +91,7 @@ def is_key(value: str) -> bool:
 
 
 def is_token(value: str) -> bool:
-    """Whether `value`, given as a token, is one; a UUID there is somebody's id."""
+    """Whether `value`, assigned to a token, is one; a UUID is an id."""
     return is_key(value) and _UUID.fullmatch(value) is None
 
 
@@ -112,23 +112,23 @@ _NAMES: tuple[tuple[str, tuple[str, ...], _Judge], ...] = (
     ("credential", ("",), is_key),
     ("key", tuple(word + sign for word in _KEY_WORDS for sign in ("", "_", "-")), is_key),
 )
-"""A part of a name, what must stand before it, and the judge of the value under such a name."""
+"""Part of a key name, the required text before it, and the check of its value."""
 
 _ASSIGNED = re.compile(
     r"(?P<rest>[A-Za-z0-9_-]{0,24})"  # the rest of the name
     r"\\?[\"']?\]?\s{0,3}(?:(?::=|=>|==?)[ \t]{0,3}|:(?!:[A-Za-z_])\s{0,3})"
     r"(?:\\?\"((?:[^\"\\\n]|\\[^\"\n])+)|\\?'([^'\\\n]+)"
-    r"|((?:(?!\)\]\(|</[a-z])[^\s\"',;&|])+))"  # a link or a tag ends it
+    r"|((?:(?!\)\]\(|</[a-z])[^\s\"',;&|])+))"  # a link or tag ends it
 )
 _QUOTED = re.compile(r"(?i)(?:ord|d)?(?:\s{1,3}is)?:?\s{1,3}'((?:[^'\\\n])+)'")
 _SPOKEN = re.compile(r"(?i)(?:ord|d|s)?(?:\s{1,3}is)?[ \t]{1,3}[`\"']?([A-Za-z0-9+/=_.!#$%&*^-]{10,})")
 _BEHIND = frozenset(" \t\nodsODS:")
-"""Text before a value that no sign assigns: a space, or the rest of the word."""
+"""Characters before an unassigned value: a space, or the rest of the word."""
 _OPTION = re.compile(r"[a-z-]{0,12} {1,2}([^\s\"',;&|-][^\s\"',;&|]*)")
 
 
 def find_assignments(text: str) -> Iterator[Span]:
-    """Values given to a name that means a password or a key: `password=...`, `"api_key": "..."`, `--token ...`."""
+    """Yield values assigned to the name of a password or key: `password=...`, `"api_key": "..."`, `--token ...`."""
     lowered = text.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
     for part, befores, valid in _NAMES:
         at = lowered.find(part)
@@ -157,9 +157,9 @@ def find_assignments(text: str) -> Iterator[Span]:
 
 
 def _spoken(text: str, at: int) -> re.Match[str] | None:
-    """A value behind a mere space, which has to be random: `machine api login me password ...`."""
+    """Match a value after a space, which must be random: `machine api login me password ...`."""
     match = _SPOKEN.match(text, at)
-    return match if match is not None and holds_drawn(match[1]) and _NAME.fullmatch(match[1]) is None else None
+    return match if match is not None and has_random_run(match[1]) and _NAME.fullmatch(match[1]) is None else None
 
 
 _OPEN = ("no", "public", "public_", "public-", "csrf", "csrf_", "csrf-", "xsrf", "xsrf_", "xsrf-")
@@ -170,36 +170,38 @@ _MANNER = re.compile(
     r"|[_.-]?modules?|[_.-]?methods?|[_.-]?fields?|[_.-]?columns?|[_.-]?callbacks?|[_.-]?validators?|[_.-]?plugins?"
     r"|[_.-]?prompts?|[_.-]?secret(?:[_-]?(?:key|name))?|[_.-]?env|[_.-]?names?|[_.-]?paths?|[_.-]?files?|[_.-]?refs?)"
 )
-"""The rest of a name that says how a password is kept or where; its value is a name too."""
+"""The rest of a name for how or where a password is stored; its value is an identifier."""
 _NAMED = re.compile(r"[A-Za-z][\w./ -]*")
 _OF_PLACE = re.compile(r"arn:aws[a-z-]{0,8}:[a-z]{0,24}$")
-"""The beginning of the name of something at AWS, of which a service for secrets is a part."""
+"""The start of an AWS resource name that includes a secrets service."""
 _OF_PLACE_CHARS = 48
 _DEFAULT = re.compile(r"[^\n\"']{0,64}[\"']([^\"'\s]{8,128})[\"']")
-"""Fallback of a call or a variable: the next text in quotes."""
+"""The default value of a lookup: the next quoted text."""
 
 
 def _is_about(lowered: str, at: int, rest: str) -> bool:
-    """Whether a name does not hold a secret but says where or which one it is, or holds what everybody may know."""
+    """Whether a name refers to a secret's location or identity, or to public data, and not to the secret."""
     return _ABOUT.fullmatch(rest) is not None or lowered.endswith(_OPEN, 0, at) or is_in_search_box(lowered, at)
 
 
 def is_in_search_box(text: str, at: int) -> bool:
-    """Whether a key stands in the call that puts a search box into a page; it is in the browser of every reader."""
+    """Whether a key is an argument of a search box in a page, which is public."""
     _, box, before = text[max(0, at - _SEARCH_BOX_CHARS) : at].lower().rpartition(_SEARCH_BOX)
     return box != "" and "}" not in before
 
 
 def _is_name(lowered: str, at: int, rest: str, value: str) -> bool:
-    """Whether a value says how or where a password is kept, or which one at AWS: a name, with nothing random in it."""
+    """Whether a value identifies how or where a password is stored, with nothing random in it."""
     named = _MANNER.fullmatch(rest) is not None and _NAMED.match(value) is not None and not holds_chosen(value)
-    return named or (_OF_PLACE.search(lowered, max(0, at - _OF_PLACE_CHARS), at) is not None and not holds_drawn(value))
+    return named or (
+        _OF_PLACE.search(lowered, max(0, at - _OF_PLACE_CHARS), at) is not None and not has_random_run(value)
+    )
 
 
 def _fallback(text: str, at: int) -> Iterator[Span]:
-    """A random text in quotes behind an expression that ends at `at`: `os.environ.get("PASSWORD", "...")`."""
+    """Yield a random quoted default after an expression that ends at `at`: `os.environ.get("PASSWORD", "...")`."""
     match = _DEFAULT.match(text, at)
-    if match is not None and holds_drawn(match[1]) and is_password(match[1]):
+    if match is not None and has_random_run(match[1]) and is_password(match[1]):
         yield match.span(1)
 
 
@@ -209,14 +211,14 @@ def _is_option(lowered: str, at: int) -> bool:
 
 
 def is_assigned(name: str, value: str) -> bool:
-    """Whether `value`, found under the key `name` of a mapping, is a password or a key."""
+    """Whether `value` of the mapping key `name` is a password or key."""
     judges = _judges(name) if len(name) <= _NAME_CHARS else _judges.__wrapped__(name)
     return bool(judges) and any(valid(value) for valid in judges)
 
 
 @lru_cache(maxsize=4096)
 def _judges(name: str) -> tuple[_Judge, ...]:
-    """Who judges what is found under a name; most names mean no secret, and the same come again and again."""
+    """Return the checks for values of a name, cached; most names have none."""
     lowered = REDACTED.sub("", name).lower()
     return tuple(
         valid
@@ -244,8 +246,10 @@ def _is_basic(credentials: str) -> bool:
 
 
 def is_default(user: str, password: str) -> bool:
-    """Whether a password is a placeholder or the user's own name, and no secret to anybody."""
-    return is_published(f"{user}:{password}") or is_placeholder(password) or (password == user and not is_drawn(user))
+    """Whether a password is a placeholder, a known example or the user name."""
+    return (
+        is_known_example(f"{user}:{password}") or is_placeholder(password) or (password == user and not is_random(user))
+    )
 
 
 def _is_bearer(token: str) -> bool:
@@ -261,7 +265,7 @@ def _is_drawn(token: str) -> bool:
 
 
 def has_key_body(block: str) -> bool:
-    """Whether there is more of a private key than its first and last line."""
+    """Whether a private key has more than its first and last line."""
     return _KEY_BODY.search(block) is not None
 
 
@@ -312,4 +316,4 @@ PATTERNS = (
     Pattern("bearer", ("earer ", "EARER "), re.compile(r"(?i:earer) {1,3}([A-Za-z0-9._~+/=-]{16,})"), _is_bearer),
     Pattern("basic_auth", ("asic ", "ASIC "), re.compile(r"(?i:asic) {1,3}([A-Za-z0-9+/]{8,}={0,2})"), _is_basic),
 )
-"""The kinds that have a pattern; `find_assignments` follows them."""
+"""The kinds with a pattern, in order; `find_assignments` comes after them."""

@@ -1,7 +1,7 @@
-"""Placeholders: values that stand where a secret would, and are none.
+"""Placeholders: values in the place of a secret that are none.
 
-The value alone decides. A word such as `example` beside or inside a value excuses nothing: what is left of the value
-without such words must hold nothing random and no digits of its own.
+Only the value decides. A word such as `example` near or in a value is not enough: the rest of the value must have
+nothing random and no digits of its own.
 """
 
 import base64
@@ -9,8 +9,8 @@ import binascii
 import re
 from urllib.parse import unquote
 
-from counterpoint.guard.drawn import holds_drawn, is_masked, without_rows
-from counterpoint.guard.published import is_published
+from counterpoint.guard.known_examples import is_known_example
+from counterpoint.guard.randomness import has_random_run, is_masked, without_rows
 
 _EXACT = frozenset(
     [
@@ -40,7 +40,7 @@ testing demo foo bar baz qux foobar foobared redacted masked hidden removed defa
 secured insert enter your yours xxx mock invalid notreal mypwd topsecret topsekret admin
 administrator root guest
 """
-"""Words that only a value has which stands for another."""
+"""Words that occur only in placeholders."""
 _PLAIN = """
 my the a an this is not no real some very super strong secure complex difficult long random top new old key keys user
 users username guests name string value here with of for to me it in at login account
@@ -52,7 +52,7 @@ postgres postgresql mysql mariadb oracle mssql mongo mongodb redis minio keycloa
 rabbitmq kafka elastic elasticsearch kibana clickhouse cassandra influx influxdb trino hive spark druid meltano dagster
 prefect nats jenkins gitlab nexus vault consul wordpress joomla drupal
 """
-"""Words that stand beside them; the last of them are names of products."""
+"""Words that accompany them; the last ones are product names."""
 _LEET = {"a": "a4@", "e": "e3", "i": "i1!", "l": "l1", "o": "o0", "s": "s5$", "t": "t7+", "g": "g9", "b": "b8"}
 _SIGNS = frozenset("-_.!@#$%&*:/\\ ,+?()[]{}<>='\"`~^|;")
 _LEFT_CHARS_MAX = 16
@@ -77,18 +77,18 @@ _SHAPE = re.compile(
 _CUT_OUT = re.compile(
     r"[0-9a-f]{4,20}\.{3}$|(?:eyJ|ZXlK|LS0tLS1)\w{0,48}\.{3,4}\w{0,4}=*$|(?:hvs\.|A[KS]IA|gh[pousr]_|xox[bp]-|sk-|dapi|MII|gAAAAA|glpat-)[\w.]{0,8}\.{3}[\w.]{0,4}=*$"
 )
-"""The beginning of a hash or of a token of a known form, and that it goes on; a token of JSON begins with its head."""
+"""The start of a hash or token of a known format, cut off; a JSON token starts with its header."""
 _ENCRYPTED = re.compile(r"\{cipher\}|ENC\([A-Za-z0-9+/=]+\)?$|ENC\[AES256_GCM,|vault:v\d+:")
-"""The beginning of a value that is stored encrypted: by Spring Cloud Config, Jasypt, SOPS, Vault."""
+"""The start of an encrypted value: of Spring Cloud Config, Jasypt, SOPS or Vault."""
 _PUBLIC_NKEY = re.compile(r"[ACNOUX][A-Z2-7]{55}")
-"""The public half of a key of NATS; a seed begins with `S`."""
+"""A public NATS key; a seed begins with `S`."""
 _CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]")
 _CLOSERS = "\"'`.,;:!?()[]{}*>\\ "
 _TYPE = re.compile(
     r"\(?(?=[A-Za-z0-9]{10})(?:(?:OAuth2|Saml2|X509|Pkcs\d\d?|Sha\d{1,3}|Base64|Http2|V\d|[A-Z])(?:[a-z]{2,})?){3,}"
     r"(?![A-Za-z0-9])(?:[)<.]|$)"
 )
-"""Three words or names of standards written together, as types are called: `Saml2X509Credential`."""
+"""A type name of at least three words or standards: `Saml2X509Credential`."""
 _NAME = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*")
 _OPENED = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 _PLACE = re.compile(r"https?://[\w.:/-]+")
@@ -96,9 +96,9 @@ _PLAIN_NAME = re.compile(r"[a-z]{2,24}(?:[-_.][a-z]{2,24}){0,5}")
 _CHOSEN = re.compile(
     r"(?!(?:sha|md|rsa|aes|utf)-?\d)(?<![A-Za-z0-9])(?:[A-Za-z]+\d{3,}|\d{3,}[A-Za-z]+)", re.IGNORECASE
 )
-"""A name and digits, as people make passwords of."""
+"""A name and digits, as in passwords that people choose."""
 _NO_NAME = frozenset("$!#%^&*~")
-"""Signs that no name of a blank in angle brackets has."""
+"""Characters that no placeholder name in angle brackets has."""
 
 
 def _spelled(word: str) -> str:
@@ -106,7 +106,7 @@ def _spelled(word: str) -> str:
 
 
 def _words(words: str) -> re.Pattern[str]:
-    """Any of the words, in the spelling of leet too; short ones only where they stand alone, for chance has them."""
+    """Compile a pattern of the words, also in leet spelling; short ones only as whole words."""
     longest_first = sorted(words.split(), key=len, reverse=True)
     long = (
         "(?:my|your|our|the)?(?:" + "|".join(_spelled(word) for word in longest_first if len(word) >= _LONG_CHARS) + ")"
@@ -119,24 +119,24 @@ _TELLING_WORD, _PLAIN_WORD = _words(_TELLING), _words(_PLAIN)
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether `value` only stands where a secret would."""
+    """Whether `value` is a placeholder."""
     return is_open(value) or is_stock(value)
 
 
 def is_open(value: str) -> bool:
-    """Whether `value` is a blank, a published example, one repeated sign, or the very word for a secret."""
+    """Whether `value` is a blank, a known example, one repeated character, or a word for a secret."""
     bare = value.strip(_CLOSERS)
     return (
         len(set(value)) <= 2
         or bare.lower() in _EXACT
-        or is_published(bare)
+        or is_known_example(bare)
         or _PUBLIC_NKEY.fullmatch(bare) is not None
         or is_blank(value)
     )
 
 
 def is_blank(value: str) -> bool:
-    """Whether `value` is a variable, a template, an expression or a place, with nothing in it that looks chosen."""
+    """Whether `value` is a variable, template, expression or path, with nothing in it that looks chosen."""
     if _CUT_OUT.match(value) is not None or _ENCRYPTED.match(value) is not None or _is_type(value):
         return True
     if _SHAPE.match(value) is None and not is_expression(value):
@@ -146,27 +146,27 @@ def is_blank(value: str) -> bool:
 
 
 def _is_type(value: str) -> bool:
-    """Whether `value` begins with the name of a type, and nothing chosen follows."""
+    """Whether `value` begins with a type name and has nothing chosen after it."""
     name = _TYPE.match(value)
     return name is not None and not holds_chosen(value[name.end() :])
 
 
 def holds_chosen(value: str) -> bool:
-    """Whether something in `value` is random, or a name with digits as people make passwords of."""
-    return holds_drawn(value) or _CHOSEN.search(without_rows(value)) is not None
+    """Whether part of `value` is random, or a name with digits as in chosen passwords."""
+    return has_random_run(value) or _CHOSEN.search(without_rows(value)) is not None
 
 
 def is_expression(value: str) -> bool:
-    """Whether `value` is code: the name of a variable and what closes the call around it."""
+    """Whether `value` is code: a variable name and closing brackets."""
     name = value.rstrip(_CLOSERS)
     closes = value[len(name) : len(name) + 1] in (")", "]", "}")
     return closes and (_NAME.fullmatch(name) is not None or _CALL.search(name) is not None)
 
 
 def is_stock(value: str) -> bool:
-    """Whether `value` is made of words for a secret, as `my_password123` and `P@ssw0rd!` are, or is a mere row.
+    """Whether `value` consists of words for a secret, such as `my_password123` and `P@ssw0rd!`, or is a sequence.
 
-    Words of its own may stand beside them, digits of its own may not.
+    It may have other words, but no other digits.
     """
     if len(value) > _VALUE_CHARS_MAX:
         return False
@@ -190,7 +190,7 @@ def _is_stock(value: str) -> bool:
         return not words and _is_row(value)
     if words and any(char.isdigit() for char in value):
         return False
-    return sum(map(len, words)) <= _LEFT_CHARS_MAX and not holds_drawn(left)
+    return sum(map(len, words)) <= _LEFT_CHARS_MAX and not has_random_run(left)
 
 
 def _is_row(value: str) -> bool:
@@ -198,14 +198,14 @@ def _is_row(value: str) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Whether `value` is plain words, a place, or the base64 of them, which name somebody or something."""
+    """Whether `value` is plain words, a path, or the base64 of these."""
     opened = _opened(value)
     place = _PLACE.fullmatch(opened) is not None and not holds_chosen(opened)
     return place or any(_PLAIN_NAME.fullmatch(word) is not None for word in (value, opened))
 
 
 def _opened(value: str) -> str:
-    """The words that `value` is the base64 of, padded or not, or nothing."""
+    """Return the words that `value` encodes in base64, padded or not; else the empty text."""
     word = value.strip(_CLOSERS)
     if _OPENED.fullmatch(word) is None:
         return ""

@@ -1,10 +1,9 @@
-"""The policy file and its reader. Default deny: what the file does not say is refused."""
+"""The policy file and its reader. Default deny: accesses that the file does not grant are refused."""
 
 import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import yaml
@@ -16,8 +15,7 @@ from counterpoint.proto import subjects
 Tier = Literal["record", "vector", "episodic", "graph", "cache"]
 StoreRight = Literal["read", "write"]
 Verdict = Literal["allow", "redact", "quarantine", "block"]
-"""What becomes of a text with something sensitive in it, rising: kept as it is, kept without it, refused but kept for a
-person to look at, refused."""
+"""The verdict on a text, in rising order: kept, kept redacted, kept hidden until reviewed, refused."""
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
@@ -25,10 +23,10 @@ class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ServiceRow(_Row):
-    """A service: the agents it may sign as, how high it may read, whether it may work without a capability,
+class ServicePolicy(_Row):
+    """A service: its agents, clearance, standing grant, rights to live subjects and gateway tokens.
 
-    whether it may watch the live subjects or have tokens of the gateway, and the services whose changes it is handed.
+    `changes_of` are the services whose changes it consumes.
     """
 
     agents: tuple[str, ...]
@@ -39,7 +37,7 @@ class ServiceRow(_Row):
     changes_of: tuple[str, ...] = ()
 
     def signs(self, agent: str) -> bool:
-        """Whether this service may sign as `agent`; `*` in a name stands for a number."""
+        """Whether this service may sign as `agent`; `*` in a name matches a number."""
         return self._signers.fullmatch(agent) is not None
 
     @cached_property
@@ -47,8 +45,8 @@ class ServiceRow(_Row):
         return re.compile("|".join(re.escape(name).replace(r"\*", "[0-9]{1,4}") for name in self.agents))
 
 
-class StoreRow(_Row):
-    """A store: where it is kept, who owns, appends to and reads it, its label and its free-text fields."""
+class StorePolicy(_Row):
+    """A store: its tier, owner, authors, readers, label and free-text fields."""
 
     tier: Tier
     also: tuple[Tier, ...] = ()
@@ -70,20 +68,20 @@ class StoreRow(_Row):
     persons: bool = False
 
     def hidden(self, body: Mapping[str, Any]) -> bool:
-        """Whether a record is not found by searches, as it stands."""
+        """Whether searches skip a record with this body."""
         return any(body.get(name) == value for name, value in self.unsearched_while.items())
 
     def read_by(self, service: str) -> bool:
-        """Owner, authors and readers may read."""
+        """Whether a service may read: owner, authors and readers."""
         return service == self.owner or service in self.readers or service in self.authors
 
     def written_by(self, service: str) -> bool:
-        """Owner and authors may write."""
+        """Whether a service may write: owner and authors."""
         return service == self.owner or service in self.authors
 
 
-class MessageRow(_Row):
-    """A message type: who may send it, who consumes it, and what memory does with it on the way."""
+class MessagePolicy(_Row):
+    """A message type: its senders, consumers, and memory's handling of it."""
 
     senders: tuple[str, ...]
     consumer: str | None = None
@@ -97,22 +95,22 @@ class MessageRow(_Row):
 
     @property
     def audience(self) -> tuple[str, ...]:
-        """Every service it is delivered to."""
+        """The services it is delivered to."""
         return (self.consumer,) if self.consumer else self.consumers
 
 
-class RoleRow(_Row):
-    """What a principal's role lets a service do on its behalf."""
+class RolePolicy(_Row):
+    """A role: what it lets a service do on a principal's behalf."""
 
     messages: tuple[str, ...] = ()
     stores: dict[str, StoreRight] = Field(default_factory=dict)
     ingest: bool = False
 
 
-class NatsRow(_Row):
-    """Subjects that a bus user which is no service may publish and subscribe; `{project}` is one of its projects.
+class NatsUserPolicy(_Row):
+    """The subjects that a bus user other than a service may publish and subscribe; `{project}` is one of its projects.
 
-    `never` are subjects that it may not publish whatever its projects are.
+    `never` are subjects that it must not publish in any project.
     """
 
     publish: tuple[str, ...]
@@ -120,11 +118,11 @@ class NatsRow(_Row):
     never: tuple[str, ...] = ()
 
 
-class SensitiveRow(_Row):
-    """What becomes of a text by the class of what is in it and the label of where it goes.
+class SensitivePolicy(_Row):
+    """The verdict on a text by the class of its findings and the label of its destination.
 
-    `messages` is the label that a message is judged by at least, whatever it is based on: it stays in its project.
-    `counters` is the label from which on a number is let pass that neither its form nor a word near it names.
+    `messages` is the minimum label at which a message is judged, since it stays in its project. `counters` is the label
+    from which unnamed numbers are allowed.
     """
 
     messages: str
@@ -133,18 +131,18 @@ class SensitiveRow(_Row):
 
 
 class Policy(_Row):
-    """The whole policy. It never changes, so what follows from it may be remembered by it."""
+    """The whole policy. It is immutable, so that results derived from it may be cached."""
 
     __hash__ = object.__hash__
 
     version: Literal[1]
     labels: tuple[str, ...]
-    services: dict[str, ServiceRow]
-    stores: dict[str, StoreRow]
-    messages: dict[str, MessageRow]
-    principals: dict[str, RoleRow]
-    nats: dict[str, NatsRow]
-    sensitive: SensitiveRow
+    services: dict[str, ServicePolicy]
+    stores: dict[str, StorePolicy]
+    messages: dict[str, MessagePolicy]
+    principals: dict[str, RolePolicy]
+    nats: dict[str, NatsUserPolicy]
+    sensitive: SensitivePolicy
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
@@ -168,45 +166,45 @@ class Policy(_Row):
         return self
 
     def level(self, label: str) -> int:
-        """A label as a number: reading is allowed up to one's own."""
+        """Return the level of a label; reading is allowed up to the own clearance."""
         return self.labels.index(label)
 
     def clearance(self, service: str) -> int:
-        """The highest label a service may read."""
+        """Return the highest label level a service may read."""
         return self.level(self.services[service].clearance)
 
     def kept_in(self, tier: Tier) -> tuple[str, ...]:
-        """The stores that a tier keeps, or keeps a projection of."""
+        """Return the stores kept or projected in a tier."""
         return tuple(name for name, row in self.stores.items() if tier in (row.tier, *row.also))
 
     def store_level(self, store: str) -> int:
-        """The label of a store as a number."""
+        """Return the label level of a store."""
         return self.level(self.stores[store].label)
 
     def message_level(self, label: int) -> int:
-        """The label as a number that a message is judged by whose content has `label`."""
+        """Return the label level at which a message with content of level `label` is judged."""
         return max(label, self.level(self.sensitive.messages))
 
     def verdict(self, kind: Class, label: int, named: bool = True) -> Verdict:
-        """Return the verdict on a text that holds something of this class, named or not, at the label `label`."""
+        """Return the verdict on a finding of this class, named or not, at a label level."""
         if not named and label >= self.level(self.sensitive.counters):
             return "allow"
         return self.sensitive.verdicts[kind][self.labels[label]]
 
     def readable(self, service: str) -> frozenset[str]:
-        """The stores a service may read."""
+        """Return the stores a service may read."""
         return frozenset(name for name, row in self.stores.items() if row.read_by(service))
 
     def writable(self, service: str) -> frozenset[str]:
-        """The stores a service may write."""
+        """Return the stores a service may write."""
         return frozenset(name for name, row in self.stores.items() if row.written_by(service))
 
     def sendable(self, service: str) -> frozenset[str]:
-        """The message types a service may have memory publish."""
+        """Return the message types a service may send."""
         return frozenset(name for name, row in self.messages.items() if service in row.senders)
 
     def consumed(self, service: str) -> frozenset[str]:
-        """The message types a service is handed."""
+        """Return the message types a service consumes."""
         return frozenset(name for name, row in self.messages.items() if service in row.audience)
 
 
@@ -215,12 +213,7 @@ def _check(where: str, unknown: set[str] | set[str | None]) -> None:
         raise ValueError(f"{where}: unknown {', '.join(sorted(map(str, unknown)))}")
 
 
-def read_policy(path: Path) -> Policy:
-    """A policy from a file. Raises `ValidationError` naming what is wrong."""
-    return Policy.model_validate(yaml.safe_load(path.read_text()))
-
-
 @lru_cache(maxsize=1)
 def policy() -> Policy:
-    """The policy this build was made with."""
+    """Return the policy of this build."""
     return Policy.model_validate(yaml.safe_load(files("counterpoint.guard").joinpath("policy.yaml").read_text()))

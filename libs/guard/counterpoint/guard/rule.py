@@ -1,4 +1,4 @@
-"""A rule: what the keys of one service look like, and what looks like them and is none. The format is gitleaks' own."""
+"""A detection rule: the pattern of one service's keys, and its exceptions, in the format of gitleaks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from functools import cached_property
 from typing import Any
 
 from counterpoint.guard.automata import compiled, either, literal
-from counterpoint.guard.drawn import is_masked
 from counterpoint.guard.entropy import entropy
 from counterpoint.guard.kinds import Span
+from counterpoint.guard.randomness import is_masked
 
 
 @dataclass(frozen=True)
-class Allowed:
-    """What is no secret although a rule says so: by a pattern in the secret, its match or its line, or by a word."""
+class Allowlist:
+    """Exceptions of a rule: by a pattern in the secret, its match or its line, or by a word."""
 
     target: str
     patterns: tuple[bytes, ...]
@@ -28,7 +28,7 @@ class Allowed:
         return either(tuple(literal(word) for word in self.words)) if self.words else None
 
     def covers(self, secret: bytes, match: bytes, line: bytes) -> bool:
-        """Whether this allowlist lets the finding go."""
+        """Whether this allowlist excludes the finding."""
         looked_at = {"secret": secret, "match": match, "line": line}[self.target]
         if self._any is not None and self._any.search(looked_at) is not None:
             return True
@@ -37,9 +37,9 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: tried where one of `keywords` is, lowercase, or everywhere when it has none; `group` holds the secret.
+    """One rule, run on texts with one of the lowercase `keywords`, or on all without any; `group` has the secret.
 
-    A finding of less `entropy` a character is none.
+    `entropy` is the minimum in bits per character.
     """
 
     kind: str
@@ -47,14 +47,14 @@ class Rule:
     pattern: bytes
     entropy: float
     group: int
-    allowed: tuple[Allowed, ...] = ()
+    allowed: tuple[Allowlist, ...] = ()
 
     @cached_property
     def _regex(self) -> Any:
         return compiled(self.pattern)
 
     def find(self, text: bytes) -> Iterator[Span]:
-        """The spans of the secrets in `text`."""
+        """Yield the spans of the secrets in `text`."""
         for match in self._regex.finditer(text):
             start, end = self._secret(match)
             secret = text[start:end]

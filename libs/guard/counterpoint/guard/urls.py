@@ -1,11 +1,11 @@
-"""URLs: what of one is a credential, and the URL without it. Scheme, host, path and all other parameters stay."""
+"""Removal of credentials from URLs; scheme, host, path and other parameters stay."""
 
 import re
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
-from counterpoint.guard.drawn import holds_drawn
 from counterpoint.guard.kinds import Span
+from counterpoint.guard.randomness import has_random_run
 
 _AUTHORITY = re.compile(r"://(?:([^\s/?#\"'<>]*)@)?[^\s/?#\"'<>]*[^\s?#\"'<>]*")
 _QUERY = re.compile(r"([?#])([^\s?#\"'<>]*)")
@@ -13,14 +13,14 @@ _PARAMETER = re.compile(r"[^&;]+")
 _SIGNED = frozenset(
     ["sig", "signature", "x-amz-signature", "x-amz-security-token", "x-goog-signature", "code", "ticket", "st"]
 )
-"""Parameters that grant what a URL is for to whoever has it: of signed URLs, OAuth, CAS."""
+"""Parameters that grant access: of signed URLs, OAuth and CAS."""
 _SIGNED_CHARS_MIN = 16
 
 
 def without_credentials(text: str, is_secret: Callable[[int, int], bool]) -> str:
-    """`text` whose URLs have no user information and no parameters in which something is secret.
+    """Return `text` with user information and secret parameters removed from its URLs.
 
-    `is_secret` says so of a span of `text`.
+    `is_secret` decides about a span of `text`.
     """
     parts: list[str] = []
     at = 0
@@ -45,7 +45,7 @@ def _credentials(text: str, is_secret: Callable[[int, int], bool]) -> Iterator[S
 
 
 def _parameters(text: str, query: re.Match[str], is_secret: Callable[[int, int], bool]) -> Iterator[Span]:
-    """The parameters that go, each with one sign beside it, so that what stays is a query again."""
+    """Yield the spans of the parameters to remove, each with one separator, so that a valid query remains."""
     found = list(_PARAMETER.finditer(text, *query.span(2)))
     gone = [is_secret(*each.span()) or _grants(each[0]) for each in found]
     if found and all(gone):
@@ -60,4 +60,4 @@ def _parameters(text: str, query: re.Match[str], is_secret: Callable[[int, int],
 
 def _grants(parameter: str) -> bool:
     name, _, value = parameter.partition("=")
-    return name.lower() in _SIGNED and len(value) >= _SIGNED_CHARS_MIN and holds_drawn(unquote(value))
+    return name.lower() in _SIGNED and len(value) >= _SIGNED_CHARS_MIN and has_random_run(unquote(value))

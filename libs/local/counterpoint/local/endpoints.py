@@ -1,15 +1,15 @@
-"""What a running stack leaves for tools: `endpoints.json`."""
+"""The file `endpoints.json`, in which a running stack publishes its addresses and logins to tools."""
 
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from counterpoint.local.private import write_private
+from counterpoint.local.private_files import write_private
 from counterpoint.proto.errors import Transient
 
 
 class NatsUser(BaseModel):
-    """A login of the bus for people and other systems."""
+    """A bus login for people and other systems."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -19,7 +19,7 @@ class NatsUser(BaseModel):
 
 
 class RunningService(BaseModel):
-    """A service's process, and the base URL of its /livez, /readyz and /metrics."""
+    """A service's process, and the base URL of its health port."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,7 +28,7 @@ class RunningService(BaseModel):
 
 
 class RunningEngine(BaseModel):
-    """An engine's process (none when it runs elsewhere), and for `--inspect` a read-only login of PostgreSQL."""
+    """An engine's process, None for an external one, and with `--inspect` a read-only PostgreSQL login."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,7 +37,7 @@ class RunningEngine(BaseModel):
 
 
 class Endpoints(BaseModel):
-    """The file's content; `token` is the laptop administrator's."""
+    """The file's content; `token` is the administrator's."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,12 +51,12 @@ class Endpoints(BaseModel):
 
 
 def write_endpoints(path: Path, endpoints: Endpoints) -> None:
-    """Replace the file, mode 0600."""
+    """Replace the file with mode 0600."""
     write_private(path, endpoints.model_dump_json(indent=1, exclude_none=True))
 
 
 def read_endpoints(data_dir: Path) -> Endpoints:
-    """What runs on `data_dir`. Raises Transient when nothing is ready there."""
+    """Return the endpoints of `data_dir`. Raises `Transient` when no stack is ready there."""
     try:
         return Endpoints.model_validate_json((data_dir / "endpoints.json").read_bytes())
     except FileNotFoundError:

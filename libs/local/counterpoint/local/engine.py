@@ -1,26 +1,26 @@
-"""What the three engines share: a folder, a kept port, and a password."""
+"""The base of the three engines: a folder, a stable port, and a password."""
 
 import shutil
 from abc import abstractmethod
 from pathlib import Path
 
-from counterpoint.local.child import Child
-from counterpoint.local.private import private_folder
-from counterpoint.local.state import State
+from counterpoint.local.private_files import private_folder
+from counterpoint.local.process import ManagedProcess
+from counterpoint.local.state_file import StateFile
 
 
-class Engine(Child):
+class Engine(ManagedProcess):
     """A server on 127.0.0.1 with its data in `directory`."""
 
-    def __init__(self, name: str, directory: Path, state: State | None, log: Path | None) -> None:
+    def __init__(self, name: str, directory: Path, state: StateFile | None, log: Path | None) -> None:
         self.directory = private_folder(directory)
-        super().__init__(name, state or State(self.directory / "state.json"))
+        super().__init__(name, state or StateFile(self.directory / "state.json"))
         self.log = log or self.directory / f"{name}.log"
         self._port: int | None = None
 
     @property
     def port(self) -> int:
-        """The port, chosen at the first use and then kept, in this process and on disk."""
+        """The port, chosen at first use and stored in the state file."""
         if self._port is None:
             self._port = self.state.port(self.name)
         return self._port
@@ -28,10 +28,10 @@ class Engine(Child):
     @property
     @abstractmethod
     def data(self) -> Path:
-        """The folder that holds its records and nothing else."""
+        """The folder of its data alone."""
 
     def wipe(self) -> None:
-        """Lose all data, as a lost disk would. It must not run."""
+        """Delete all data, simulating a lost disk. The engine must be stopped."""
         if self.running:
             raise RuntimeError(f"{self.name} runs: stop or kill it first")
         shutil.rmtree(self.data, ignore_errors=True)

@@ -1,7 +1,6 @@
-"""Settings that reach a service from the environment of its supervisor, without the prefix `COUNTERPOINT_`.
+"""Settings forwarded from the supervisor's environment to the services, without the prefix `COUNTERPOINT_`.
 
-An allow-list: whatever else stands in that environment, a key of somebody's own above all, reaches no service. A test
-compares it with the table of docs/operations.md.
+An allow-list: no other variable of that environment reaches a service. A test compares it with docs/operations.md.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
-"""Becomes the program it was asked to start, after tying that program's life to its parent's.
+"""A launcher that replaces itself by a program after tying its life to the parent's.
 
 Run as a script, with the standard library only: `launch.py PARENT_PID DEATH_SIGNAL OWNED COMMAND...`.
 `OWNED` is the folder that the program must own when it may not run as root, or empty when it may.
-The kernel sends DEATH_SIGNAL when the parent's spawning thread ends (Linux; elsewhere the sweep at the next start
-takes that part). It is a program of its own because the alternative, Python code between fork and exec, is unsafe in a
-process with threads.
+The kernel sends DEATH_SIGNAL when the parent's spawning thread ends (on Linux; elsewhere the next start stops leftover
+processes). It is a separate program because Python code between fork and exec is unsafe in a process with threads.
 """
 
 import ctypes
@@ -19,7 +18,7 @@ _CLONE_NEWUSER = 0x10000000
 
 
 def _enter_user_namespace() -> None:
-    """Be uid 65534 inside a user namespace while the file system still sees root: works below a 0700 folder."""
+    """Become uid 65534 in a user namespace while the file system still sees root, for folders below a 0700 one."""
     uid, gid = os.geteuid(), os.getegid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWUSER) != 0:
@@ -30,7 +29,7 @@ def _enter_user_namespace() -> None:
 
 
 def _user_namespace_allowed() -> bool:
-    """Try it in a fork: a namespace whose map could not be written cannot be left again."""
+    """Try the namespace in a fork, since one whose map cannot be written cannot be left."""
     if not sys.platform.startswith("linux"):
         return False
     child = os.fork()
@@ -44,7 +43,7 @@ def _user_namespace_allowed() -> bool:
 
 
 def _give(folder: Path, uid: int, gid: int) -> None:
-    """Make everything below `folder` belong to `uid`, the folder itself last so that a broken run is repeated."""
+    """Change the owner of all files below `folder`, the folder last, so that an interrupted run is repeated."""
     if folder.stat().st_uid == uid:
         return
     for root, folders, files in os.walk(folder, topdown=False):
@@ -66,7 +65,7 @@ def _drop_root(owned: Path) -> None:
 
 
 def main(parent_pid: str, death_signal: str, owned: str, *command: str) -> None:
-    """Drop root when asked to, ask for the death signal (dropping root would clear it), and exec."""
+    """Drop root if required, set the death signal (which dropping root clears), and exec."""
     if owned:
         _drop_root(Path(owned))
     if sys.platform.startswith("linux"):

@@ -1,23 +1,25 @@
-"""The lock on a data folder: the only truth about whether a supervisor runs there."""
+"""The lock on a data folder, which decides whether a supervisor runs there."""
 
 import fcntl
 import os
 import time
 from pathlib import Path
 
-from counterpoint.local.state import read_state
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.local.state_file import read_state
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _PATIENCE_S = 0.3
 
 
 class AlreadyRunning(Permanent):
-    """Another supervisor holds the data folder."""
+    """Another supervisor runs on the data folder."""
 
     def __init__(self, data_dir: Path) -> None:
         holder = read_state(data_dir / "state.json").supervisor
         by = f"process {holder.pid}" if holder is not None else "another process"
-        super().__init__("already_running", (Problem(field="data_dir", problem=f"{by} already runs on {data_dir}"),))
+        super().__init__(
+            ErrorCode.ALREADY_RUNNING, (Problem(field="data_dir", problem=f"{by} already runs on {data_dir}"),)
+        )
 
 
 def _try_lock(data_dir: Path, kind: int) -> int | None:
@@ -31,9 +33,9 @@ def _try_lock(data_dir: Path, kind: int) -> int | None:
 
 
 def hold(data_dir: Path) -> int:
-    """Lock the folder for this process's life. Returns the descriptor to close; raises AlreadyRunning.
+    """Lock the folder for this process's life and return the descriptor. Raises `AlreadyRunning`.
 
-    It waits a moment, for a look by `is_held` is a short lock too.
+    Retries for a moment, since `is_held` also locks briefly.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while (descriptor := _try_lock(data_dir, fcntl.LOCK_EX)) is None:
@@ -44,7 +46,7 @@ def hold(data_dir: Path) -> int:
 
 
 def is_held(data_dir: Path) -> bool:
-    """Does a supervisor run on this folder now?"""
+    """Whether a supervisor runs on this folder now."""
     if not data_dir.is_dir():
         return False
     descriptor = _try_lock(data_dir, fcntl.LOCK_SH)

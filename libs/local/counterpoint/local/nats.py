@@ -6,31 +6,30 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from counterpoint.local.child import Program, running, sweep
 from counterpoint.local.engine import Engine
-from counterpoint.local.private import write_private
+from counterpoint.local.private_files import write_private
 from counterpoint.local.probe import ask
+from counterpoint.local.process import Program, running, stop_leftovers
 from counterpoint.local.settings import local_settings
-from counterpoint.local.state import State
+from counterpoint.local.state_file import StateFile
 
 MAX_PAYLOAD_BYTES = 1 << 20
-"""Above the contract's 256 KiB, so that a larger message reaches the router and is rejected with its reason."""
+"""Above the contract's 256 KiB, so that a larger message reaches the router and is rejected there."""
 
 
 def jetstream(folder: str, store_key: str | None) -> str:
-    """The `jetstream {}` block. The streams have sizes of their own, which nobody but the provisioner gives them.
+    """Return the `jetstream {}` block, without size limits: the provisioner sizes each stream.
 
-    A limit of the server's would be a part of the disk that was free when it started, and above it no stream could be
-    made smaller.
+    The server's default limit depends on the free disk at its start, and blocks shrinking streams above it.
     """
     key = f"key: {store_key}, cipher: chachapoly, " if store_key else ""
     return f"jetstream {{ {key}max_file_store: 1TB, store_dir: {json.dumps(folder)} }}"
 
 
-class Nats(Engine):
-    """A NATS server. `authorization` is the text of its `authorization {}` block and may be changed between starts.
+class NatsServer(Engine):
+    """A NATS server. `authorization` is its `accounts` or `authorization` block and may be changed between starts.
 
-    With a `store_key` its streams are encrypted on disk, also those that were not before.
+    With a `store_key` its streams are encrypted on disk, including existing ones.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class Nats(Engine):
         directory: Path,
         authorization: str,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
-        state: State | None = None,
+        state: StateFile | None = None,
         log: Path | None = None,
         store_key: str | None = None,
     ) -> None:
@@ -50,16 +49,16 @@ class Nats(Engine):
 
     @property
     def url(self) -> str:
-        """Where it listens, without credentials."""
+        """Its URL without credentials."""
         return f"nats://127.0.0.1:{self.port}"
 
     @property
     def data(self) -> Path:
-        """The JetStream store."""
+        """The folder of the JetStream store."""
         return self.directory / "jetstream"
 
     async def prepare(self) -> Program:
-        """Write the configuration, with a new server name by which our own process is recognised."""
+        """Write the configuration, with a new server name that identifies our process."""
         self._server_name = f"counterpoint-{secrets.token_hex(8)}"
         config = self.directory / "nats.conf"
         lines = (
@@ -73,7 +72,7 @@ class Nats(Engine):
         return Program(argv=(str(local_settings().nats_bin), "-c", str(config)), env={}, log=self.log)
 
     async def answers(self) -> bool:
-        """Does it greet as the server we named, with JetStream and asking for credentials?"""
+        """Whether it greets with our server name, with JetStream, and requires credentials."""
         greeting = await ask(self.port, b"", lambda received: b"\r\n" in received)
         if not greeting.startswith(b"INFO "):
             return False
@@ -88,9 +87,9 @@ class Nats(Engine):
 @asynccontextmanager
 async def run_nats(
     directory: Path, authorization: str, max_payload_bytes: int = MAX_PAYLOAD_BYTES, store_key: str | None = None
-) -> AsyncIterator[Nats]:
-    """A NATS server for the length of the block, alone in `directory`; its data stays there."""
-    nats = Nats(directory, authorization, max_payload_bytes, store_key=store_key)
-    await sweep(nats.state)
+) -> AsyncIterator[NatsServer]:
+    """Run a NATS server in `directory` for the duration of the block; its data stays."""
+    nats = NatsServer(directory, authorization, max_payload_bytes, store_key=store_key)
+    await stop_leftovers(nats.state)
     async with running(nats):
         yield nats

@@ -14,17 +14,17 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
-from counterpoint.local.child import Program, run, running, sweep
 from counterpoint.local.engine import Engine
-from counterpoint.local.private import write_private
+from counterpoint.local.private_files import write_private
+from counterpoint.local.process import Program, run, running, stop_leftovers
 from counterpoint.local.settings import local_settings
-from counterpoint.local.state import State
+from counterpoint.local.state_file import StateFile
 
 log = structlog.get_logger(__name__)
 
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.sql")
 _SYNC_METHOD = "syncfs" if sys.platform.startswith("linux") else "fsync"
-"""One call for the whole file system is durable too, and saves an fsync for each of a thousand files."""
+"""One call per file system is as durable as an fsync for each of a thousand files."""
 
 
 def _password() -> str:
@@ -54,7 +54,7 @@ class PostgresUrls(BaseModel):
 
     @classmethod
     def of(cls, admin: str, passwords: PostgresPasswords) -> "PostgresUrls":
-        """Our roles' URLs on the server of the superuser's URL `admin`."""
+        """Return the roles' URLs on the server of the superuser's URL `admin`."""
         parts = urlsplit(admin)
         server = parts.netloc.rpartition("@")[2]
 
@@ -71,7 +71,7 @@ class PostgresUrls(BaseModel):
 
 
 def _libpq_env(url: str) -> dict[str, str]:
-    """The URL as libpq's environment: a password on the command line could be seen by every process."""
+    """Return the URL as libpq environment variables, since command lines are visible to all processes."""
     parts = urlsplit(url)
     query = {f"PG{name.upper()}": values[-1] for name, values in parse_qs(parts.query).items()}
     return query | {
@@ -84,7 +84,7 @@ def _libpq_env(url: str) -> dict[str, str]:
 
 
 async def bootstrap(urls: PostgresUrls, passwords: PostgresPasswords, log_path: Path) -> None:
-    """Make our roles, database and extension on the server of `urls.admin`; may be repeated. Raises Transient."""
+    """Create roles, database and extension on the server of `urls.admin`; idempotent. Raises `Transient`."""
     program = Program(
         argv=(
             str(local_settings().postgres_bin_dir / "psql"),
@@ -107,7 +107,7 @@ async def bootstrap(urls: PostgresUrls, passwords: PostgresPasswords, log_path: 
 
 
 def _working_in(data: Path) -> list[int]:
-    """The PostgreSQL processes whose working folder is `data` (Linux; elsewhere the server's own check must do)."""
+    """Return the PostgreSQL processes with working folder `data` (Linux only; elsewhere the server checks itself)."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
@@ -116,11 +116,11 @@ def _working_in(data: Path) -> list[int]:
     return found
 
 
-class Postgres(Engine):
+class PostgresServer(Engine):
     """A PostgreSQL server with our roles, the database `counterpoint` and the extension `vector`."""
 
     def __init__(
-        self, directory: Path, passwords: PostgresPasswords, state: State | None = None, log: Path | None = None
+        self, directory: Path, passwords: PostgresPasswords, state: StateFile | None = None, log: Path | None = None
     ) -> None:
         super().__init__("postgres", directory, state, log)
         self._passwords = passwords
@@ -137,7 +137,7 @@ class Postgres(Engine):
         return self.directory / "data"
 
     async def prepare(self) -> Program:
-        """Clear what a crash left, make the cluster unless it is there, and say how to run it."""
+        """Clear leftovers of a crash, create the cluster if missing, and return the program."""
         await self._clear_crash()
         if not self.data.exists():
             await self._make_cluster()
@@ -166,7 +166,7 @@ class Postgres(Engine):
         )
 
     async def answers(self) -> bool:
-        """Does our own process take connections, and are roles, database and extension there?"""
+        """Whether our process accepts connections, with roles, database and extension."""
         try:
             told = (self.data / "postmaster.pid").read_text().split()
         except FileNotFoundError:
@@ -177,9 +177,9 @@ class Postgres(Engine):
         return True
 
     async def _clear_crash(self) -> None:
-        """A pid file means that the last end was none of ours: end what still works there, then drop the file.
+        """Stop the processes of a crashed server and delete its pid file.
 
-        Left alone it stops the start when it is empty, or when its number now belongs to another process.
+        The file would block the start if it is empty, or if its pid now belongs to another process.
         """
         pid_file = self.data / "postmaster.pid"
         if not pid_file.exists():
@@ -193,7 +193,7 @@ class Postgres(Engine):
         pid_file.unlink(missing_ok=True)
 
     async def _make_cluster(self) -> None:
-        """Make it beside its place and move it there: half a cluster is never taken for one."""
+        """Create the cluster in a temporary folder and rename it, so that a partial cluster is never used."""
         draft, password_file = self.directory / "data.new", self.directory / "superuser"
         shutil.rmtree(draft, ignore_errors=True)
         write_private(password_file, self._passwords.superuser)
@@ -219,12 +219,12 @@ class Postgres(Engine):
 
 
 @asynccontextmanager
-async def run_postgres(directory: Path, passwords: PostgresPasswords | None = None) -> AsyncIterator[Postgres]:
-    """A PostgreSQL server for the length of the block, alone in `directory`; its data stays there.
+async def run_postgres(directory: Path, passwords: PostgresPasswords | None = None) -> AsyncIterator[PostgresServer]:
+    """Run a PostgreSQL server in `directory` for the duration of the block; its data stays.
 
-    A folder that already holds a cluster needs the passwords it was made with.
+    An existing cluster needs the passwords it was created with.
     """
-    postgres = Postgres(directory, passwords or PostgresPasswords())
-    await sweep(postgres.state)
+    postgres = PostgresServer(directory, passwords or PostgresPasswords())
+    await stop_leftovers(postgres.state)
     async with running(postgres):
         yield postgres

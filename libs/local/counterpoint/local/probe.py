@@ -1,17 +1,17 @@
-"""One question to a local port, for readiness."""
+"""Readiness probes of local ports."""
 
 import asyncio
 from collections.abc import Callable
 
-from counterpoint.local.listening import LOCALHOST
+from counterpoint.local.listen_addresses import LOCALHOST
 
 
 async def ask(
     port: int, request: bytes, enough: Callable[[bytes], bool], timeout_s: float = 2.0, host: str = LOCALHOST
 ) -> bytes:
-    """Send `request` to `host`:`port` and return what came until `enough` or the end of the stream.
+    """Send `request` to `host`:`port` and return the reply up to `enough` or the end of the stream.
 
-    Empty when nobody listens or nothing came in time: not ready yet, which is an answer and no error.
+    Empty when nothing listens or replies in time: not ready.
     """
     received = b""
     try:
@@ -30,7 +30,7 @@ async def ask(
 
 
 async def http_ok(port: int, path: str, host: str = LOCALHOST) -> bool:
-    """Does an HTTP server on `host`:`port` answer GET `path` with 200?"""
+    """Whether an HTTP server on `host`:`port` replies to GET `path` with 200."""
     named = f"[{host}]" if ":" in host else host
     request = f"GET {path} HTTP/1.1\r\nHost: {named}:{port}\r\nConnection: close\r\n\r\n".encode()
     answer = await ask(port, request, lambda received: b"\r\n" in received, host=host)

@@ -1,4 +1,4 @@
-"""A supervisor program: in the foreground, or detached and reporting until all is ready."""
+"""The supervisor program: in the foreground, or detached and reporting its progress until ready."""
 
 import asyncio
 import json
@@ -12,19 +12,19 @@ from typing import Any
 
 import structlog
 
-from counterpoint.bus.logs import Losing
+from counterpoint.bus.logs import LossyStream
 from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.lock import AlreadyRunning
-from counterpoint.local.private import private_folder
+from counterpoint.local.private_files import private_folder
 from counterpoint.local.stack import Progress, Stack
 from counterpoint.proto.errors import CounterpointError, Transient
 
 OnReady = Callable[[Endpoints], Coroutine[Any, Any, None]]
-"""What to do while the stack runs; cancelled when it stops."""
+"""Work to do while the stack runs; cancelled when it stops."""
 
 
 def serve(stack: Stack, on_ready: OnReady | None = None) -> None:
-    """Run `stack` until SIGINT, SIGTERM or SIGHUP, then stop it cleanly. Raises what `Stack.start` raises."""
+    """Run a stack until SIGINT, SIGTERM or SIGHUP, then stop it. Raises what `Stack.start` raises."""
     asyncio.run(_serve(stack, on_ready))
 
 
@@ -54,7 +54,7 @@ async def _work(stack: Stack, on_ready: OnReady | None) -> None:
 
 
 class _Report:
-    """Stages as JSON lines to whoever waits for us, the last one being `ready` or a failure."""
+    """Progress as JSON lines to the waiting parent, ending with `ready` or a failure."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
@@ -78,9 +78,9 @@ class _Report:
 
 
 def run_supervisor(stack: Callable[[Progress], Stack], report_fd: int | None) -> None:
-    """The whole program: serve what `stack` makes; exit with code 1 and the reason when it fails."""
+    """Run the supervisor program: serve the stack; exit with code 1 and the reason on failure."""
     report = _Report(report_fd)
-    structlog.configure(logger_factory=structlog.WriteLoggerFactory(Losing(sys.stdout)))  # type: ignore[arg-type]
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(LossyStream(sys.stdout)))  # type: ignore[arg-type]
     try:
         serve(stack(report.stage))
     except CounterpointError as error:
@@ -89,9 +89,9 @@ def run_supervisor(stack: Callable[[Progress], Stack], report_fd: int | None) ->
 
 
 def run_detached(argv: Sequence[str], data_dir: Path, progress: Progress) -> None:
-    """Start a supervisor program that outlives us; return when all is ready, and tell `progress` its stages until then.
+    """Start a detached supervisor program, report its stages to `progress`, and return when it is ready.
 
-    The program is given `--report-fd N`, which is for `run_supervisor`. Raises AlreadyRunning or Transient.
+    It gets the option `--report-fd N` for `run_supervisor`. Raises `AlreadyRunning` or `Transient`.
     """
     log_path = private_folder(data_dir / "logs") / "supervisor.log"
     reading, writing = os.pipe()
@@ -113,6 +113,6 @@ def run_detached(argv: Sequence[str], data_dir: Path, progress: Progress) -> Non
                 raise AlreadyRunning(data_dir) if report["already_running"] else Transient(report["failed"])
             progress(report["stage"], report["seconds"])
             if report["stage"] == "ready":
-                supervisor.returncode = 0  # it runs on, and Popen would warn that nobody waits for it
+                supervisor.returncode = 0  # keeps Popen from warning about the running process
                 return
     raise Transient(f"the supervisor ended with code {supervisor.wait()}, see {log_path}")

@@ -1,4 +1,4 @@
-"""The five services and the two jobs before them: which command, and which environment each gets."""
+"""The five services and the two jobs that precede them: their commands and environments."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, assert_never
 
-from counterpoint.local.child import Child, Program
 from counterpoint.local.credentials import Credentials
 from counterpoint.local.forwarded import COMMON, FORWARDED
-from counterpoint.local.listening import LOCALHOST, origin, reachable
+from counterpoint.local.listen_addresses import LOCALHOST, origin, reachable
 from counterpoint.local.postgres import PostgresUrls
-from counterpoint.local.private import private_folder
+from counterpoint.local.private_files import private_folder
 from counterpoint.local.probe import http_ok
-from counterpoint.local.state import State
+from counterpoint.local.process import ManagedProcess, Program
+from counterpoint.local.state_file import StateFile
 
 ServiceName = Literal["memory", "router", "manager", "developer", "lineage"]
 JobName = Literal["migrate", "provision", "index"]
@@ -24,27 +24,27 @@ SERVICES: tuple[ServiceName, ...] = ("memory", "router", "manager", "developer",
 NATS_USERS = ("provisioner", *SERVICES, "publisher", "observer")
 
 COMMANDS: Mapping[ServiceName | JobName, tuple[str, ...]] = {
-    "migrate": (sys.executable, "-m", "counterpoint.memory.migrate"),
-    "index": (sys.executable, "-m", "counterpoint.memory.index"),
+    "migrate": (sys.executable, "-m", "counterpoint.memory.record.migrate"),
+    "index": (sys.executable, "-m", "counterpoint.memory.search.index"),
     "provision": (sys.executable, "-m", "counterpoint.bus.provision"),
     **{name: (sys.executable, "-m", f"counterpoint.{name}.main") for name in SERVICES},
 }
-"""What is run for each name."""
+"""The command of each service and job."""
 
 
 _OUTSIDE = ("MODEL", "MODEL_MANAGER", "MODEL_DEVELOPER", "EMBEDDING_MODEL", "EMBEDDING_MODELS", "SEARCH_URL")
-"""Settings that give the manager something to call outside. Without one it gets no provider's key."""
+"""Settings that configure a provider. Without any of them the manager gets no provider keys."""
 _FOLDER = "file:"
 _PROVIDERS = re.compile(
     r"(?!COUNTERPOINT_)(?:[A-Z0-9_]+_(?:API_KEY|API_BASE|BASE_URL|API_VERSION)|(?:AWS|AZURE|VERTEX|VERTEXAI)_[A-Z0-9_]+"
     r"|GOOGLE_APPLICATION_CREDENTIALS|SSL_CERT_FILE|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)"
 )
-"""Names by which LiteLLM and its clients know keys and addresses of providers, and the way to them."""
+"""Prefixes and names of variables with provider keys, addresses and proxies, as LiteLLM and its clients read them."""
 
 
 @dataclass(frozen=True)
-class Wiring:
-    """All that the environments are made of. A host is the address that a server binds."""
+class ServiceParameters:
+    """The inputs of the environments. Hosts are bind addresses."""
 
     data_dir: Path
     nats_url: str
@@ -61,13 +61,13 @@ class Wiring:
     streams_bytes: int | None = None
 
 
-def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
-    """The whole environment of one process: what it needs, its own secrets, and nothing else."""
+def environment(name: ServiceName | JobName, wiring: ServiceParameters) -> dict[str, str]:
+    """Return the whole environment of one process, with its own secrets only."""
     env = {
         "PATH": wiring.inherited.get("PATH", "/usr/bin:/bin"),
         "HOME": wiring.inherited.get("HOME", "/"),
         "LANG": wiring.inherited.get("LANG", "C.UTF-8"),
-        # One arena a thread leaves a fifth of memory's RAM in pieces that are free and too small.
+        # An arena per thread fragments a fifth of memory's RAM.
         "MALLOC_ARENA_MAX": "2",
     } | _forwarded(wiring, "LOG_LEVEL")
     match name:
@@ -83,15 +83,15 @@ def environment(name: ServiceName | JobName, wiring: Wiring) -> dict[str, str]:
             assert_never(name)
 
 
-def _inherited(wiring: Wiring, *names: str) -> dict[str, str]:
+def _inherited(wiring: ServiceParameters, *names: str) -> dict[str, str]:
     return {name: wiring.inherited[name] for name in names if name in wiring.inherited}
 
 
-def _forwarded(wiring: Wiring, *settings: str) -> dict[str, str]:
+def _forwarded(wiring: ServiceParameters, *settings: str) -> dict[str, str]:
     return _inherited(wiring, *(f"COUNTERPOINT_{each}" for each in settings))
 
 
-def _nats(wiring: Wiring, user: str) -> dict[str, str]:
+def _nats(wiring: ServiceParameters, user: str) -> dict[str, str]:
     return {
         "COUNTERPOINT_NATS_URL": wiring.nats_url,
         "COUNTERPOINT_NATS_USER": user,
@@ -99,15 +99,15 @@ def _nats(wiring: Wiring, user: str) -> dict[str, str]:
     }
 
 
-def _streams(wiring: Wiring) -> dict[str, str]:
+def _streams(wiring: ServiceParameters) -> dict[str, str]:
     return {} if wiring.streams_bytes is None else {"COUNTERPOINT_STREAMS_BYTES": str(wiring.streams_bytes)}
 
 
-def _gateway(wiring: Wiring) -> dict[str, str]:
+def _gateway(wiring: ServiceParameters) -> dict[str, str]:
     return {"COUNTERPOINT_GATEWAY_URL": origin(wiring.gateway_host, wiring.gateway_port)}
 
 
-def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
+def _own(name: ServiceName, wiring: ServiceParameters) -> dict[str, str]:
     match name:
         case "memory":
             keys = [key.model_dump() for key in wiring.credentials.signing_keys]
@@ -135,10 +135,10 @@ def _own(name: ServiceName, wiring: Wiring) -> dict[str, str]:
             assert_never(name)
 
 
-class Service(Child):
-    """One of the five. It is ready when it says so on its health port."""
+class ServiceProcess(ManagedProcess):
+    """One of the five services. Its health port reports readiness."""
 
-    def __init__(self, name: ServiceName, argv: tuple[str, ...], wiring: Wiring, state: State) -> None:
+    def __init__(self, name: ServiceName, argv: tuple[str, ...], wiring: ServiceParameters, state: StateFile) -> None:
         super().__init__(name, state)
         self._argv = argv
         self._env = environment(name, wiring)
@@ -153,12 +153,12 @@ class Service(Child):
         return origin(self._health_host, self._health_port)
 
     async def prepare(self) -> Program:
-        """Make its folder and take its health port, another one when that is in use."""
+        """Create its folder and choose its health port, the stored one if it is free."""
         private_folder(self._data)
         self._health_port = self.state.port(f"{self.name}.health")
         env = self._env | {"COUNTERPOINT_HEALTH_PORT": str(self._health_port)}
         return Program(argv=self._argv, env=env, log=self._log)
 
     async def answers(self) -> bool:
-        """Is it ready: connected, its consumers there, memory answering?"""
+        """Whether it is ready: connected, with its consumers and memory."""
         return await http_ok(self._health_port, "/readyz", self._health_host)

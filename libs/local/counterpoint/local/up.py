@@ -17,22 +17,22 @@ from urllib.request import ProxyHandler, build_opener
 from pydantic import BaseModel, ConfigDict
 
 from counterpoint.local.endpoints import Endpoints, read_endpoints
-from counterpoint.local.listening import Listening
+from counterpoint.local.listen_addresses import ListenAddresses
 from counterpoint.local.lock import is_held
 from counterpoint.local.serve import OnReady, run_detached, run_supervisor, serve
 from counterpoint.local.stack import Progress, Stack
-from counterpoint.local.state import Birth, read_state
+from counterpoint.local.state_file import ProcessIdentity, read_state
 from counterpoint.proto.errors import Transient
 
 _DIRECT = build_opener(ProxyHandler({}))
 _TIMEOUT_S = 2.0
-LOCAL = Listening()
+LOCAL = ListenAddresses()
 
 
 class Status(BaseModel):
-    """What runs on a data folder: is each service ready, does each engine's process live?
+    """The state of a stack: readiness of each service, liveness of each engine.
 
-    `waiting_for` names what stands between a service and readiness, where it says so.
+    `waiting_for` names the missing dependencies of services that report them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,7 +47,7 @@ class Status(BaseModel):
 def up(
     data_dir: Path,
     *,
-    listening: Listening = LOCAL,
+    addresses: ListenAddresses = LOCAL,
     inspect: bool = False,
     detach: bool = False,
     progress: Progress = lambda stage, seconds: None,
@@ -55,20 +55,20 @@ def up(
 ) -> None:
     """Start a stack and run it until SIGINT, SIGTERM or SIGHUP; with `detach` return as soon as it is ready.
 
-    Raises AlreadyRunning, and what `Stack.start` raises.
+    Raises `AlreadyRunning`, and what `Stack.start` raises.
     """
     if detach:
         argv = [sys.executable, "-m", "counterpoint.local.up", str(data_dir)]
-        addresses = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(listening).items()]
-        run_detached([*argv, *addresses, *["--inspect"] * inspect], data_dir, progress)
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(addresses).items()]
+        run_detached([*argv, *options, *["--inspect"] * inspect], data_dir, progress)
     else:
-        serve(Stack(data_dir, inspect=inspect, progress=progress, listening=listening), on_ready)
+        serve(Stack(data_dir, inspect=inspect, progress=progress, addresses=addresses), on_ready)
 
 
 def down(data_dir: Path, timeout_s: float = 60.0) -> bool:
-    """Stop the stack of `data_dir` and wait for its end. False when none ran; raises Transient when it takes longer."""
+    """Stop the stack of `data_dir` and wait. Return False when none ran. Raises `Transient` on a timeout."""
     deadline = time.monotonic() + timeout_s
-    asked: Birth | None = None
+    asked: ProcessIdentity | None = None
     while is_held(data_dir):
         supervisor = read_state(data_dir / "state.json").supervisor
         if supervisor is not None and supervisor != asked and supervisor.lives():
@@ -81,7 +81,7 @@ def down(data_dir: Path, timeout_s: float = 60.0) -> bool:
 
 
 def status(data_dir: Path) -> Status:
-    """What runs on `data_dir`. While it starts, nothing is listed yet."""
+    """Return the state of the stack on `data_dir`; empty while it starts."""
     if not is_held(data_dir):
         return Status(running=False)
     supervisor = read_state(data_dir / "state.json").supervisor
@@ -96,13 +96,13 @@ def status(data_dir: Path) -> Status:
         running=True,
         pid=pid,
         services={name: missing == () for name, missing in waiting.items()},
-        engines={name: Birth.of(number) is not None for name, number in engines.items()},
+        engines={name: ProcessIdentity.of(number) is not None for name, number in engines.items()},
         waiting_for={name: missing for name, missing in waiting.items() if missing},
     )
 
 
 def settings(data_dir: Path) -> dict[str, dict[str, Any]]:
-    """Return the settings in force of each service that answers, by environment variable; secrets are masked."""
+    """Return the effective settings of each responding service by environment variable, with secrets masked."""
     in_force = {}
     for name, service in read_endpoints(data_dir).services.items():
         with suppress(OSError), _DIRECT.open(f"{service.health}/settings", timeout=_TIMEOUT_S) as answer:
@@ -111,7 +111,7 @@ def settings(data_dir: Path) -> dict[str, dict[str, Any]]:
 
 
 async def _waiting(endpoints: Endpoints) -> dict[str, tuple[str, ...] | None]:
-    """What each service waits for, nothing when it is ready; None where it does not say."""
+    """Return the missing dependencies of each service, empty when ready; None for one that does not respond."""
     asked = (asyncio.to_thread(_missing, f"{service.health}/readyz") for service in endpoints.services.values())
     return dict(zip(endpoints.services, await asyncio.gather(*asked), strict=True))
 
@@ -132,14 +132,14 @@ def main() -> None:
     """Run a supervisor in the foreground: `python -m counterpoint.local.up DATA_DIR`."""
     parser = argparse.ArgumentParser(prog="python -m counterpoint.local.up")
     parser.add_argument("data_dir", type=Path)
-    for field in fields(Listening):
+    for field in fields(ListenAddresses):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     parser.add_argument("--inspect", action="store_true")
     parser.add_argument("--report-fd", type=int)
     given = parser.parse_args()
-    addresses = Listening(**{field.name: getattr(given, field.name) for field in fields(Listening)})
+    addresses = ListenAddresses(**{field.name: getattr(given, field.name) for field in fields(ListenAddresses)})
     run_supervisor(
-        lambda progress: Stack(given.data_dir, inspect=given.inspect, progress=progress, listening=addresses),
+        lambda progress: Stack(given.data_dir, inspect=given.inspect, progress=progress, addresses=addresses),
         report_fd=given.report_fd,
     )
 

@@ -6,27 +6,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from counterpoint.local.child import Program, running, sweep
 from counterpoint.local.engine import Engine
-from counterpoint.local.private import private_folder, write_private
+from counterpoint.local.private_files import private_folder, write_private
 from counterpoint.local.probe import ask
+from counterpoint.local.process import Program, running, stop_leftovers
 from counterpoint.local.settings import local_settings
-from counterpoint.local.state import State
+from counterpoint.local.state_file import StateFile
 
 MAX_MEMORY_BYTES = 128 << 20
-"""Above this the least recently used entries go."""
+"""Memory limit above which the least recently used entries are evicted."""
 
 
-class Valkey(Engine):
-    """A Valkey server with an append-only file: a kill loses nothing, a power cut at most one second."""
+class ValkeyServer(Engine):
+    """A Valkey server with an append-only file, synced every second."""
 
-    def __init__(self, directory: Path, password: str, state: State | None = None, log: Path | None = None) -> None:
+    def __init__(self, directory: Path, password: str, state: StateFile | None = None, log: Path | None = None) -> None:
         super().__init__("valkey", directory, state, log)
         self._password = password
 
     @property
     def url(self) -> str:
-        """Where it listens, with the password."""
+        """Its URL with the password."""
         return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
 
     @property
@@ -35,7 +35,7 @@ class Valkey(Engine):
         return self.directory / "data"
 
     async def prepare(self) -> Program:
-        """Write the configuration: a password on the command line could be seen by every process."""
+        """Write the configuration, since a password on the command line is visible to all processes."""
         config = self.directory / "valkey.conf"
         lines = (
             "bind 127.0.0.1",
@@ -52,7 +52,7 @@ class Valkey(Engine):
         return Program(argv=(str(local_settings().valkey_bin), str(config)), env={}, log=self.log)
 
     async def answers(self) -> bool:
-        """Does our own process take the password, and is its data loaded?"""
+        """Whether our process accepts the password and has loaded its data."""
         request = f"AUTH {self._password}\r\nPING\r\nINFO server\r\nQUIT\r\n".encode()
         told = await ask(self.port, request, lambda received: False)
         lines = told.split(b"\r\n")
@@ -60,9 +60,9 @@ class Valkey(Engine):
 
 
 @asynccontextmanager
-async def run_valkey(directory: Path, password: str | None = None) -> AsyncIterator[Valkey]:
-    """A Valkey server for the length of the block, alone in `directory`; its data stays there."""
-    valkey = Valkey(directory, password or secrets.token_hex(24))
-    await sweep(valkey.state)
+async def run_valkey(directory: Path, password: str | None = None) -> AsyncIterator[ValkeyServer]:
+    """Run a Valkey server in `directory` for the duration of the block; its data stays."""
+    valkey = ValkeyServer(directory, password or secrets.token_hex(24))
+    await stop_leftovers(valkey.state)
     async with running(valkey):
         yield valkey

@@ -1,9 +1,10 @@
 """Attempts: earlier tries at the same or a similar failure, by how alike the failures are and how they went."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log1p
 
+from counterpoint.client import readable
 from counterpoint.developer.failure import Failure, failure_of_attempt
 from counterpoint.developer.likeness import (
     RECOGNISED,
@@ -23,7 +24,6 @@ from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.links import Link, Side
 from counterpoint.proto.memory import Item
-from counterpoint.recall import readable
 
 SHOWN = 10
 OFFERED = 5
@@ -229,7 +229,20 @@ def _pairs(now: Failure, task_id: str, memory: Remembered) -> list[_Pair]:
             declared=declared(memory.links, task_id, now, attempt),
         )
         pairs.append(_Pair(item, attempt, earlier, found, circumstances, attempt.task_id == task_id))
-    return pairs
+    return _weighed(pairs) if now.generic else pairs
+
+
+def _weighed(pairs: Sequence[_Pair]) -> list[_Pair]:
+    """The same with how many jobs had a message that names no cause, and how many acts put it right at the same one."""
+    alike = [pair for pair in pairs if pair.circumstances.template and pair.counts]
+    jobs = {pair.failure.job for pair in alike if pair.failure.job is not None}
+    fixes = {
+        " ".join(pair.attempt.tried.split()).casefold()
+        for pair in alike
+        if pair.circumstances.job and pair.attempt.outcome == "succeeded"
+    }
+    had, acts = max(1, len(jobs)), max(1, len(fixes))
+    return [replace(pair, circumstances=replace(pair.circumstances, jobs=had, fixes=acts)) for pair in pairs]
 
 
 def incident_of(attempt: Attempt, failure: Failure) -> str:

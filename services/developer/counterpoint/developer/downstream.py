@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
+from counterpoint.client import Memory, records
+from counterpoint.graph.lineage import blast_radius_of
+from counterpoint.graph.names import Node, dataset, job, node_of
+from counterpoint.graph.radius import BlastRadius
 from counterpoint.proto.findings import Downstream, Findings
 from counterpoint.proto.memory import Get
-from counterpoint.proto.records import RunOf
+from counterpoint.proto.records import RunJob
 from counterpoint.proto.tasks import SubmitTask, Target
-from counterpoint.recall import Memory, records
-from counterpoint.recall.lineage import blast_radius_of
-from counterpoint.recall.names import Node, dataset, job, node_of
-from counterpoint.recall.radius import Radius
 
 ROWS = 100
 """Rows in findings, at most: the nearest."""
@@ -27,7 +27,7 @@ class Lookup:
     does not know it."""
 
     name: str | None = None
-    radius: Radius | None = None
+    radius: BlastRadius | None = None
 
 
 async def look_up(memory: Memory, target: Target | None) -> Lookup:
@@ -42,7 +42,7 @@ async def look_up(memory: Memory, target: Target | None) -> Lookup:
     gets = [Get(store=f"{node.kind}s", id=node.id) for node in nodes]
     answers = await memory.query(*gets, *([Get(store="runs", id=run_id)] if run_id else []))
     known = [node for node, answer in zip(nodes, answers, strict=False) if answer.items]
-    known += [node_of(run.job) for answer in answers[len(nodes) :] for run in records(answer.items, RunOf)]
+    known += [node_of(run.job) for answer in answers[len(nodes) :] for run in records(answer.items, RunJob)]
     name = f"{nodes[0].kind} {nodes[0]}" if nodes else f"run {run_id}"
     return Lookup(name, await blast_radius_of(memory, known[0]) if known else None)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from counterpoint.client import Memory, records
 from counterpoint.developer.attempts import Remembered, Tried, recall
 from counterpoint.developer.failure import Failure, failure_of_task
 from counterpoint.developer.german import english
@@ -13,10 +14,9 @@ from counterpoint.developer.rag.run import QUERY_CHARS, Asked
 from counterpoint.developer.relevance import Calibration, Hit, hits, ranked
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.links import Link
-from counterpoint.proto.memory import Found, Get, HybridSearch, Item, List, MemoryQuery
+from counterpoint.proto.memory import Get, HybridSearch, Item, List, MemoryQuery, QueryResult
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import TaskDelegated
-from counterpoint.recall import Memory, records
 
 CHUNKS = 20
 NEIGHBOURS, NEIGHBOURS_OF = 2, 6
@@ -98,7 +98,7 @@ def queries(
 
 async def look(
     memory: Memory, message: TaskDelegated, asked_for: Asked | None = None, meaning_alone: bool = False
-) -> dict[str, Found]:
+) -> dict[str, QueryResult]:
     """The answers to `queries`, which share the room of one reply."""
     asked = queries(message, asked_for, meaning_alone)
     answers = dict(zip(asked, await memory.query(*asked.values()), strict=True))
@@ -111,7 +111,7 @@ async def look(
 
 
 def weigh(
-    message: TaskDelegated, answers: Mapping[str, Found], known: Calibration, asked_for: Asked | None = None
+    message: TaskDelegated, answers: Mapping[str, QueryResult], known: Calibration, asked_for: Asked | None = None
 ) -> Evidence:
     """The answers to `queries`, read as evidence. Raises `Transient` when an override is not on record yet."""
     task, now = message.task, failure_of_task(message.task)

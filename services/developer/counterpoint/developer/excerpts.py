@@ -14,6 +14,8 @@ BUDGET = 1_100
 """Characters of an excerpt: what people read at once, and room for its references."""
 LONG, LONGER = 400, 1_200
 """A unit of more than `LONG` characters counts less the longer it is, half at `LONGER` more."""
+HALF = 0.5
+"""Share of what a question asks about that a row has to hold to be the answer about it alone."""
 LISTED = frozenset({"step", "item", "term", "row", "code"})
 
 _PROHIBITS = re.compile(
@@ -104,15 +106,23 @@ def scores(wanted: Wanted, section: Section) -> list[float]:
     return found
 
 
-def excerpt(wanted: Wanted, section: Section, budget: int = BUDGET) -> Excerpt | None:
-    """The part of a section that bears on a question; None where nothing of it can be quoted."""
+def excerpt(
+    wanted: Wanted, section: Section, budget: int = BUDGET, subject: frozenset[str] = frozenset()
+) -> Excerpt | None:
+    """The part of a section that bears on a question; None where nothing of it can be quoted.
+
+    `subject`: words of the thing asked about, without which nothing is quoted.
+    """
     units = section.units
-    body = [n for n, unit in enumerate(units) if unit.kind in BODY]
+    every = [n for n, unit in enumerate(units) if unit.kind in BODY]
+    body = _naming(wanted, section, every, subject)
     if not body:
         return None
     worth = scores(wanted, section)
     best = max(body, key=lambda n: (worth[n], -n))
-    dropped = _beside_the_point(wanted, section, worth, best)
+    if not subject:
+        body = _naming(wanted, section, every, row_subject(wanted, section, best))
+    dropped = _beside_the_point(wanted, section, worth, best) | (set(every) - set(body))
     kept: set[int] = set()
 
     def size(of: set[int]) -> int:
@@ -234,6 +244,29 @@ def _beside_the_point(wanted: Wanted, section: Section, worth: Sequence[float], 
     return out | {
         n for n in range(first, last + 1) if units[n].indent > units[best].indent and _parent(units, n) in out
     }
+
+
+def row_subject(wanted: Wanted, section: Section, best: int) -> frozenset[str]:
+    """The words by which a row that says whose a thing is names it; none where the best unit is no such row."""
+    unit = section.units[best]
+    if unit.kind != "row" or wanted.kind is None or wanted.kind.name != "person":
+        return frozenset()
+    about = wanted.held(wanted.kind.asks.sub(" ", wanted.text))
+    named = wanted.held(unit.text) & about
+    return named if wanted.share(named) >= HALF * wanted.share(about) else frozenset()
+
+
+def _naming(wanted: Wanted, section: Section, body: Sequence[int], subject: frozenset[str]) -> list[int]:
+    """The units that name a subject by most of its words, or stand under headings that do, but no code; all where there
+    is no subject."""
+
+    def names(text: str) -> bool:
+        return 2 * wanted.share(wanted.held(text) & subject) > wanted.share(subject)
+
+    if not subject:
+        return list(body)
+    above, units = names(section.headings), section.units
+    return [n for n in body if units[n].kind != "code" and (above or names(units[n].text))]
 
 
 def _parent(units: Sequence[Unit], n: int) -> int:

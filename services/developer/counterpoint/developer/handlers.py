@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from counterpoint.bus import Service
+from counterpoint.client import Gateway, Memory, act, decide, put, send
 from counterpoint.developer.assessment import Assessment, assess
 from counterpoint.developer.downstream import look_up, with_downstream
 from counterpoint.developer.evidence import Evidence, look, weigh
@@ -20,7 +21,6 @@ from counterpoint.proto.errors import Permanent
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Commit, Write
 from counterpoint.proto.tasks import TaskDelegated, TaskWorked
-from counterpoint.recall import Gateway, Memory, act, decide, put, send
 
 AGENT = "developer"
 OFFLINE = Gateway(None)

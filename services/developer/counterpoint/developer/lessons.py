@@ -1,7 +1,7 @@
 """Lessons: the acts behind earlier attempts, ranked by how alike the failures are and how the acts went."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from counterpoint.developer.attempts import SHOWN, Tried, shortened
@@ -46,6 +46,12 @@ class Lesson:
     def successes(self) -> tuple[Tried, ...]:
         """The times it worked, wholly or in part."""
         return tuple(one for one in self.attempts if one.attempt.outcome in ("succeeded", "partial"))
+
+    @property
+    def reliability(self) -> float:
+        """Share in (0, 1] by which its failures lower it: 1 where it never failed for this failure."""
+        worked = len(self.successes) + 1
+        return worked / (worked + len(self.failures))
 
     @property
     def used_here(self) -> bool:
@@ -152,7 +158,8 @@ def succeeded_before(tried: Sequence[Tried]) -> bool:
 
 def proven(tried: Sequence[Tried]) -> tuple[Tried, ...]:
     """Best success that a trusted principal reported for each earlier incident that is alike enough, if the act
-    worked more than it failed. These are sources like trusted documents; several attempts at one incident are one.
+    worked more than it failed, its likeness lowered by its failures. These are sources like trusted documents; several
+    attempts at one incident are one.
     """
     trusted = [one for one in tried if one.trusted and not one.here and one.likeness >= COUNTED]
     best: dict[str, Tried] = {}
@@ -161,7 +168,7 @@ def proven(tried: Sequence[Tried]) -> tuple[Tried, ...]:
             continue
         for one in lesson.successes:
             if one.attempt.outcome == "succeeded" and one.attempt.evidence == "reported":
-                best.setdefault(one.incident, one)
+                best.setdefault(one.incident, replace(one, likeness=one.likeness * lesson.reliability))
     return tuple(sorted(best.values(), key=lambda one: -one.likeness))
 
 

@@ -73,7 +73,8 @@ class Circumstances:
 
     `report`: the same text but for a few words; `template`: the same error template; `generic`: that template names no
     cause; `job`: the same job; `elsewhere`: they name different jobs, or different systems; `code`: an error code,
-    exception class or exit status of both, if any; `declared`: a person linked (True) or parted (False) them.
+    exception class or exit status of both, if any; `declared`: a person linked (True) or parted (False) them. Of a
+    template without a cause: `jobs` is how many jobs had it, `fixes` how many acts put it right at this job.
     """
 
     report: bool = False
@@ -83,6 +84,8 @@ class Circumstances:
     elsewhere: bool = False
     code: str | None = None
     declared: bool | None = None
+    jobs: int = 1
+    fixes: int = 1
 
 
 class LikenessModel(Shape):
@@ -121,9 +124,9 @@ def likeness(value: float, known: Circumstances, first: bool = True) -> float:
     if known.declared is not None:
         return CONFIRMED if known.declared else REFUTED
     if known.template and known.job:
-        return max(value, SAME_JOB_NO_CAUSE if known.generic else SAME_JOB_SAME_TEMPLATE)
+        return max(value, SAME_JOB_NO_CAUSE / known.fixes if known.generic else SAME_JOB_SAME_TEMPLATE)
     if known.template and known.generic and not known.report:
-        return min(value, NO_CAUSE)
+        return min(value, NO_CAUSE / known.jobs)
     if (known.template or known.report) and not known.elsewhere and first:
         return max(value, SAME_TEMPLATE)
     return value

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from counterpoint.developer.citations import proposed, quoted
 from counterpoint.developer.codes import codes_of, named
-from counterpoint.developer.excerpts import Excerpt, excerpt
+from counterpoint.developer.excerpts import Excerpt, excerpt, row_subject
 from counterpoint.developer.kinds import OWN
 from counterpoint.developer.likelihood import likelihood
 from counterpoint.developer.rag.validate import exact
@@ -126,11 +126,12 @@ def chosen(
 
 def _taken(wanted: Wanted, ranked: Sequence[Candidate], room: int) -> tuple[Excerpt, ...]:
     first, *rest = ranked
+    subject = row_subject(wanted, first.section, first.excerpt.best)
     near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
     taken = [excerpt(wanted, first.section, int(SHARE * room if near else room) - PLACE) or first.excerpt]
     for one in near:
         left = room - sum(map(_size, taken)) - PLACE
-        more = excerpt(wanted, one.section, left) if left >= LEAST else None
+        more = excerpt(wanted, one.section, left, subject) if left >= LEAST else None
         if more is not None and _size(more) <= left + PLACE:
             taken.append(more)
     left = room - sum(map(_size, taken[1:])) - PLACE

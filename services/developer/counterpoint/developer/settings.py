@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from counterpoint.bus import BusSettings
-from counterpoint.recall import Gateway
+from counterpoint.client import Gateway
 
 ANSWER_DEADLINE_S = 20.0
 

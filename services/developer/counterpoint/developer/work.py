@@ -17,9 +17,10 @@ from counterpoint.developer.rag.generate import rendered
 from counterpoint.developer.rag.run import Graded, Run
 from counterpoint.developer.relevance import Calibration, Grade, Hit
 from counterpoint.proto.decisions import Confidence
-from counterpoint.proto.errors import Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.findings import Citation, Findings
 from counterpoint.proto.tasks import EscalationCode, Need, TaskDelegated
+from counterpoint.proto.titles import title_of
 
 CANDIDATES = 3
 PLAN_STEPS = 12
@@ -108,7 +109,7 @@ def work(message: TaskDelegated, evidence: Evidence, assessment: Assessment, kno
         case "build":
             return _build(message, evidence, assessment, known)
         case other:
-            raise Permanent("unknown_lane", (Problem(field="lane", problem=f"nobody works in lane {other}"),))
+            raise Permanent(ErrorCode.UNKNOWN_LANE, (Problem(field="lane", problem=f"nobody works in lane {other}"),))
 
 
 def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, known: Calibration) -> Result:
@@ -272,13 +273,14 @@ def _subject(message: TaskDelegated) -> str:
     task = message.task
     if task.systems:
         return ", ".join(task.systems)
-    return task.title or task.description.splitlines()[0][:200]
+    job = task.target.job.name if task.target and task.target.job else None
+    return f"“{title_of(task.description, task.title, task.error_message, job)}”"
 
 
 def _document_need(message: TaskDelegated) -> Need:
     return Need(
         kind="document",
-        what=f"documents about {_subject(message)}: a runbook, an architecture note or an example",
+        what=f"a runbook, an architecture note or an example about {_subject(message)}",
         how="",
     )
 

@@ -1,36 +1,36 @@
 """Handlers of the lineage service."""
 
 from counterpoint.bus import Service
-from counterpoint.lineage.corrections import links_of, relinked
-from counterpoint.lineage.endings import task_ended
-from counterpoint.lineage.incidents import Limits
-from counterpoint.lineage.intake import take
-from counterpoint.lineage.own import traced
-from counterpoint.lineage.reading import parse
-from counterpoint.lineage.turns import Turns
+from counterpoint.client import Memory
+from counterpoint.lineage.event_commit import commit_for_event
+from counterpoint.lineage.incidents.incident import IncidentLimits
+from counterpoint.lineage.incidents.link_commit import changed_links, commit_for_links
+from counterpoint.lineage.incidents.run_completion import commit_for_task_end
+from counterpoint.lineage.openlineage.parser import parse_event
+from counterpoint.lineage.project_locks import ProjectLocks
+from counterpoint.lineage.self_lineage import task_lineage
 from counterpoint.proto.lineage import LineageEvent
 from counterpoint.proto.memory import Commit, RecordsChanged
-from counterpoint.recall import Memory
 
 
-def register(service: Service, limits: Limits, turns: Turns | None = None) -> None:
-    """Have the service handle its messages; with `turns` one after the other where something is decided."""
+def register(service: Service, limits: IncidentLimits, locks: ProjectLocks | None = None) -> None:
+    """Register the handlers; with `locks` decisions of one project run one at a time."""
 
     async def on_event(message: LineageEvent, memory: Memory) -> Commit:
-        event = await memory.harmless(parse(message.event))
-        if turns is None:
-            return await take(event, memory, limits, waited=message.waited)
-        return await turns.take(event, memory, limits, waited=message.waited)
+        event = await memory.harmless(parse_event(message.event))
+        if locks is None:
+            return await commit_for_event(event, memory, limits, waited=message.waited)
+        return await locks.commit_for(event, memory, limits, waited=message.waited)
 
     async def on_changed(message: RecordsChanged, memory: Memory) -> Commit:
         if message.service == "router":
-            links = links_of(message)
-            return await relinked(links, memory) if links else Commit()
+            links = changed_links(message)
+            return await commit_for_links(links, memory) if links else Commit()
         task_id = message.task_id
         if not message.ended or task_id is None:
             return Commit()
-        own = await traced(task_id, memory)
-        commit = await task_ended(task_id, memory) if task_id.startswith("incident-") else Commit()
+        own = await task_lineage(task_id, memory)
+        commit = await commit_for_task_end(task_id, memory) if task_id.startswith("incident-") else Commit()
         return commit.model_copy(update={"writes": (*own, *commit.writes)})
 
     service.on(LineageEvent)(on_event)

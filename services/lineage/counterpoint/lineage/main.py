@@ -4,24 +4,24 @@ from counterpoint import bus
 from counterpoint.bus import Service
 from counterpoint.bus.health import http_server, serve
 from counterpoint.lineage.handlers import register
-from counterpoint.lineage.http import application
+from counterpoint.lineage.marquez.api import application
+from counterpoint.lineage.project_locks import ProjectLocks
 from counterpoint.lineage.settings import LineageSettings
-from counterpoint.lineage.turns import Turns
 
 
 async def listen(settings: LineageSettings) -> None:
     """Handle messages and requests until SIGTERM."""
     service = Service("lineage", settings)
     limits = settings.limits()
-    turns = Turns()
-    register(service, limits, turns)
-    server, _ = http_server(application(service.memory, limits, turns), settings.lineage_host, settings.lineage_port)
-    service.also(lambda: serve(server))
+    locks = ProjectLocks()
+    register(service, limits, locks)
+    server, _ = http_server(application(service.memory, limits, locks), settings.lineage_host, settings.lineage_port)
+    service.add_task(lambda: serve(server))
     await service.run()
 
 
 def run() -> None:
-    """The process."""
+    """Run the process."""
     bus.run(listen(LineageSettings()))
 
 

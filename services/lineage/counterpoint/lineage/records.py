@@ -1,37 +1,37 @@
-"""The lineage graph as records of the stores `jobs`, `runs`, `datasets` and `edges`, and how two of a kind join.
+"""The lineage graph as records of the stores `jobs`, `runs`, `datasets` and `edges`, and the merge of two records.
 
-Joining is commutative, associative and idempotent: whatever the order of the events, and however often one comes, the
-records are the same. Sets only grow; of other fields the value with the greatest stamp (event time, then transition)
-stays, and an event that says nothing of a field leaves it alone.
+The merge is commutative, associative and idempotent, so the records do not depend on the order or repetition of
+events. Sets only grow. Of other fields the value with the greatest stamp (event time, then transition) is kept; a field
+missing in an event is unchanged.
 """
 
 import json
 from typing import ClassVar, Literal
 
-from counterpoint.lineage.events import CodeLocation, EventType
+from counterpoint.graph.edges import LineageEdge
+from counterpoint.lineage.openlineage.events import CodeLocation, EventType
 from counterpoint.proto.messages import Shape, Time
-from counterpoint.recall.edges import Edge
 
-Store = Literal["jobs", "runs", "datasets", "edges"]
-Key = tuple[Store, str]
+GraphStore = Literal["jobs", "runs", "datasets", "edges"]
+RecordKey = tuple[GraphStore, str]
 """A record's store and id."""
 
 
-class Stamped(Shape):
-    """A record that grows: `stamps` says of each single-valued field when it was said, and `SETS` only get larger."""
+class StampedRecord(Shape):
+    """A record that grows: `stamps` orders the values of each single-valued field, and fields in `SETS` only grow."""
 
     SETS: ClassVar[tuple[str, ...]] = ()
     stamps: dict[str, str] = {}
 
 
-class Mark(Shape):
-    """A run, and the time of the event that told of it."""
+class RunMark(Shape):
+    """A run and the time of its event."""
 
     run_id: str
     at: Time
 
 
-class Job(Stamped):
+class JobRecord(StampedRecord):
     """A job. `parent` is the job it is part of; `last_success` and `last_failure` the latest COMPLETE and FAIL."""
 
     namespace: str
@@ -40,11 +40,11 @@ class Job(Stamped):
     owners: tuple[str, ...] = ()
     code: CodeLocation | None = None
     parent: str | None = None
-    last_success: Mark | None = None
-    last_failure: Mark | None = None
+    last_success: RunMark | None = None
+    last_failure: RunMark | None = None
 
 
-class Dataset(Stamped):
+class DatasetRecord(StampedRecord):
     """A dataset."""
 
     namespace: str
@@ -52,13 +52,13 @@ class Dataset(Stamped):
     owners: tuple[str, ...] = ()
 
 
-class Run(Stamped):
+class RunRecord(StampedRecord):
     """A run; for Airflow each try is one. Jobs and datasets are given as `Node.ref`.
 
     `state` is how it ended (COMPLETE, FAIL, ABORT), or RUNNING while its latest START is later than any end.
     `error_message` and `stack_trace` are those of its latest failure, and stay when the same run id later succeeds.
-    `facts` are the versions, settings and figures that events reported, by kind and name. `incident` is the one that
-    its failure was taken for first.
+    `facts` are the versions, settings and figures that events reported, by kind and name. `incident` is the
+    incident that its failure belongs to.
     """
 
     SETS: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
@@ -90,16 +90,21 @@ class Run(Stamped):
     log_url: str | None = None
 
 
-Record = Job | Dataset | Run | Edge
-"""A record of the lineage graph; edges are as `counterpoint.recall.edges` has them."""
+GraphRecord = JobRecord | DatasetRecord | RunRecord | LineageEdge
+"""A record of the lineage graph; edges are as `counterpoint.graph.edges` has them."""
 
-SHAPES: dict[Store, type[Record]] = {"jobs": Job, "runs": Run, "datasets": Dataset, "edges": Edge}
-"""The shape of each store's records."""
+SHAPES: dict[GraphStore, type[GraphRecord]] = {
+    "jobs": JobRecord,
+    "runs": RunRecord,
+    "datasets": DatasetRecord,
+    "edges": LineageEdge,
+}
+"""Model of the records of each store."""
 
 
-def join(one: Record, other: Record) -> Record:
-    """Both records in one. They must be of the same shape and id."""
-    if isinstance(one, Edge) or isinstance(other, Edge):
+def merge_records(one: GraphRecord, other: GraphRecord) -> GraphRecord:
+    """Merge two records of the same type and id."""
+    if isinstance(one, LineageEdge) or isinstance(other, LineageEdge):
         return one
     values: dict[str, object] = {}
     for field in type(one).model_fields:
@@ -112,28 +117,28 @@ def join(one: Record, other: Record) -> Record:
             values[field] = theirs
     stamps = {field: max(one.stamps.get(field, ""), other.stamps.get(field, "")) for field in one.stamps | other.stamps}
     joined = one.model_copy(update={**values, "stamps": stamps})
-    return joined.model_copy(update={"state": _state(joined)}) if isinstance(joined, Run) else joined
+    return joined.model_copy(update={"state": _state(joined)}) if isinstance(joined, RunRecord) else joined
 
 
-def _facts(one: Stamped, other: Stamped, mine: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
-    """The facts of both; of one name the one with the greater stamp."""
+def _facts(one: StampedRecord, other: StampedRecord, mine: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
+    """Merge facts; of one name the value with the greater stamp is kept."""
     names = sorted({*mine, *theirs})
-    ranks = ((name, (one.stamps.get(stamp_of(name), ""), mine.get(name, ""))) for name in names)
-    return {name: max(rank, (other.stamps.get(stamp_of(name), ""), theirs.get(name, "")))[1] for name, rank in ranks}
+    ranks = ((name, (one.stamps.get(fact_stamp(name), ""), mine.get(name, ""))) for name in names)
+    return {name: max(rank, (other.stamps.get(fact_stamp(name), ""), theirs.get(name, "")))[1] for name, rank in ranks}
 
 
-def stamp_of(fact: str) -> str:
-    """The name that a fact has among the stamps."""
+def fact_stamp(fact: str) -> str:
+    """Key of a fact in `stamps`."""
     return f"facts {fact}"
 
 
-def _rank(record: Stamped, field: str) -> tuple[str, str]:
-    """How strong a field's value is: its stamp, and to break a tie the value itself."""
+def _rank(record: StampedRecord, field: str) -> tuple[str, str]:
+    """Sort key of a field's value: its stamp, then the value itself."""
     stamp = record.stamps.get(field, "")
     return stamp, json.dumps(record.model_dump(mode="json", include={field}), sort_keys=True) if stamp else ""
 
 
-def _state(run: Run) -> EventType:
+def _state(run: RunRecord) -> EventType:
     if run.ended_as is None or run.ended_at is None:
         return EventType.RUNNING
     reopened = run.started_at is not None and run.started_at > run.ended_at

@@ -3,11 +3,11 @@
 from pydantic import Field
 
 from counterpoint.bus import BusSettings
-from counterpoint.lineage.incidents import Limits
+from counterpoint.lineage.incidents.incident import IncidentLimits
 
 
 class LineageSettings(BusSettings):
-    """Where it listens for OpenLineage, and when failures become incidents (row F5)."""
+    """Listen address for OpenLineage, and the limits of incidents (docs/incidents.md)."""
 
     lineage_host: str = "127.0.0.1"
     lineage_port: int = 5000
@@ -15,9 +15,9 @@ class LineageSettings(BusSettings):
     retry_grace_s: float = Field(default=900.0, ge=0)
     part_grace_s: float = Field(default=30.0, ge=0)
 
-    def limits(self) -> Limits:
-        """The limits of one project."""
-        return Limits(
+    def limits(self) -> IncidentLimits:
+        """Limits of incidents in a project."""
+        return IncidentLimits(
             incidents_per_hour=self.incidents_per_hour,
             retry_grace_s=self.retry_grace_s,
             part_grace_s=self.part_grace_s,

@@ -1,8 +1,8 @@
-"""Attempts: the attempt that an outcome is about, the lesson of it, and the failures that repeat (row A8).
+"""Attempts: the attempt that an outcome belongs to, and the failures that repeat (docs/workflow.md).
 
-The identity of an outcome is (task, attempt). The attempts are its record; `Task.outcomes` is made from them. A success
-that is due to something else than the proposal credits nothing to it: the proposal is `superseded`, and the note of the
-report is an attempt of the reporter's own.
+The identity of an outcome is (task, attempt). The attempts are its record; `Task.outcomes` is built from them. A
+success with another cause than the proposal makes the proposal `superseded`, and the note of the report becomes an
+attempt of the reporter.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from counterpoint.manager.dossier import Dossier
-from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, WORKING, Place
+from counterpoint.manager.task_history import TaskHistory
+from counterpoint.manager.workflow import AWAITS_OUTCOME, ESCALATED, WORKING, WorkflowState
 from counterpoint.proto.attempts import SUPERSEDED, Attempt, TaskOutcomeReported
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.findings import Findings, SimilarAttempt
@@ -27,103 +27,111 @@ OTHER_CAUSES = frozenset({"something_else", "nothing"})
 
 
 @dataclass(frozen=True, slots=True)
-class First:
-    """The first outcome of an attempt that was made in this task. `lesson`: the act that helped instead of it."""
+class FirstOutcome:
+    """The first outcome of an attempt of this task. `lesson`: the reporter's attempt that helped instead."""
 
     attempt: Attempt
     lesson: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """The outcome of an attempt that the reporter made himself; `attempt` is its new record."""
+class ReporterAttempt:
+    """The outcome of the reporter's own attempt; `attempt` is its new record."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
-    """A reported outcome in the place of an observed one. `lesson`: the act that helped instead of the attempt."""
+class OutcomeCorrection:
+    """A reported outcome that replaces an observed one. `lesson`: the reporter's attempt that helped instead."""
 
     attempt: Attempt
     lesson: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
-    """The failure is over, and by no attempt that is known: nothing is learned from it."""
+class UncreditedRecovery:
+    """A recovery that is credited to no known attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Repetition:
+class RepeatedOutcome:
     """The same outcome again, or an observation where a report says the same."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Another outcome than the one that is known, and no better evidence."""
+class ConflictingOutcome:
+    """A different outcome than the known one, without better evidence."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class NoSuchAttempt:
-    """An outcome that belongs to no attempt of this task; `number` is the one that was named."""
+class UnknownAttempt:
+    """An outcome of no attempt of this task; `number` is the one in the report."""
 
     number: int | None
 
 
-Verdict = First | Own | Correction | Recovery | Repetition | Contradiction | NoSuchAttempt
+OutcomeVerdict = (
+    FirstOutcome
+    | ReporterAttempt
+    | OutcomeCorrection
+    | UncreditedRecovery
+    | RepeatedOutcome
+    | ConflictingOutcome
+    | UnknownAttempt
+)
 
 
-def verdict(dossier: Dossier, message: TaskOutcomeReported, now: datetime) -> Verdict:
-    """Return the meaning of a report. Without a number it is about the latest attempt, or the reporter's next one."""
-    task, place = dossier.task, dossier.place
+def classify_outcome(history: TaskHistory, message: TaskOutcomeReported, now: datetime) -> OutcomeVerdict:
+    """Classify a report. Without a number it belongs to the latest attempt, or to the reporter's next one."""
+    task, place = history.task, history.workflow_state
     unshown = task.shadow and task.override is None
     if unshown and message.fixed_by is None and message.outcome == "succeeded":
-        # Nobody was shown the proposal: whatever helped, it was not that.
+        # The proposal was not shown, so it did not cause the success.
         message = message.model_copy(update={"fixed_by": "something_else"})
     if unshown and place == AWAITS_OUTCOME and message.outcome in FAILURES and message.attempt is None:
-        return Own(_own(task, dossier.next_attempt, message, now))
+        return ReporterAttempt(_own(task, history.next_attempt, message, now))
     pending = task.attempt if place == AWAITS_OUTCOME else None
-    if place.ended and message.attempt is None and _explains(dossier, message):
-        return _own_or_recovery(dossier, dossier.next_attempt, message, now)
-    number = message.attempt or pending or _superseded(dossier, message)
-    latest = dossier.attempts[max(dossier.attempts)][0] if dossier.attempts else None
-    if number in dossier.attempts:
-        return _about(dossier, dossier.attempts[number][0], message, now)
+    if place.ended and message.attempt is None and _explains(history, message):
+        return _own_or_recovery(history, history.next_attempt, message, now)
+    number = message.attempt or pending or _superseded(history, message)
+    latest = history.attempts[max(history.attempts)][0] if history.attempts else None
+    if number in history.attempts:
+        return _about(history, history.attempts[number][0], message, now)
     if number is not None and number == pending:
-        return _first(dossier, _made(task, number, task.proposal or "", "developer", now), message, now)
+        return _first(history, _made(task, number, task.proposal or "", "developer", now), message, now)
     if number is None and latest and (place.ended or _is_open(latest, place) or _says_again(latest, message, place)):
-        return _about(dossier, latest, message, now)
-    if place in ESCALATED and number in (None, dossier.next_attempt, (task.attempt or 0) + 1):
-        return _own_or_recovery(dossier, number or dossier.next_attempt, message, now)
-    if place == WORKING and message.outcome == "succeeded" and number in (None, task.attempt, dossier.next_attempt):
-        return _own_or_recovery(dossier, dossier.next_attempt, message, now)
-    return NoSuchAttempt(message.attempt)
+        return _about(history, latest, message, now)
+    if place in ESCALATED and number in (None, history.next_attempt, (task.attempt or 0) + 1):
+        return _own_or_recovery(history, number or history.next_attempt, message, now)
+    if place == WORKING and message.outcome == "succeeded" and number in (None, task.attempt, history.next_attempt):
+        return _own_or_recovery(history, history.next_attempt, message, now)
+    return UnknownAttempt(message.attempt)
 
 
 def is_superseding(message: TaskOutcomeReported) -> bool:
-    """Whether a report is of a success that no proposal is to be credited with."""
+    """Whether a report is a success with another cause than the proposal."""
     return message.outcome == "succeeded" and message.fixed_by in OTHER_CAUSES
 
 
-def same_failures(tried: Iterable[Attempt], last: Attempt) -> int:
-    """How many attempts failed with the error signature of `last`, itself included."""
-    digest = failure(last)
-    return sum(1 for attempt in tried if attempt.outcome in FAILURES and failure(attempt) == digest)
+def count_same_failures(tried: Iterable[Attempt], last: Attempt) -> int:
+    """Count the attempts that failed with the error signature of `last`, itself included."""
+    digest = failure_signature(last)
+    return sum(1 for attempt in tried if attempt.outcome in FAILURES and failure_signature(attempt) == digest)
 
 
-def failure(attempt: Attempt) -> str | None:
-    """The signature of what an attempt failed with; where no error was told, that of the error it was made for."""
+def failure_signature(attempt: Attempt) -> str | None:
+    """Error signature of a failed attempt; without a reported error, that of the error it was made for."""
     error = attempt.outcome_error or attempt.error_message
     return signature(error).digest if error else None
 
 
-def outcomes(tried: Iterable[Attempt]) -> dict[str, dict[str, Any]]:
-    """What is known of each attempt, by its number: outcome, evidence, by, error_message, note, at."""
+def outcomes_by_number(tried: Iterable[Attempt]) -> dict[str, dict[str, Any]]:
+    """Return the outcome of each attempt, by number: outcome, evidence, by, error_message, note, at."""
     known = {}
     for attempt in tried:
         if attempt.outcome != UNKNOWN:
@@ -140,8 +148,8 @@ def outcomes(tried: Iterable[Attempt]) -> dict[str, dict[str, Any]]:
     return known
 
 
-def with_tried(findings: Findings | None, tried: Iterable[Attempt]) -> Findings:
-    """The findings with every attempt of this task in front of what earlier tasks knew."""
+def with_attempts(findings: Findings | None, tried: Iterable[Attempt]) -> Findings:
+    """Put the attempts of this task before those of earlier tasks in the findings."""
     own = tuple(
         SimilarAttempt(
             id=attempt.attempt_id,
@@ -165,53 +173,55 @@ def with_tried(findings: Findings | None, tried: Iterable[Attempt]) -> Findings:
     return known.model_copy(update={"similar_attempts": own + others})
 
 
-def _explains(dossier: Dossier, message: TaskOutcomeReported) -> bool:
-    """Whether a report answers what was asked after a recovery without a proposal."""
+def _explains(history: TaskHistory, message: TaskOutcomeReported) -> bool:
+    """Whether a report explains an uncredited recovery."""
     reported = message.outcome == "succeeded" and message.evidence == "reported"
-    credited = any(one.evidence == "observed" or one.outcome == SUPERSEDED for one in dossier.tried)
-    return reported and bool(dossier.task.needs) and not credited
+    credited = any(one.evidence == "observed" or one.outcome == SUPERSEDED for one in history.tried)
+    return reported and bool(history.task.needs) and not credited
 
 
-def _superseded(dossier: Dossier, message: TaskOutcomeReported) -> int | None:
-    """The number of the attempt that an unnumbered report of another cause was about before."""
-    known = (one.attempt for one in dossier.tried if one.outcome == SUPERSEDED)
+def _superseded(history: TaskHistory, message: TaskOutcomeReported) -> int | None:
+    """Number of the attempt that an unnumbered report of another cause superseded."""
+    known = (one.attempt for one in history.tried if one.outcome == SUPERSEDED)
     return max(known, default=None) if is_superseding(message) else None
 
 
-def _about(dossier: Dossier, known: Attempt, message: TaskOutcomeReported, now: datetime) -> Verdict:
+def _about(history: TaskHistory, known: Attempt, message: TaskOutcomeReported, now: datetime) -> OutcomeVerdict:
     if known.outcome == UNKNOWN:
-        return _first(dossier, known, message, now)
+        return _first(history, known, message, now)
     if known.evidence == "observed" and message.evidence == "reported":
-        return Correction(_with_outcome(known, message, now), _lesson(dossier, known, message, now))
+        return OutcomeCorrection(_with_outcome(known, message, now), _lesson(history, known, message, now))
     if message.evidence == "observed" and known.outcome in (message.outcome, SUPERSEDED):
-        return Repetition(known)
+        return RepeatedOutcome(known)
     if _says(known, message):
-        return Repetition(known)
+        return RepeatedOutcome(known)
     if known.outcome == "succeeded" and known.fixed_by is None and is_superseding(message) and not _is_reporters(known):
-        return Correction(_with_outcome(known, message, now), _lesson(dossier, known, message, now))
+        return OutcomeCorrection(_with_outcome(known, message, now), _lesson(history, known, message, now))
     if known.outcome == SUPERSEDED and known.note is None and message.fixed_by == known.fixed_by and message.note:
-        return Correction(_with_outcome(known, message, now), _lesson(dossier, known, message, now))
-    return Contradiction(known)
+        return OutcomeCorrection(_with_outcome(known, message, now), _lesson(history, known, message, now))
+    return ConflictingOutcome(known)
 
 
-def _first(dossier: Dossier, made: Attempt, message: TaskOutcomeReported, now: datetime) -> First:
-    return First(_with_outcome(made, message, now), _lesson(dossier, made, message, now))
+def _first(history: TaskHistory, made: Attempt, message: TaskOutcomeReported, now: datetime) -> FirstOutcome:
+    return FirstOutcome(_with_outcome(made, message, now), _lesson(history, made, message, now))
 
 
-def _own_or_recovery(dossier: Dossier, number: int, message: TaskOutcomeReported, now: datetime) -> Own | Recovery:
+def _own_or_recovery(
+    history: TaskHistory, number: int, message: TaskOutcomeReported, now: datetime
+) -> ReporterAttempt | UncreditedRecovery:
     unexplained = message.evidence == "observed" or message.fixed_by == "nothing"
     if message.outcome == "succeeded" and (unexplained or (is_superseding(message) and not message.note)):
-        return Recovery()
-    return Own(_own(dossier.task, number, message, now))
+        return UncreditedRecovery()
+    return ReporterAttempt(_own(history.task, number, message, now))
 
 
-def _lesson(dossier: Dossier, known: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt | None:
-    """The act that helped instead of an attempt, as the reporter's own attempt."""
+def _lesson(history: TaskHistory, known: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt | None:
+    """The reporter's attempt that helped instead of a known one."""
     explained = is_superseding(message) and message.fixed_by != "nothing" and message.evidence == "reported"
     if not explained or not message.note or _is_reporters(known):
         return None
-    number = max([known.attempt, dossier.task.attempt or 0, *dossier.attempts]) + 1
-    return _own(dossier.task, number, message, now)
+    number = max([known.attempt, history.task.attempt or 0, *history.attempts]) + 1
+    return _own(history.task, number, message, now)
 
 
 def _says(known: Attempt, message: TaskOutcomeReported) -> bool:
@@ -219,13 +229,13 @@ def _says(known: Attempt, message: TaskOutcomeReported) -> bool:
     return (known.outcome, known.outcome_error, known.note) == (said, message.error_message, message.note)
 
 
-def _says_again(latest: Attempt, message: TaskOutcomeReported, place: Place) -> bool:
-    """Whether a report without a number repeats the last one. On an escalated task a failure is one more try."""
+def _says_again(latest: Attempt, message: TaskOutcomeReported, place: WorkflowState) -> bool:
+    """Whether a report without a number repeats the last one. A failure of an escalated task is a new attempt."""
     return _says(latest, message) and not (place in ESCALATED and message.outcome in FAILURES)
 
 
 def _is_reporters(known: Attempt) -> bool:
-    """Whether an attempt was made by who reported it: its note is the act."""
+    """Whether the reporter made the attempt: its note is the text tried."""
     return known.outcome != UNKNOWN and known.tried == (known.note or "")
 
 
@@ -248,14 +258,13 @@ def _with_outcome(known: Attempt, message: TaskOutcomeReported, now: datetime) -
     )
 
 
-def _is_open(latest: Attempt, place: Place) -> bool:
-    """A proposal that an override has put aside while it waited for its outcome."""
+def _is_open(latest: Attempt, place: WorkflowState) -> bool:
+    """Whether an override replaced the proposal while it waited for its outcome."""
     return place == WORKING and latest.outcome == UNKNOWN
 
 
 def _own(task: Task, number: int, message: TaskOutcomeReported, now: datetime) -> Attempt:
-    """An attempt that the developer had no part in: neither its confidence nor an override is behind it, and it rests
-    on the report alone."""
+    """An attempt of the reporter: without confidence or override, and with the report as its only source."""
     made = _made(task, number, message.note or "", message.by, now)
     own = {"override_by": None, "reason": None, "constraints": (), "confidence": None, "fixed_by": None}
     rests_on = (Source(store="actions", id=message.action_id, version=1),)

@@ -1,15 +1,15 @@
-"""Escalation: who is asked, for what, and how it can be supplied (rows A3, A6)."""
+"""Escalation: the recipient, the needs, and the commands that supply them (docs/workflow.md)."""
 
 from collections.abc import Iterable
 
-from counterpoint.manager.workflow import Guard
+from counterpoint.manager.workflow import TransitionGuard
 from counterpoint.proto.tasks import Escalation, Need, Task, TaskWorked
 
 ANSWERED_BY_DOCUMENTS = frozenset({"low_confidence", "insufficient_evidence"})
 
 
-def of_stop(task: Task, worked: TaskWorked) -> Escalation:
-    """What the calling LLM is asked when the developer has stopped."""
+def escalate_stop(task: Task, worked: TaskWorked) -> Escalation:
+    """Escalate a stop of the developer to the calling LLM."""
     code = worked.code or "low_confidence"
     needs = worked.needs or (_default_need(code, worked.searched_for or task.systems),)
     return Escalation(
@@ -20,15 +20,15 @@ def of_stop(task: Task, worked: TaskWorked) -> Escalation:
     )
 
 
-def of_failures(task: Task, to: str, attempts: int, same: int) -> Escalation:
-    """What is asked when attempts keep failing: how to go on."""
+def escalate_failures(task: Task, to: str, attempts: int, same: int) -> Escalation:
+    """Escalate repeated failures for a decision."""
     what = f"how to go on after {attempts} attempts, {same} of them with the same error"
     need = _with_how(task, Need(kind="decision", what=what, how=""))
     return Escalation(to=to, code="repeated_failure", needs=(need,))
 
 
-def of_recovery(task: Task, attempt: int | None) -> Need:
-    """Return the question after a recovery that nobody has explained. `attempt`: the proposal that may have done it."""
+def ask_cause(task: Task, attempt: int | None) -> Need:
+    """Ask for the cause of an unexplained recovery. `attempt`: the proposal that may be the cause."""
     report = f"counterpoint outcome {task.task_id} succeeded"
     how = f'{report} --by something-else --note "WHAT WAS CHANGED" --project {task.project}'
     if attempt is None:
@@ -38,9 +38,13 @@ def of_recovery(task: Task, attempt: int | None) -> Need:
     return Need(kind="outcome", what=what, how=how)
 
 
-def helped_by(needs: Iterable[Need]) -> Guard:
-    """Whether documents would help, or only a decision."""
-    return Guard.NEEDS_DOCUMENT if any(need.kind == "document" for need in needs) else Guard.NEEDS_DECISION
+def guard_for_needs(needs: Iterable[Need]) -> TransitionGuard:
+    """Return the guard: a document is needed, or a decision."""
+    return (
+        TransitionGuard.NEEDS_DOCUMENT
+        if any(need.kind == "document" for need in needs)
+        else TransitionGuard.NEEDS_DECISION
+    )
 
 
 def _default_need(code: str, about: tuple[str, ...]) -> Need:

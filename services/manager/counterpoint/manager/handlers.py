@@ -1,38 +1,38 @@
-"""What the manager does with each message it is handed: read the dossier, decide, commit."""
+"""Handlers of the manager: read the task history, decide, commit."""
 
 from datetime import datetime
 
 from counterpoint.bus import Service
-from counterpoint.manager import interventions, outcomes, work
-from counterpoint.manager.bounds import Bounds
-from counterpoint.manager.commits import commit
-from counterpoint.manager.dossier import Dossier, dossier_of, open_dossier
-from counterpoint.manager.knowledge import INGESTED, came_in, has_changed
-from counterpoint.manager.moves import Move, late
-from counterpoint.manager.routing import begun
-from counterpoint.manager.sessions import joined, session_id_of
+from counterpoint.client import Memory, put, records
+from counterpoint.manager import developer_results, interventions, outcomes
+from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
+from counterpoint.manager.routing import first_attempt
+from counterpoint.manager.sessions import session_id_of, with_task
 from counterpoint.manager.shadow import on_shadow_due
+from counterpoint.manager.task_commit import task_commit
+from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history
+from counterpoint.manager.task_limits import TaskLimits
+from counterpoint.manager.task_update import TaskUpdate, without_effect
 from counterpoint.manager.timers import name_of, reassessment
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.incident_settings import STORE as SETTINGS
-from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, ids_for, in_force
+from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, effective_settings, ids_for
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
-from counterpoint.proto.records import Session
+from counterpoint.proto.records import SessionRecord
 from counterpoint.proto.tasks import Task, TaskDue, TaskRouted, TaskWorked
-from counterpoint.recall import Memory, put, records
 
 PAGE = 100
-"""Waiting tasks that one commit sets a timer for."""
+"""Waiting tasks in one commit."""
 NEWEST = 20
-"""Records among which what was ingested lately is looked for: other tasks leave attempts as well."""
+"""Newest records searched for recently ingested ones."""
 
 
-class Handlers:
-    """The manager's handlers under some bounds."""
+class ManagerHandlers:
+    """Handlers of the manager under task limits."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.bounds = bounds
+    def __init__(self, limits: TaskLimits) -> None:
+        self.limits = limits
 
     async def on_routed(self, message: TaskRouted, memory: Memory) -> Commit:
         """Make the record of the task, join its session, set its deadline, and delegate attempt 1."""
@@ -44,63 +44,65 @@ class Handlers:
             *(Get(store=SETTINGS, id=each) for each in ids),
         )
         if tasks.items:
-            known = dossier_of(tasks.items[0], ())
-            return self._commit(memory, known, late(known, "a routing"), message.action_id)
+            known = task_history(tasks.items[0], ())
+            return self._commit(memory, known, without_effect(known, "a routing"), message.action_id)
         seen = sessions.items[0] if sessions.items else None
-        session = joined(next(iter(records(sessions.items, Session)), None), message, memory.now)
-        return commit(
+        session = with_task(next(iter(records(sessions.items, SessionRecord)), None), message, memory.now)
+        return task_commit(
             memory,
-            self.bounds,
-            begun(message, in_force(one for found in settings for one in records(found.items, IncidentSettings))),
+            self.limits,
+            first_attempt(
+                message, effective_settings(one for found in settings for one in records(found.items, IncidentSettings))
+            ),
             task_id=message.task_id,
             after=(message.action_id,),
             writes=(put("sessions", session_id, session, seen=seen),),
         )
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:
-        """Propose, complete, escalate or resume, by what the developer came to."""
-        dossier = await open_dossier(memory, message.task_id)
-        newly_known = message.outcome == "stopped" and await _known_since(memory, dossier.task.submitted_at)
-        move = work.worked(dossier, message, memory.now, self.bounds, newly_known=newly_known)
-        return self._commit(memory, dossier, move, message.action_id)
+        """Propose, complete, escalate or resume by the developer's result."""
+        history = await read_task_history(memory, message.task_id)
+        newly_known = message.outcome == "stopped" and await _known_since(memory, history.task.submitted_at)
+        update = developer_results.on_worked(history, message, memory.now, self.limits, newly_known=newly_known)
+        return self._commit(memory, history, update, message.action_id)
 
     async def on_outcome(self, message: TaskOutcomeReported, memory: Memory) -> Commit:
-        """Remember how an attempt went; complete the task, try again, or escalate."""
-        dossier = await open_dossier(memory, message.task_id)
-        move = outcomes.told(dossier, message, memory.now, self.bounds)
-        return self._commit(memory, dossier, move, dossier.task.attempt_action_id, message.action_id)
+        """Record the outcome of an attempt; complete the task, try again, or escalate."""
+        history = await read_task_history(memory, message.task_id)
+        update = outcomes.on_outcome(history, message, memory.now, self.limits)
+        return self._commit(memory, history, update, history.task.attempt_action_id, message.action_id)
 
     async def on_overridden(self, message: TaskOverridden, memory: Memory) -> Commit:
         """Delegate the next attempt under the override."""
-        dossier = await open_dossier(memory, message.task_id)
-        move = interventions.overridden(dossier, message, memory.now)
-        return self._commit(memory, dossier, move, dossier.task.last_action_id, message.action_id)
+        history = await read_task_history(memory, message.task_id)
+        update = interventions.on_override(history, message, memory.now)
+        return self._commit(memory, history, update, history.task.last_action_id, message.action_id)
 
     async def on_amended(self, message: AmendTask, memory: Memory) -> Commit:
-        """Point the task at another error and begin its work again."""
-        dossier = await open_dossier(memory, message.task_id)
-        move = interventions.amended(dossier, message, memory.now)
-        return self._commit(memory, dossier, move, dossier.task.last_action_id)
+        """Change the error of the task and start its work again."""
+        history = await read_task_history(memory, message.task_id)
+        update = interventions.on_amendment(history, message, memory.now)
+        return self._commit(memory, history, update, history.task.last_action_id)
 
     async def on_cancel(self, message: CancelTask, memory: Memory) -> Commit:
-        """End the task, whatever it is doing."""
-        dossier = await open_dossier(memory, message.task_id)
-        move = interventions.cancelled(dossier, message, memory.now)
-        return self._commit(memory, dossier, move, dossier.task.last_action_id)
+        """Cancel the task."""
+        history = await read_task_history(memory, message.task_id)
+        update = interventions.on_cancellation(history, message, memory.now)
+        return self._commit(memory, history, update, history.task.last_action_id)
 
     async def on_due(self, message: TaskDue, memory: Memory) -> Commit:
-        """Do what a timer of the task was set for."""
-        dossier = await open_dossier(memory, message.task_id)
+        """Handle a due timer of the task."""
+        history = await read_task_history(memory, message.task_id)
         failed_at = await _last_failure(memory, message.task_id) if message.timer == "quiet" else None
-        move = interventions.due(dossier, message, memory.now, self.bounds, failed_at)
-        return self._commit(memory, dossier, move, dossier.task.last_action_id)
+        update = interventions.on_timer(history, message, memory.now, self.limits, failed_at)
+        return self._commit(memory, history, update, history.task.last_action_id)
 
     async def on_changed(self, message: RecordsChanged, memory: Memory) -> Commit:
-        """Have the confidence of tasks that wait for documents recomputed, once for all that comes in together.
+        """Set a timer that recomputes the confidence of tasks waiting for documents, once per batch of ingests.
 
         Knowledge of the project `shared` reaches the tasks of `shared` alone: a message reads one project.
         """
-        if not has_changed(message):
+        if not ends_ingest(message):
             return Commit()
         waiting = {"state": "input_required", "waiting_for": "documents"}
         woken = Commit()
@@ -111,19 +113,19 @@ class Handlers:
         return woken
 
     def _reassess(self, waiting: list[Task], now: datetime) -> Commit:
-        woken = [task.task_id for task in waiting if task.resumes < self.bounds.max_resumes]
+        woken = [task.task_id for task in waiting if task.resumes < self.limits.max_resumes]
         return Commit(
-            messages=tuple(reassessment(task_id, now, self.bounds) for task_id in woken),
+            messages=tuple(reassessment(task_id, now, self.limits) for task_id in woken),
             cancel_timers=tuple(name_of(task_id, "reassess") for task_id in woken),
         )
 
-    def _commit(self, memory: Memory, dossier: Dossier, move: Move, *after: str | None) -> Commit:
-        return commit(memory, self.bounds, move, task_id=dossier.task.task_id, after=after, dossier=dossier)
+    def _commit(self, memory: Memory, history: TaskHistory, update: TaskUpdate, *after: str | None) -> Commit:
+        return task_commit(memory, self.limits, update, task_id=history.task.task_id, after=after, history=history)
 
 
-def register(service: Service, bounds: Bounds | None = None) -> None:
-    """Have the service handle all that the manager is handed."""
-    handlers = Handlers(bounds or Bounds())
+def register(service: Service, limits: TaskLimits | None = None) -> None:
+    """Register the handlers with the service."""
+    handlers = ManagerHandlers(limits or TaskLimits())
     service.on(TaskRouted)(handlers.on_routed)
     service.on(TaskWorked)(handlers.on_worked)
     service.on(TaskOutcomeReported)(handlers.on_outcome)
@@ -144,6 +146,6 @@ async def _last_failure(memory: Memory, task_id: str) -> datetime | None:
 
 
 async def _known_since(memory: Memory, since: datetime) -> bool:
-    """Whether something came in after `since`: an ingest that was over before the task waited wakes nobody else."""
+    """Whether a record was ingested after `since`: an ingest before the task waited sets no timer for it."""
     found = await memory.query(*(List(store=store, limit=NEWEST) for store in INGESTED))
-    return came_in((item for answer in found for item in answer.items), since)
+    return ingested_since((item for answer in found for item in answer.items), since)

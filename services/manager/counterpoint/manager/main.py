@@ -8,23 +8,23 @@ from counterpoint.manager.settings import ManagerSettings
 
 
 async def manage(settings: ManagerSettings) -> None:
-    """Handle messages until SIGTERM, and where anything is configured outside, be the gateway to it."""
+    """Handle messages until SIGTERM, and serve the gateway where a provider is configured."""
     service = Service("manager", settings)
-    register(service, settings.bounds())
-    outside = settings.outside()
-    if not outside:
+    register(service, settings.task_limits())
+    limits = settings.provider_limits()
+    if not limits:
         return await service.run()
-    from counterpoint.manager.gateway import Gateway
-    from counterpoint.manager.http import application
+    from counterpoint.manager.gateway.api import application
+    from counterpoint.manager.gateway.gateway import ModelGateway
 
-    gateway = Gateway(service.on_behalf, outside)
+    gateway = ModelGateway(service.memory_for, limits)
     server, _ = http_server(application(gateway), settings.gateway_host, settings.gateway_port)
 
     async def listen() -> None:
         await gateway.load()
         await serve(server)
 
-    service.also(listen)
+    service.add_task(listen)
     try:
         await service.run()
     finally:
@@ -32,7 +32,7 @@ async def manage(settings: ManagerSettings) -> None:
 
 
 def run() -> None:
-    """The process."""
+    """Run the process."""
     bus.run(manage(ManagerSettings()))
 
 

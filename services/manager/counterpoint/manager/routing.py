@@ -1,19 +1,19 @@
 """The beginning of a task: its record and its first attempt."""
 
-from counterpoint.manager.moves import Move, Said
 from counterpoint.manager.sessions import session_id_of
-from counterpoint.manager.workflow import SUBMITTED, Event, transition
-from counterpoint.proto.incident_settings import InForce
+from counterpoint.manager.task_update import ReasoningStep, TaskUpdate
+from counterpoint.manager.workflow import SUBMITTED, WorkflowEvent, transition
+from counterpoint.proto.incident_settings import EffectiveIncidentSettings
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import SubmitTask, Task, TaskRouted
 
 _ASKED = SubmitTask.model_fields.keys() - {"task_id", "session_id", "project"}
 
 
-def begun(message: TaskRouted, settings: InForce | None = None) -> Move:
+def first_attempt(message: TaskRouted, settings: EffectiveIncidentSettings | None = None) -> TaskUpdate:
     """Return the first attempt at a task that was routed, under the `settings` of its incidents."""
-    held = settings if settings and message.task.kind == "troubleshoot" else InForce()
-    row = transition(SUBMITTED, Event.ROUTED)
+    held = settings if settings and message.task.kind == "troubleshoot" else EffectiveIncidentSettings()
+    row = transition(SUBMITTED, WorkflowEvent.ROUTED)
     assert row is not None
     asked = message.task
     digest = signature(asked.error_message).digest if asked.error_message else None
@@ -40,9 +40,11 @@ def begun(message: TaskRouted, settings: InForce | None = None) -> Move:
         *(("in shadow",) if held.shadow else ()),
     ]
     reasoning = f"{asked.kind} by {message.submitted_by}: {', '.join(facts)}; attempt 1 goes to the developer"
-    return Move(said=(Said("plan", reasoning),), decision="delegate attempt 1", task=task, delegate="work")
+    return TaskUpdate(
+        steps=(ReasoningStep("plan", reasoning),), decision="delegate attempt 1", task=task, delegate="work"
+    )
 
 
 def request_of(task: Task) -> SubmitTask:
-    """What was asked for, out of the record."""
+    """Rebuild the submitted request from the record."""
     return SubmitTask.model_validate(task.model_dump(include=set(SubmitTask.model_fields)))

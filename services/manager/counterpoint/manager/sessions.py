@@ -1,9 +1,9 @@
-"""Sessions: tasks that belong together, because the sender said so, or one task alone (row A1)."""
+"""Sessions: tasks that the sender grouped, or a single task."""
 
 from datetime import datetime
 
 from counterpoint.proto.ids import derived_id
-from counterpoint.proto.records import Session
+from counterpoint.proto.records import SessionRecord
 from counterpoint.proto.tasks import TaskRouted
 
 REMEMBERED_TASKS = 20
@@ -11,16 +11,16 @@ LINE_CHARS = 200
 
 
 def session_id_of(message: TaskRouted) -> str:
-    """The session that was named, else one that belongs to this task alone."""
+    """Id of the session in the request, else of a session for this task only."""
     return message.task.session_id or derived_id(message.task_id, "session")
 
 
-def joined(session: Session | None, message: TaskRouted, now: datetime) -> Session:
-    """The session with this task in it: a new one, or the known one continued."""
+def with_task(session: SessionRecord | None, message: TaskRouted, now: datetime) -> SessionRecord:
+    """Add the task to its session, a known or a new one."""
     asked = message.task.title or message.task.description
     line = f"{message.task.kind}: {' '.join(asked.split())[:LINE_CHARS]}"
     known_ids, known_lines = (session.task_ids, session.summary.splitlines()) if session else ((), [])
-    return Session(
+    return SessionRecord(
         session_id=session_id_of(message),
         project=message.project,
         task_ids=(*known_ids, message.task_id)[-REMEMBERED_TASKS:],

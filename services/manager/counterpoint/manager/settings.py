@@ -1,4 +1,4 @@
-"""What the manager reads from its environment."""
+"""Settings of the manager."""
 
 from typing import Annotated, Any
 
@@ -6,15 +6,15 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from counterpoint.bus import BusSettings
-from counterpoint.manager.bounds import Bounds
-from counterpoint.manager.outside import Outside
-from counterpoint.recall.gateway import RELATIONS_JOB
+from counterpoint.client.gateway import RELATIONS_JOB
+from counterpoint.manager.gateway.provider_limits import ProviderLimits
+from counterpoint.manager.task_limits import TaskLimits
 
 _FOLDER = "file:"
 
 
 class ManagerSettings(BusSettings):
-    """The bus, how long and how often before somebody else decides, and what the gateway may call.
+    """Settings of the bus, the limits of tasks, and the providers of the gateway.
 
     `embedding_models` are others that may embed beside `embedding_model`, separated by commas: a change from one to
     another calls both. `gateway_calls` may be under way at a time, each for `gateway_call_s` at most, with so many
@@ -22,11 +22,11 @@ class ManagerSettings(BusSettings):
     relations in a project, in all.
     """
 
-    outcome_wait_s: float = Field(default=Bounds.outcome_wait_s, gt=0)
-    reassess_s: float = Field(default=Bounds.reassess_s, gt=0)
-    max_attempts: int = Field(default=Bounds.max_attempts, ge=1)
-    max_same_failures: int = Field(default=Bounds.max_same_failures, ge=1)
-    max_resumes: int = Field(default=Bounds.max_resumes, ge=0)
+    outcome_wait_s: float = Field(default=TaskLimits.outcome_wait_s, gt=0)
+    reassess_s: float = Field(default=TaskLimits.reassess_s, gt=0)
+    max_attempts: int = Field(default=TaskLimits.max_attempts, ge=1)
+    max_same_failures: int = Field(default=TaskLimits.max_same_failures, ge=1)
+    max_resumes: int = Field(default=TaskLimits.max_resumes, ge=0)
     model: str | None = None
     model_manager: str | None = None
     model_developer: str | None = None
@@ -46,12 +46,12 @@ class ManagerSettings(BusSettings):
     def _names(cls, value: Any) -> Any:
         return [name for each in value.split(",") if (name := each.strip())] if isinstance(value, str) else value
 
-    def outside(self) -> Outside:
-        """Models that may be called; a model by folder is memory's own and never is."""
+    def provider_limits(self) -> ProviderLimits:
+        """Models that may be called; a model by folder runs in the memory service."""
         named = (self.embedding_model, *sorted(self.embedding_models))
         embedding = [name for name in named if name and not name.startswith(_FOLDER)]
         models = (self.model, self.model_manager, self.model_developer)
-        return Outside(
+        return ProviderLimits(
             models=tuple(dict.fromkeys(model for model in models if model)),
             embedding_models=tuple(dict.fromkeys(embedding)),
             search_url=self.search_url,
@@ -62,9 +62,9 @@ class ManagerSettings(BusSettings):
             job_tokens={f"job:{RELATIONS_JOB}": self.relations_tokens},
         )
 
-    def bounds(self) -> Bounds:
+    def task_limits(self) -> TaskLimits:
         """The limits of one task."""
-        return Bounds(
+        return TaskLimits(
             outcome_wait_s=self.outcome_wait_s,
             reassess_s=self.reassess_s,
             max_attempts=self.max_attempts,

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from counterpoint.client import Memory, decide, record, send
+from counterpoint.client.shadow import ShadowCounts, counted, unshown_proposals
 from counterpoint.proto.incident_settings import (
     SHADOW_REPORT_S,
     STORE,
@@ -10,8 +12,6 @@ from counterpoint.proto.incident_settings import (
     shadow_timer,
 )
 from counterpoint.proto.memory import Commit
-from counterpoint.recall import Memory, decide, record, send
-from counterpoint.recall.shadow import ShadowCounts, counted, unshown_proposals
 
 REPORT = "shadow_report"
 
@@ -27,13 +27,13 @@ async def on_shadow_due(message: ShadowDue, memory: Memory) -> Commit:
         return Commit()
     counts = counted(await unshown_proposals(memory, job=held.job, since=message.since))
     of = f"job {held.job.namespace}/{held.job.name}" if held.job else f"project {held.project}"
-    decision = decide(memory, "manager", REPORT, f"report the shadow of {of}: {said(counts)}", because(counts))
+    decision = decide(memory, "manager", REPORT, f"report the shadow of {of}: {counts_text(counts)}", advice(counts))
     week = timedelta(seconds=SHADOW_REPORT_S)
     timer = shadow_timer(message.settings_id)
     return Commit(messages=(send(decision), send(message, due_at=memory.now + week, timer=timer)))
 
 
-def said(counts: ShadowCounts) -> str:
+def counts_text(counts: ShadowCounts) -> str:
     """The counts in words."""
     if not counts.proposed:
         return "nothing would have been proposed"
@@ -41,7 +41,7 @@ def said(counts: ShadowCounts) -> str:
     return f"{many}, {counts.right} right" + (f" ({counts.share:.0%})" if counts.share is not None else "")
 
 
-def because(counts: ShadowCounts) -> str:
+def advice(counts: ShadowCounts) -> str:
     """Advice on what the counts say."""
     if counts.share is None:
         return "no incident in shadow has been explained: report what fixed them, and they are compared"

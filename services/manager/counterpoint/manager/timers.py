@@ -8,10 +8,10 @@ commit that writes the record cancels what was set and sets what the new state n
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from counterpoint.manager.bounds import Bounds
+from counterpoint.client import send
+from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.proto.memory import Outgoing
 from counterpoint.proto.tasks import ENDED, Task, TaskDue
-from counterpoint.recall import send
 
 Timer = Literal["deadline", "outcome", "reassess", "quiet"]
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ def set_timer(task_id: str, timer: Timer, due_at: datetime) -> Outgoing:
     return send(TaskDue(task_id=task_id, timer=timer), due_at=due_at, timer=name_of(task_id, timer))
 
 
-def running(task: Task) -> tuple[str, ...]:
+def running_timers(task: Task) -> tuple[str, ...]:
     """The names of the timers that may be set for a task in this state."""
     timers: list[Timer] = []
     if task.state not in ENDED:
@@ -38,7 +38,7 @@ def running(task: Task) -> tuple[str, ...]:
     return tuple(name_of(task.task_id, timer) for timer in timers)
 
 
-def needed(task: Task, now: datetime, bounds: Bounds) -> tuple[Outgoing, ...]:
+def needed_timers(task: Task, now: datetime, limits: TaskLimits) -> tuple[Outgoing, ...]:
     """The timers that a task needs that has just come into its state."""
     timers: list[Outgoing] = []
     if task.state not in ENDED:
@@ -47,16 +47,16 @@ def needed(task: Task, now: datetime, bounds: Bounds) -> tuple[Outgoing, ...]:
         if task.deadline:
             timers.append(set_timer(task.task_id, "deadline", task.deadline))
         if task.waiting_for == "outcome":
-            timers.append(set_timer(task.task_id, "outcome", now + timedelta(seconds=bounds.outcome_wait_s)))
+            timers.append(set_timer(task.task_id, "outcome", now + timedelta(seconds=limits.outcome_wait_s)))
     return tuple(timers)
 
 
-def next_reassessment(now: datetime, bounds: Bounds) -> datetime:
+def next_reassessment(now: datetime, limits: TaskLimits) -> datetime:
     """The end of the current slot of `reassess_s` seconds, so that all that is ingested in one slot counts once."""
-    slot = timedelta(seconds=bounds.reassess_s)
+    slot = timedelta(seconds=limits.reassess_s)
     return now + slot - (now - _EPOCH) % slot
 
 
-def reassessment(task_id: str, now: datetime, bounds: Bounds) -> Outgoing:
+def reassessment(task_id: str, now: datetime, limits: TaskLimits) -> Outgoing:
     """The timer after which confidence is recomputed; the same moment for all that happens in one slot."""
-    return set_timer(task_id, "reassess", next_reassessment(now, bounds))
+    return set_timer(task_id, "reassess", next_reassessment(now, limits))

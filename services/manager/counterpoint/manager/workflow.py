@@ -1,6 +1,6 @@
-"""The workflow of a task as a table: in which state which event leads where (row E2).
+"""The workflow of a task as a table of transitions by state and event (docs/workflow.md).
 
-A combination that has no row is refused: the event is noted on the line of the task and has no effect.
+An event without a transition has no effect and is noted on the line of the task.
 """
 
 from enum import StrEnum
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from counterpoint.proto.tasks import ENDED, State, WaitingFor
 
 
-class Event(StrEnum):
-    """What can happen to a task."""
+class WorkflowEvent(StrEnum):
+    """Event in the workflow of a task."""
 
     ROUTED = "routed"
     ANSWERED = "worked: answered"
@@ -29,8 +29,8 @@ class Event(StrEnum):
     CANCEL = "cancel"
 
 
-class Guard(StrEnum):
-    """What decides between two rows of the same state and event."""
+class TransitionGuard(StrEnum):
+    """Condition that selects between transitions of one state and event."""
 
     NEEDS_DOCUMENT = "a document is needed"
     NEEDS_DECISION = "no document would help"
@@ -39,82 +39,82 @@ class Guard(StrEnum):
     USED_UP = "all attempts are used up"
 
 
-class Place(NamedTuple):
-    """Where a task stands. A task without a record stands at `SUBMITTED`."""
+class WorkflowState(NamedTuple):
+    """State of a task, and the input it waits for. A task without a record is `SUBMITTED`."""
 
     state: State
     waiting_for: WaitingFor | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can happen to the task any more."""
+        """Whether the task has ended."""
         return self.state in ENDED
 
 
-SUBMITTED = Place("submitted")
-WORKING = Place("working")
-AWAITS_OUTCOME = Place("input_required", "outcome")
-AWAITS_DOCUMENTS = Place("input_required", "documents")
-AWAITS_OVERRIDE = Place("input_required", "override")
-COMPLETED = Place("completed")
-FAILED = Place("failed")
-CANCELLED = Place("cancelled")
+SUBMITTED = WorkflowState("submitted")
+WORKING = WorkflowState("working")
+AWAITS_OUTCOME = WorkflowState("input_required", "outcome")
+AWAITS_DOCUMENTS = WorkflowState("input_required", "documents")
+AWAITS_OVERRIDE = WorkflowState("input_required", "override")
+COMPLETED = WorkflowState("completed")
+FAILED = WorkflowState("failed")
+CANCELLED = WorkflowState("cancelled")
 
 LIVE = (WORKING, AWAITS_OUTCOME, AWAITS_DOCUMENTS, AWAITS_OVERRIDE)
 ESCALATED = (AWAITS_DOCUMENTS, AWAITS_OVERRIDE)
 
 
-class Row(NamedTuple):
-    """One transition, with the messages that tell of it."""
+class Transition(NamedTuple):
+    """One transition, with the messages it sends."""
 
-    at: Place
-    event: Event
-    guard: Guard | None
-    to: Place
+    at: WorkflowState
+    event: WorkflowEvent
+    guard: TransitionGuard | None
+    to: WorkflowState
     sends: tuple[str, ...]
 
 
-ROWS: tuple[Row, ...] = (
-    Row(SUBMITTED, Event.ROUTED, None, WORKING, ("TaskDelegated",)),
-    Row(WORKING, Event.ANSWERED, None, COMPLETED, ("TaskCompleted",)),
-    Row(WORKING, Event.PROPOSED, None, AWAITS_OUTCOME, ("TaskProposed",)),
-    Row(WORKING, Event.SHADOWED, None, AWAITS_OUTCOME, ()),
-    Row(WORKING, Event.STOPPED, Guard.NEEDS_DOCUMENT, AWAITS_DOCUMENTS, ("TaskEscalated",)),
-    Row(WORKING, Event.STOPPED, Guard.NEEDS_DECISION, AWAITS_OVERRIDE, ("TaskEscalated",)),
-    Row(AWAITS_OUTCOME, Event.FAILED, Guard.MAY_RETRY, WORKING, ("TaskDelegated",)),
-    Row(AWAITS_OUTCOME, Event.FAILED, Guard.SAME_FAILURE, AWAITS_OVERRIDE, ("TaskEscalated",)),
-    Row(AWAITS_OUTCOME, Event.FAILED, Guard.USED_UP, AWAITS_OVERRIDE, ("TaskEscalated",)),
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(SUBMITTED, WorkflowEvent.ROUTED, None, WORKING, ("TaskDelegated",)),
+    Transition(WORKING, WorkflowEvent.ANSWERED, None, COMPLETED, ("TaskCompleted",)),
+    Transition(WORKING, WorkflowEvent.PROPOSED, None, AWAITS_OUTCOME, ("TaskProposed",)),
+    Transition(WORKING, WorkflowEvent.SHADOWED, None, AWAITS_OUTCOME, ()),
+    Transition(WORKING, WorkflowEvent.STOPPED, TransitionGuard.NEEDS_DOCUMENT, AWAITS_DOCUMENTS, ("TaskEscalated",)),
+    Transition(WORKING, WorkflowEvent.STOPPED, TransitionGuard.NEEDS_DECISION, AWAITS_OVERRIDE, ("TaskEscalated",)),
+    Transition(AWAITS_OUTCOME, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY, WORKING, ("TaskDelegated",)),
+    Transition(AWAITS_OUTCOME, WorkflowEvent.FAILED, TransitionGuard.SAME_FAILURE, AWAITS_OVERRIDE, ("TaskEscalated",)),
+    Transition(AWAITS_OUTCOME, WorkflowEvent.FAILED, TransitionGuard.USED_UP, AWAITS_OVERRIDE, ("TaskEscalated",)),
     *(
-        Row(at, Event.FAILED, guard, AWAITS_OVERRIDE, ("TaskResumed", "TaskEscalated"))
+        Transition(at, WorkflowEvent.FAILED, guard, AWAITS_OVERRIDE, ("TaskResumed", "TaskEscalated"))
         for at in ESCALATED
-        for guard in (Guard.SAME_FAILURE, Guard.USED_UP)
+        for guard in (TransitionGuard.SAME_FAILURE, TransitionGuard.USED_UP)
     ),
-    Row(AWAITS_OUTCOME, Event.OUTCOME_DUE, None, COMPLETED, ("TaskCompleted",)),
-    Row(AWAITS_DOCUMENTS, Event.REASSESS_DUE, None, AWAITS_DOCUMENTS, ("TaskDelegated",)),
-    Row(AWAITS_DOCUMENTS, Event.ROSE, None, WORKING, ("TaskResumed", "TaskDelegated")),
-    Row(AWAITS_DOCUMENTS, Event.ANSWERED, None, COMPLETED, ("TaskResumed", "TaskCompleted")),
-    Row(AWAITS_DOCUMENTS, Event.PROPOSED, None, AWAITS_OUTCOME, ("TaskResumed", "TaskProposed")),
-    Row(AWAITS_DOCUMENTS, Event.SHADOWED, None, AWAITS_OUTCOME, ("TaskResumed",)),
-    *(Row(at, Event.SUCCEEDED, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
-    *(Row(at, Event.OVERRIDDEN, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
-    *(Row(at, Event.OVERRIDDEN, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
-    *(Row(at, Event.QUIET_DUE, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
-    *(Row(at, Event.AMENDED, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
-    *(Row(at, Event.AMENDED, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
-    *(Row(at, Event.DEADLINE_DUE, None, FAILED, ("TaskFailed",)) for at in LIVE),
-    *(Row(at, Event.CANCEL, None, CANCELLED, ("TaskCancelled",)) for at in LIVE),
+    Transition(AWAITS_OUTCOME, WorkflowEvent.OUTCOME_DUE, None, COMPLETED, ("TaskCompleted",)),
+    Transition(AWAITS_DOCUMENTS, WorkflowEvent.REASSESS_DUE, None, AWAITS_DOCUMENTS, ("TaskDelegated",)),
+    Transition(AWAITS_DOCUMENTS, WorkflowEvent.ROSE, None, WORKING, ("TaskResumed", "TaskDelegated")),
+    Transition(AWAITS_DOCUMENTS, WorkflowEvent.ANSWERED, None, COMPLETED, ("TaskResumed", "TaskCompleted")),
+    Transition(AWAITS_DOCUMENTS, WorkflowEvent.PROPOSED, None, AWAITS_OUTCOME, ("TaskResumed", "TaskProposed")),
+    Transition(AWAITS_DOCUMENTS, WorkflowEvent.SHADOWED, None, AWAITS_OUTCOME, ("TaskResumed",)),
+    *(Transition(at, WorkflowEvent.SUCCEEDED, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
+    *(Transition(at, WorkflowEvent.OVERRIDDEN, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
+    *(Transition(at, WorkflowEvent.OVERRIDDEN, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
+    *(Transition(at, WorkflowEvent.QUIET_DUE, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
+    *(Transition(at, WorkflowEvent.AMENDED, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
+    *(Transition(at, WorkflowEvent.AMENDED, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
+    *(Transition(at, WorkflowEvent.DEADLINE_DUE, None, FAILED, ("TaskFailed",)) for at in LIVE),
+    *(Transition(at, WorkflowEvent.CANCEL, None, CANCELLED, ("TaskCancelled",)) for at in LIVE),
 )
 
-_BY_CAUSE = {(row.at, row.event, row.guard): row for row in ROWS}
+_BY_CAUSE = {(row.at, row.event, row.guard): row for row in TRANSITIONS}
 
 
-def transition(at: Place, event: Event, guard: Guard | None = None) -> Row | None:
-    """The row for an event, or None when the event is not legal there."""
+def transition(at: WorkflowState, event: WorkflowEvent, guard: TransitionGuard | None = None) -> Transition | None:
+    """Return the transition for an event, or None when the event is not allowed in the state."""
     return _BY_CAUSE.get((at, event, guard))
 
 
 def as_markdown() -> str:
-    """The table for people: one line per row, in the order of the path of a task."""
+    """Render the table as Markdown, one line per transition."""
     head = "| state | waiting for | event | guard | next state | waiting for | sends |\n|---|---|---|---|---|---|---|\n"
     cells = (
         (
@@ -126,6 +126,6 @@ def as_markdown() -> str:
             row.to.waiting_for or "",
             " ".join(row.sends),
         )
-        for row in ROWS
+        for row in TRANSITIONS
     )
     return head + "".join(f"| {' | '.join(line)} |\n" for line in cells)

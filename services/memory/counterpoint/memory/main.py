@@ -3,266 +3,276 @@
 import asyncio
 import gc
 import os
+import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from counterpoint import bus
 from counterpoint.bus import Service
+from counterpoint.client import Gateway
 from counterpoint.guard.capabilities import Keyring
-from counterpoint.guard.fingerprints import Fingerprints
-from counterpoint.guard.policy import policy
-from counterpoint.memory.advisories import Advisories
-from counterpoint.memory.answers import Answers
-from counterpoint.memory.audit.auditor import Auditor
+from counterpoint.guard.policy import Policy, policy
+from counterpoint.memory.access.principals import Principals
+from counterpoint.memory.access.tokens import Tokens
 from counterpoint.memory.audit.export import Copy, File, Stream
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
-from counterpoint.memory.blobs import Blobs
-from counterpoint.memory.causes import Causes
-from counterpoint.memory.committer import Committer, Sent
-from counterpoint.memory.database import PLANNED_ONCE, Database, Lease, patiently
-from counterpoint.memory.door import Door
-from counterpoint.memory.embeddings import Embeddings
-from counterpoint.memory.epochs import Epochs
-from counterpoint.memory.erasure import Erasures
-from counterpoint.memory.follower import Follower
-from counterpoint.memory.handed import Handed
-from counterpoint.memory.influence import Influence
-from counterpoint.memory.ingest import Ingest
-from counterpoint.memory.knowledge import Knowledge
-from counterpoint.memory.letters import Letters
-from counterpoint.memory.model_relations import ModelRelations
-from counterpoint.memory.models import Models, Named
-from counterpoint.memory.past import Past
-from counterpoint.memory.principals import Principals
-from counterpoint.memory.provenance import Origins, Reads
-from counterpoint.memory.providers import provider_writes
-from counterpoint.memory.queries import Queries
-from counterpoint.memory.reconcile import Reconciler
-from counterpoint.memory.reembed import Reembedding
-from counterpoint.memory.relay import Relay
-from counterpoint.memory.releases import Releases
-from counterpoint.memory.retrieval import folder
-from counterpoint.memory.retrieval.embed import Embedder, EmbeddingModel
-from counterpoint.memory.retrieval.folder_embedder import FolderEmbedder
-from counterpoint.memory.retrieval.held import Held
-from counterpoint.memory.retrieval.model import GRAPHS, MODEL_ID, ModelSettings
-from counterpoint.memory.retrieval.remote import RemoteEmbedder
-from counterpoint.memory.retrieval.rerank import Reranker
-from counterpoint.memory.revocations import Revocations
-from counterpoint.memory.room import Room
-from counterpoint.memory.rows import Prepared
-from counterpoint.memory.search import Search
-from counterpoint.memory.seeds import plant
+from counterpoint.memory.cache.valkey import Valkey
+from counterpoint.memory.commit.committer import Committer, LoggedMessage
+from counterpoint.memory.commit.inbound import InboundMessages
+from counterpoint.memory.commit.metrics import observe
+from counterpoint.memory.commit.relay import Relay
+from counterpoint.memory.embedding import folder
+from counterpoint.memory.embedding.files import GRAPHS, MODEL_ID, ModelSettings
+from counterpoint.memory.embedding.folder_embedder import FolderEmbedder
+from counterpoint.memory.embedding.model import Embedder, EmbeddingModel
+from counterpoint.memory.embedding.remote import RemoteEmbedder
+from counterpoint.memory.ingest.entities import Knowledge
+from counterpoint.memory.ingest.follower import Follower
+from counterpoint.memory.ingest.model_relations import ModelRelations
+from counterpoint.memory.ingest.providers import provider_writes
+from counterpoint.memory.maintenance.advisories import Advisories
+from counterpoint.memory.maintenance.reconcile import Reconciler
+from counterpoint.memory.maintenance.seeds import plant
+from counterpoint.memory.operations.erasure import Erasures
+from counterpoint.memory.projection.projections import embedded_or_server
+from counterpoint.memory.provenance.read_sets import Origins
+from counterpoint.memory.query.epochs import Epochs
+from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, patiently
+from counterpoint.memory.record.disk import DiskSpace
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.search.corpus_cache import Held
+from counterpoint.memory.search.model_registry import Models, Named
+from counterpoint.memory.search.rerank import Reranker
+from counterpoint.memory.search.vectors import Search
 from counterpoint.memory.settings import MemorySettings
-from counterpoint.memory.takeback import TakeBacks
-from counterpoint.memory.telemetry import observe
-from counterpoint.memory.tiers.tiers import embedded_or_server
-from counterpoint.memory.tokens import Tokens
-from counterpoint.memory.valkey import Valkey
+from counterpoint.memory.wiring import Core, Keys, Parts, Searching
 from counterpoint.proto import subjects
-from counterpoint.proto.errors import Permanent, Problem
-from counterpoint.recall import Gateway
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERANKER"
 _RECORD_POOL = 4
 """Connections of committer, relay and sequencer alone: what is written never waits behind what is read."""
 
 
-async def serve(settings: MemorySettings) -> None:
-    """Wait for the lease, then answer until SIGTERM."""
-    service = Service("memory", settings)
-    rules = policy()
-    keyring = Keyring(settings.signing_keys)
-    url = settings.postgres_url.get_secret_value()
-    database = Database(url, pool_size=settings.postgres_pool, connect_timeout_s=settings.postgres_timeout_s)
-    record = Database(url, pool_size=_RECORD_POOL, connect_timeout_s=settings.postgres_timeout_s, settings=PLANNED_ONCE)
-    lease = Lease(url, f"{os.uname().nodename}:{os.getpid()}")
-    origins = Origins(settings.read_set_items)
-    causes = Causes(database, rules, origins)
-    relay = Relay(
-        record,
-        service.connection,
-        rules,
-        keyring,
-        origins,
-        sweep_age_s=settings.sweep_age_s,
-        capability_life_s=settings.capability_life_s,
-    )
+class Outside:
+    """Models that are asked by the manager's gateway, and the connections to it."""
 
-    copies: tuple[Copy, ...] = (Stream(service.connection),)
-    if settings.checkpoints_dir is not None:
-        copies = (File(settings.checkpoints_dir), *copies)
-    sequencer = Sequencer(record, NoteKey(settings.audit_key.get_secret_value()), copies)
+    def __init__(self, settings: MemorySettings, tokens: Tokens) -> None:
+        self._settings = settings
+        self._tokens = tokens
+        self._cache_dir = settings.model_cache_dir or ModelSettings().model_cache_dir
+        self._gateways: list[Gateway] = []
 
-    def applied(steps: Sequence[Prepared], messages: Sequence[Sent]) -> None:
+    def embedding(self, named: Named) -> EmbeddingModel:
+        """The embedding model of a name. Raises `Permanent` `invalid`."""
+        if named.name in GRAPHS:
+            return Embedder(self._cache_dir, model=named.name)
+        if named.name.startswith(folder.SCHEME):
+            own = folder.folder_of(named.name, _EMBEDDING_MODEL)
+            folder.remember(own, self._cache_dir)
+            return FolderEmbedder(own, self._settings.own_dimensions)
+        if folder.ID.fullmatch(named.name):
+            return FolderEmbedder(folder.remembered(named.name, self._cache_dir, _EMBEDDING_MODEL))
+        if self._settings.gateway_url is None:
+            raise Permanent(ErrorCode.INVALID, (Problem(field="COUNTERPOINT_GATEWAY_URL", problem="is not set"),))
+        gateway = self._kept(Gateway(self._settings.gateway_url, embedding_model=named.name))
+        return RemoteEmbedder(gateway, self._tokens, named.dimensions or self._settings.embedding_dimensions)
+
+    def relations(self, database: Database, policy: Policy, committer: Committer, erasures: Erasures) -> list[Follower]:
+        """The follower that asks a model for relations, where one is configured."""
+        settings = self._settings
+        if not (settings.model and settings.gateway_url and settings.relations_tokens):
+            return []
+        gateway = self._kept(Gateway(settings.gateway_url, model=settings.model))
+        return [ModelRelations(database, policy, committer, erasures.alone, gateway, self._tokens)]
+
+    def _kept(self, gateway: Gateway) -> Gateway:
+        self._gateways.append(gateway)
+        return gateway
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for gateway in self._gateways:
+            await gateway.close()
+
+
+class Process:
+    """One memory process: built at once, at work as soon as it has the lease."""
+
+    def __init__(self, settings: MemorySettings) -> None:
+        self._settings = settings
+        self.service = Service("memory", settings)
+        self._rules = policy()
+        url, timeout_s = settings.postgres_url.get_secret_value(), settings.postgres_timeout_s
+        self._database = Database(url, pool_size=settings.postgres_pool, connect_timeout_s=timeout_s)
+        self._record = Database(url, pool_size=_RECORD_POOL, connect_timeout_s=timeout_s, settings=PLANNED_ONCE)
+        self._lease = Lease(url, f"{os.uname().nodename}:{os.getpid()}")
+        ring = Keyring(settings.signing_keys)
+        keys = Keys(tuple(settings.signing_keys), ring, Tokens(self._rules, ring, settings.provider_clearance))
+        core = self._core(keys)
+        searching = self._searching(keys)
+        self._parts = Parts(
+            self._rules,
+            keys,
+            core,
+            searching,
+            read_set_items=settings.read_set_items,
+            recall_share=settings.recall_share,
+        )
+        parts = self._parts
+        knowledge = Knowledge(self._database, self._rules, self._committer, parts.vectors, parts.erasures.alone)
+        self._followers: list[Follower] = [
+            knowledge,
+            *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
+        ]
+        self._reconciler = Reconciler(
+            self._database,
+            self.service.connection,
+            self._relay,
+            parts.influence,
+            parts.erasures.age,
+            parts.takebacks.settle,
+            every_s=settings.reconcile_every_s,
+            retention_s=settings.retention_s,
+        )
+        self.service.connection.on_reconnect.append(self._reconciler.soon)
+        self._relay.on_cut.append(self._reconciler.soon)
+        self._ready = asyncio.Event()
+        self._since = datetime.now(UTC)
+        self.service.add_task(self._answer, lambda: None if self._ready.is_set() else "lease")
+        self.service.add_task(self._committer.disk.watch, lambda: "disk" if self._committer.disk.low else None)
+
+    def _core(self, keys: Keys) -> Core:
+        settings, connection = self._settings, self.service.connection
+        origins = Origins(settings.read_set_items)
+        self._causes = InboundMessages(self._database, self._rules, origins)
+        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.sure)
+        self._relay = Relay(
+            self._record,
+            connection,
+            self._rules,
+            keys.ring,
+            origins,
+            sweep_age_s=settings.sweep_age_s,
+            capability_life_s=settings.capability_life_s,
+        )
+        self._committer = Committer(
+            self._record,
+            lambda: self._lease.epoch,
+            self._relay.capability,
+            self._applied,
+            on_begin=self._epochs.began,
+            queue_limit=settings.commit_queue,
+            disk=DiskSpace(settings.data_dir, settings.disk_reserve_bytes),
+        )
+        copies: tuple[Copy, ...] = (Stream(connection),)
+        if settings.checkpoints_dir is not None:
+            copies = (File(settings.checkpoints_dir), *copies)
+        self._sequencer = Sequencer(self._record, NoteKey(settings.audit_key.get_secret_value()), copies)
+        return Core(self._database, self._committer, self._causes, self._epochs, self._sequencer, copies)
+
+    def _searching(self, keys: Keys) -> Searching:
+        settings = self._settings
+        valkey = None
+        if settings.valkey_url is not None:
+            secret = bytes.fromhex(keys.signing[0].private.get_secret_value())
+            valkey = Valkey(settings.valkey_url.get_secret_value(), secret)
+        self._outside = Outside(settings, keys.tokens)
+        self._held = Held(self._database.reading)
+        first = self._outside.embedding(Named(settings.embedding_model or MODEL_ID))
+        reranker = Reranker(folder.folder_of(settings.reranker, _RERANKER)) if settings.reranker else None
+        search = Search(settings.model_cache_dir, valkey, embedder=first, held=self._held, reranker=reranker)
+        models = Models(self._database, search, self._outside.embedding, lambda: self._lease.epoch)
+        tiers = embedded_or_server(
+            self._database,
+            self._rules,
+            search,
+            settings.data_dir or Path(tempfile.mkdtemp(prefix="counterpoint-")),
+            settings.qdrant_url.get_secret_value() if settings.qdrant_url else None,
+            settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None,
+        )
+        self._search = Searching(search, models, tiers, valkey)
+        return self._search
+
+    def _applied(self, steps: Sequence[CommitPlan], messages: Sequence[LoggedMessage]) -> None:
         for message in messages:
-            causes.sent_version(message.row.id, message.task_version)
-        epochs.applied(steps)
-        search.applied(steps)
-        relay.sent(messages)
-        tiers.applied(steps)
-        reembedding.applied(steps)
-        for follower in followers:
+            self._causes.sent_version(message.row.id, message.task_version)
+        self._epochs.applied(steps)
+        self._search.search.applied(steps)
+        self._relay.sent(messages)
+        self._search.tiers.applied(steps)
+        self._parts.reembedding.applied(steps)
+        for follower in self._followers:
             follower.applied(steps)
-        sequencer.soon()
+        self._sequencer.soon()
         for step in steps:
             observe(step)
 
-    room = Room(settings.data_dir, settings.disk_reserve_bytes)
-    epochs = Epochs(database, rules, lambda: lease.sure)
-    committer = Committer(
-        record,
-        lambda: lease.epoch,
-        relay.capability,
-        applied,
-        began=epochs.began,
-        queue_limit=settings.commit_queue,
-        room=room,
-    )
-    valkey = None
-    if settings.valkey_url is not None:
-        secret = bytes.fromhex(settings.signing_keys[0].private.get_secret_value())
-        valkey = Valkey(settings.valkey_url.get_secret_value(), secret)
-    tokens = Tokens(rules, keyring, settings.provider_clearance)
-    gateways: list[Gateway] = []
-
-    cache_dir = settings.model_cache_dir or ModelSettings().model_cache_dir
-
-    def model(named: Named) -> EmbeddingModel:
-        if named.name in GRAPHS:
-            return Embedder(cache_dir, model=named.name)
-        if named.name.startswith(folder.SCHEME):
-            own = folder.folder_of(named.name, _EMBEDDING_MODEL)
-            folder.remember(own, cache_dir)
-            return FolderEmbedder(own, settings.own_dimensions)
-        if folder.ID.fullmatch(named.name):
-            return FolderEmbedder(folder.remembered(named.name, cache_dir, _EMBEDDING_MODEL))
-        if settings.gateway_url is None:
-            raise Permanent("invalid", (Problem(field="COUNTERPOINT_GATEWAY_URL", problem="is not set"),))
-        gateways.append(Gateway(settings.gateway_url, embedding_model=named.name))
-        return RemoteEmbedder(gateways[-1], tokens, named.dimensions or settings.embedding_dimensions)
-
-    held = Held(database.reading)
-    first_model = model(Named(settings.embedding_model or MODEL_ID))
-    reranker = Reranker(folder.folder_of(settings.reranker, _RERANKER)) if settings.reranker else None
-    search = Search(settings.model_cache_dir, valkey, embedder=first_model, held=held, reranker=reranker)
-    models = Models(database, search, model, lambda: lease.epoch)
-    tiers = embedded_or_server(settings, database, rules, search)
-    principals = Principals(database)
-    vectors = Embeddings(database, rules, search)
-    influence = Influence(database)
-    reembedding = Reembedding(database, models, search, vectors, committer, tiers)
-    takebacks = TakeBacks(database, rules, committer, vectors, influence)
-    erasures = Erasures(database, rules, committer, influence, sequencer.once)
-    followers: list[Follower] = [Knowledge(database, rules, committer, vectors, erasures.alone)]
-    if settings.model and settings.gateway_url and settings.relations_tokens:
-        gateways.append(Gateway(settings.gateway_url, model=settings.model))
-        followers.append(ModelRelations(database, rules, committer, erasures.alone, gateways[-1], tokens))
-    releases = Releases(database, Fingerprints(settings.signing_keys))
-    blobs = Blobs(database, rules, releases)
-    ingest = Ingest(database, rules, vectors, committer, blobs, releases)
-    queries = Queries(
-        database,
-        rules,
-        search,
-        Past(rules, vectors),
-        influence,
-        tiers,
-        Auditor(database, sequencer, copies),
-        sample_share=settings.recall_share,
-    )
-    door = Door(
-        rules,
-        keyring,
-        database,
-        principals,
-        queries,
-        committer,
-        Reads(settings.read_set_items),
-        causes,
-        vectors,
-        ingest,
-        Handed(database, rules, vectors, committer, releases),
-        blobs,
-        Letters(database, rules),
-        takebacks,
-        erasures,
-        releases,
-        Answers(rules, epochs, valkey, search),
-        Revocations(database),
-        tokens,
-        reembedding,
-    )
-    reconciler = Reconciler(
-        database,
-        service.connection,
-        relay,
-        influence,
-        erasures.age,
-        takebacks.settle,
-        every_s=settings.reconcile_every_s,
-        retention_s=settings.retention_s,
-    )
-    service.connection.on_reconnect.append(reconciler.soon)
-    relay.on_cut.append(reconciler.soon)
-    ready = asyncio.Event()
-
-    async def answer() -> None:
-        await lease.acquire(settings.lease_retry_s)
-        lately = datetime.now(UTC) - timedelta(seconds=settings.retention_s)
-
-        async def remember() -> None:
-            await takebacks.remember(lately)
-            await models.begin()
-
-        async def finish() -> None:
-            if settings.admin_token is not None:
-                first = Principals.administrator(settings.admin_token.get_secret_value())
-                await plant(database, rules, committer, subjects.DEFAULT_PROJECT, (first,))
-            await plant(database, rules, committer, subjects.SHARED_PROJECT, provider_writes())
-            await erasures.finish()
-            await takebacks.finish(lately)
-
-        for begin in (database.open, record.open, remember):
+    async def _answer(self) -> None:
+        """Take the lease, answer requests, and do what goes on in the background."""
+        await self._lease.acquire(self._settings.lease_retry_s)
+        self._since = datetime.now(UTC) - timedelta(seconds=self._settings.retention_s)
+        for begin in (self._database.open, self._record.open, self._remember):
             await patiently(begin)
-        await reconciler.learn()
-        await service.connection.respond(subjects.query("*"), door.query)
-        await service.connection.respond(subjects.commit("*"), door.commit)
-        await service.connection.respond(subjects.ingest("*"), door.ingest)
-        await service.connection.respond(subjects.put("*"), door.put)
+        await self._reconciler.learn()
+        server, respond = self._parts.server, self.service.connection.respond
+        await respond(subjects.query("*"), server.query)
+        await respond(subjects.commit("*"), server.commit)
+        await respond(subjects.command("*"), server.command)
+        await respond(subjects.ingest("*"), server.ingest)
+        await respond(subjects.put("*"), server.put)
         async with asyncio.TaskGroup() as group:
-            group.create_task(committer.run())
-            await patiently(finish)
-            ready.set()
+            group.create_task(self._committer.run())
+            await patiently(self._finish)
+            self._ready.set()
             # What is there by now stays: no collection is to look through it again.
             gc.freeze()
-            group.create_task(relay.run())
-            group.create_task(sequencer.run())
-            group.create_task(reconciler.run())
-            for follower in followers:
+            group.create_task(self._relay.run())
+            group.create_task(self._sequencer.run())
+            group.create_task(self._reconciler.run())
+            for follower in self._followers:
                 group.create_task(follower.run())
-            group.create_task(Advisories(service.connection, rules, committer).run())
-            group.create_task(lease.watch())
-            group.create_task(tiers.run())
-            group.create_task(reembedding.run())
-            group.create_task(ingest.tidy())
+            group.create_task(Advisories(self.service.connection, self._rules, self._committer).run())
+            group.create_task(self._lease.watch())
+            group.create_task(self._search.tiers.run())
+            group.create_task(self._parts.reembedding.run())
+            group.create_task(self._parts.ingest.tidy())
 
-    service.also(answer, lambda: None if ready.is_set() else "lease")
-    service.also(room.watch, lambda: "disk" if room.low else None)
+    async def _remember(self) -> None:
+        await self._parts.takebacks.remember(self._since)
+        await self._search.models.begin()
+
+    async def _finish(self) -> None:
+        database, rules, committer = self._database, self._rules, self._committer
+        if self._settings.admin_token is not None:
+            first = Principals.administrator(self._settings.admin_token.get_secret_value())
+            await plant(database, rules, committer, subjects.DEFAULT_PROJECT, (first,))
+        await plant(database, rules, committer, subjects.SHARED_PROJECT, provider_writes())
+        await self._parts.erasures.finish()
+        await self._parts.takebacks.finish(self._since)
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._parts.queries.sampler.close()
+        await self._held.close()
+        await self._search.tiers.close()
+        await self._outside.close()
+        if self._search.valkey is not None:
+            await self._search.valkey.close()
+        await self._database.close()
+        await self._record.close()
+        await self._lease.release()
+
+
+async def serve(settings: MemorySettings) -> None:
+    """Wait for the lease, then answer until SIGTERM."""
+    process = Process(settings)
     try:
-        await service.run()
+        await process.service.run()
     finally:
-        await queries.sampler.close()
-        await held.close()
-        await tiers.close()
-        for gateway in gateways:
-            await gateway.close()
-        if valkey is not None:
-            await valkey.close()
-        await database.close()
-        await record.close()
-        await lease.release()
+        await process.close()
 
 
 def run() -> None:

@@ -1,4 +1,4 @@
-"""What the router does with what comes in by the bus: tasks and outcomes of other systems."""
+"""Handlers of messages from other systems: tasks and outcomes."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -9,45 +9,43 @@ from pydantic import TypeAdapter, ValidationError
 
 from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
-from counterpoint.bus.turns import Turns
+from counterpoint.bus.fair_limiter import FairLimiter
+from counterpoint.client import Memory, put, send
 from counterpoint.guard.names import is_harmless
 from counterpoint.proto.attempts import ReportOutcome
-from counterpoint.proto.errors import Permanent, Transient
+from counterpoint.proto.errors import ErrorCode, Permanent, Transient
 from counterpoint.proto.memory import Commit, Outgoing
 from counterpoint.proto.messages import Id
 from counterpoint.proto.tasks import SubmitTask, TaskRejected
 from counterpoint.proto.validation import check_submission, ignored_fields
-from counterpoint.recall import Memory, put, send
-from counterpoint.router.admission import Arrival, Duplicate, Keyed, in_senders_words
-from counterpoint.router.effects import Evidence
-from counterpoint.router.intake import receive
-from counterpoint.router.interventions import Sayer, outcome
-from counterpoint.router.submissions import STORE, Handled, body_sha256, event_key, request_key
+from counterpoint.router.intake.admission import Duplicate, IdempotencyKey, Submitter, TaskArrival, with_sender_fields
+from counterpoint.router.intake.intake import receive
+from counterpoint.router.intake.interventions import Reporter, outcome
+from counterpoint.router.intake.outcome_rules import Evidence
+from counterpoint.router.intake.submissions import STORE, IdempotencyRecord, body_sha256, event_key, request_key
 
 log = structlog.get_logger()
 
 PUBLISHER = "publisher"
 LINEAGE_SOURCE = "counterpoint/lineage"
-UNKNOWN_TRIES = 8
-"""Deliveries of an outcome until its task is taken to be unknown, about 20 s: its submission may be under way beside
-it, or still be on its way here."""
+UNKNOWN_TASK_DELIVERIES = 8
+"""Deliveries of an outcome before its task counts as unknown, about 20 s: its submission may still arrive."""
 _ID: TypeAdapter[str] = TypeAdapter(Id)
 
 
-class Handlers:
-    """The router's handlers. `idempotency` is how long an Idempotency-Key counts."""
+class RouterHandlers:
+    """The router's handlers. `idempotency` is the lifetime of an Idempotency-Key."""
 
     def __init__(self, idempotency: timedelta) -> None:
         self._idempotency = idempotency
 
     async def on_submit(self, message: SubmitTask, memory: Memory) -> Commit:
         """Accept a task. Raises `Permanent` with `invalid` or `conflict`."""
-        arrival = Arrival(
+        arrival = TaskArrival(
             task=message,
             task_id=message.task_id or memory.id("task"),
             project=memory.project,
-            by=memory.event[0] if memory.event else PUBLISHER,
-            by_kind="system",
+            submitter=Submitter(memory.event[0] if memory.event else PUBLISHER, "system"),
             at=memory.now,
             ignored=ignored_fields(SubmitTask.TYPE, memory.body),
             event=memory.event,
@@ -59,62 +57,65 @@ class Handlers:
         return commit
 
     async def on_outcome(self, message: ReportOutcome, memory: Memory) -> Commit:
-        """Hand on how an attempt went. Raises `Permanent` with `invalid`, `unknown_task` or `conflict`, and `Transient`
-        as long as its task may yet come."""
+        """Record the outcome of an attempt.
+
+        Raises `Permanent` with `invalid`, `unknown_task` or `conflict`, and `Transient` while the
+        task may still arrive.
+        """
         problems = check_submission(message, project=memory.project, received_at=memory.now)
         if problems:
-            raise Permanent("invalid", problems)
+            raise Permanent(ErrorCode.INVALID, problems)
         try:
             return await self._outcome(message, memory)
         except Permanent as error:
-            # The fence of a message from the intake is the number of its delivery.
-            if error.code != "unknown_task" or memory.origin.fence >= UNKNOWN_TRIES:
+            # The fence of an intake message is its delivery count.
+            if error.code != ErrorCode.UNKNOWN_TASK or memory.origin.fence >= UNKNOWN_TASK_DELIVERIES:
                 raise
             raise Transient(f"task {message.task_id} is not known yet") from error
 
     async def _outcome(self, message: ReportOutcome, memory: Memory) -> Commit:
         if memory.event is None:
-            return await outcome(memory, message, Sayer(by=PUBLISHER, by_kind="system"), "reported")
+            return await outcome(memory, message, Reporter(by=PUBLISHER, by_kind="system"), "reported")
         key = event_key(*memory.event)
         if await memory.get(STORE, key):
             log.info("outcome.duplicate", task_id=message.task_id, project=memory.project)
             return Commit()
-        # An outsider may claim to be lineage; it gains only that its word counts less than a reported one.
+        # Another sender may use this source name; the only effect is weaker evidence.
         evidence: Evidence = "observed" if memory.event[0] == LINEAGE_SOURCE else "reported"
-        sayer = Sayer(by=await memory.harmless(memory.event[0]), by_kind="system")
-        commit = await outcome(memory, message, sayer, evidence)
+        reporter = Reporter(by=await memory.harmless(memory.event[0]), by_kind="system")
+        commit = await outcome(memory, message, reporter, evidence)
         content = body_sha256(message.model_dump(mode="json", exclude_none=True))
-        mark = put(STORE, key, Handled(task_id=message.task_id, content_sha256=content, at=memory.now))
+        mark = put(STORE, key, IdempotencyRecord(task_id=message.task_id, content_sha256=content, at=memory.now))
         return commit.model_copy(update={"writes": (*commit.writes, mark)})
 
 
 def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
-    """What is announced of an intake message that is refused for good."""
+    """Return the announcement of a rejected intake message."""
     task_id = _readable_task_id(inbound.body)
     message = TaskRejected(
         ce_id=inbound.event_id if inbound.source else None,
         stream_sequence=inbound.stream_sequence,
         task_id=task_id,
         code=error.code,
-        errors=in_senders_words(error).problems,
+        errors=with_sender_fields(error).problems,
     )
     return (send(message, task_id=task_id),)
 
 
-def register(service: Service, idempotency: timedelta, turns: Turns) -> None:
-    """Have the service handle all that the router is handed, tasks in turns."""
-    handlers = Handlers(idempotency)
+def register(service: Service, idempotency: timedelta, limiter: FairLimiter) -> None:
+    """Register the handlers. `limiter` limits the tasks that are started at once."""
+    handlers = RouterHandlers(idempotency)
     service.on(SubmitTask)(handlers.on_submit)
-    service.in_turn(SubmitTask, turns)
+    service.limit_intake(SubmitTask, limiter)
     service.on(ReportOutcome)(handlers.on_outcome)
     service.on_rejected(rejected)
 
 
-def _keyed(memory: Memory) -> Keyed | None:
-    """What bare JSON is known by in its project, when its sender gave it an id: as long as an Idempotency-Key is."""
+def _keyed(memory: Memory) -> IdempotencyKey | None:
+    """Return the idempotency key of a bare JSON message, if its sender gave it an id."""
     if memory.request_id is None:
         return None
-    return Keyed(key=request_key(PUBLISHER, memory.request_id), body_sha256=body_sha256(memory.body))
+    return IdempotencyKey(key=request_key(PUBLISHER, memory.request_id), body_sha256=body_sha256(memory.body))
 
 
 def _readable_task_id(body: Any) -> str | None:

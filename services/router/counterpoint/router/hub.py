@@ -1,6 +1,6 @@
-"""The hub: who waits for something to happen, and the live messages that wake them.
+"""Wake-ups: requests that wait for changes, and the live messages that wake them.
 
-A wake-up is a hint to look again and may be lost; whoever waits looks by itself now and then as well.
+A wake-up is a hint and may be lost, so waiting requests also poll.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Transient
 
-Seen = TypeVar("Seen")
+Result = TypeVar("Result")
 
-_HEARD = (subjects.TASKS.lower(), subjects.DECISIONS.lower())
+_STREAMS = (subjects.TASKS.lower(), subjects.DECISIONS.lower())
 
 
 class Listener:
-    """One that waits. `clear` before looking, then `wait`: nothing that happens in between is missed."""
+    """A waiting request. Call `clear` before reading and `wait` after it, so that no change is missed."""
 
     def __init__(self) -> None:
         self._woken = asyncio.Event()
@@ -25,76 +25,76 @@ class Listener:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the hub is closed."""
         return self._closed.is_set()
 
-    async def unless_closed(self, look: Coroutine[Any, Any, Seen]) -> Seen:
-        """What looking finds. Raises `Transient` as soon as the hub closes, and what `look` raises."""
-        looking, closing = asyncio.create_task(look), asyncio.create_task(self._closed.wait())
+    async def until_closed(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Await `work` and return its result. Raises `Transient` when the hub closes first."""
+        working, closing = asyncio.create_task(work), asyncio.create_task(self._closed.wait())
         try:
-            await asyncio.wait({looking, closing}, return_when=asyncio.FIRST_COMPLETED)
-            if looking.done():
-                return looking.result()
+            await asyncio.wait({working, closing}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
             raise Transient("the router is stopping")
         finally:
-            looking.cancel()
+            working.cancel()
             closing.cancel()
 
     def clear(self) -> None:
-        """Forget what has woken it so far."""
+        """Discard earlier wake-ups."""
         if not self.closed:
             self._woken.clear()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when woken, when the hub closes, or after `timeout_s`."""
+        """Return at a wake-up, when the hub closes, or after `timeout_s`."""
         try:
             await asyncio.wait_for(self._woken.wait(), timeout_s)
         except TimeoutError:
             return
 
     def wake(self) -> None:
-        """Look again."""
+        """End the wait."""
         self._woken.set()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the wait and all later ones."""
         self._closed.set()
         self._woken.set()
 
 
 class Hub:
-    """Listeners by project and task. When it has closed, every listener returns at once."""
+    """Listeners by project and task. After `close` every wait returns at once."""
 
     def __init__(self) -> None:
         self._listeners: dict[tuple[str, str | None], set[Listener]] = {}
         self.closed = False
 
     @contextmanager
-    def listening(self, project: str, task_id: str | None = None) -> Iterator[Listener]:
-        """A listener for one task, or for all that happens in a project."""
+    def listen(self, project: str, task_id: str | None = None) -> Iterator[Listener]:
+        """Add a listener for one task, or for all changes in a project."""
         listener = Listener()
         if self.closed:
             listener.close()
-        beside = self._listeners.setdefault((project, task_id), set())
-        beside.add(listener)
+        listeners = self._listeners.setdefault((project, task_id), set())
+        listeners.add(listener)
         try:
             yield listener
         finally:
-            beside.discard(listener)
-            if not beside:
+            listeners.discard(listener)
+            if not listeners:
                 self._listeners.pop((project, task_id), None)
 
-    def heard(self, subject: str, headers: Mapping[str, str]) -> None:
-        """A live message passed by: wake whom it concerns."""
+    def on_message(self, subject: str, headers: Mapping[str, str]) -> None:
+        """Wake the listeners that a live message concerns."""
         _, stream, project, *_ = (*subject.split("."), "", "", "")
-        if stream not in _HEARD:
+        if stream not in _STREAMS:
             return
         for key in ((project, None), (project, headers.get("ce-correlationid"))):
             for listener in self._listeners.get(key, ()):
                 listener.wake()
 
     def close(self) -> None:
-        """End every wait and stream."""
+        """End all waits and streams."""
         self.closed = True
         for listeners in self._listeners.values():
             for listener in listeners:

@@ -1,26 +1,26 @@
-"""The router: the front door, by HTTP and by the bus."""
+"""The router process: intake and HTTP API."""
 
 from datetime import timedelta
 
 from counterpoint import bus
 from counterpoint.bus import Service
+from counterpoint.router.api.application import attach
 from counterpoint.router.handlers import register
-from counterpoint.router.http import attach
+from counterpoint.router.intake.running_tasks import RunningTasks
 from counterpoint.router.settings import RouterSettings
-from counterpoint.router.under_way import UnderWay
 
 
 async def serve(settings: RouterSettings) -> None:
-    """Take what comes in until SIGTERM."""
+    """Serve until SIGTERM."""
     service = Service("router", settings)
-    under_way = UnderWay(settings.tasks_under_way, settings.project_weights)
-    register(service, timedelta(seconds=settings.idempotency_s), under_way.turns)
-    attach(service, settings, under_way)
+    running_tasks = RunningTasks(settings.tasks_under_way, settings.project_weights)
+    register(service, timedelta(seconds=settings.idempotency_s), running_tasks.limiter)
+    attach(service, settings, running_tasks)
     await service.run()
 
 
 def run() -> None:
-    """The process."""
+    """Run the process."""
     bus.run(serve(RouterSettings()))
 
 

@@ -8,27 +8,26 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
+from counterpoint.proto.errors import Conflict, CounterpointError, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.messages import Shape
-from counterpoint.proto.validation import words
+from counterpoint.proto.validation import problem_text
 
 log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
-UNAUTHENTICATED = "unauthenticated"
-_STATUS = {
-    "malformed": 400,
-    "unknown_task": 404,
-    "not_found": 404,
-    "conflict": 409,
-    "idempotency_conflict": 409,
-    "too_large": 413,
+_STATUS: dict[str, int] = {
+    ErrorCode.MALFORMED: 400,
+    ErrorCode.UNKNOWN_TASK: 404,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.CONFLICT: 409,
+    ErrorCode.IDEMPOTENCY_CONFLICT: 409,
+    ErrorCode.TOO_LARGE: 413,
 }
-"""Codes of `Permanent` that are not 422."""
+"""Status codes of `Permanent` errors other than 422."""
 
 
 class ProblemDetails(Shape):
-    """What went wrong: `code` to decide by, `errors` with each field at fault.
+    """An RFC 9457 problem. `code` is stable; `errors` names each invalid field.
 
     `refusal` is the id of memory's refusal, which `/v1/audit/refusals/{id}` explains.
     """
@@ -43,30 +42,30 @@ class ProblemDetails(Shape):
 
 
 def problem_of(error: CounterpointError) -> tuple[ProblemDetails, dict[str, str]]:
-    """An error as a problem, and the headers that go with it."""
+    """Return an error as a problem, and its headers."""
     problem, headers = _of(error)
     return problem.model_copy(update={"refusal": error.refusal}), headers
 
 
 def _of(error: CounterpointError) -> tuple[ProblemDetails, dict[str, str]]:
     match error:
-        case Denied(rule="unauthenticated"):
-            return _problem(401, UNAUTHENTICATED, f"needs {error.needed}"), {"WWW-Authenticate": "Bearer"}
+        case Denied(rule=ErrorCode.UNAUTHENTICATED):
+            return _problem(401, ErrorCode.UNAUTHENTICATED, f"needs {error.needed}"), {"WWW-Authenticate": "Bearer"}
         case Denied():
             return _problem(403, error.rule, f"needs {error.needed}"), {}
         case Transient():
             after_s = max(1, math.ceil(error.retry_after_s or 1))
-            return _problem(503, "unavailable", "try again later"), {"Retry-After": str(after_s)}
+            return _problem(503, ErrorCode.UNAVAILABLE, "try again later"), {"Retry-After": str(after_s)}
         case Permanent():
             return _problem(_STATUS.get(error.code, 422), error.code, errors=error.problems), {}
         case Conflict():
-            return _problem(409, "conflict", f"{error.store}/{error.record_id} was changed meanwhile"), {}
+            return _problem(409, ErrorCode.CONFLICT, f"{error.store}/{error.record_id} was changed meanwhile"), {}
         case _:
-            return _problem(500, "internal"), {}
+            return _problem(500, ErrorCode.INTERNAL), {}
 
 
 def answer_with_problems(app: FastAPI) -> None:
-    """Have every error of `app` answered as a problem."""
+    """Answer every error of `app` with a problem."""
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, CounterpointError)
@@ -77,8 +76,8 @@ def answer_with_problems(app: FastAPI) -> None:
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        errors = tuple(Problem(field=str(each["loc"][-1]), problem=words(each)) for each in error.errors())
-        return _response(_problem(422, "invalid", errors=errors), {})
+        errors = tuple(Problem(field=str(each["loc"][-1]), problem=problem_text(each)) for each in error.errors())
+        return _response(_problem(422, ErrorCode.INVALID, errors=errors), {})
 
     async def by_status(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -86,8 +85,8 @@ def answer_with_problems(app: FastAPI) -> None:
         return _response(_problem(error.status_code, code), dict(error.headers or {}))
 
     async def unexpected(_: Request, error: Exception) -> Response:
-        log.error("request.failed", code="internal", exc_info=error)
-        return _response(_problem(500, "internal"), {})
+        log.error("request.failed", code=ErrorCode.INTERNAL, exc_info=error)
+        return _response(_problem(500, ErrorCode.INTERNAL), {})
 
     app.add_exception_handler(CounterpointError, refused)
     app.add_exception_handler(RequestValidationError, invalid)

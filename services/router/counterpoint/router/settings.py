@@ -1,4 +1,4 @@
-"""What the router reads from its environment."""
+"""Settings of the router, from the environment."""
 
 from typing import Annotated
 

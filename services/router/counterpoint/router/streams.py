@@ -1,38 +1,37 @@
-"""Event streams (SSE): the message log of a project, followed from where the reader left off.
+"""Event streams (SSE): the message log of a project, resumable by `Last-Event-ID`.
 
-The id of an event is its place in the log of its project. Live messages only say when to look; what is sent comes out
-of the log, so nothing is lost or out of order.
+The id of an event is its position in the log of its project. Events are read from the log, so none is lost or out of
+order; live messages only wake the reader.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import structlog
-from fastapi import APIRouter, Header
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Depends, Header, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from counterpoint.proto.errors import Denied, Permanent, Problem, Transient
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.incident_settings import ShadowDue
-from counterpoint.proto.memory import Found, Item, List, LogAfter
+from counterpoint.proto.memory import Item, List, LogAfter, QueryResult
 from counterpoint.proto.tasks import TaskDue
-from counterpoint.router.desk import Asked, Asking
-from counterpoint.router.interventions import unknown_task
-from counterpoint.router.submissions import STORE, task_key
-from counterpoint.router.tasks import TaskId
+from counterpoint.router.api.context import Context, RequestContext
+from counterpoint.router.intake.interventions import unknown_task
+from counterpoint.router.intake.submissions import STORE, task_key
+from counterpoint.router.paging import TaskId
 
 log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["streams"])
 
-LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", description="Resume after this event.")]
 _PAGE = 200
-_UNSENT = frozenset({TaskDue.TYPE, ShadowDue.TYPE})
-"""Messages that are in the log before they happen."""
-_STREAM = {
+_TIMER_TYPES = frozenset({TaskDue.TYPE, ShadowDue.TYPE})
+"""Messages that enter the log before they are due; streams leave them out."""
+_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "CloudEvents as server-sent events; an event `gap` where retention has passed the reader.",
+        "description": "CloudEvents as server-sent events; an event `gap` where retention has deleted some.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -40,37 +39,77 @@ _STREAM = {
 
 @dataclass(frozen=True)
 class Feed:
-    """Which messages of the log a stream shows."""
+    """The messages of the log that a stream contains."""
 
     kinds: tuple[Literal["tasks", "decisions", "changes", "dead"], ...]
     task_id: str | None = None
 
     def after(self, seq: int) -> LogAfter:
-        """The query for what comes next."""
+        """Return the query for the messages after a position."""
         return LogAfter(after=seq, kinds=self.kinds, task_id=self.task_id, limit=_PAGE)
 
 
-@router.get("/tasks/{task_id}/events", responses=_STREAM, response_class=StreamingResponse)  # type: ignore[arg-type]
-async def events(asked: Asking, task_id: TaskId, last_event_id: LastEventId = None) -> StreamingResponse:
-    """All that happens to a task, from its beginning: its messages and its decisions."""
-    asked.needs("read")
-    accepted = await asked.memory().get(STORE, task_key(task_id))
+@dataclass(frozen=True)
+class StreamStart:
+    """An accepted stream: the position it begins after, and its first read.
+
+    It is made by a dependency, before the response begins, so that errors still have a status code.
+    """
+
+    context: RequestContext
+    feed: Feed
+    after: int
+    first: QueryResult
+
+
+def _resume_position(
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", description="Resume after this event.")] = None,
+) -> int | None:
+    if not last_event_id:
+        return None
+    if not last_event_id.isdecimal() or len(last_event_id) > 18:
+        raise Permanent(ErrorCode.INVALID, (Problem(field="Last-Event-ID", problem="is not the id of an event"),))
+    return int(last_event_id)
+
+
+ResumePosition = Annotated[int | None, Depends(_resume_position)]
+
+
+async def _task_start(context: Context, task_id: TaskId, position: ResumePosition, response: Response) -> StreamStart:
+    context.require("read")
+    accepted = await context.memory().get(STORE, task_key(task_id))
     if accepted is None:
-        raise unknown_task(asked.project)
-    # Its messages come after its record: what the project has forgotten before is none of it.
-    return await _stream(asked, Feed(("tasks", "decisions"), task_id), _seq(last_event_id) or accepted.seq)
+        raise unknown_task(context.project)
+    # The messages of a task follow its record: older gaps in the log do not concern it.
+    return await _start(context, Feed(("tasks", "decisions"), task_id), position or accepted.seq, response)
 
 
-@router.get("/decisions/stream", responses=_STREAM, response_class=StreamingResponse)  # type: ignore[arg-type]
-async def decisions(asked: Asking, last_event_id: LastEventId = None) -> StreamingResponse:
-    """The decisions of a project from now on, or since the last event that was seen."""
-    asked.needs("read")
-    feed, after = Feed(("decisions",)), _seq(last_event_id)
-    return await _stream(asked, feed, await _end(asked, feed) if after is None else after)
+async def _decisions_start(context: Context, position: ResumePosition, response: Response) -> StreamStart:
+    context.require("read")
+    feed = Feed(("decisions",))
+    return await _start(context, feed, await _end_of_log(context, feed) if position is None else position, response)
 
 
-def event(item: Item) -> str:
-    """A message of the log as an event: a CloudEvent in structured mode."""
+@router.get("/tasks/{task_id}/events", responses=_RESPONSES, response_class=EventSourceResponse)
+async def task_events(
+    start: Annotated[StreamStart, Depends(_task_start)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Stream the messages and decisions of a task, from its beginning or after an event."""
+    async for event in _events(start):
+        yield event
+
+
+@router.get("/decisions/stream", responses=_RESPONSES, response_class=EventSourceResponse)
+async def decisions(
+    start: Annotated[StreamStart, Depends(_decisions_start)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Stream the decisions of a project, from now on or after an event."""
+    async for event in _events(start):
+        yield event
+
+
+def cloud_event(item: Item) -> ServerSentEvent:
+    """Return a message of the log as a CloudEvent in structured mode."""
     body = item.body
     cloud = {
         "specversion": "1.0",
@@ -83,29 +122,28 @@ def event(item: Item) -> str:
         "data": json.loads(body["data"]) if isinstance(body["data"], str) else body["data"],
     }
     data = json.dumps({name: value for name, value in cloud.items() if value is not None}, separators=(",", ":"))
-    return f"id: {item.seq}\ndata: {data}\n\n"
+    return ServerSentEvent(id=str(item.seq), raw_data=data)
 
 
-async def _stream(asked: Asked, feed: Feed, after: int) -> StreamingResponse:
-    """Refuses before the stream begins, while it can still be said with a status."""
-    first = await asked.look(feed.after(after))
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_frames(asked, feed, after, first), media_type="text/event-stream", headers=headers)
+async def _start(context: RequestContext, feed: Feed, after: int, response: Response) -> StreamStart:
+    response.headers["Cache-Control"] = "no-store"
+    return StreamStart(context, feed, after, await context.fetch(feed.after(after)))
 
 
-async def _frames(asked: Asked, feed: Feed, after: int, first: Found) -> AsyncIterator[str]:
-    """The stream, until the reader goes, may read no more, or the router stops."""
-    settings, clock = asked.desk.settings, asyncio.get_running_loop()
-    yield ": open\n\n"
+async def _events(start: StreamStart) -> AsyncIterator[ServerSentEvent]:
+    """Yield events until the client disconnects, loses its right to read, or the router stops."""
+    context, feed, after = start.context, start.feed, start.after
+    settings, clock = context.resources.settings, asyncio.get_running_loop()
+    yield ServerSentEvent(comment="open")
     quiet_since = clock.time()
-    found: Found | None = first
-    with asked.desk.hub.listening(asked.project, feed.task_id) as listener:
+    found: QueryResult | None = start.first
+    with context.resources.hub.listen(context.project, feed.task_id) as listener:
         while True:
             if found and found.gap:
-                yield f"event: gap\ndata: {json.dumps({'after': after})}\n\n"
+                yield ServerSentEvent(event="gap", raw_data=json.dumps({"after": after}))
             for item in found.items if found else ():
-                if item.body["type"] not in _UNSENT:
-                    yield event(item)
+                if item.body["type"] not in _TIMER_TYPES:
+                    yield cloud_event(item)
                     quiet_since = clock.time()
                 after = item.seq
             if found and found.next_cursor:
@@ -115,36 +153,27 @@ async def _frames(asked: Asked, feed: Feed, after: int, first: Found) -> AsyncIt
             if listener.closed:
                 return
             if clock.time() - quiet_since >= settings.heartbeat_s:
-                yield ": still here\n\n"
+                yield ServerSentEvent(comment="still here")
                 quiet_since = clock.time()
             listener.clear()
             try:
-                found = await listener.unless_closed(asked.look(feed.after(after)))
-            except Transient as away:
+                found = await listener.until_closed(context.fetch(feed.after(after)))
+            except Transient as error:
                 if listener.closed:
                     return
-                log.info("stream.waits", project=asked.project, reason=str(away))
+                log.info("stream.waits", project=context.project, reason=str(error))
                 found = None
             except Denied as denied:
-                log.info("stream.ended", project=asked.project, rule=denied.rule)
+                log.info("stream.ended", project=context.project, rule=denied.rule)
                 return
 
 
-async def _end(asked: Asked, feed: Feed) -> int:
-    """The place where the log ends."""
-    newest = await asked.look(List(store="decisions", limit=1))
-    # The message comes after its record in the same commit.
-    at = newest.items[0].seq if newest.items else 0
+async def _end_of_log(context: RequestContext, feed: Feed) -> int:
+    newest = await context.fetch(List(store="decisions", limit=1))
+    # The message follows its record in the same commit.
+    position = newest.items[0].seq if newest.items else 0
     while True:
-        found = await asked.look(feed.after(at))
+        found = await context.fetch(feed.after(position))
         if not found.items:
-            return found.next_cursor or at
-        at = found.items[-1].seq
-
-
-def _seq(last_event_id: str | None) -> int | None:
-    if not last_event_id:
-        return None
-    if not last_event_id.isdecimal() or len(last_event_id) > 18:
-        raise Permanent("invalid", (Problem(field="Last-Event-ID", problem="is no id of an event"),))
-    return int(last_event_id)
+            return found.next_cursor or position
+        position = found.items[-1].seq

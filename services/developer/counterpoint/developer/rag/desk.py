@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
+from counterpoint.client import Gateway, Memory, act, decide, put, record, send
 from counterpoint.developer import answers
 from counterpoint.developer.confidence import band, unvouched
 from counterpoint.developer.evidence import Evidence, look, weigh
@@ -25,7 +26,6 @@ from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.line import ActionKind
 from counterpoint.proto.memory import Commit, Get, Write
 from counterpoint.proto.tasks import TaskDelegated
-from counterpoint.recall import Gateway, Memory, act, decide, put, record, send
 
 AGENT = "developer"
 _KINDS: dict[Node, ActionKind] = {

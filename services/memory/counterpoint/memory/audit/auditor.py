@@ -11,9 +11,9 @@ from counterpoint.memory.audit.refusals import EXPLAINED, explained
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.audit.tiles import Edge, places
 from counterpoint.memory.audit.tree import inclusion, proof
-from counterpoint.memory.database import Database
-from counterpoint.proto.errors import Permanent, Problem, Transient
-from counterpoint.proto.memory import AuditQuery, Checkpoints, Explain, Leaves, Prove, Verify
+from counterpoint.memory.record.database import Database
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
+from counterpoint.proto.memory import AuditLeaves, AuditQuery, Checkpoints, Explain, Prove, Verify
 
 PAGE_BYTES = 600_000
 """So much content a page of leaves holds; the bus carries a little more."""
@@ -50,7 +50,7 @@ class Auditor:
                 return await self._prove(project, query)
             case Checkpoints():
                 return await self._checkpoints(query)
-            case Leaves():
+            case AuditLeaves():
                 return await self._leaves(project, query)
             case Explain():
                 return await self._explain(project, query)
@@ -148,7 +148,7 @@ class Auditor:
         following = rows[-1]["size"] if len(rows) == query.limit else None
         return {"key": self._sequencer.key.public, "items": items, "next": following}
 
-    async def _leaves(self, project: str, query: Leaves) -> dict[str, Any]:
+    async def _leaves(self, project: str, query: AuditLeaves) -> dict[str, Any]:
         if query.after == 0:
             await self._sequencer.once(sign=True)
         async with self._database.reading(project) as connection:
@@ -167,7 +167,7 @@ class Auditor:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(EXPLAINED, project, query.id, query.before or 2**63 - 1, query.limit + 1)
         if query.id is not None and not rows:
-            raise Permanent("not_found", (Problem(field="id", problem="is no refusal of this project"),))
+            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is no refusal of this project"),))
         items = [explained(row, project) for row in rows[: query.limit]]
         following = rows[query.limit - 1]["place"] if len(rows) > query.limit else None
         return {"items": items, "next": following}

@@ -81,10 +81,10 @@ class Stream:
 
     async def read(self) -> str:
         """The newest note; none where the stream has lost all."""
-        life = await self._connection.stream_life(subjects.CHECKPOINTS)
+        life = await self._connection.stream_info(subjects.CHECKPOINTS)
         if life.last_seq == 0:
             return ""
-        stored = await self._connection.stored(subjects.CHECKPOINTS, life.last_seq)
+        stored = await self._connection.stored_message(subjects.CHECKPOINTS, life.last_seq)
         return stored.data.decode(errors="replace") if stored else ""
 
     async def add(self, checkpoint: Checkpoint) -> None:

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from counterpoint.proto.errors import ErrorCode
+
 EXPLAINED = """
 SELECT id, task_id, body, at, place FROM (
     SELECT arrival, row_number() OVER (ORDER BY arrival) AS place FROM audit WHERE project = $1 AND kind = 'refusal'
@@ -15,34 +17,34 @@ ORDER BY place DESC LIMIT $4
 whole log would tell how much others do."""
 
 RULES = {
-    "agent": "a service signs with the names of its own agents only",
-    "attenuated": "the capability was narrowed, and this is outside of it",
-    "audience": "a capability works for the service it was made for only",
-    "ended": "nothing is written for a task that is over",
-    "expired": "a capability ends with its time",
-    "fence": "only the newest delivery of a message may go on",
-    "gateway": "this service does not use the gateway",
-    "grant": "this service does not work without a capability",
-    "label": "what is more secret than the asker's clearance is neither read nor written",
-    "malformed": "the capability is no token",
-    "message": "a capability works for the message it came with, which has to be in the log",
-    "principal": "somebody has to ask whom memory knows",
-    "project": "work stays in the project it was given for",
-    "revoked": "the capability was taken back",
-    "role": "the asker needs a role for this",
-    "send": "the policy says which service sends which message",
-    "signature": "the capability was not made by memory",
-    "step": "only the last step changes a task's state or hands it on",
-    "store": "the policy says which service reads and writes which store",
-    "task": "work stays in the task it was given for",
-    "too_large": "there is a limit to what one commit, record or message holds",
-    "sensitive": "secrets and payment cards are kept out of free text",
-    "uncited": "what is cited has to have been read, at that version",
-    "invalid": "what was asked is not of the form that it has to have",
-    "old_writer": "a record is not overwritten by a writer that knows less of its form",
-    "not_found": "what was asked for is not there",
-    "refused": "the database does not take it",
-    "conflict": "what was changed meanwhile is not overwritten",
+    ErrorCode.AGENT: "a service signs with the names of its own agents only",
+    ErrorCode.ATTENUATED: "the capability was narrowed, and this is outside of it",
+    ErrorCode.AUDIENCE: "a capability works for the service it was made for only",
+    ErrorCode.ENDED: "nothing is written for a task that is over",
+    ErrorCode.EXPIRED: "a capability ends with its time",
+    ErrorCode.FENCE: "only the newest delivery of a message may go on",
+    ErrorCode.GATEWAY: "this service does not use the gateway",
+    ErrorCode.GRANT: "this service does not work without a capability",
+    ErrorCode.LABEL: "what is more secret than the asker's clearance is neither read nor written",
+    ErrorCode.MALFORMED: "the capability is no token",
+    ErrorCode.MESSAGE: "a capability works for the message it came with, which has to be in the log",
+    ErrorCode.PRINCIPAL: "somebody has to ask whom memory knows",
+    ErrorCode.PROJECT: "work stays in the project it was given for",
+    ErrorCode.REVOKED: "the capability was taken back",
+    ErrorCode.ROLE: "the asker needs a role for this",
+    ErrorCode.SEND: "the policy says which service sends which message",
+    ErrorCode.SIGNATURE: "the capability was not made by memory",
+    ErrorCode.STEP: "only the last step changes a task's state or hands it on",
+    ErrorCode.STORE: "the policy says which service reads and writes which store",
+    ErrorCode.TASK: "work stays in the task it was given for",
+    ErrorCode.TOO_LARGE: "there is a limit to what one commit, record or message holds",
+    ErrorCode.SENSITIVE: "secrets and payment cards are kept out of free text",
+    ErrorCode.UNCITED: "what is cited has to have been read, at that version",
+    ErrorCode.INVALID: "what was asked is not of the form that it has to have",
+    ErrorCode.OLD_WRITER: "a record is not overwritten by a writer that knows less of its form",
+    ErrorCode.NOT_FOUND: "what was asked for is not there",
+    ErrorCode.REFUSED: "the database does not take it",
+    ErrorCode.CONFLICT: "what was changed meanwhile is not overwritten",
 }
 """What each rule is there for."""
 

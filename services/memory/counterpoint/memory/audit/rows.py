@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from counterpoint.memory.audit.standing import Standing, Written
-from counterpoint.memory.canonical import canonical
+from counterpoint.memory.record.canonical import canonical
 
 _CANCELLED = ["cancelled", True, 0, "cancelled", {"status": "stale"}]
 """The step, and the columns, of what the inbox has of a timer that was cancelled."""

@@ -6,17 +6,17 @@ anywhere. It signs only what extends all that was ever given out: otherwise leav
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import structlog
+from cachetools import LRUCache
 from prometheus_client import Counter
 
 from counterpoint.memory.audit.export import Copy
 from counterpoint.memory.audit.note import Checkpoint, NoteKey, Read
 from counterpoint.memory.audit.tiles import WIDTH, Edge, Nodes, Place, hashes, nodes, places
 from counterpoint.memory.audit.tree import Range, complete_root, leaf_hash
-from counterpoint.memory.database import Database
+from counterpoint.memory.record.database import Database
 from counterpoint.proto.errors import Transient
 
 log = structlog.get_logger()
@@ -64,7 +64,7 @@ class Sequencer:
         self._copies = copies
         self._edge: Edge | None = None
         self._last: Checkpoint | None = None
-        self._tiles: OrderedDict[Place, Nodes] = OrderedDict()
+        self._tiles: LRUCache[Place, Nodes] = LRUCache(_TILES_IN_RAM)
         self._signed_at = 0.0
         self._owed: dict[str, Checkpoint] = {}
         self._turn = asyncio.Lock()
@@ -138,18 +138,14 @@ class Sequencer:
     async def tiles(self, edge: Edge, wanted: set[Place]) -> dict[Place, Nodes]:
         """The full ones of some tiles: from the record, or from RAM when they were asked for lately."""
         full = edge.missing(wanted)
-        unknown = sorted(full - self._tiles.keys())
+        found = {place: self._tiles[place] for place in full & self._tiles.keys()}
+        unknown = sorted(full - found.keys())
         if unknown:
             async with self._database.connection() as connection:
                 rows = await connection.fetch(_TILES, [p.level for p in unknown], [p.number for p in unknown])
             for row in rows:
-                self._tiles[Place(row["level"], row["number"])] = nodes(row["hashes"])
-        found = {}
-        for place in full & self._tiles.keys():
-            found[place] = self._tiles[place]
-            self._tiles.move_to_end(place)
-        while len(self._tiles) > _TILES_IN_RAM:
-            self._tiles.popitem(last=False)
+                place = Place(row["level"], row["number"])
+                found[place] = self._tiles[place] = nodes(row["hashes"])
         return found
 
     async def _current(self) -> Edge:

@@ -1,0 +1,1 @@
+"""Other memory stores on the same work."""

@@ -1,0 +1,68 @@
+"""`counterpoint blast-radius`: show what depends on a job or a memory."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import UsageError
+from counterpoint.cli.options import job_path
+from counterpoint.cli.render.table import table
+from counterpoint.cli.session import CommandSession
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@command("blast-radius", Panel.LOOK, "counterpoint blast-radius --memory runbook.md")
+def blast_radius(
+    session: CommandSession,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="ITEM", help="Of a memory: STORE/ID, STORE/ID@VERSION, a document's source."),
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops, of a job.")] = 20,
+    shown: Annotated[
+        bool, typer.Option("--shown", help="Of a memory also what it was only shown to; a take-back leaves that alone.")
+    ] = False,
+) -> None:
+    """Show the jobs and data sets downstream of a job with their owners; or all that used a memory."""
+    if (job is None) == (memory is None):
+        raise UsageError("give either JOB or --memory ITEM")
+    with session.connect() as api:
+        if memory is not None:
+            rests = api.get("/v1/blast-radius", item=memory, shown=shown or None, project=session.project)
+            session.show(rests, lambda: _resting(rests))
+            return
+        found = api.get(f"{job_path(job or '')}/blast-radius", depth=depth, project=session.project)
+    session.show(
+        found,
+        lambda: table(
+            ("hops", "by", "kind", "namespace", "name", "owner"),
+            [
+                (str(row["hops"]), row["edge"], row["kind"], row["namespace"], row["name"], row.get("owner") or "")
+                for row in found["downstream"]
+            ],
+            "nothing rests on it",
+            truncated=found.get("truncated", False),
+        ),
+    )
+
+
+def _resting(found: dict[str, Any]) -> "RenderableType":
+    return table(
+        ("hops", "by", "store", "id", "task"),
+        [
+            (
+                str(each["hops"]),
+                "used" if each["cited"] else "shown",
+                each["store"],
+                f"{each['id']}@{each['version']}",
+                each.get("task_id") or "",
+            )
+            for each in found["items"]
+        ],
+        "nothing rests on it",
+        truncated=found["truncated"],
+    )

@@ -1,0 +1,24 @@
+"""`counterpoint dead-letters list`: list dead letters."""
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.options import Limit
+from counterpoint.cli.render.table import table, when
+from counterpoint.cli.session import CommandSession
+
+
+@command("list", Panel.LOOK, "counterpoint dead-letters list")
+def listed(session: CommandSession, limit: Limit = 50) -> None:
+    """List dead letters, newest first."""
+    with session.connect() as api:
+        found = api.pages("/v1/dead-letters", limit, project=session.project)
+    session.show(
+        found,
+        lambda: table(
+            ("when", "state", "code", "subject", "id"),
+            [
+                (when(each["at"]), *map(each.get, ("state", "code", "subject", "dead_letter_id")))
+                for each in found["items"]
+            ],
+            "no dead letters",
+        ),
+    )

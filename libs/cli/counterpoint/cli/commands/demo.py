@@ -1,0 +1,163 @@
+"""`counterpoint demo`: play an incident on a temporary stack."""
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.data_folder import quiet_logs
+from counterpoint.cli.errors import CommandError, Exit, UsageError
+from counterpoint.cli.session import CommandSession
+
+if TYPE_CHECKING:
+    from counterpoint.cli.demo.checks import DemoTranscript
+    from counterpoint.cli.demo.incident import DemoIncident
+    from counterpoint.local.endpoints import Endpoints
+
+
+ROOT = Path(__file__).resolve().parents[5]
+"""The checkout, whose examples are played."""
+ORDERS = ROOT / "examples" / "incidents" / "orders.yaml"
+PATIENCE_S = 120.0
+"""The longest that the story waits for one thing."""
+
+
+@command("demo", Panel.OPERATE, "counterpoint demo --incident examples/incidents/freeipa.yaml")
+def demo(
+    session: CommandSession,
+    incident: Annotated[
+        Path, typer.Option("--incident", help="The file of the incident to play.", show_default="orders")
+    ] = ORDERS,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder.")] = False,
+) -> Exit | None:
+    """Start a temporary stack, play an incident, check the results, and stop it."""
+    from counterpoint.cli.demo.checks import DemoTranscript
+    from counterpoint.cli.demo.incident import read_incident
+
+    if not incident.is_file():
+        raise UsageError(f"{incident} is not there; the demo plays a file of a checkout, or one named by --incident")
+    story = read_incident(incident)
+    quiet_logs()
+    transcript = DemoTranscript(None if session.json else session.out, session.err)
+    folder = Path(tempfile.mkdtemp(prefix="counterpoint-demo-"))
+    began = monotonic()
+    try:
+        ready_s = asyncio.run(_staged(session, transcript, story, folder))
+    except asyncio.CancelledError:
+        return Exit.FAILED
+    finally:
+        if keep:
+            session.note(f"the data is kept: counterpoint up --data-dir {folder}")
+        else:
+            shutil.rmtree(folder)
+    return ended(session, transcript, story.name, ready_s, monotonic() - began)
+
+
+async def _staged(
+    session: CommandSession, transcript: "DemoTranscript", incident: "DemoIncident", folder: Path
+) -> float:
+    """Start the stack, play, stop it. Returns the seconds until it was ready."""
+    from counterpoint.local.stack import Stack
+
+    stack = Stack(folder, http_port=0, progress=lambda stage, seconds: session.note(f"{stage:<12} {seconds:5.1f} s"))
+    current = asyncio.current_task()
+    if current is None:
+        raise RuntimeError("a coroutine runs in a task")
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
+    began = monotonic()
+    playing: asyncio.Task[None] | None = None
+    try:
+        await stack.start()
+        ready_s = monotonic() - began
+        playing = asyncio.create_task(asyncio.to_thread(_play, transcript, stack.endpoints, incident))
+        await _watched(asyncio.create_task(stack.watch()), playing, transcript)
+    finally:
+        transcript.stopped.set()
+        await stack.stop()
+        if playing is not None:
+            await asyncio.gather(playing, return_exceptions=True)
+    return ready_s
+
+
+async def _watched(supervising: asyncio.Task[None], playing: asyncio.Task[None], transcript: "DemoTranscript") -> None:
+    """Wait for the end of the story, as long as the stack is well and no wait takes too long."""
+    try:
+        while not playing.done():
+            await asyncio.wait({supervising, playing}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            if supervising.done():
+                supervising.result()
+            if transcript.waited_s() > PATIENCE_S:
+                transcript.check(
+                    "nothing is waited for too long", False, f"waited {PATIENCE_S:g} s for {transcript.waiting_for}"
+                )
+                return
+        playing.result()
+    except CommandError as error:
+        transcript.check("the story can go on", False, error.problem())
+    finally:
+        supervising.cancel()
+
+
+def _play(transcript: "DemoTranscript", endpoints: "Endpoints", incident: "DemoIncident") -> None:
+    from counterpoint.cli.address import Address
+    from counterpoint.cli.api import ApiClient
+    from counterpoint.cli.demo.burst import FailureBurst
+    from counterpoint.cli.demo.stage import DemoClients, DemoStage
+    from counterpoint.cli.demo.story import IncidentStory
+
+    with ExitStack() as connections:
+
+        def connected(url: str, token: str) -> ApiClient:
+            return connections.enter_context(ApiClient(Address(url, token)))
+
+        administrator = connected(endpoints.http, endpoints.token)
+
+        def stage(project: str) -> DemoStage:
+            def principal(name: str, kind: str, *roles: str) -> str:
+                name += project.removeprefix(incident.name)
+                body = {"name": name, "kind": kind, "roles": roles, "projects": [project]}
+                return str(administrator.post("/v1/principals", body)["token"])
+
+            agent = principal("calling_llm", "agent", "submit", "report", "read", "override")
+            person = principal("on-call", "person", "submit", "report", "read", "ingest")
+            airflow = principal("airflow", "system", "report", "submit", "read")
+            cast = DemoClients(
+                administrator=administrator,
+                calling_llm=connected(endpoints.http, agent),
+                person=connected(endpoints.http, person),
+                airflow=connected(endpoints.lineage, airflow),
+            )
+            return DemoStage(project, cast, ROOT, transcript)
+
+        IncidentStory(incident, stage(incident.name), transcript).play()
+        if incident.undocumented:
+            FailureBurst(incident.undocumented, stage(f"{incident.name}-burst")).play()
+
+
+def ended(session: CommandSession, transcript: "DemoTranscript", incident: str, ready_s: float, total_s: float) -> Exit:
+    """Print the report of a story and say whether it went as it had to. Raises CommandError when nothing was seen."""
+    if not transcript.checks:
+        raise CommandError("the story was not played")
+    report = {
+        "incident": incident,
+        "ok": not transcript.failed,
+        "checks": [{"part": c.part, "name": c.name, "ok": c.ok, "seen": c.seen} for c in transcript.checks],
+        "cards": transcript.cards,
+        "seconds": {"ready": round(ready_s, 1), "total": round(total_s, 1)},
+    }
+    failed = "".join(f"\n✘ {check.part}: {check.name}" for check in transcript.failed)
+    session.show(
+        report,
+        lambda: (
+            f"\n{len(transcript.checks) - len(transcript.failed)} of {len(transcript.checks)} checks hold{failed}\n"
+            f"ready after {ready_s:.1f} s, {total_s:.1f} s in all"
+        ),
+    )
+    return Exit.FAILED if transcript.failed else Exit.DONE

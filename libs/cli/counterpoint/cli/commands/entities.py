@@ -1,0 +1,116 @@
+"""`counterpoint entities`: look up an entity, or list entities."""
+
+from typing import Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.options import Limit
+from counterpoint.cli.render.table import table
+from counterpoint.cli.session import CommandSession
+
+TOLD, STATED = 5, 10
+"""Maximum number of failures and of fixes to show, and of relations that a model extracted."""
+LINE_CHARS = 160
+
+
+@command("entities", Panel.LOOK, "counterpoint entities orders_ingest --project orders")
+def entities(
+    session: CommandSession,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A job, data set, owner, repository, host, exception, ...")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Of those listed: file, service, dag, error, system.")
+    ] = None,
+    limit: Limit = 50,
+) -> None:
+    """Show the owners, inputs, failures and fixes of an entity; without a name list the entities."""
+    with session.connect() as api:
+        found = api.pages("/v1/entities", limit, text=name, kind=kind, project=session.project)
+        known = api.get("/v1/entities/known", name=name, project=session.project) if name and not kind else None
+    rows = [(each["kind"], each["name"], each["id"]) for each in found["items"]]
+    shown = {**found, "known": known} if known is not None else found
+    listed = table(("kind", "name", "id"), rows, f"nothing is known of {name}" if name else "nothing is mentioned")
+    session.show(shown, lambda: "\n".join(described(known)) if known and _says(known) else listed)
+
+
+def described(known: dict[str, Any]) -> list[str]:
+    """Describe a known thing in lines, each statement with the record that says it."""
+    kinds = [
+        f"{each['kind']} in {ns}" if (ns := each["properties"].get("namespace")) else each["kind"]
+        for each in known["things"]
+    ]
+    lines = [f"{known['name']}: {', '.join(dict.fromkeys(kinds)) or _kind_by_relations(known)}"]
+    relations = known["relations"]
+    for title, names in (
+        ("owned by", known["owned_by"]), ("owns", known["owns"]), ("fed by", known["fed_by"]),
+        ("feeds", known["feeds"]),
+    ):  # fmt: skip
+        if names:
+            lines.append(f"  {title}: {', '.join(_with_record(each, relations) for each in names)}")
+    for kind, title in (("runs_on", "runs on"), ("depends_on", "depends on"), ("mentions", "mentioned in")):
+        ends = [each["source" if kind == "mentions" else "target"] for each in relations if each["kind"] == kind]
+        names = [end["name"] for end in ends if end["kind"] not in ("job", "dataset") and end["name"] != known["name"]]
+        if names:
+            lines.append(f"  {title}: {', '.join(dict.fromkeys(names))}")
+    if known["documented_in"]:
+        lines.append(f"  documented in: {', '.join(known['documented_in'])}")
+    lines += [f"  broken by: {_failure(each)}" for each in known["broken_by"][:TOLD]]
+    lines += [f"  fixed by: {_fix(each)}" for each in known["fixed_by"][:TOLD]]
+    lines += [f"  {_stated(each)}" for each in known["stated"][:STATED]]
+    if len(known["stated"]) > STATED:
+        lines.append(f"  and {len(known['stated']) - STATED} more that a model found")
+    more = sum(max(0, len(known[each]) - TOLD) for each in ("broken_by", "fixed_by"))
+    if more or known["truncated"]:
+        lines.append(
+            f"  and more: {more} failures and fixes" if more else "  and more: not all of it was looked through"
+        )
+    return lines
+
+
+def _kind_by_relations(known: dict[str, Any]) -> str:
+    """Return the kind of a name without a record, such as an owner, by its relations."""
+    ends = [each[end] for each in known["relations"] for end in ("source", "target")]
+    named = (end["kind"] for end in ends if end["name"].casefold() == known["name"].casefold())
+    if kinds := ", ".join(dict.fromkeys(kind for kind in named if kind != "thing")):
+        return kinds
+    return "a name that others mention" if _says(known) else "a name that no lineage, document or attempt has"
+
+
+def _says(known: dict[str, Any]) -> bool:
+    """Return whether anything is known about a name."""
+    return any(known[each] for each in ("things", "relations", "broken_by", "fixed_by", "stated"))
+
+
+def _with_record(name: str, relations: list[dict[str, Any]]) -> str:
+    """Return a name with its source, where that is a document."""
+    said = (each["provenance"] for each in relations if name in (each["source"]["name"], each["target"]["name"]))
+    source = next((each["source"] for each in said if each["by"] == "document" and each.get("source")), None)
+    return f"{name} ({source})" if source else name
+
+
+def _stated(each: dict[str, Any]) -> str:
+    """Return a relation that a model extracted from a document, with its quote."""
+    said = each["provenance"]
+    relation = f"{each['source']['name']} {each['kind']} {each['target']['name']}"
+    return f"{relation}, said by {said['model']} in {said['source']}: '{_line(said['quote'])}'"
+
+
+def _failure(each: dict[str, Any]) -> str:
+    what = f"{each['exception']}: {each['message']}" if each.get("exception") else each["message"]
+    return " · ".join(part for part in (_line(what), each.get("job"), _day(each)) if part)
+
+
+def _fix(each: dict[str, Any]) -> str:
+    said = f"{each['evidence']} by {each['by']}"
+    return " · ".join(part for part in (_line(each["tried"]), said, each.get("job"), _day(each)) if part)
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
+
+
+def _day(each: dict[str, Any]) -> str:
+    return str(each.get("at") or "")[:10]

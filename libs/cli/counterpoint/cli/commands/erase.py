@@ -1,0 +1,51 @@
+"""`counterpoint erase`: erase content."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import UsageError
+from counterpoint.cli.session import CommandSession
+
+
+@command("erase", Panel.OPERATE, 'counterpoint erase --source runbook.md --reason "holds a customer\'s name" --yes')
+def erase(
+    session: CommandSession,
+    task: Annotated[str | None, typer.Option("--task", metavar="TASK", help="A task, by its id.")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="A document, by its source.")] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="All content of --project.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="The reason, which is recorded.")] = "no reason was given",
+    shown: Annotated[bool, typer.Option("--shown", help="Also records that read it without citing it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Erase a task, a document or a whole project for good, with all that was derived from it."""
+    if everything and session.project is None:
+        raise UsageError("--everything needs --project: name the project that is to be forgotten")
+    chosen = {"task": task, "source": source, "project": session.project if everything else None}
+    given = [(scope, what) for scope, what in chosen.items() if what is not None]
+    if len(given) != 1:
+        raise UsageError("give one of --task, --source and --everything")
+    scope, what = given[0]
+    if not yes:
+        _ask(f"{scope} {what}")
+    body = {"scope": scope, "what": what, "reason": reason, "shown": shown}
+    with session.connect() as api:
+        done = api.post("/v1/erasures", body, project=session.project)
+    session.show(done, lambda: _told(done))
+
+
+def _ask(what: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(f"this forgets {what} for good; say --yes")
+    if not typer.confirm(f"This forgets {what} for good, with what was derived from it. Go on?", err=True):
+        raise UsageError("nothing was forgotten")
+
+
+def _told(done: dict[str, Any]) -> str:
+    gone = ", ".join(f"{count} of {store}" for store, count in sorted(done["gone"].items()))
+    lines = [f"forgotten for good: {gone}"]
+    if done.get("shown_to"):
+        lines.append(f"it was merely shown to {done['shown_to']} more, which stay; --shown forgets them too")
+    return "\n".join(lines)

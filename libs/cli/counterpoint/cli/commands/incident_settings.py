@@ -1,0 +1,90 @@
+"""`counterpoint incident-settings`: show or change how incidents are handled."""
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import UsageError
+from counterpoint.cli.options import parse_job
+from counterpoint.cli.session import CommandSession
+
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+
+
+@command("incident-settings", Panel.OPERATE, "counterpoint incident-settings --job shop/load --quiet 12h --shadow")
+def incident_settings(
+    session: CommandSession,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="NS/NAME", help="A job; the whole project without one.")
+    ] = None,
+    open_after: Annotated[
+        int | None, typer.Option("--open-after", min=1, max=50, help="Ask for a task after so many failed flows.")
+    ] = None,
+    quiet: Annotated[
+        str | None,
+        typer.Option("--quiet", metavar="TIME", help="Close after so long without a failure: 90m, 12h, 2d; 0 never."),
+    ] = None,
+    shadow: Annotated[
+        bool | None, typer.Option("--shadow/--no-shadow", help="Recognise and record, and propose nothing.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the settings.")] = False,
+) -> None:
+    """Show or change the incident settings of a project or a job. Changes apply to incidents that open later."""
+    body: dict[str, Any] = {"job": parse_job(job)} if job else {}
+    if open_after is not None:
+        body["open_after"] = open_after
+    if quiet is not None:
+        body["quiet_s"] = _seconds(quiet) or None
+    if shadow is not None:
+        body["shadow"] = shadow
+    changes = body.keys() - {"job"}
+    if remove and changes:
+        raise UsageError("--remove goes with --job alone")
+    with session.connect() as api:
+        if remove:
+            done = [api.delete("/v1/incident-settings", job=job, project=session.project)]
+        elif changes:
+            done = [api.put("/v1/incident-settings", body, project=session.project)]
+        else:
+            done = api.pages("/v1/incident-settings", 200, project=session.project)["items"]
+    shown = "\n".join(map(_line, done)) or "nothing is set: incidents stay open, and are proposed for"
+    session.show({"items": done}, lambda: f"removed: {shown}" if remove else shown)
+
+
+def _told(report: dict[str, Any]) -> str:
+    if not report.get("since") and not report["items"]:
+        return "nothing is in shadow: `counterpoint incident-settings --shadow` begins"
+    until = "" if report.get("due") or not report.get("due_at") else f"; the first week ends {report['due_at'][:10]}"
+    head = (
+        f"proposals recorded: {report['proposed']}; of these an outcome is known for {report['explained']}, "
+        f"and {report['right']} would have been right{until}"
+    )
+    words = {True: "right", False: "wrong", None: "not known"}
+    blocks = [
+        f"{one['task_id']}  {words[one.get('right')]}\n  would have said: {one['proposed']}\n"
+        f"  fixed by: {one.get('fixed') or 'nobody has said'}"
+        for one in report["items"]
+    ]
+    return "\n\n".join([head, *blocks])
+
+
+def _line(one: dict[str, Any]) -> str:
+    job = one.get("job")
+    whose = f"{job['namespace']}/{job['name']}" if job else "project"
+    said = []
+    if one.get("open_after"):
+        said.append(f"opens after {one['open_after']} failed flows")
+    if one.get("quiet_s"):
+        said.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
+    if one.get("shadow") is not None:
+        said.append(f"in shadow since {one['shadow_since'][:10]}" if one["shadow"] else "not in shadow")
+    return f"{whose}: {', '.join(said) or 'as everywhere'} ({one['by']}, {one['at'][:10]})"
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,7})([smhd]?)", text.strip())
+    if not found:
+        raise UsageError(f"a time is a number with s, m, h or d, such as 12h, not {text}")
+    return int(found[1]) * _UNITS_S[found[2]]

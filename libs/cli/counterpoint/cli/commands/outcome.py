@@ -1,0 +1,72 @@
+"""`counterpoint outcome`: report the outcome of an attempt."""
+
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import Exit, UsageError
+from counterpoint.cli.options import ErrorFile, TaskId
+from counterpoint.cli.session import CommandSession
+from counterpoint.cli.task_requests import read_error, show_receipt
+
+OUTCOMES = ("succeeded", "failed", "partial")
+CAUSES = ("proposal", "something-else", "nothing")
+
+
+@command(
+    "outcome",
+    Panel.WORK,
+    'counterpoint outcome TASK succeeded --by something-else --note "Unlocked the user"',
+)
+def outcome(
+    session: CommandSession,
+    task: TaskId,
+    result: Annotated[str, typer.Argument(metavar="|".join(OUTCOMES), help="The outcome.")],
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="The attempt's number. Default: the latest.")
+    ] = None,
+    note: Annotated[str | None, typer.Option("--note", help="A description of the fix or the result.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="|".join(CAUSES),
+            help="What a success is due to: the proposal (unless said otherwise), something else (--note says what), "
+            "or nothing, it recovered by itself.",
+        ),
+    ] = None,
+    not_same: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--not-same",
+            metavar="ATTEMPT",
+            help="An earlier attempt that was shown and is of another failure; repeatable.",
+        ),
+    ] = None,
+    error_file: ErrorFile = None,
+) -> Exit:
+    """Report the outcome of an attempt, and the fix.
+
+    If something other than the proposal helped, add --by something-else --note "WHAT HELPED". The note is then learned
+    instead of the proposal.
+    """
+    if result not in OUTCOMES:
+        raise UsageError(f"an outcome is one of {', '.join(OUTCOMES)}, not {result}")
+    if by is not None and by.replace("_", "-") not in CAUSES:
+        raise UsageError(f"--by is one of {', '.join(CAUSES)}, not {by}")
+    body = {
+        "outcome": result,
+        "attempt": attempt,
+        "note": note,
+        "by": by.replace("-", "_") if by else None,
+        "not_same": not_same or None,
+        "error_message": read_error(error_file),
+    }
+    with session.connect() as api:
+        reply = api.post(f"/v1/tasks/{task}/outcome", body, project=session.project)
+    if result == "succeeded" and by is None and note:
+        session.note("a proposal is credited with it; where something else helped, report it with --by something-else")
+    if body["by"] == "something_else" and not note:
+        session.note("what helped is learned only with --note")
+    return show_receipt(session, reply, f"{task}: {result}, noted")

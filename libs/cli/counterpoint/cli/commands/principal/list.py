@@ -1,0 +1,31 @@
+"""`counterpoint principal list`: list principals."""
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.options import Limit
+from counterpoint.cli.render.table import table, when
+from counterpoint.cli.session import CommandSession
+
+
+@command("list", Panel.OPERATE, "counterpoint principal list")
+def listed(session: CommandSession, limit: Limit = 50) -> None:
+    """List the principals."""
+    with session.connect() as api:
+        found = api.pages("/v1/principals", limit)
+    session.show(
+        found,
+        lambda: table(
+            ("name", "kind", "projects", "roles", "created", "revoked"),
+            [
+                (
+                    one["name"],
+                    one["kind"],
+                    ", ".join(one["projects"]),
+                    ", ".join(one["roles"]),
+                    when(one.get("created_at")),
+                    when(one.get("revoked_at")),
+                )
+                for one in found["items"]
+            ],
+            "no principals",
+        ),
+    )

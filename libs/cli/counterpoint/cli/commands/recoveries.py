@@ -1,0 +1,26 @@
+"""`counterpoint recoveries`: list tasks that recovered without an explanation."""
+
+from typing import TYPE_CHECKING
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.options import Limit
+from counterpoint.cli.session import CommandSession
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@command("recoveries", Panel.LOOK, "counterpoint recoveries")
+def recoveries(session: CommandSession, limit: Limit = 50) -> None:
+    """List the tasks that recovered without a known cause, and the command to report it."""
+    with session.connect() as api:
+        found = api.pages("/v1/recoveries", limit, project=session.project)
+
+    def human() -> "RenderableType":
+        blocks = []
+        for task in found["items"]:
+            needs = [f"  {need['what']}\n    {need['how']}" for need in task.get("needs", ())]
+            blocks.append("\n".join([f"{task['task_id']}  {task.get('title') or task['description']}", *needs]))
+        return "\n\n".join(blocks) or "nothing has recovered without a reason"
+
+    session.show(found, human)

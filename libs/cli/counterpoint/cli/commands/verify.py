@@ -1,0 +1,124 @@
+"""`counterpoint verify`: check the audit log and export proofs."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import Exit, UsageError
+from counterpoint.cli.options import check_id
+from counterpoint.cli.session import CommandSession
+
+if TYPE_CHECKING:
+    from counterpoint.cli.api import ApiClient
+
+
+LAST_NOTES_BYTES = 200_000
+"""Part of a checkpoint file that is compared, from its end: what one request can contain."""
+_PAGE = 1000
+
+
+def _an_id(given: str | None) -> str | None:
+    return None if given is None else check_id(given)
+
+
+@command("verify", Panel.OPERATE, "counterpoint verify --task TASK")
+def verify(
+    session: CommandSession,
+    task: Annotated[str | None, typer.Option("--task", help="Export the proofs of a task.", callback=_an_id)] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option("--checkpoints", help="Compare with the checkpoints in a file.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", help="Write all leaves to a file for an independent check.")
+    ] = None,
+) -> Exit | None:
+    """Verify that no leaf of the audit log and no record was changed, added or removed."""
+    if task and (checkpoints or export):
+        raise UsageError("--task proves what is about one task; --checkpoints and --export are about the whole log")
+    with session.connect() as api:
+        if checkpoints is not None:
+            kept = {"checkpoints": _end_of(checkpoints)}
+            report = api.post("/v1/audit/verify", kept, project=session.project)
+        else:
+            report = api.get("/v1/audit/verify", task_id=task, project=session.project)
+        proofs = _proofs(api, session, task) if task else None
+        leaves = _exported(api, session, export) if export else None
+    if proofs is not None:
+        report |= {"proofs": proofs}
+    if leaves is not None:
+        report |= {"exported": leaves}
+    session.show(report, lambda: _verified(report))
+    return Exit.DONE if report["ok"] else Exit.FAILED
+
+
+def _end_of(path: Path) -> str:
+    with path.open("rb") as kept:
+        kept.seek(max(0, path.stat().st_size - LAST_NOTES_BYTES))
+        return kept.read().decode(errors="replace")
+
+
+def _proofs(api: "ApiClient", session: CommandSession, task: str) -> dict[str, Any]:
+    """Return all proofs of a task against one checkpoint. Starts again when a newer one appears."""
+    while True:
+        found: dict[str, Any] = api.get(f"/v1/audit/proofs/{task}", project=session.project)
+        following = found.pop("next", None)
+        while following is not None:
+            more = api.get(f"/v1/audit/proofs/{task}", after=following, project=session.project)
+            if more["checkpoint"] != found["checkpoint"]:
+                break
+            found["leaves"] += more["leaves"]
+            following = more.get("next")
+        else:
+            return found
+
+
+def _exported(api: "ApiClient", session: CommandSession, path: Path) -> int:
+    """Write a line of JSON for each leaf; returns how many."""
+    count, following = 0, 0
+    with path.open("w") as file:
+        while True:
+            page = api.get("/v1/audit/leaves", after=following, limit=_PAGE, project=session.project)
+            for leaf in page["items"]:
+                file.write(json.dumps(leaf, ensure_ascii=False) + "\n")
+            count += len(page["items"])
+            if page["next"] is None:
+                return count
+            following = page["next"]
+
+
+def _what(leaf: dict[str, Any]) -> str:
+    if leaf["body"] is None:
+        return "erased"
+    said = json.loads(leaf["body"])
+    return f"refusal of {said['refused']}" if "refused" in said else f"commit {said['commit']}"
+
+
+def _verified(report: dict[str, Any]) -> str:
+    counts = f"{report['commits']} commits, {report['refusals']} refusals, {report['records']} record versions"
+    if report.get("erased"):
+        counts += f", {report['erased']} leaves erased"
+    lines = [f"the audit log is whole: {counts}"]
+    if not report["ok"]:
+        lines = [f"THE AUDIT LOG IS BROKEN in {report['broken_count']} places: {counts}", *report["broken"]]
+    lines.append(f"head: leaf {report['head']['position']}, root {report['head']['root']}")
+    if report.get("checkpoint"):
+        lines.append(f"last checkpoint: {report['checkpoint']['size']} leaves, {report['checkpoints']} compared")
+    window = report["window"]
+    after = window["to"] - window["from"] + window["waiting"]
+    lines.append(
+        f"window: the last {after} leaves, which no checkpoint vouches for yet"
+        if after
+        else "window: none, the last checkpoint vouches for every leaf"
+    )
+    lines += [f"not compared: the copy on {name} did not answer" for name in report.get("unread", ())]
+    if "proofs" in report:
+        proofs = report["proofs"]
+        lines.append(f"proofs by the checkpoint of {proofs['size']} leaves (all of them with --json):")
+        lines += [f"  leaf {leaf['index'] + 1}: {_what(leaf)}, {len(leaf['path'])} hashes" for leaf in proofs["leaves"]]
+    if "exported" in report:
+        lines.append(f"{report['exported']} leaves written")
+    lines.append(f"key: {report['key']}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The story that the demo plays, and its checks."""

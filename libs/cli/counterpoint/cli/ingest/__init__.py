@@ -1,0 +1,1 @@
+"""Sources of an ingest: files, pages, repositories, past incidents and provider packages."""

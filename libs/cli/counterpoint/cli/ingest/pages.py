@@ -1,0 +1,97 @@
+"""Pages: fetched by HTTP within limits of size and time."""
+
+import asyncio
+import ipaddress
+import socket
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile, document
+from counterpoint.cli.ingest.url_list import is_page, plain
+
+FETCH_LIMIT_S = 30.0
+"""Timeout of a page, including redirects."""
+REDIRECTS = 5
+_TYPES = {"text/html": "html", "application/xhtml+xml": "html", "application/pdf": "pdf", "text/markdown": "markdown"}
+_HEADERS = {"User-Agent": "counterpoint", "Accept-Encoding": "gzip"}
+_PACKED = ("", "identity", "gzip")
+"""Accepted content encodings. Others, and nested ones, may expand beyond the memory."""
+
+
+def fetch(address: str) -> SourceFile | SkippedPath:
+    """Fetch a page as a document, or return the reason to skip it."""
+    source = plain(address.partition("#")[0])
+    try:
+        content, media_type, charset = asyncio.run(_within_time(address))
+    except (_NotFetched, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        return SkippedPath(Path(source), str(error) or type(error).__name__, failed=True, source=source)
+    if charset and not content.startswith(b"\xef\xbb\xbf") and media_type.startswith("text/"):
+        try:
+            content = content.decode(charset).encode()
+        except (LookupError, UnicodeError):
+            return SkippedPath(Path(source), f"not in the encoding that it says, {charset}", failed=True, source=source)
+    kind = _TYPES.get(media_type)
+    return document(Path(source), source, content, type=kind, binary=kind == "pdf")
+
+
+class _NotFetched(Exception):
+    """The page cannot be fetched."""
+
+
+_Page = tuple[bytes, str, str | None]
+"""Content, media type and declared encoding."""
+
+
+async def _within_time(address: str) -> _Page:
+    try:
+        async with (
+            asyncio.timeout(FETCH_LIMIT_S),
+            httpx.AsyncClient(timeout=FETCH_LIMIT_S, headers=_HEADERS, follow_redirects=False) as client,
+        ):
+            return await _page(client, address)
+    except (TimeoutError, httpx.TimeoutException) as late:
+        raise _NotFetched(f"takes longer than {FETCH_LIMIT_S:g} s") from late
+
+
+async def _page(client: httpx.AsyncClient, address: str) -> _Page:
+    public = False
+    for step in range(REDIRECTS + 1):
+        host = urlsplit(address).hostname
+        if not is_page(address) or not host:
+            raise _NotFetched(f"leads to {plain(address)}, which is no address of HTTP")
+        # What anybody has put on the web may not have us read what only we can reach.
+        if step and public and not await is_public(host):
+            raise _NotFetched(f"leads from a public address to a private one, {plain(address)}")
+        public = public or (step == 0 and await is_public(host))
+        async with client.stream("GET", address) as response:
+            if response.has_redirect_location:
+                address = urljoin(address, response.headers["location"])
+                continue
+            return await _content(response)
+    raise _NotFetched(f"leads on more than {REDIRECTS} times")
+
+
+async def _content(response: httpx.Response) -> _Page:
+    if response.status_code != httpx.codes.OK:
+        raise _NotFetched(f"answers {response.status_code} {response.reason_phrase}".strip())
+    packed = response.headers.get("content-encoding", "").strip().lower()
+    if packed not in _PACKED:
+        raise _NotFetched(f"is packed as {packed}, which nobody asked for")
+    content = bytearray()
+    async for part in response.aiter_bytes():
+        content += part
+        if len(content) > FILE_LIMIT_BYTES:
+            raise _NotFetched(f"huge: more than {FILE_LIMIT_BYTES // 2**20} MiB")
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return bytes(content), media_type, response.charset_encoding
+
+
+async def is_public(host: str) -> bool:
+    """Return whether all addresses of a host are public. An unknown host is not public."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in found)

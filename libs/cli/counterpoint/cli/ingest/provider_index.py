@@ -1,0 +1,212 @@
+"""The provider index, made from provider packages: their names and contents (docs/retrieval.md).
+
+    python -m counterpoint.cli.ingest.provider_index FOLDER... \\
+        --into services/memory/counterpoint/memory/ingest/providers.json
+
+A package is called what its metadata says: its own name, its integrations, its connection types, and the end of its
+package name. `aliases` are looked for in prose. `terms`, which mean something else there, count only where somebody
+names a system: ordinary words that are left of an integration's name without its vendor ("batch", "step functions"),
+connection types, and what the metadata calls a protocol ("http", "ssh": every log is full of them).
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from counterpoint.cli.ingest.packages import PREFIX, PackageError, ProviderPackage, lying_in
+from counterpoint.proto.providers import Provider
+
+VENDORS = ("amazon", "aws", "google", "microsoft", "apache", "cncf", "ibm", "atlassian")
+"""First words of names that people leave out."""
+
+SPOKEN: Mapping[str, tuple[str, ...]] = {
+    "amazon": ("aws", "redshift", "athena"),
+    "cncf-kubernetes": ("k8s",),
+    "google": ("gcp", "dataproc", "pubsub", "bigtable"),
+    "microsoft-azure": ("adls",),
+    "microsoft-mssql": ("sql server",),
+    "postgres": ("pgsql",),
+}
+"""Manual aliases that no metadata contains."""
+
+EVERYDAY = frozenset({"common", "standard", "git", "cloud", "sql", "email", "file", "files", "python", "bash"})
+"""Manual list of words that are not names in prose."""
+
+_NOTE = (
+    "Names of provider packages and of what is in them, read from the packages under `made_from` by "
+    "counterpoint.cli.ingest.provider_index; the packages are published by the Apache Software Foundation under the "
+    "Apache License 2.0. Rows without a version were written by hand."
+)
+_IN_BRACKETS = re.compile(r"^(.*?)\s*\(([^()]+)\)\s*$")
+
+
+def row(package: ProviderPackage) -> Provider:
+    """A package as a row of the index. Raises `PackageError`."""
+    try:
+        return _row(package)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise PackageError(f"{package.name}: what it says of itself is not in the usual form: {error!r}") from error
+
+
+def _row(package: ProviderPackage) -> Provider:
+    info = package.info
+    name = str(info.get("name") or package.name)
+    aliases, terms = names(package.name, info)
+    by_kind: dict[str, list[str]] = {"operators": [], "sensors": [], "hooks": []}
+    for one in package.classes:
+        by_kind["operators" if one.kind == "transfers" else one.kind].append(one.name)
+    types = [str(each["connection-type"]) for each in info.get("connection-types") or ()]
+    try:
+        return Provider(
+            name=name,
+            aliases=tuple(aliases),
+            terms=tuple(terms),
+            package=package.name,
+            package_version=package.version,
+            operators=tuple(sorted(set(by_kind["operators"]))),
+            sensors=tuple(sorted(set(by_kind["sensors"]))),
+            hooks=tuple(sorted(set(by_kind["hooks"]))),
+            connection_types=tuple(dict.fromkeys(types)),
+        )
+    except ValueError as error:
+        raise PackageError(f"{package.name}: {error}") from error
+
+
+def names(package: str, info: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the aliases of a package, for prose, and its terms, for names of systems."""
+    own = str(info.get("name") or package)
+    short = package.removeprefix(PREFIX)
+    protocol = any("protocol" in (each.get("tags") or ()) for each in info.get("integrations") or ())
+    aliases: dict[str, str] = {}
+    terms: dict[str, str] = {}
+    its_own: set[str] = set()
+
+    def take(name: str, *, whole: bool) -> None:
+        plain = _plain(name)
+        if not plain or plain in aliases or plain in terms or plain == "cloud":
+            return
+        a_name = whole or any(map(_unlike_a_word, name.split())) or bool(its_own & set(plain.split()))
+        in_prose = a_name if " " in plain else a_name and not protocol and plain not in EVERYDAY
+        (aliases if in_prose else terms)[plain] = name
+
+    for name in (*SPOKEN.get(short, ()), *_said(own), *_said(short.replace("-", " "))):
+        take(name, whole=True)
+    its_own = {plain for plain in aliases if " " not in plain}
+    for integration in info.get("integrations") or ():
+        full = str(integration["integration-name"])
+        for at, name in enumerate(_said(full)):
+            take(name, whole=at == 0)
+    for connection in info.get("connection-types") or ():
+        plain = str(connection["connection-type"]).replace("_", " ")
+        if _plain(plain) not in aliases:
+            terms.setdefault(_plain(plain), plain)
+    if _plain(own) not in terms:
+        aliases.pop(_plain(own), None)
+    return list(aliases.values()), list(terms.values())
+
+
+def distinct(rows: Iterable[Provider]) -> tuple[list[Provider], list[str]]:
+    """The rows without the names that two of them claim, and those names. A provider's own name and the end of its
+    package name stay its own."""
+    rows = list(rows)
+    own = {_plain(name): each.package for each in rows for name in _own(each)}
+    claims: dict[str, set[str]] = {}
+    for each in rows:
+        for name in (each.name, *each.aliases, *each.terms):
+            claims.setdefault(_plain(name), set()).add(each.package)
+    dropped = sorted(name for name, packages in claims.items() if len(packages) > 1)
+
+    def mine(each: Provider, given: Sequence[str]) -> tuple[str, ...]:
+        return tuple(n for n in given if len(claims[_plain(n)]) == 1 or own.get(_plain(n)) == each.package)
+
+    kept = [
+        each.model_copy(update={"aliases": mine(each, each.aliases), "terms": mine(each, each.terms)}) for each in rows
+    ]
+    return kept, dropped
+
+
+def _own(each: Provider) -> tuple[str, ...]:
+    short = each.package.removeprefix(PREFIX).replace("-", " ")
+    return (each.name, *_said(each.name), *_said(short))
+
+
+def _said(name: str) -> list[str]:
+    """A name as people say it: whole but for its brackets, what stands in them, and each without its vendor."""
+    bracketed = _IN_BRACKETS.match(name)
+    whole = bracketed.groups() if bracketed else (name,)
+    bare = [rest for each in whole for rest in [_without_vendor(each)] if rest]
+    return [each for each in dict.fromkeys((*whole, *bare)) if _plain(each)]
+
+
+def _without_vendor(name: str) -> str:
+    first, _, rest = name.strip().partition(" ")
+    return rest.strip() if first.lower() in VENDORS else ""
+
+
+def _unlike_a_word(name: str) -> bool:
+    """Whether one word is spelled as no ordinary word is: with a digit, or with capitals inside."""
+    return any(c.isdigit() for c in name) or any(c.isupper() for c in name[1:])
+
+
+def _plain(name: str) -> str:
+    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
+
+
+def made(places: Sequence[Path], by_hand: Sequence[Provider] = ()) -> tuple[dict[str, Any], list[str]]:
+    """The index of the official packages in some folders as it is kept, and what there is to say about the making:
+    packages that cannot be read, names that two claim. Rows by hand stay where no package was read."""
+    rows, sources, said = [], [], []
+    for place in places:
+        for found in lying_in(place):
+            if isinstance(found, PackageError):
+                said.append(str(found))
+                continue
+            if not found.name.startswith(PREFIX):
+                said.append(f"{found.name} is no official package")
+                continue
+            try:
+                rows.append(row(found))
+            except PackageError as error:
+                said.append(str(error))
+                continue
+            source = {"package": found.name, "version": found.version}
+            if found.place.is_file():
+                source["sha256"] = hashlib.sha256(found.place.read_bytes()).hexdigest()
+            sources.append(source)
+    read = {each.package for each in rows}
+    rows += [each for each in by_hand if each.package not in read]
+    kept, dropped = distinct(sorted(rows, key=lambda each: each.package))
+    if dropped:
+        said.append(f"claimed twice and left out where it is nobody's own: {', '.join(dropped)}")
+    index = {
+        "note": _NOTE,
+        "made_from": sorted(sources, key=lambda source: source["package"]),
+        "rows": [each.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for each in kept],
+    }
+    return index, said
+
+
+def main() -> None:
+    """Write the index that ships."""
+    parser = argparse.ArgumentParser(description="Make the provider index from wheels and installed packages.")
+    parser.add_argument("places", type=Path, nargs="+", help="Folders of wheels, or that packages are installed in.")
+    parser.add_argument("--into", type=Path, required=True, help="The file of the index; its rows by hand stay.")
+    given = parser.parse_args()
+    before = json.loads(given.into.read_text())["rows"] if given.into.exists() else []
+    by_hand = [Provider.model_validate(each) for each in before if "package_version" not in each]
+    index, said = made(given.places, by_hand)
+    lines = ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in index["rows"])
+    head = json.dumps({"note": index["note"], "made_from": index["made_from"]}, ensure_ascii=False, indent=1)
+    given.into.write_text(f'{head.removesuffix("}").rstrip()},\n "rows": [\n  {lines}\n ]\n}}\n')
+    for each in said:
+        sys.stderr.write(f"{each}\n")
+    sys.stderr.write(f"{len(index['rows'])} rows, {len(index['made_from'])} of them from packages\n")
+
+
+if __name__ == "__main__":
+    main()

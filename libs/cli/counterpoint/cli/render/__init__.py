@@ -1,0 +1,1 @@
+"""Rendering for terminals: cards, tables and trees."""

@@ -1,0 +1,69 @@
+"""Content of a task's card, section by section in the order in which it is read."""
+
+import re
+from collections.abc import Iterator
+
+from counterpoint.cli.render.card.failure import affected, change, failure, links, merged
+from counterpoint.cli.render.card.history import seen, tried
+from counterpoint.cli.render.card.impact import impact
+from counterpoint.cli.render.card.model import CardSection, TaskCard, section
+from counterpoint.cli.render.card.prose import caveats, documents, next_steps, proposal, quotes
+from counterpoint.cli.render.card.standing import needs, report, searched, state, trust
+from counterpoint.proto.tasks import Task
+from counterpoint.proto.titles import title_of
+
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def card(task: Task, *, verbose: bool = False) -> TaskCard:
+    """Return the card of a task, whatever its state.
+
+    `verbose` adds the numbers, what was searched for, and all rows and lines that are folded without it.
+    """
+    return TaskCard(
+        title=_printable(_title(task)),
+        subtitles=(f"{task.kind}, {state(task)}", f"{task.task_id} in project {task.project}"),
+        sections=tuple(_clear(each) for each in _sections(task, verbose) if each.lines),
+    )
+
+
+def _title(task: Task) -> str:
+    job = task.target.job.name if task.target and task.target.job else None
+    return title_of(task.description, task.title, task.error_message, job)
+
+
+def _clear(each: CardSection) -> CardSection:
+    lines = (tuple(map(_printable, line)) if isinstance(line, tuple) else _printable(line) for line in each.lines)
+    return section(each.label, lines, each.style)
+
+
+def _printable(said: str) -> str:
+    """Return a text without the characters that would steer a terminal."""
+    return _CONTROLS.sub("", said)
+
+
+def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:
+    if task.kind == "question":
+        asked = task.description.strip()
+        yield section("asked", [asked] if asked != _title(task) else [])
+    else:
+        yield from failure(task, verbose)
+        yield seen(task, verbose)
+        yield documents(task)
+    yield proposal(task)
+    yield needs(task)
+    yield next_steps(task)
+    yield impact(task, verbose)
+    yield change(task, verbose)
+    yield affected(task, verbose)
+    yield merged(task)
+    yield tried(task, verbose)
+    yield quotes(task, verbose)
+    yield caveats(task, verbose)
+    yield trust(task, verbose)
+    yield links(task)
+    if verbose:
+        yield searched(task)
+    yield report(task)
+    if task.reason:
+        yield section("reason", [task.reason])

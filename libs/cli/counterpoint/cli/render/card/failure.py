@@ -1,0 +1,178 @@
+"""Sections about the failure itself: what failed and how often, its error, what has changed, and where to look."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, Line, section
+from counterpoint.cli.render.words import counted, ordinal, span
+from counterpoint.proto.signature import headline
+from counterpoint.proto.tasks import Task
+
+_ERROR_LINES, _ERROR_CHARS = 6, 600
+
+
+def failure(task: Task, verbose: bool) -> Iterator[CardSection]:
+    """Yield what failed, how often and after how many tries, and the error."""
+    context = task.context or {}
+    yield section("failed", _failed(task, context))
+    if task.error_message and task.error_message.strip():
+        yield section("error", _error(task.error_message.strip(), verbose), "code")
+    if isinstance(hint := context.get("hint"), str):
+        yield section("hint", [hint])
+
+
+def change(task: Task, verbose: bool) -> CardSection:
+    """Return what has changed since the last success, as far as events say."""
+    rows = _rows((task.context or {}).get("changed"))
+    shown = rows if verbose else rows[:SHOWN_ROWS]
+    more = [f"and {len(rows) - len(shown)} more"] if len(rows) > len(shown) else []
+    return section("changed", [*(line for row in shown for line in _change(row)), *more])
+
+
+def affected(task: Task, verbose: bool) -> CardSection:
+    """Return the failures that follow from this one, as lineage counts them."""
+    context = task.context or {}
+    rows = [_affected(row) for row in _rows(context.get("affected"))]
+    said = context.get("affected_count")
+    count = max(said if isinstance(said, int) else 0, len(rows))
+    if not count:
+        return section("affected", ())
+    first = f"{counted(count, 'failure')} {'follows' if count == 1 else 'follow'} from it"
+    shown = rows if verbose else rows[:SHOWN_ROWS]
+    more = [f"and {count - len(shown)} more"] if count > len(shown) else []
+    return section("affected", [first, *shown, *more])
+
+
+def merged(task: Task) -> CardSection:
+    """Return the incidents that people declared to be parts of this one, or the one that it is a part of."""
+    context = task.context or {}
+    into = context.get("merged_into")
+    first = [f"a part of {into}, which is looked after instead"] if into else []
+    return section("merged", [*first, *(_part(row) for row in _rows(context.get("merged")))])
+
+
+def links(task: Task) -> CardSection:
+    """Return the addresses that were given: log, code, repository, source."""
+    context, target = task.context or {}, task.target
+    code = context.get("code")
+    code_url = code.get("url") or code.get("repository_url") if isinstance(code, Mapping) else None
+    known = {
+        "log": context.get("log_url"),
+        "code": code_url,
+        "repository": target.repo if target else None,
+        "source": task.source_ref if task.source_ref and "://" in task.source_ref else None,
+    }
+    return section("links", [(name, str(url)) for name, url in known.items() if url])
+
+
+def moment(said: Any) -> str:
+    """Return a time as another system wrote it, in a readable form where it is one."""
+    read = _time(said)
+    return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read and read.tzinfo else str(said)
+
+
+def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
+    job = task.target.job if task.target else None
+    parts = _rows(context.get("merged"))
+    often = _of_all(parts, context.get("repeats")) if parts else _repeats(context.get("repeats"))
+    if job:
+        yield f"{job.namespace}/{job.name}" + (f", {often}" if often else "")
+    elif often:
+        yield often
+    if tries := _tries(context):
+        yield tries
+    if owner := context.get("owner"):
+        yield f"owner {owner}"
+    # The description of an incident's task is made of the facts that stand here already.
+    if "incident_id" not in context and task.description.strip() != (task.title or "").strip():
+        yield task.description.strip()
+
+
+def _of_all(parts: Sequence[Mapping[str, Any]], said: Any) -> str | None:
+    """The failures of an incident and of those merged into it, which are not the job's alone."""
+    count = said.get("count") if isinstance(said, Mapping) else None
+    if not isinstance(count, int):
+        return None
+    first, last = _time(said.get("first_at")), _time(said.get("last_at"))
+    when = f" in {span(last - first)}" if first and last else ""
+    since = f", first on {first.date()}" if first and last else ""
+    return f"{counted(count, 'failure')}{when} with the {counted(len(parts), 'incident')} merged into it{since}"
+
+
+def _repeats(said: Any) -> str | None:
+    if not isinstance(said, Mapping) or not isinstance(count := said.get("count"), int) or count < 1:
+        return None
+    first, last = _time(said.get("first_at")), _time(said.get("last_at"))
+    if count == 1:
+        return "for the first time"
+    if not first or not last:
+        return f"{ordinal(count)} time"
+    return f"{ordinal(count)} time in {span(last - first)}, first on {first.date()}"
+
+
+def _tries(context: Mapping[str, Any]) -> str | None:
+    tries, retries = context.get("tries"), context.get("retries")
+    if tries is None:
+        return None
+    most = (
+        f"{tries} of {retries + 1} tries" if isinstance(retries, int) else f"{tries} {'try' if tries == 1 else 'tries'}"
+    )
+    failed_at = context.get("failed_at")
+    return f"{most}, the last at {moment(failed_at)}" if failed_at else most
+
+
+def _error(error: str, verbose: bool) -> Iterator[str]:
+    lines = error.splitlines()
+    if verbose or (len(lines) <= _ERROR_LINES and len(error) <= _ERROR_CHARS):
+        yield from lines
+        return
+    raised, said = headline(error)
+    said = said.strip()
+    whole = f"{raised}: {said}" if raised and not said.startswith(raised) else said
+    shown = [line for line in whole[:_ERROR_CHARS].splitlines() if line.strip()][:_ERROR_LINES]
+    yield from shown
+    yield f"… {counted(len(lines), 'line')} in all, shown with --verbose"
+
+
+_TOLD = ("freshness", "upstream")
+"""Changes that are told as they are: there is no value that they had before."""
+
+
+def _change(row: Mapping[str, Any]) -> Iterator[Line]:
+    before, after, url = row.get("before"), row.get("after"), row.get("url")
+    if before is not None and after is not None:
+        how = f"{before} → {after}"
+    elif after is not None:
+        how = str(after) if row.get("what") in _TOLD else f"now {after}"
+    elif before is not None:
+        how = f"no longer {before}"
+    else:
+        how = "changed"
+    yield str(row.get("what", "")), str(row.get("name") or ""), how
+    if url:
+        yield f"    {url}"
+
+
+def _affected(row: Mapping[str, Any]) -> Line:
+    name = "/".join(str(row[part]) for part in ("namespace", "name") if row.get(part))
+    at = row.get("failed_at")
+    return name, f"failed at {moment(at)}" if at else "failed", str(row.get("owner") or "no owner")
+
+
+def _part(row: Mapping[str, Any]) -> Line:
+    count = row.get("count")
+    often = counted(count, "flow") if isinstance(count, int) else ""
+    how = "works again" if row.get("over") else f"failed last at {moment(row.get('last_at'))}"
+    return f"{row.get('namespace')}/{row.get('name')}", often, how, str(row.get("task_id"))
+
+
+def _rows(said: Any) -> Sequence[Mapping[str, Any]]:
+    return [row for row in said if isinstance(row, Mapping)] if isinstance(said, list | tuple) else []
+
+
+def _time(said: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(said)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,152 @@
+"""Sections about what was seen before: how alike it is, the fix in one line, and what was tried."""
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, section
+from counterpoint.cli.render.words import counted
+from counterpoint.proto.findings import SimilarAttempt
+from counterpoint.proto.tasks import Task
+
+RECOGNISED = 0.7
+"""Likelihood from which an earlier failure counts as the same; below it is an offer."""
+_SHARE, _VALUE = re.compile(r"\b\d+ ?% of"), re.compile(r" \(\d?\.\d+\)")
+_FIX_CHARS, _TRIED_CHARS = 200, 160
+
+
+def seen(task: Task, verbose: bool) -> CardSection:
+    """Return whether this was seen before, with the fix in one line; nothing found and not looked are told apart."""
+    return section("seen before", _seen(task, verbose))
+
+
+def tried(task: Task, verbose: bool) -> CardSection:
+    """Return the earlier attempts but the fix that `seen` names already, the nearest first."""
+    attempts = list(task.findings.similar_attempts) if task.findings else []
+    fix = _fix(_before(task))
+    rest = attempts if verbose else [one for one in attempts if one != fix]
+    shown = rest if verbose else rest[:SHOWN_ROWS]
+    more = [f"and {len(rest) - len(shown)} more"] if len(rest) > len(shown) else []
+    return section("tried", [*(_tried(one, verbose) for one in shown), *more])
+
+
+def is_offer(task: Task) -> bool:
+    """Return whether what is proposed comes from a failure that only looks alike."""
+    likelihood = task.findings.likelihood if task.findings else None
+    return likelihood is not None and likelihood < RECOGNISED
+
+
+def in_words(likelihood: float) -> str:
+    """Return a likelihood of being the same failure in words."""
+    if likelihood >= 0.9:
+        return "almost certainly the same failure"
+    if likelihood >= RECOGNISED:
+        return "probably the same failure"
+    if likelihood >= 0.4:
+        return "looks alike, but may be another failure"
+    return "only a little like it, probably another failure"
+
+
+def _seen(task: Task, verbose: bool) -> Iterator[str]:
+    if task.findings is None:
+        yield "not looked yet"
+        return
+    before = _before(task)
+    here = [one for one in task.findings.similar_attempts if one not in before]
+    if not before and task.shadow and task.override is None:
+        yield "not shown, incidents of this job are in shadow: `counterpoint shadow` reports"
+    elif not before:
+        yield "no: earlier attempts were looked for, and there are none like it"
+    else:
+        fix = _fix(before)
+        nearest = fix or before[0]
+        yield _headline(before, nearest, verbose)
+        yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["nothing has helped yet"]
+        if nearest.because:
+            reasons = nearest.because if verbose else tuple(map(_without_numbers, nearest.because))
+            yield f"{'alike' if _unsure(nearest) else 'the same'} because: {'; '.join(reasons)}"
+    if here:
+        yield f"tried in this task: {_outcomes(here)}"
+
+
+def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose: bool) -> str:
+    days = sorted({one.when.date() for one in before})
+    when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    said = f"{counted(len(before), 'attempt')} {when}, {_each(before)}"
+    if nearest.likelihood is None:
+        return said
+    number = f" ({nearest.likelihood:.2f})" if verbose else ""
+    return f"{in_words(nearest.likelihood)}{number}: {said}"
+
+
+def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
+    """Yield the fix in one line, and what stood beside it where the proposal does not say it."""
+    led = "then it was" if _unsure(fix) else "fixed by"
+    yield f"{led} “{_line(fix.summary or fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
+    beside = [
+        ("noted", fix.note),
+        ("reason then", fix.reason),
+        *(("condition then", constraint) for constraint in fix.constraints),
+        *(("different when it was over", change) for change in fix.changed),
+    ]
+    for label, said in beside:
+        if said and said != fix.tried and _flat(said) not in proposed:
+            yield f"{label}: {_line(said, _FIX_CHARS)}"
+
+
+def _without_numbers(reason: str) -> str:
+    return _SHARE.sub("much of", _VALUE.sub("", reason))
+
+
+def _unsure(attempt: SimilarAttempt) -> bool:
+    return attempt.likelihood is not None and attempt.likelihood < RECOGNISED
+
+
+def _before(task: Task) -> list[SimilarAttempt]:
+    attempts = task.findings.similar_attempts if task.findings else ()
+    return [one for one in attempts if one.when < task.submitted_at]
+
+
+def _fix(before: Sequence[SimilarAttempt]) -> SimilarAttempt | None:
+    """The first that helped; one that a person has confirmed goes before one that was observed alone."""
+    helped = [one for one in before if one.outcome == "succeeded"]
+    return min(helped, key=lambda one: (_unsure(one), one.evidence != "reported"), default=None)
+
+
+def _outcomes(attempts: Sequence[SimilarAttempt]) -> str:
+    return f"{counted(len(attempts), 'attempt')}, {_each(attempts)}"
+
+
+def _each(attempts: Sequence[SimilarAttempt]) -> str:
+    outcomes = Counter(attempt.outcome for attempt in attempts)
+    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+
+
+def _how(attempt: SimilarAttempt) -> str:
+    match attempt.outcome, attempt.evidence:
+        case "unknown", _:
+            return "no outcome yet"
+        case "succeeded", "observed":
+            return "succeeded (observed alone, nobody has confirmed it)"
+        case "superseded", evidence:
+            return f"not what ended it ({evidence})"
+        case outcome, evidence:
+            return f"{outcome} ({evidence})"
+
+
+def _tried(attempt: SimilarAttempt, verbose: bool) -> str:
+    limit = 2_000 if verbose else _TRIED_CHARS
+    noted = attempt.note if attempt.note != attempt.tried else None
+    note = f"; noted: {_line(noted, limit)}" if noted else ""
+    alike = f", likelihood {attempt.likelihood:.2f}" if verbose and attempt.likelihood is not None else ""
+    act = attempt.tried if verbose else attempt.summary or attempt.tried
+    return f"{attempt.when.date()}  {_how(attempt)}, {attempt.by}{alike}: “{_line(act, limit)}”{note}"
+
+
+def _line(text: str, limit: int) -> str:
+    return textwrap.shorten(text, limit, placeholder=" …")
+
+
+def _flat(text: str) -> str:
+    return " ".join(" ".join(line.removeprefix(">") for line in text.split("\n")).split())

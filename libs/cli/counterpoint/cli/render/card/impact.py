@@ -1,0 +1,64 @@
+"""Section about who is hit: the jobs and data sets that rest on what failed, worst first."""
+
+from collections.abc import Iterator, Sequence
+
+from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, Line, section
+from counterpoint.cli.render.words import counted
+from counterpoint.proto.findings import Downstream
+from counterpoint.proto.tasks import Task
+
+
+def impact(task: Task, verbose: bool) -> CardSection:
+    """Return what rests on it: what lineage knows before what is claimed, near before far, what is waited for by
+    somebody before what nobody owns, jobs before data sets."""
+    rows = task.findings.downstream if task.findings else ()
+    merged: dict[tuple[str, str, str], list[Downstream]] = {}
+    for row in rows:
+        merged.setdefault((row.kind, row.namespace, row.name), []).append(row)
+    ordered = sorted(merged.values(), key=_worst)
+    return section("who is hit", _lines(ordered, task, verbose))
+
+
+def _worst(rows: Sequence[Downstream]) -> tuple[bool, int, bool, bool, str, str]:
+    row = rows[0]
+    return (
+        row.claimed_by is not None,
+        min(each.hops for each in rows),
+        row.owner is None,
+        row.kind != "job",
+        row.namespace,
+        row.name,
+    )
+
+
+def _lines(ordered: Sequence[Sequence[Downstream]], task: Task, verbose: bool) -> Iterator[Line]:
+    shown = ordered if verbose else ordered[:SHOWN_ROWS]
+    if len(ordered) > len(shown):
+        yield _summary([rows[0] for rows in ordered])
+    for rows in shown:
+        row, hops = rows[0], min(each.hops for each in rows)
+        notes = [] if any(each.edge == "data" for each in rows) else ["waits for it alone"]
+        if row.claimed_by is not None:
+            notes.append(f"claimed by {task.submitted_by}, unknown to lineage")
+        yield (
+            "directly" if hops <= 1 else f"{hops} hops on",
+            "data set" if row.kind == "dataset" else row.kind,
+            row.name,
+            row.owner or "no owner",
+            *(["; ".join(notes)] if notes else []),
+        )
+    if rest := [rows[0] for rows in ordered[len(shown) :]]:
+        owners = _owners(rest)
+        yield f"and {len(rest)} more" + (f", of {', '.join(owners[:5])}" if owners else "")
+
+
+def _summary(rows: Sequence[Downstream]) -> str:
+    jobs = sum(row.kind == "job" for row in rows)
+    owners = _owners(rows)
+    parts = [counted(jobs, "job")] if jobs else []
+    parts += [counted(len(rows) - jobs, "data set")] if jobs < len(rows) else []
+    return " and ".join(parts) + (f" of {counted(len(owners), 'owner')}" if owners else "")
+
+
+def _owners(rows: Sequence[Downstream]) -> list[str]:
+    return list(dict.fromkeys(row.owner for row in rows if row.owner))

@@ -1,0 +1,118 @@
+"""Sections of running text: the proposal or answer, next steps, caveats, and quotes of what they rest on."""
+
+import re
+from collections.abc import Iterator
+
+from counterpoint.cli.render.card.history import is_offer
+from counterpoint.cli.render.card.model import CardSection, section
+from counterpoint.cli.render.words import counted
+from counterpoint.proto.findings import Citation
+from counterpoint.proto.tasks import Task
+
+_QUOTES = 3
+_BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")
+
+
+def proposal(task: Task) -> CardSection:
+    """Return the result, or what is proposed, or what a stopped task offers."""
+    said = _text(task)
+    return section(_label(task), reflowed(said.strip()) if said else (), "markdown")
+
+
+def next_steps(task: Task) -> CardSection:
+    """Return the steps that follow; what is proposed already is no further step."""
+    said = flat(_text(task) or "")
+    steps = task.findings.next_steps if task.findings else ()
+    return section("then", [step for step in steps if not said or flat(step) not in said])
+
+
+def caveats(task: Task, verbose: bool) -> CardSection:
+    """Return what keeps the findings from being certain; what the confidence says in words already, with its numbers,
+    where they are asked for."""
+    said = task.findings.caveats if task.findings else ()
+    band = task.confidence.band if task.confidence else ""
+    return section("caveats", [one for one in said if verbose or not one.startswith(f"confidence is {band}")])
+
+
+def documents(task: Task) -> CardSection:
+    """Return how many documents are about it."""
+    if task.findings is None or task.kind == "question":
+        return section("documents", ())
+    sources = {citation.source_path for citation in task.findings.citations if citation.store == "chunks"}
+    if unfounded(task):
+        nearest = ", the nearest are quoted below" if sources else ""
+        return section("documents", [f"no document that is about it{nearest}"])
+    return section("documents", [f"{counted(len(sources), 'document')} about it"] if sources else ())
+
+
+def quotes(task: Task, verbose: bool) -> CardSection:
+    """Return what is cited and not quoted in the text already; of the nearest ones the first few."""
+    label = "nearest" if unfounded(task) else "quoted"
+    if task.findings is None:
+        return section(label, ())
+    said = flat(_text(task) or "")
+    rest = [citation for citation in task.findings.citations if flat(citation.quote) not in said]
+    shown = rest if verbose else rest[:_QUOTES]
+    return section(label, [line for citation in shown for line in _quoted(citation)])
+
+
+def unfounded(task: Task) -> bool:
+    """Return whether what is cited is the nearest there was, and not found to be about it."""
+    match task.escalation.code if task.escalation else None:
+        case "low_confidence" | "insufficient_evidence":
+            return True
+        case "no_model":
+            return not (task.findings and task.findings.next_steps)
+        case _:
+            return False
+
+
+def reflowed(markdown: str) -> Iterator[str]:
+    """Yield the paragraphs and list items of a markdown text, each on one line however its source broke it; tables
+    and code keep their lines."""
+    paragraph, code = "", False
+    for line in markdown.split("\n"):
+        quoted = line.startswith(">")
+        said = line.removeprefix(">").lstrip()
+        fence = said.startswith("```")
+        begins = code or fence or _BLOCK.match(said) or quoted != paragraph.startswith(">") or paragraph.endswith("  ")
+        if paragraph and said and not begins:
+            paragraph = f"{paragraph} {said}"
+            continue
+        if paragraph:
+            yield paragraph
+        code ^= fence
+        paragraph = "" if code or fence else line
+        if not paragraph.strip():
+            yield line
+            paragraph = ""
+    if paragraph:
+        yield paragraph
+
+
+def flat(quoted: str) -> str:
+    """Return a text on one line, without the marks of a quote."""
+    return " ".join(" ".join(line.removeprefix(">") for line in quoted.split("\n")).split())
+
+
+def _text(task: Task) -> str | None:
+    """Return the text in front; an offer that a task has stopped with is the first of its next steps."""
+    steps = task.findings.next_steps if task.findings and is_offer(task) else ()
+    return task.result or task.proposal or next(iter(steps), None)
+
+
+def _label(task: Task) -> str:
+    if task.kind == "question":
+        return "answer"
+    if task.result:
+        return "result"
+    if is_offer(task):
+        return "may help"
+    return "do first" if task.waiting_for == "outcome" else "last proposed"
+
+
+def _quoted(citation: Citation) -> Iterator[str]:
+    lines = list(reflowed(citation.quote))
+    lines[0], lines[-1] = f"“{lines[0]}", f"{lines[-1]}”" if len(lines) > 1 else f"“{lines[0]}”"
+    yield from lines
+    yield f"{citation.source_path}, characters {citation.start} to {citation.end}"

@@ -1,0 +1,188 @@
+"""Rendering of a card for a terminal, as markdown and as plain text. Pure: a card in, text out."""
+
+import io
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, assert_never
+
+from counterpoint.cli.render.card.content import card
+from counterpoint.cli.render.card.model import CardSection, Line, TaskCard
+from counterpoint.proto.tasks import Task
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+WIDTH = 100
+_LABEL = 14
+_MARKED = (
+    (re.compile(r"\bincident-[0-9a-f]{24}\b"), "INCIDENT"),
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "ID"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d(:|%3A)\d\d((:|%3A)\d\d(\.\d+)?)?( UTC|Z|(\+|%2B)\d\d(:|%3A)\d\d)?"), "TIME"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DAY"),
+    (re.compile(r"\btime in \d+ (minute|hour|day)s?\b"), "time in SPAN"),
+)
+_MARKUP = re.compile(r"[\\`*\[<|]|~(?=~)|(?<![^\W_])_|_(?![^\W_])|^[>#+-](?= )")
+
+
+class Format(StrEnum):
+    """Format of a card."""
+
+    TERMINAL = "terminal"
+    MARKDOWN = "markdown"
+    PLAIN = "plain"
+
+
+def render(shown: TaskCard, form: Format, width: int = WIDTH) -> str:
+    """Return the card as text in a format; a terminal's without colours, `width` columns wide."""
+    match form:
+        case Format.PLAIN:
+            return text(shown, width)
+        case Format.MARKDOWN:
+            return markdown(shown)
+        case Format.TERMINAL:
+            from rich.console import Console
+
+            page = io.StringIO()
+            Console(file=page, width=width, color_system=None, legacy_windows=False).print(panel(shown))
+            return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+        case _:
+            assert_never(form)
+
+
+def rendered(
+    task: Mapping[str, Any], console: "Console", *, verbose: bool = False, form: Format | None = None
+) -> "RenderableType":
+    """Return the card of a task as HTTP gives it; without a format a panel on a terminal, plain text elsewhere."""
+    shown = card(Task.model_validate(task), verbose=verbose)
+    form = form or (Format.TERMINAL if console.is_terminal else Format.PLAIN)
+    return panel(shown) if form is Format.TERMINAL else render(shown, form)
+
+
+def text(shown: TaskCard, width: int = WIDTH) -> str:
+    """Return the card as plain text of `width` columns."""
+    lines = [line for head in (shown.title, *shown.subtitles) for line in _wrapped(head, width)]
+    for gap, each in zip(_gaps(shown), shown.sections, strict=True):
+        lines += [""] * gap
+        for number, line in enumerate(_paragraphs(_aligned(each.lines), width - _LABEL)):
+            lines.append(f"{each.label if number == 0 else '':<{_LABEL}}{line}".rstrip())
+    return "\n".join(lines)
+
+
+def markdown(shown: TaskCard) -> str:
+    """Return the card as markdown: a heading, and a paragraph, a list, a block of code or a passage a section."""
+    parts = [f"### {_escaped(shown.title)}", "  \n".join(f"*{_escaped(each)}*" for each in shown.subtitles)]
+    parts += ["\n".join(_marked(each)) for each in shown.sections]
+    return "\n\n".join(parts)
+
+
+def panel(shown: TaskCard) -> "RenderableType":
+    """Return the card for a terminal."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(style="bold cyan", width=_LABEL - 1)
+    grid.add_column(overflow="fold")
+    for gap, each in zip(_gaps(shown), shown.sections, strict=True):
+        if gap:
+            grid.add_row("", "")
+        grid.add_row(each.label, Text("\n".join(_aligned(each.lines))))
+    return Panel(
+        Group(Text("\n".join(shown.subtitles), style="dim"), grid),
+        title=Text(shown.title, style="bold"),
+        title_align="left",
+    )
+
+
+def normalised(shown: str) -> str:
+    """Return a card's text with its ids and times replaced by words, to compare cards of two runs."""
+    for pattern, word in _MARKED:
+        shown = pattern.sub(word, shown)
+    return " ".join(shown.split())
+
+
+def _gaps(shown: TaskCard) -> Iterator[bool]:
+    """Yield whether each section is set apart from the one above: those of one line stand together."""
+    above = 2
+    for each in shown.sections:
+        yield above > 1 or len(each.lines) > 1
+        above = len(each.lines)
+
+
+def _aligned(lines: Iterable[Line]) -> list[str]:
+    """Return the lines, with the cells of rows in columns."""
+    lines = list(lines)
+    rows = [line for line in lines if isinstance(line, tuple)]
+    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows), default=0))]
+    return [line if isinstance(line, str) else _columns(line, widths) for line in lines]
+
+
+def _columns(row: tuple[str, ...], widths: list[int]) -> str:
+    cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False) if width)
+    return "  ".join(cells).rstrip()
+
+
+def _marked(each: CardSection) -> Iterator[str]:
+    match each.style:
+        case "markdown":
+            yield f"**{each.label}**"
+            yield ""
+            yield from (str(line) for line in each.lines)
+        case "code":
+            lines = [str(line) for line in each.lines]
+            longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
+            fence = "`" * max(3, longest + 1)
+            yield f"**{each.label}**"
+            yield ""
+            yield from (f"{fence}text", *lines, fence)
+        case "text":
+            said = [_plain(line) for line in each.lines]
+            if len(said) == 1 and "\n" not in said[0]:
+                yield f"**{each.label}** {said[0]}"
+                return
+            yield f"**{each.label}**"
+            yield ""
+            yield from (f"- {line}".replace("\n", "\n  ") for line in said)
+        case _:
+            assert_never(each.style)
+
+
+def _plain(line: Line) -> str:
+    if isinstance(line, tuple):
+        return ", ".join(_plain(cell) for cell in line if cell)
+    said = line.strip()
+    return f"`{said}`" if said.startswith("counterpoint ") and "`" not in said else _escaped(said)
+
+
+def _escaped(said: str) -> str:
+    """Return a text whose marks stand for themselves; addresses are left as they are, so that they stay links."""
+    return " ".join(
+        word if re.match(r"https?://", word) else _MARKUP.sub(r"\\\g<0>", word) for word in re.split(r" ", said)
+    )
+
+
+def _paragraphs(paragraphs: Iterable[str], width: int) -> Iterator[str]:
+    for paragraph in paragraphs:
+        for line in paragraph.split("\n"):
+            yield from _wrapped(line, width)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a line as several; what it begins with (a quote mark, an indent, a list number) is kept or hung."""
+    if len(line) <= width:
+        return [line.rstrip()]
+    begin = re.match(r"\s*(> ?)?", line)
+    prefix = begin.group() if begin else ""
+    step = re.match(r"(\d+\.|[-*]) ", line[len(prefix) :])
+    return textwrap.wrap(
+        line[len(prefix) :],
+        width,
+        initial_indent=prefix,
+        subsequent_indent=prefix + " " * (len(step.group()) if step else 0),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [prefix.rstrip()]

@@ -1,0 +1,92 @@
+"""Sections about where a task stands: its state, how far to trust it, who is asked for what, and how to report."""
+
+from collections.abc import Iterator
+
+from counterpoint.cli.render.card.model import CardSection, Line, section
+from counterpoint.cli.render.words import counted
+from counterpoint.proto.decisions import Confidence, ConfidenceTerms
+from counterpoint.proto.tasks import Need, Task
+
+_BANDS = {"high": "high", "medium": "medium: go on, with the caveats in mind", "low": "low: not enough to go on"}
+
+
+def state(task: Task) -> str:
+    """Return the state of a task in words."""
+    match task.state, task.waiting_for:
+        case "input_required", "outcome":
+            return f"attempt {task.attempt} waits for its outcome"
+        case "input_required", waiting_for:
+            said = f"escalated to {task.escalation.to} ({task.escalation.code}), " if task.escalation else ""
+            return f"{said}waits for {waiting_for}"
+        case "working", _:
+            return f"in work, attempt {task.attempt or 1}"
+        case "completed", _:
+            return f"completed ({task.resolution})"
+        case ended, _:
+            return ended
+
+
+def trust(task: Task, verbose: bool) -> CardSection:
+    """Return the confidence in words with its evidence; the numbers where they are asked for."""
+    return section("confidence", _confidence(task.confidence, task.kind, verbose) if task.confidence else ())
+
+
+def needs(task: Task) -> CardSection:
+    """Return what somebody has to supply, with the command that does."""
+    asked: tuple[Need, ...] = task.needs
+    if task.state == "input_required" and task.escalation:
+        asked = (*task.escalation.needs, *asked)
+    return section("needs", [line for need in asked for line in (f"{need.kind}: {need.what}", f"    {need.how}")])
+
+
+def report(task: Task) -> CardSection:
+    """Return how to say what came of the attempt."""
+    if task.waiting_for != "outcome":
+        return section("report", ())
+    command = f"counterpoint outcome {task.task_id}"
+    where = f"--attempt {task.attempt} --project {task.project}"
+    return section(
+        "report",
+        [
+            f"{command} succeeded {where}",
+            'or failed, or partial; with --by something-else --note "…" where something else fixed it',
+        ],
+    )
+
+
+def searched(task: Task) -> CardSection:
+    """Return what was searched for."""
+    return section("searched", task.escalation.searched_for if task.escalation else ())
+
+
+def _confidence(known: Confidence, kind: str, verbose: bool) -> Iterator[Line]:
+    evidence = "" if kind == "question" or known.terms is None else f"; {', '.join(_evidence(known.terms))}"
+    yield f"{_BANDS.get(known.band, known.band)}{evidence}"
+    if not verbose:
+        return
+    yield f"{known.score:.2f}, {known.band}"
+    if terms := known.terms:
+        exists = terms.provider_exists
+        provider = f"{exists}, counts as yes" if isinstance(exists, str) else _word(exists)
+        yield (
+            f"0.4 × similarity {terms.rag_similarity:.2f} + 0.3 × {min(terms.rag_hits, 5)}/5 sources"
+            f" + 0.2 × provider ({provider}) + 0.1 × similar success ({_word(terms.similar_dag)})"
+        )
+
+
+def _evidence(terms: ConfidenceTerms) -> Iterator[str]:
+    if terms.rag_hits:
+        fit = terms.rag_similarity
+        match = "closely" if fit >= 0.8 else "well" if fit >= 0.6 else "in part"
+        yield f"{counted(terms.rag_hits, 'trusted source')} about it, the best fits {match}"
+    else:
+        yield "no trusted source about it"
+    if terms.provider_exists is False:
+        yield "no provider is known for a system it names"
+    elif terms.provider_exists is True:
+        yield "a provider is known for each system it names"
+    yield "something like it has worked before" if terms.similar_dag else "nothing like it is known to have worked"
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"

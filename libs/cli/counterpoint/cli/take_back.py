@@ -1,0 +1,60 @@
+"""Take-back of memories: the request and its report."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from counterpoint.cli.render.words import counted
+from counterpoint.cli.session import CommandSession
+
+Item = Annotated[str, typer.Argument(metavar="ITEM", help="STORE/ID, STORE/ID@VERSION, or the source of a document.")]
+
+
+Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with it.")]
+
+
+NO_REASON = "no reason was given"
+
+
+def take_back(session: CommandSession, kind: str, item: str, reason: str) -> None:
+    body = {"kind": kind, "item": item, "reason": reason}
+    with session.connect() as api:
+        done = api.post("/v1/quarantines", body, project=session.project)
+    session.show(done, lambda: report(done, lambda known: undoing(session, known)))
+
+
+def undoing(session: CommandSession, quarantine_id: str) -> str:
+    """Return the command that undoes a take-back."""
+    return session.command("quarantine", quarantine_id, "--lift", project=session.project or "")
+
+
+def report(done: dict[str, Any], undo: Callable[[str], str]) -> str:
+    """Describe a take-back or its undoing, and the commands that undo it and others about the same."""
+    lines = [f"{_counted(counts)} {verb}" for verb, counts in _effects(done) if counts]
+    lifts = done["kind"] == "lift"
+    if not lines and not lifts:
+        lines = ["nothing of it was left to be taken back"]
+    elif not lines:
+        lines = ["nothing had to be put back"]
+    if done.get("tasks_count"):
+        lines.append(_resting(done["tasks_count"], done["tasks"]))
+    if not lifts:
+        lines.append(f"undo it with `{undo(done['quarantine_id'])}`")
+    lines += [
+        f"another take-back of the same still stands; undo it with `{undo(other)}`" for other in done.get("others", ())
+    ]
+    return "\n".join(lines)
+
+
+def _resting(count: int, tasks: Sequence[str]) -> str:
+    said = "rests on it; its record stays" if count == 1 else "rest on it; their records stay"
+    return f"{counted(count, 'task')} {said}: {', '.join(tasks[:5])}"
+
+
+def _effects(done: dict[str, Any]) -> tuple[tuple[str, dict[str, int]], ...]:
+    return ("taken out", done.get("out", {})), ("put back as they were", done.get("restored", {}))
+
+
+def _counted(stores: dict[str, int]) -> str:
+    return ", ".join(f"{count} of {store}" for store, count in sorted(stores.items()) if store != "quarantines")

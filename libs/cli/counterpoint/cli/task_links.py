@@ -1,0 +1,51 @@
+"""Links between incidents: the request that creates or removes them."""
+
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.errors import UsageError
+from counterpoint.cli.options import check_id
+from counterpoint.cli.session import CommandSession
+
+
+def _ids(given: list[str]) -> list[str]:
+    return [check_id(each) for each in given]
+
+
+Incidents = Annotated[
+    list[str],
+    typer.Argument(metavar="INCIDENT...", help="Two or more tasks, or attempts at them.", callback=_ids),
+]
+
+
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept with it.")]
+
+
+Undo = Annotated[bool, typer.Option("--undo", help="Take back what was said of these.")]
+
+
+def relate(
+    session: CommandSession, relation: str, incidents: list[str], reason: str | None, undo: bool, said: str
+) -> None:
+    if len(incidents) < 2:
+        raise UsageError("name two incidents or more")
+    with session.connect() as api:
+        if undo:
+            done = api.delete("/v1/links", relation=relation, task=incidents, project=session.project)
+        else:
+            body = {"relation": relation, "tasks": incidents, "reason": reason}
+            done = api.post("/v1/links", body, project=session.project)
+
+    def human() -> str:
+        if undo:
+            return "taken back"
+        verb = {"same": "link", "different": "split", "merged": "merge"}[relation]
+        again = session.command(verb, *incidents, "--undo", project=done["items"][0]["project"])
+        return f"{_named(relation, incidents)}: {said.format(*incidents)}; undo it with `{again}`"
+
+    session.show(done, human)
+
+
+def _named(relation: str, incidents: list[str]) -> str:
+    return ", ".join(incidents[1:] if relation == "merged" else incidents)

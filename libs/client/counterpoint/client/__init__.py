@@ -1,0 +1,26 @@
+"""The client of the memory service: query, commit, ingest; that of the gateway; how a step says what it reasoned."""
+
+from counterpoint.client.gateway import Embedded, Gateway, Generated, WebResult, WebResults
+from counterpoint.client.memory import Memory, Transport
+from counterpoint.client.readable import readable, record, records
+from counterpoint.client.retry import retry_on_conflict
+from counterpoint.client.steps import act, decide, delete, put, send
+
+__all__ = [
+    "Embedded",
+    "Gateway",
+    "Generated",
+    "Memory",
+    "Transport",
+    "WebResult",
+    "WebResults",
+    "act",
+    "decide",
+    "delete",
+    "put",
+    "readable",
+    "record",
+    "records",
+    "retry_on_conflict",
+    "send",
+]

@@ -1,0 +1,224 @@
+"""The client of the manager's gateway: text, vectors and web search from outside, each call paid for by one holder.
+
+A call is known by its key within the work on one message: the same key again brings the outcome that was kept, and
+nobody outside is asked a second time. What is not configured is `Permanent` `no_model` or `web_unavailable`, and can be
+asked about before (`model`, `embedding_model`, `searches_web`) without a call.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from pydantic import ValidationError
+
+from counterpoint.proto.errors import CounterpointError, Denied, ErrorCode, Permanent, Problem, Transient
+from counterpoint.proto.memory import TokenPurpose
+from counterpoint.proto.messages import Shape, Usd
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient
+
+KEY_LIMIT_CHARS = 200
+RELATIONS_JOB = "relations"
+"""The job of memory's own that pays for relations found in documents."""
+_LEFT_FOR_THE_WAY_S = 0.5
+"""Of a deadline, what is not given to the gateway: its answer has to come back."""
+
+
+class Holder(Protocol):
+    """Who a call is made for: `counterpoint.client.Memory` of a delivery, or memory itself for a job of its own."""
+
+    async def gateway_token(self, purpose: TokenPurpose) -> str:
+        """A token for calls of this purpose. Raises like a query."""
+
+
+class Usage(Shape):
+    """What a call took. `cost_usd` is None where no price is known; `replayed`: it was kept from the first time."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int = 0
+    cost_usd: Usd | None = None
+    replayed: bool = False
+
+
+class Generated(Shape):
+    """What a model wrote. `finish` is `stop`, or `length` when it had to end early."""
+
+    text: str
+    finish: str
+    usage: Usage
+
+
+class Embedded(Shape):
+    """One vector a text, in their order; each as little-endian float32."""
+
+    vectors: tuple[bytes, ...]
+    usage: Usage
+
+
+class WebResult(Shape):
+    """A page that was found. Its words come from outside: nobody vouches for them."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class WebResults(Shape):
+    """The pages found, best first; none when the search found none. `engine` is where they were looked for."""
+
+    results: tuple[WebResult, ...]
+    engine: str
+
+
+class Gateway:
+    """Calls through the gateway at `url`; `model` and `embedding_model` are what is configured for this service.
+
+    One for a process; each call names its holder. Every deadline is in seconds, for the whole call.
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        model: str | None = None,
+        embedding_model: str | None = None,
+        searches_web: bool = False,
+    ) -> None:
+        self._url = url
+        self._client: AsyncClient | None = None
+        self.model = model if url else None
+        self.embedding_model = embedding_model if url else None
+        self.searches_web = searches_web and url is not None
+
+    async def generate(
+        self,
+        holder: Holder,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        key: str,
+        deadline_s: float,
+        max_tokens: int = 1024,
+        temperature: float = 0.0,
+        as_json: bool = False,
+    ) -> Generated:
+        """What the model answers to `messages` (each `role` and `content`); `as_json` asks it for one JSON object.
+
+        Raises `Permanent` (`no_model`, `unknown_outcome`, `not_kept`, `key_reused`, `invalid`, `refused`), `Denied`
+        (`budget`, `label`, `ended`, `expired` ...), or `Transient`.
+        """
+        if self.model is None:
+            raise _not_configured(ErrorCode.NO_MODEL, "COUNTERPOINT_MODEL")
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in messages],
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            **({"response_format": {"type": "json_object"}} if as_json else {}),
+        }
+        said = await self._post(holder, "model", "/v1/chat/completions", body, key, deadline_s)
+        choice = said["choices"][0]
+        return Generated(
+            text=choice["message"]["content"] or "", finish=choice["finish_reason"] or "stop", usage=_usage(said)
+        )
+
+    async def embed(
+        self, holder: Holder, texts: Sequence[str], *, key: str, deadline_s: float, dimensions: int | None = None
+    ) -> Embedded:
+        """The vectors of `texts`; `dimensions` asks for vectors of this length where the model can. Raises likewise."""
+        if self.embedding_model is None:
+            raise _not_configured(ErrorCode.NO_MODEL, "COUNTERPOINT_EMBEDDING_MODEL")
+        body: dict[str, Any] = {"model": self.embedding_model, "input": list(texts), "encoding_format": "base64"}
+        if dimensions is not None:
+            body["dimensions"] = dimensions
+        said = await self._post(holder, "model", "/v1/embeddings", body, key, deadline_s)
+        vectors = [each["embedding"] for each in sorted(said["data"], key=lambda each: int(each["index"]))]
+        return Embedded(vectors=tuple(base64.b64decode(vector) for vector in vectors), usage=_usage(said))
+
+    async def search_web(
+        self, holder: Holder, query: str, *, key: str, deadline_s: float, count: int = 5
+    ) -> WebResults:
+        """Pages about `query`. From then on all that the holder commits is untrusted. Raises likewise."""
+        if not self.searches_web:
+            raise _not_configured(ErrorCode.WEB_UNAVAILABLE, "COUNTERPOINT_SEARCH_URL")
+        said = await self._post(holder, "web", "/v1/search", {"query": query, "count": count}, key, deadline_s)
+        return WebResults.model_validate(said)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _post(
+        self, holder: Holder, purpose: TokenPurpose, path: str, body: dict[str, Any], key: str, deadline_s: float
+    ) -> dict[str, Any]:
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.AsyncClient(base_url=self._url or "", timeout=None, trust_env=False)
+        try:
+            async with asyncio.timeout(deadline_s):
+                token = await holder.gateway_token(purpose)
+                wait_s = max(deadline_s - _LEFT_FOR_THE_WAY_S, deadline_s / 2)
+                headers = {
+                    "Authorization": f"Bearer {token}",
+                    "Idempotency-Key": key,
+                    "Prefer": f"wait={wait_s:.3f}",
+                }
+                answer = await self._client.post(path, json=body, headers=headers)
+        except TimeoutError as late:
+            raise Transient(f"the gateway did not answer within {deadline_s} s") from late
+        except httpx.TransportError as error:
+            raise Transient(f"the gateway is not reachable: {type(error).__name__}", retry_after_s=1.0) from error
+        try:
+            said = answer.json()
+        except json.JSONDecodeError as error:
+            raise Transient(f"the gateway answered {answer.status_code} without JSON") from error
+        if answer.status_code != httpx.codes.OK:
+            raise error_of(said)
+        return dict(said)
+
+
+class GatewayError(Shape):
+    """An error as the gateway says it, in the place where other clients look for it: `{"error": {...}}`."""
+
+    type: Literal["transient", "permanent", "denied"]
+    code: str
+    message: str
+    problems: tuple[Problem, ...] = ()
+    retry_after_s: float | None = None
+
+
+def error_of(said: Any) -> CounterpointError:
+    """The error that an answer of the gateway stands for."""
+    try:
+        error = GatewayError.model_validate(said["error"])
+    except (ValidationError, KeyError, TypeError):
+        return Transient("the gateway refused in words that are not its own")
+    match error.type:
+        case "transient":
+            return Transient(error.message, error.retry_after_s)
+        case "denied":
+            return Denied(error.code, error.message)
+        case "permanent":
+            return Permanent(error.code, error.problems or (Problem(field="call", problem=error.message),))
+
+
+def _usage(said: Mapping[str, Any]) -> Usage:
+    used, ours = said["usage"], said["counterpoint"]
+    cost = ours["cost_usd"]
+    return Usage(
+        model=said["model"],
+        input_tokens=used["prompt_tokens"],
+        output_tokens=used["total_tokens"] - used["prompt_tokens"],
+        cost_usd=None if cost == "unknown" else Decimal(cost),
+        replayed=ours["replayed"],
+    )
+
+
+def _not_configured(code: str, setting: str) -> Permanent:
+    return Permanent(code, (Problem(field=setting, problem="is not set, nor is there a gateway without it"),))

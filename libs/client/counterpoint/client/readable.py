@@ -1,0 +1,49 @@
+"""Records as shapes. One that cannot be read costs itself: among several it is left out, logged and counted."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import structlog
+from prometheus_client import Counter
+from pydantic import ValidationError
+
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import Item
+from counterpoint.proto.messages import Shape
+from counterpoint.proto.records import with_version
+from counterpoint.proto.validation import field_problems
+
+log = structlog.get_logger()
+
+UNREADABLE = Counter("counterpoint_unreadable_records_total", "Records that were left out", ["store"])
+
+Record = TypeVar("Record", bound=Shape)
+
+
+def record(item: Item, shape: type[Record]) -> Record:
+    """The item's body as a shape, with its version where the shape has one. Raises `Permanent` `unreadable`."""
+    try:
+        return shape.model_validate(with_version(shape, item.body, item.version))
+    except ValidationError as error:
+        where = f"{item.store}/{item.id}"
+        problems = (
+            Problem(field=f"{where}.{each.field}", problem=each.problem) for each in field_problems(item.body, error)
+        )
+        raise Permanent(ErrorCode.UNREADABLE, tuple(problems)[:5]) from error
+
+
+def readable(items: Iterable[Item], shape: type[Record]) -> list[tuple[Item, Record]]:
+    """Those of the items that can be read, in their order, each with its body as a shape."""
+    found = []
+    for item in items:
+        try:
+            found.append((item, record(item, shape)))
+        except Permanent as error:
+            UNREADABLE.labels(item.store).inc()
+            log.warning("record.unreadable", store=item.store, id=item.id, version=item.version, reason=str(error))
+    return found
+
+
+def records(items: Iterable[Item], shape: type[Record]) -> list[Record]:
+    """The same without the items."""
+    return [body for _, body in readable(items, shape)]

@@ -1,0 +1,1 @@
+"""The algebra of lineage: names, edges, directed walks, and the blast radius."""

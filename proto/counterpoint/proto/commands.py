@@ -1,0 +1,82 @@
+"""Commands to memory, of operators and of services about their own delivery."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from counterpoint.proto.memory import CommitReply, Erase, GatewayToken, Origin, Refusal, TakeBack
+from counterpoint.proto.messages import Id, Shape
+
+
+class TakeBackMemory(Shape):
+    """Quarantine a record, roll it back, or lift one of both; the result is kept in `quarantines` under `id`."""
+
+    op: Literal["take_back"] = "take_back"
+    id: Id
+    wish: TakeBack
+
+
+class EraseContent(Shape):
+    """Erase a project, a task or a document with what was derived from it; the result is kept in `erasures`, under
+    `id`."""
+
+    op: Literal["erase"] = "erase"
+    id: Id
+    wish: Erase
+
+
+class RetryDeadLetter(Shape):
+    """Send the message of a dead letter once more, under an id of its own. `version` is that of the letter's record."""
+
+    op: Literal["retry_dead_letter"] = "retry_dead_letter"
+    id: str
+    version: int = Field(ge=1)
+
+
+class RebuildProjection(Shape):
+    """Build a projection of the project anew from the record, beside the one in use."""
+
+    op: Literal["rebuild_projection"] = "rebuild_projection"
+    tier: Literal["episodic", "graph"]
+
+
+class ChangeEmbeddingModel(Shape):
+    """Change the embedding model of all projects.
+
+    `begin` makes vectors of `model` beside those in use, `switch` uses them when they are complete, `rollback` returns
+    to the model before, `drop` deletes the vectors not in use. Large projects need an index of the other model before
+    a switch, unless they may be `unindexed`.
+    """
+
+    op: Literal["change_embedding_model"] = "change_embedding_model"
+    act: Literal["begin", "switch", "rollback", "drop"]
+    model: str | None = Field(default=None, min_length=1, max_length=210)
+    unindexed: bool = False
+
+
+class IssueGatewayToken(GatewayToken):
+    """Issue a token for the gateway, for the task of the inbound message."""
+
+    op: Literal["issue_gateway_token"] = "issue_gateway_token"
+
+
+Command = Annotated[
+    TakeBackMemory | EraseContent | RetryDeadLetter | RebuildProjection | ChangeEmbeddingModel | IssueGatewayToken,
+    Field(discriminator="op"),
+]
+
+
+class CommandRequest(Shape):
+    """A command on somebody's behalf."""
+
+    origin: Origin
+    command: Command
+
+
+class CommandReply(Shape):
+    """Result of a command: the commit that it made, a report, or the token; or its refusal."""
+
+    commit: CommitReply | None = None
+    report: dict[str, Any] | None = None
+    token: str | None = None
+    refusal: Refusal | None = None

@@ -1,0 +1,216 @@
+"""Queries of the record, and the request that carries them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from counterpoint.proto.memory.audit import AuditQuery
+from counterpoint.proto.memory.operations import Rebuild, Reembed
+from counterpoint.proto.memory.request import Item, Origin, Ref, Refusal
+from counterpoint.proto.messages import Shape, Time
+
+AsOf = Annotated[str, Field(min_length=1, max_length=64)]
+"""A past moment: an RFC 3339 time, or the id of a commit of the project, meaning the state right after it."""
+
+
+class Get(Shape):
+    """One record by id; no item when it does not exist."""
+
+    op: Literal["get"] = "get"
+    store: str
+    id: str
+    as_of: AsOf | None = None
+
+
+class List(Shape):
+    """Records of one store, newest first unless `ascending`. `where` matches body fields for equality."""
+
+    op: Literal["list"] = "list"
+    store: str
+    where: dict[str, Any] = {}
+    task_id: str | None = None
+    ascending: bool = False
+    limit: int = Field(default=50, ge=1, le=1000)
+    cursor: int | None = Field(default=None, ge=0, lt=2**63)
+    as_of: AsOf | None = None
+
+
+class Filter(Shape):
+    """The filters of a search.
+
+    `where` matches body fields for equality; a chunk has the `metadata` of its document. `under` is a prefix of a
+    chunk's source: a folder or an address. `since` and `until` bound the time of writing.
+    """
+
+    where: dict[str, Any] = {}
+    under: str | None = Field(default=None, min_length=1, max_length=2_000)
+    since: Time | None = None
+    until: Time | None = None
+
+    @property
+    def filters(self) -> bool:
+        """Whether any filter is set."""
+        return bool(self.where or self.under or self.since or self.until)
+
+
+class VectorSearch(Filter):
+    """The `k` records of a store whose embeddings are nearest to that of `text`."""
+
+    op: Literal["vector_search"] = "vector_search"
+    store: str
+    text: str = Field(max_length=100_000)
+    k: int = Field(default=10, ge=1, le=200)
+    as_of: AsOf | None = None
+
+
+class HybridSearch(Filter):
+    """The `k` best records by lexical and vector search; see docs/retrieval.md.
+
+    `vector_weight` 1 is vector search alone, 0 lexical search alone; by default it depends on the text. `also` are
+    paraphrases or parts of the question: a record has the score of its best match, and `scores` for `text` if that
+    found it. `neighbours` adds that many chunks before and after each of the best `neighbours_of` chunks, unscored.
+    """
+
+    op: Literal["hybrid_search"] = "hybrid_search"
+    store: str
+    text: str = Field(max_length=100_000)
+    also: tuple[Annotated[str, Field(min_length=1, max_length=100_000)], ...] = Field(default=(), max_length=4)
+    k: int = Field(default=10, ge=1, le=200)
+    vector_weight: float | None = Field(default=None, ge=0, le=1)
+    neighbours: int = Field(default=0, ge=0, le=3)
+    neighbours_of: int = Field(default=200, ge=1, le=200)
+    as_of: AsOf | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All distinct query texts."""
+        return tuple(dict.fromkeys((self.text, *self.also)))
+
+
+class Line(Shape):
+    """The actions of one task in commit order."""
+
+    op: Literal["line"] = "line"
+    task_id: str
+    newest_first: bool = False
+    limit: int = Field(default=1000, ge=1, le=10_000)
+    as_of: AsOf | None = None
+
+
+class LogAfter(Shape):
+    """Messages of the project's log after a sequence number, for resumable streams."""
+
+    op: Literal["log_after"] = "log_after"
+    after: int = Field(ge=0, lt=2**63)
+    kinds: tuple[Literal["tasks", "decisions", "changes", "dead"], ...] = ("tasks", "decisions")
+    task_id: str | None = None
+    limit: int = Field(default=200, ge=1, le=1000)
+
+
+class EdgeWalk(Shape):
+    """Edges reachable from `start` within `depth` hops.
+
+    `start` are values of the edges' `source` when walking down, of `target` when walking up, of either for both.
+    """
+
+    op: Literal["walk"] = "walk"
+    store: str
+    start: tuple[str, ...]
+    direction: Literal["down", "up", "both"] = "down"
+    depth: int = Field(default=10, ge=1, le=100)
+    limit: int = Field(default=1000, ge=1, le=10_000)
+
+
+class Dependents(Shape):
+    """The records that depend on a record from `version` on; the `report` is a `MemoryRadius`. See docs/memory.md.
+
+    With `shown` also the records that were written after reading it without citing it.
+    """
+
+    op: Literal["rests_on"] = "rests_on"
+    store: str
+    id: str
+    version: int = Field(default=1, ge=1)
+    limit: int = Field(default=5000, ge=1, le=100_000)
+    shown: bool = False
+
+
+class Cypher(Shape):
+    """The first `limit` rows of a read-only Cypher query over the lines of all tasks of the project."""
+
+    op: Literal["cypher"] = "cypher"
+    query: str = Field(min_length=1, max_length=16_000)
+    parameters: dict[str, Any] = {}
+    limit: int = Field(default=100, ge=1, le=10_000)
+    timeout_ms: int = Field(default=1000, ge=1, le=2500)
+
+
+MemoryQuery = Annotated[
+    Get
+    | List
+    | VectorSearch
+    | HybridSearch
+    | EdgeWalk
+    | Line
+    | LogAfter
+    | Dependents
+    | Cypher
+    | Rebuild
+    | Reembed
+    | AuditQuery,
+    Field(discriminator="op"),
+]
+
+
+class QueryResult(Shape):
+    """The result of one query: the items, the tier that answered and its plan.
+
+    `partial`: more items exist than fit into a bus message, or than were examined. `erased`: items of the past moment
+    that have been erased since.
+    """
+
+    items: tuple[Item, ...] = ()
+    tier: str
+    plan: str
+    took_us: int
+    cache: Literal["hit", "miss", "off"] = "off"
+    next_cursor: int | None = None
+    gap: bool = False
+    partial: bool = False
+    erased: tuple[Ref, ...] = ()
+    report: dict[str, Any] | None = None
+
+
+TokenPurpose = Literal["model", "web"]
+"""The calls a gateway token allows: of models, or of web search."""
+
+
+class GatewayToken(Shape):
+    """A request for a gateway token for the task of the inbound message, valid for `life_s` seconds.
+
+    `reads` is the number of answered query requests of this delivery: memory issues no token if an item in the read set
+    is above the clearance of the providers. A token for the web lowers the delivery's integrity to untrusted, and
+    counts as a query request itself.
+    """
+
+    purpose: TokenPurpose
+    reads: int = Field(default=0, ge=0)
+    life_s: float = Field(default=300.0, gt=0, le=300)
+
+
+class QueryRequest(Shape):
+    """Queries answered in order from one snapshot; or a request for a gateway token; or `names` to redact."""
+
+    origin: Origin
+    queries: tuple[MemoryQuery, ...] = ()
+    gateway: GatewayToken | None = None
+    names: tuple[str, ...] = ()
+
+
+class QueryReply(Shape):
+    """One result per query, or the gateway token, or the redacted names, or the refusal of the whole request."""
+
+    found: tuple[QueryResult, ...] = ()
+    token: str | None = None
+    names: tuple[str, ...] = ()
+    refusal: Refusal | None = None

@@ -1,0 +1,186 @@
+"""Graph records of an event: jobs, runs, datasets and edges, by union over runs (docs/incidents.md)."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar, assert_never
+
+from counterpoint.graph.edges import EdgeKind, LineageEdge, edge
+from counterpoint.graph.names import Node, dataset, job
+from counterpoint.lineage.openlineage.events import (
+    DatasetEvent,
+    DatasetUse,
+    EventType,
+    JobEvent,
+    OpenLineageEvent,
+    RunEvent,
+)
+from counterpoint.lineage.records import (
+    DatasetRecord,
+    GraphRecord,
+    JobRecord,
+    RecordKey,
+    RunMark,
+    RunRecord,
+    StampedRecord,
+    fact_stamp,
+    merge_records,
+)
+
+S = TypeVar("S", bound=StampedRecord)
+
+
+def records_of_event(event: OpenLineageEvent) -> dict[RecordKey, GraphRecord]:
+    """Return the records of one event alone; their keys are read before `changed_records`."""
+    match event:
+        case RunEvent():
+            return _merged(_of_run(event))
+        case JobEvent():
+            return _merged(_of_job(event, _stamp(event.at)))
+        case DatasetEvent():
+            return _merged([_dataset(event.dataset, _stamp(event.at))])
+
+
+def changed_records(event: OpenLineageEvent, known: Mapping[RecordKey, GraphRecord]) -> dict[RecordKey, GraphRecord]:
+    """Return the records that an event adds or changes; `known` are the existing records of its keys."""
+    changed = {}
+    for key, fact in records_of_event(event).items():
+        record = merge_records(known[key], fact) if key in known else fact
+        if record != known.get(key):
+            changed[key] = record
+    return changed
+
+
+def key_of(record: GraphRecord) -> RecordKey:
+    """Store and id of a record."""
+    match record:
+        case JobRecord():
+            return "jobs", job(record.namespace, record.name).id
+        case DatasetRecord():
+            return "datasets", dataset(record.namespace, record.name).id
+        case RunRecord():
+            return "runs", record.run_id
+        case LineageEdge():
+            return "edges", record.id
+        case _:
+            assert_never(record)
+
+
+def edges_of(records: Mapping[RecordKey, GraphRecord]) -> list[LineageEdge]:
+    """Return the edges among records."""
+    return [record for record in records.values() if isinstance(record, LineageEdge)]
+
+
+def owners_by_ref(records: Iterable[GraphRecord]) -> dict[str, tuple[str, ...]]:
+    """Return the owners in the records of jobs and datasets, by `Node.ref`."""
+    found = {}
+    for record in records:
+        match record:
+            case JobRecord():
+                found[job(record.namespace, record.name).ref] = record.owners
+            case DatasetRecord():
+                found[dataset(record.namespace, record.name).ref] = record.owners
+            case _:
+                continue
+    return found
+
+
+def _merged(records: Iterable[GraphRecord]) -> dict[RecordKey, GraphRecord]:
+    found: dict[RecordKey, GraphRecord] = {}
+    for record in records:
+        key = key_of(record)
+        found[key] = merge_records(found[key], record) if key in found else record
+    return found
+
+
+def _of_run(event: RunEvent) -> list[GraphRecord]:
+    stamp = _stamp(event.at, event.type)
+    node, mark = event.job.node, RunMark(run_id=event.run_id, at=event.at)
+    records = _of_job(event, stamp)
+    records.append(_run(event, stamp))
+    if event.type in (EventType.COMPLETE, EventType.FAIL):
+        field = "last_success" if event.type is EventType.COMPLETE else "last_failure"
+        records.append(_stamped(_job(node), stamp, **{field: mark}))
+    if event.parent is not None and event.parent.job != node:
+        records += [_stamped(_job(node), stamp, parent=event.parent.job.ref), _job(event.parent.job)]
+        records.append(edge(EdgeKind.PARENT, event.parent.job, node))
+        if event.root is not None and event.root.job not in (event.parent.job, node):
+            records += [_job(event.root.job), edge(EdgeKind.PARENT, event.root.job, event.parent.job)]
+    for other in (*event.before, *event.after):
+        beside = event.parent if event.parent is not None and _is_task_of(other, event.parent.job) else None
+        records.append(_stamped(_job(other), "0", parent=beside.job.ref if beside else None))
+        if beside is not None:
+            records.append(edge(EdgeKind.PARENT, beside.job, other))
+    records += [edge(EdgeKind.CONTROL, other, node) for other in event.before]
+    records += [edge(EdgeKind.CONTROL, node, other) for other in event.after]
+    return records
+
+
+def _of_job(event: JobEvent, stamp: str) -> list[GraphRecord]:
+    said = event.job
+    records: list[GraphRecord] = [
+        _stamped(_job(said.node), stamp, job_type=said.job_type, owners=said.owners, code=said.code),
+        *(_dataset(use, stamp) for use in (*event.inputs, *event.outputs)),
+    ]
+    records += [edge(EdgeKind.DATA, use.node, said.node) for use in event.inputs]
+    records += [edge(EdgeKind.DATA, said.node, use.node) for use in event.outputs]
+    return records
+
+
+def _run(event: RunEvent, stamp: str) -> RunRecord:
+    run = RunRecord(
+        run_id=event.run_id,
+        job=event.job.node.ref,
+        state=event.type if event.type.ends else EventType.RUNNING,
+        inputs=tuple(sorted(use.node.ref for use in event.inputs)),
+        outputs=tuple(sorted(use.node.ref for use in event.outputs)),
+    )
+    stamped = _stamped(
+        run,
+        stamp,
+        job=run.job,
+        started_at=event.at if event.type is EventType.START else None,
+        ended_at=event.at if event.type.ends else None,
+        ended_as=event.type if event.type.ends else None,
+        parent=event.parent.job.ref if event.parent else None,
+        parent_run_id=event.parent.run_id if event.parent else None,
+        root=event.root.job.ref if event.root else None,
+        root_run_id=event.root.run_id if event.root else None,
+        nominal_start=event.nominal_start,
+        nominal_end=event.nominal_end,
+        error_message=event.error.headline if event.error and event.type is EventType.FAIL else None,
+        stack_trace=event.error.stack_trace if event.error and event.type is EventType.FAIL else None,
+        integration=event.job.integration,
+        whole=event.is_whole or None,
+        dag_run_id=event.airflow.dag_run_id,
+        try_number=event.airflow.try_number,
+        retries=event.airflow.retries,
+        map_index=event.airflow.map_index,
+        log_url=event.airflow.log_url,
+    )
+    stamps = stamped.stamps | {fact_stamp(name): stamp for name in event.facts}
+    return stamped.model_copy(update={"facts": dict(event.facts), "stamps": stamps})
+
+
+def _stamped(record: S, stamp: str, **reported: Any) -> S:
+    """Return the record with these values and their stamps; None and empty values are left out."""
+    values = {field: value for field, value in reported.items() if value is not None and value != ()}
+    return record.model_copy(update={**values, "stamps": dict.fromkeys(values, stamp)})
+
+
+def _stamp(at: datetime, kind: EventType = EventType.OTHER) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S.%fZ} {_ORDER[kind]}"
+
+
+_ORDER = {kind: rank for rank, kind in enumerate(("START", "RUNNING", "OTHER", "ABORT", "FAIL", "COMPLETE"))}
+
+
+def _job(node: Node) -> JobRecord:
+    return JobRecord(namespace=node.namespace, name=node.name)
+
+
+def _dataset(use: DatasetUse, stamp: str) -> DatasetRecord:
+    return _stamped(DatasetRecord(namespace=use.node.namespace, name=use.node.name), stamp, owners=use.owners)
+
+
+def _is_task_of(node: Node, dag: Node) -> bool:
+    return node.namespace == dag.namespace and node.name.startswith(f"{dag.name}.")

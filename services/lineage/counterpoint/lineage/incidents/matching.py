@@ -1,0 +1,340 @@
+"""Matching: the changes that make the records of incidents match the groups of failures. Pure."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from counterpoint.lineage.incidents.failure_pool import MOMENT, pool_failures
+from counterpoint.lineage.incidents.failures import FailedRun
+from counterpoint.lineage.incidents.grouping import FailureGroup, IsDownstream, group_failures
+from counterpoint.lineage.incidents.incident import (
+    AFFECTED_LIMIT,
+    FAILURES_LIMIT,
+    IncidentEnding,
+    IncidentLedger,
+    IncidentLimits,
+    IncidentRecord,
+    IncidentSpan,
+    IncidentState,
+    unresolved_failures,
+)
+
+_KEPT_FLOWS = 1000
+_STANDING_SPANS, _CLOSED_SPANS = 1000, 200
+_TARGETS = 5
+"""Amendments of one task, at most."""
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentSnapshot:
+    """The incidents that a decision may change, by id, and the ledger."""
+
+    incidents: Mapping[str, IncidentRecord]
+    ledger: IncidentLedger
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentChanges:
+    """The new records; `opened`, `capped`, `repointed`, `merged` and `recovered` are among `changed`.
+
+    The task of `repointed` incidents has a new error or job, that of `recovered` ones was resolved by a later run, and
+    that of `merged` ones is not needed any more.
+    """
+
+    ledger: IncidentLedger
+    changed: tuple[IncidentRecord, ...] = ()
+    opened: tuple[IncidentRecord, ...] = ()
+    capped: tuple[IncidentRecord, ...] = ()
+    repointed: tuple[IncidentRecord, ...] = ()
+    merged: tuple[IncidentRecord, ...] = ()
+    recovered: tuple[IncidentRecord, ...] = ()
+
+
+def match_incidents(
+    snapshot: IncidentSnapshot,
+    fresh: Iterable[FailedRun],
+    is_downstream: IsDownstream,
+    limits: IncidentLimits,
+    *,
+    project: str,
+    now: datetime,
+) -> IncidentChanges:
+    """Return the changes that `fresh` failures, new or changed, make to incidents."""
+    groups = group_failures(pool_failures(snapshot.incidents.values(), fresh), is_downstream)
+    return _Matching(snapshot, groups, limits, project, now).changes()
+
+
+def incident_id_of(project: str, failed: FailedRun, *more: str) -> str:
+    """Id of the incident that begins with a failure."""
+    said = "\x1f".join((project, failed.job, failed.run_id, failed.at.isoformat(), *more))
+    return f"incident-{hashlib.sha256(said.encode()).hexdigest()[:24]}"
+
+
+class _Matching:
+    """Assignment of groups to incident records."""
+
+    def __init__(
+        self,
+        snapshot: IncidentSnapshot,
+        groups: tuple[FailureGroup, ...],
+        limits: IncidentLimits,
+        project: str,
+        now: datetime,
+    ) -> None:
+        self._snapshot, self._limits, self._project, self._now = snapshot, limits, project, now
+        self._standing = [group for group in groups if group.units[0].until is None]
+        self._over = [group for group in groups if group.units[0].until is not None]
+        self._ledger = snapshot.ledger.since(now - _HOUR)
+        self._changed: dict[str, IncidentRecord] = {}
+        self._opened: list[str] = []
+        self._capped: list[str] = []
+        self._repointed: list[str] = []
+
+    def changes(self) -> IncidentChanges:
+        for group, incident in self._matched():
+            self._keep(self._record_of(group, incident), group)
+        left = [i for i in self._snapshot.incidents.values() if i.active and i.incident_id not in self._changed]
+        homes = {run: i.incident_id for i in self._changed.values() for run in i.members}
+        over = [i for i in left if not any(failed.run_id in homes for failed in i.roots)]
+        self._keep_resolved({i.incident_id: i for i in over})
+        homes |= {run: i.incident_id for i in self._changed.values() for run in i.members if run not in homes}
+        emptied = [i for i in left if i.incident_id not in self._changed] + self._without_failures(homes)
+        closed = [self._merged(incident, homes) for incident in emptied]
+        self._changed |= {incident.incident_id: incident for incident in closed}
+        self._keep_joins(closed)
+        changed = {i: new for i, new in self._changed.items() if new != self._snapshot.incidents.get(i)}
+        asked = [changed[i.incident_id] for i in left if i.asked and i.incident_id in changed]
+        ledger = self._ledger.model_copy(update={"spans": self._spans()})
+        same = ledger.spans == self._snapshot.ledger.spans and not (self._opened or self._capped)
+        return IncidentChanges(
+            ledger=self._snapshot.ledger if same else ledger,
+            changed=tuple(changed.values()),
+            opened=tuple(changed[i] for i in self._opened),
+            capped=tuple(changed[i] for i in self._capped),
+            repointed=tuple(changed[i] for i in self._repointed),
+            merged=tuple(i for i in asked if i.ending is IncidentEnding.MERGED),
+            recovered=tuple(i for i in asked if i.ending is IncidentEnding.RUN),
+        )
+
+    def _matched(self) -> list[tuple[FailureGroup, IncidentRecord | None]]:
+        """Pair each unresolved group with the active incident that continues as it; the strongest claims win."""
+        claims = sorted(
+            (claim, incident.state is not IncidentState.OPEN, incident.opened_at, incident.incident_id, at)
+            for at, group in enumerate(self._standing)
+            for incident in self._snapshot.incidents.values()
+            if incident.active and (claim := _claim(group, incident)) is not None
+        )
+        taken: dict[int, IncidentRecord] = {}
+        used = set[str]()
+        for _, _, _, incident_id, at in claims:
+            if at not in taken and incident_id not in used:
+                taken[at] = self._snapshot.incidents[incident_id]
+                used.add(incident_id)
+        return [(group, taken.get(at)) for at, group in enumerate(self._standing)]
+
+    def _record_of(self, group: FailureGroup, known: IncidentRecord | None) -> IncidentRecord:
+        """Record of an unresolved group: `known` updated, or a new one."""
+        origin, roots = group.origin, group.roots
+        flows = {_short_hash(unit.key[2] + unit.key[3]) for unit in group.units}
+        first = group.first
+        if known and known.job == origin.job and len(known.failures) >= FAILURES_LIMIT:
+            flows |= set(known.flows)
+            first = min(first, known.first_at)
+        unit = max(group.units, key=lambda each: (each.latest.at, each.latest.run_id))
+        values = {
+            "job": origin.job,
+            "flow": origin.flow,
+            "signature": origin.signature,
+            "failures": _newest((*roots, *group.echoes), FAILURES_LIMIT),
+            "affected": _newest(group.affected, AFFECTED_LIMIT),
+            "affected_count": len(unresolved_failures(group.affected)),
+            "flows": tuple(sorted(flows))[:_KEPT_FLOWS],
+            "count": len(flows),
+            "tries": unit.count,
+            "first_at": first,
+            "last_at": max(failed.at for failed in roots),
+        }
+        if known:
+            return known.model_copy(update=values)
+        return IncidentRecord(
+            incident_id=self._new_id(roots[0]),
+            state=IncidentState.WAITING,
+            opened_at=self._now,
+            **values,
+        )
+
+    def _keep(self, incident: IncidentRecord, group: FailureGroup) -> None:
+        """Keep the record: open or cap it when its group waits no more, amend its task when its target has changed."""
+        target = f"{incident.job} {incident.signature}"
+        if incident.state is IncidentState.OPEN:
+            if incident.targets[-1] != target and len(incident.targets) < _TARGETS:
+                incident = incident.model_copy(update={"targets": (*incident.targets, target)})
+                self._repointed.append(incident.incident_id)
+        elif not group.waits and self._limits.is_enough(incident):
+            if len(self._ledger.opened) < self._limits.incidents_per_hour:
+                opened = {"state": IncidentState.OPEN, "opened_at": self._now, "targets": (target,)}
+                incident = incident.model_copy(update=opened)
+                self._ledger = self._ledger.model_copy(update={"opened": (*self._ledger.opened, self._now)})
+                self._opened.append(incident.incident_id)
+            elif incident.state is IncidentState.WAITING:
+                incident = incident.model_copy(update={"state": IncidentState.CAPPED})
+                self._ledger = self._ledger.model_copy(update={"capped": (*self._ledger.capped, self._now)})
+                self._capped.append(incident.incident_id)
+        self._changed[incident.incident_id] = incident
+
+    def _keep_resolved(self, ending: Mapping[str, IncidentRecord]) -> None:
+        """Keep resolved failures: in the record that ends with them, in a closed record, or in a new one."""
+        known = {i.incident_id: i for i in self._snapshot.incidents.values() if i.ending is IncidentEnding.RUN} | dict(
+            ending
+        )
+        kept: dict[str, list[FailureGroup]] = {}
+        for group in self._over:
+            runs = {failed.run_id for failed in group.roots}
+            settled = [
+                i
+                for i in self._snapshot.incidents.values()
+                if i.ending is IncidentEnding.TASK and runs & i.members.keys()
+            ]
+            if settled:
+                home = self._changed.get(settled[0].incident_id, settled[0])
+                follow = {failed.run_id: failed for failed in (*home.affected, *group.affected)}
+                self._changed[home.incident_id] = home.model_copy(
+                    update={"affected": _newest(follow.values(), AFFECTED_LIMIT)}
+                )
+                continue
+            homes = [i for i in known.values() if runs & {failed.run_id for failed in i.roots}]
+            homes = homes or [i for i in known.values() if not i.asked and _is_alike(i, group.origin)]
+            if homes:
+                home = min(homes, key=lambda i: (not i.active, i.opened_at, i.incident_id))
+            elif all(unit.passed for unit in group.units) and not group.affected:
+                continue
+            else:
+                home = self._closed_record(group)
+                known[home.incident_id] = home
+            kept.setdefault(home.incident_id, []).append(group)
+        for incident_id, groups in kept.items():
+            self._changed[incident_id] = _closed(known[incident_id], groups)
+
+    def _without_failures(self, homes: Mapping[str, str]) -> list[IncidentRecord]:
+        """Ended incidents whose failures now belong to others."""
+        ended = (
+            i
+            for i in self._snapshot.incidents.values()
+            if i.ending is IncidentEnding.RUN and i.incident_id not in self._changed
+        )
+        return [i for i in ended if all(failed.run_id in homes for failed in i.roots)]
+
+    def _closed_record(self, group: FailureGroup) -> IncidentRecord:
+        """New closed record for failures that were resolved before they were received."""
+        origin = group.origin
+        flows = tuple(sorted({_short_hash(unit.key[2] + unit.key[3]) for unit in group.units}))
+        return IncidentRecord(
+            incident_id=self._new_id(group.roots[0]),
+            state=IncidentState.CLOSED,
+            job=origin.job,
+            flow=origin.flow,
+            signature=origin.signature,
+            failures=group.roots,
+            flows=flows,
+            count=len(flows),
+            first_at=group.first,
+            last_at=origin.at,
+            opened_at=self._now,
+        )
+
+    def _merged(self, incident: IncidentRecord, homes: Mapping[str, str]) -> IncidentRecord:
+        """Close an incident whose failures belong to others."""
+        into = next((homes[failed.run_id] for failed in incident.failures if failed.run_id in homes), None)
+        values = {"closed_at": self._now, "closed_by": into, "ending": IncidentEnding.MERGED}
+        return incident.model_copy(update={"state": IncidentState.CLOSED, **values})
+
+    def _keep_joins(self, merged: Iterable[IncidentRecord]) -> None:
+        """Add merged incidents that have joins to the parts of the incidents they were merged into."""
+        for incident in merged:
+            into = self._changed.get(incident.closed_by or "") or self._snapshot.incidents.get(incident.closed_by or "")
+            if into is not None and (incident.joins or incident.parts):
+                parts = tuple(sorted({*into.parts, incident.incident_id}))
+                self._changed[into.incident_id] = into.model_copy(update={"parts": parts})
+
+    def _new_id(self, failed: FailedRun) -> str:
+        found = incident_id_of(self._project, failed)
+        while found in self._snapshot.incidents or found in self._changed:
+            found = incident_id_of(self._project, failed, found)
+        return found
+
+    def _spans(self) -> tuple[IncidentSpan, ...]:
+        spans = {span.incident_id: span for span in self._ledger.spans}
+        for incident in self._changed.values():
+            span = _span(incident)
+            spans.pop(incident.incident_id, None)
+            if span is not None:
+                spans[incident.incident_id] = span
+        known = sorted(spans.values(), key=lambda span: (span.first, span.incident_id))
+        closed = sorted((s for s in known if s.until is not None), key=lambda s: (s.until, s.incident_id))[
+            -_CLOSED_SPANS:
+        ]
+        standing = [span for span in known if span.until is None][-_STANDING_SPANS:]
+        return (*standing, *closed)
+
+
+def _claim(group: FailureGroup, incident: IncidentRecord) -> int | None:
+    """Rank of an active incident's claim to a group: 0 by its own failures, 1 by repetitions, 2 by affected ones."""
+    own = {failed.run_id for failed in incident.roots}
+    if own & {failed.run_id for failed in group.roots}:
+        return 0
+    if own & {failed.run_id for failed in group.echoes}:
+        return 1
+    return 2 if own & {failed.run_id for failed in group.affected} else None
+
+
+def _closed(incident: IncidentRecord, groups: Iterable[FailureGroup]) -> IncidentRecord:
+    """Close an incident with its resolved groups."""
+    groups = list(groups)
+    roots = [failed for group in groups for failed in group.roots]
+    own = {failed.run_id: failed for group in groups for failed in (*group.roots, *group.echoes)}
+    follow = {failed.run_id: failed for group in groups for failed in group.affected}
+    last = max(roots, key=lambda failed: (str(failed.over_at), failed.over_by or ""))
+    return incident.model_copy(
+        update={
+            "state": IncidentState.CLOSED,
+            "ending": IncidentEnding.RUN,
+            "closed_at": last.over_at,
+            "closed_by": last.over_by,
+            "failures": _newest(own.values(), FAILURES_LIMIT),
+            "affected": _newest(follow.values(), AFFECTED_LIMIT),
+            "first_at": min(failed.at for failed in roots),
+            "last_at": max(failed.at for failed in roots),
+        }
+    )
+
+
+def _is_alike(incident: IncidentRecord, failed: FailedRun) -> bool:
+    return incident.job == failed.job and incident.signature == failed.signature
+
+
+def _span(incident: IncidentRecord) -> IncidentSpan | None:
+    roots = [failed for failed in incident.roots if not failed.passed]
+    if incident.ending is IncidentEnding.MERGED or not roots:
+        return None
+    until = None
+    if incident.ending is IncidentEnding.TASK:
+        until = incident.last_at + MOMENT
+    elif incident.ending is IncidentEnding.RUN:
+        until = max((failed.over_at for failed in roots if failed.over_at), default=incident.closed_at)
+    return IncidentSpan(
+        incident_id=incident.incident_id,
+        job=incident.job,
+        within=incident.origin.within,
+        first=min(incident.first_at, *(failed.at for failed in roots)),
+        until=until,
+    )
+
+
+def _newest(failures: Iterable[FailedRun], limit: int) -> tuple[FailedRun, ...]:
+    return tuple(sorted(failures, key=lambda failed: (failed.at, failed.run_id))[-limit:])
+
+
+def _short_hash(flow: str) -> str:
+    return hashlib.sha256(flow.encode()).hexdigest()[:8]

@@ -1,0 +1,183 @@
+"""Readers of OpenLineage facets; missing or malformed values are read as absent."""
+
+import ast
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeGuard
+
+from counterpoint.graph.names import NAME_LIMIT_CHARS, Node, NodeKind
+from counterpoint.guard.judge import cleaned_text
+from counterpoint.guard.policy import policy
+from counterpoint.lineage.openlineage.events import AirflowFacts, CodeLocation, RunError
+from counterpoint.proto.signature import headline
+
+ERROR_LIMIT_CHARS = 4_000
+STACK_LIMIT_CHARS = 8_000
+
+
+def parse_time(text: str) -> datetime:
+    """Parse a time as UTC: RFC 3339 with any number of decimals (cut to microseconds); no zone means UTC.
+
+    Raises `ValueError`.
+    """
+    bare = re.sub(r"\[[^\]]*\]$", "", text.strip())
+    bare = bare[:-1] + "+00:00" if bare[-1:] in ("z", "Z") else bare
+    moment = datetime.fromisoformat(bare)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"out of range: {text!r}") from error
+
+
+def text(facet: Mapping[str, Any], key: str) -> str | None:
+    """Return the text under `key`, or None when blank; NUL is removed and unpaired surrogates are replaced."""
+    found = facet.get(key)
+    return found.replace("\x00", "").encode("utf-8", "replace").decode() if _is_text(found) else None
+
+
+def _is_text(found: object) -> TypeGuard[str]:
+    return isinstance(found, str) and bool(found.strip())
+
+
+def number(facet: Mapping[str, Any], key: str) -> int | None:
+    """Return the integer under `key`, also when it is sent as text."""
+    match facet.get(key):
+        case bool():
+            return None
+        case int(found):
+            return found
+        case str(found) if found.strip().isdecimal():
+            return int(found)
+        case _:
+            return None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """A list of names; Airflow sends it as the text of a Python list."""
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return ()
+    if not isinstance(value, list | tuple | set):
+        return ()
+    return tuple(sorted(name for name in value if isinstance(name, str) and name.strip() and name.isprintable()))
+
+
+def owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
+    """The owners in an ownership facet, sorted."""
+    listed = facet.get("owners")
+    found = listed if isinstance(listed, list) else []
+    return _owner_names(*(text(owner, "name") for owner in found if isinstance(owner, Mapping)))
+
+
+def _owner_names(*names: str | None) -> tuple[str, ...]:
+    """Sorted, without those that Airflow masked."""
+    return tuple(sorted({name.strip() for name in names if name is not None and name.strip("* ")}))
+
+
+def airflow_owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
+    """The owners of the task, else of the DAG, in Airflow's own facet."""
+    for key in ("task", "dag"):
+        owner = text(_part(facet, key), "owner")
+        if owner is not None and (found := _owner_names(*owner.split(","))):
+            return found
+    return ()
+
+
+def airflow(facet: Mapping[str, Any]) -> AirflowFacts:
+    """Read Airflow's own facet of a task or DAG run."""
+    dag, dag_run, task, instance = (_part(facet, key) for key in ("dag", "dagRun", "task", "taskInstance"))
+    return AirflowFacts(
+        dag_id=text(dag, "dag_id") or text(dag_run, "dag_id"),
+        dag_run_id=text(dag_run, "run_id"),
+        task_id=text(task, "task_id"),
+        try_number=number(instance, "try_number"),
+        retries=number(task, "retries"),
+        map_index=number(instance, "map_index"),
+        log_url=text(instance, "log_url"),
+    )
+
+
+def _part(facet: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = facet.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def code_location(facet: Mapping[str, Any]) -> CodeLocation | None:
+    """Read the location of the source code; None for an empty facet."""
+    if not facet:
+        return None
+    return CodeLocation(
+        type=text(facet, "type"),
+        url=text(facet, "url"),
+        repo_url=text(facet, "repoUrl"),
+        path=text(facet, "path"),
+        version=text(facet, "version"),
+        branch=text(facet, "branch"),
+    )
+
+
+def neighbours(node: Node, facet: Mapping[str, Any]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """The tasks of the same DAG that Airflow runs before and after this one."""
+    task = _part(facet, "task")
+    task_id = text(task, "task_id")
+    if task_id is None or not node.name.endswith(f".{task_id}"):
+        return (), ()
+    dag = node.name.removesuffix(task_id)
+
+    def jobs(key: str) -> tuple[Node, ...]:
+        names = (dag + name for name in _names(task.get(key)))
+        return tuple(
+            Node(kind=NodeKind.JOB, namespace=node.namespace, name=name)
+            for name in names
+            if len(name) <= NAME_LIMIT_CHARS
+        )
+
+    return jobs("upstream_task_ids"), jobs("downstream_task_ids")
+
+
+def redact(said: str | None) -> str | None:
+    """Replace each secret by `[redacted:<type>]`."""
+    rules = policy()
+    return None if said is None else cleaned_text(rules, said, rules.message_level(0))
+
+
+def fallback_error(run_facets: Mapping[str, Any], datasets: object) -> RunError | None:
+    """Return the error of a run without an error facet: failed assertions, or the message of a result facet.
+
+    dbt reports assertions for tests; other producers report a result facet.
+    """
+    failed = []
+    for dataset in datasets if isinstance(datasets, list) else ():
+        if not isinstance(dataset, Mapping):
+            continue
+        for key in ("inputFacets", "facets"):
+            listed = _part(_part(dataset, key), "dataQualityAssertions").get("assertions")
+            for one in listed if isinstance(listed, list) else ():
+                if isinstance(one, Mapping) and one.get("success") is False:
+                    column = f" on column {one['column']}" if isinstance(one.get("column"), str) else ""
+                    failed.append(f"{one.get('assertion') or 'assertion'}{column} of {dataset.get('name')}")
+    if failed:
+        said = redact(f"test failed: {'; '.join(dict.fromkeys(failed))}") or ""
+        return RunError(headline=said[:ERROR_LIMIT_CHARS])
+    for name in sorted(run_facets):
+        if "result" not in name.lower() and "error" not in name.lower():
+            continue
+        for part in (_part(run_facets, name), _part(_part(run_facets, name), "run_result")):
+            if message := text(part, "message") or text(part, "error"):
+                return RunError(headline=(redact(message) or "")[:ERROR_LIMIT_CHARS].strip())
+    return None
+
+
+def run_error(facet: Mapping[str, Any]) -> RunError | None:
+    """Return the error of a failed run, with secrets redacted. Its class is often in the stack trace only."""
+    message, stack = (redact(text(facet, key)) for key in ("message", "stackTrace"))
+    if message is None and stack is None:
+        return None
+    raised_class, raised = headline(stack) if stack is not None else (None, "")
+    said = message.strip() if message is not None else raised
+    if raised_class is not None and headline(said)[0] is None:
+        said = f"{raised_class}: {said}" if said else raised_class
+    return RunError(headline=said[:ERROR_LIMIT_CHARS], stack_trace=stack[-STACK_LIMIT_CHARS:] if stack else None)

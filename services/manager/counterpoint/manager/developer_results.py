@@ -1,0 +1,247 @@
+"""Results of the developer: answers, proposals, stops and reassessments (docs/workflow.md)."""
+
+import hashlib
+from datetime import datetime
+from decimal import Decimal
+
+from counterpoint.manager.attempts import with_attempts
+from counterpoint.manager.escalation import escalate_stop, guard_for_needs
+from counterpoint.manager.knowledge import describe_confidence, has_risen
+from counterpoint.manager.task_history import TaskHistory
+from counterpoint.manager.task_limits import TaskLimits
+from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
+from counterpoint.manager.timers import next_reassessment
+from counterpoint.manager.workflow import AWAITS_DOCUMENTS, WORKING, WorkflowEvent, transition
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.findings import Findings
+from counterpoint.proto.messages import Message
+from counterpoint.proto.tasks import Task, TaskCompleted, TaskEscalated, TaskProposed, TaskResumed, TaskWorked
+
+SHADOW_TEXT = "Nothing is proposed: incidents of this job are in shadow. Say what fixes it."
+
+
+def on_worked(
+    history: TaskHistory, message: TaskWorked, now: datetime, limits: TaskLimits, *, newly_known: bool
+) -> TaskUpdate:
+    """Return the update for a result of the developer. `newly_known`: documents were ingested meanwhile.
+
+    It is the result of the attempt for a working task, and a reassessment for one that waits for documents.
+    Raises `Permanent` for an outcome without its text, or an unknown outcome.
+    """
+    if history.workflow_state not in (WORKING, AWAITS_DOCUMENTS) or message.attempt != history.task.attempt:
+        return without_effect(history, f"work of attempt {message.attempt} ({message.outcome})")
+    reassess = newly_known and history.task.resumes < limits.max_resumes
+    reassess_at = next_reassessment(now, limits) if reassess else None
+    match message.outcome:
+        case "answered":
+            return _answered(history, message, now)
+        case "proposed":
+            return _proposed(history, message, now)
+        case "stopped" if history.workflow_state == WORKING:
+            return _stopped(history, message, now, reassess_at=reassess_at)
+        case "stopped":
+            return _reassessed(history, message, now)
+        case unknown:
+            raise _invalid("outcome", f"{unknown} must be answered, proposed or stopped")
+
+
+def completion(task: Task, resolution: str, result: str, findings: Findings, now: datetime) -> TaskCompleted:
+    """Build the message of a completed task. Cost and tokens are 0 in offline work."""
+    return TaskCompleted(
+        task_id=task.task_id,
+        resolution=resolution,
+        result=result,
+        confidence=task.confidence,
+        cost_usd=Decimal(0),
+        tokens=0,
+        duration_ms=max(0, round((now - task.submitted_at).total_seconds() * 1000)),
+        findings=findings,
+    )
+
+
+def _answered(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate:
+    row = transition(history.workflow_state, WorkflowEvent.ANSWERED)
+    if row is None:
+        return without_effect(history, "an answer")
+    resolution, result = "planned" if history.task.kind == "plan" else "answered", _text(message)
+    task = with_transition(
+        history.task,
+        row,
+        now,
+        result=result,
+        resolution=resolution,
+        confidence=message.confidence,
+        findings=message.findings,
+        resumes=_resumes(history),
+    )
+    reasoning = f"attempt {message.attempt} is {resolution}, {_basis(message)}"
+    return TaskUpdate(
+        steps=(ReasoningStep("complete", reasoning),),
+        decision=f"complete as {resolution}",
+        confidence=message.confidence,
+        task=task,
+        messages=(*_resumed(history, message), completion(task, resolution, result, message.findings, now)),
+    )
+
+
+def _proposed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate:
+    if history.task.shadow and history.task.override is None:
+        return _shadowed(history, message, now)
+    row = transition(history.workflow_state, WorkflowEvent.PROPOSED)
+    if row is None:
+        return without_effect(history, "a proposal")
+    proposal = _text(message)
+    sha256 = message.artifact_sha256 or hashlib.sha256(proposal.encode()).hexdigest()
+    task = with_transition(
+        history.task,
+        row,
+        now,
+        proposal=proposal,
+        artifact_sha256=sha256,
+        attempt_id=message.attempt_id,
+        attempt_action_id=message.action_id,
+        confidence=message.confidence,
+        findings=message.findings,
+        resumes=_resumes(history),
+    )
+    proposed = TaskProposed(
+        task_id=task.task_id,
+        attempt=message.attempt,
+        proposal=proposal,
+        artifact_sha256=sha256,
+        findings=message.findings,
+        confidence=message.confidence,
+    )
+    return TaskUpdate(
+        steps=(
+            ReasoningStep("propose", f"attempt {message.attempt} is proposed, {_basis(message)}; its outcome decides"),
+        ),
+        decision=f"propose attempt {message.attempt}",
+        confidence=message.confidence,
+        task=task,
+        messages=(*_resumed(history, message), proposed),
+    )
+
+
+def _shadowed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate:
+    """Wait for an outcome with the proposal on its attempt only, not shown to anyone."""
+    row = transition(history.workflow_state, WorkflowEvent.SHADOWED)
+    if row is None:
+        return without_effect(history, "a proposal in shadow")
+    task = with_transition(
+        history.task,
+        row,
+        now,
+        proposal=SHADOW_TEXT,
+        attempt_id=message.attempt_id,
+        attempt_action_id=message.action_id,
+        findings=Findings(downstream=message.findings.downstream),
+        resumes=_resumes(history),
+    )
+    made = history.attempts.get(message.attempt)
+    learned = (made[0].model_copy(update={"shadow": True}),) if made else ()
+    return TaskUpdate(
+        steps=(ReasoningStep("propose", f"attempt {message.attempt} is recorded in shadow, {_basis(message)}"),),
+        decision=f"record attempt {message.attempt} in shadow",
+        confidence=message.confidence,
+        task=task,
+        messages=_resumed(history, message),
+        learned=learned,
+    )
+
+
+def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reassess_at: datetime | None) -> TaskUpdate:
+    escalation = escalate_stop(history.task, message)
+    row = transition(history.workflow_state, WorkflowEvent.STOPPED, guard_for_needs(escalation.needs))
+    if row is None:
+        return without_effect(history, "a stop")
+    findings = with_attempts(_with_plan(message), history.tried)
+    task = with_transition(
+        history.task,
+        row,
+        now,
+        escalation=escalation,
+        proposal=message.text,
+        confidence=message.confidence,
+        findings=findings,
+    )
+    escalated = TaskEscalated(
+        task_id=task.task_id,
+        to=escalation.to,
+        code=escalation.code,
+        needs=escalation.needs,
+        searched_for=escalation.searched_for,
+        confidence=message.confidence,
+        findings=findings,
+    )
+    needs = ", ".join(need.kind for need in escalation.needs)
+    reasoning = f"attempt {message.attempt} stopped ({escalation.code}), {_basis(message)}; needs {needs}"
+    return TaskUpdate(
+        steps=(ReasoningStep("escalate", reasoning),),
+        decision=f"escalate to {escalation.to}: {escalation.code}",
+        confidence=message.confidence,
+        task=task,
+        messages=(escalated,),
+        timers=(("reassess", reassess_at),) if reassess_at and row.to == AWAITS_DOCUMENTS else (),
+    )
+
+
+def _reassessed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate:
+    task, before, after = history.task, history.task.confidence, message.confidence
+    row = transition(history.workflow_state, WorkflowEvent.ROSE)
+    if row is None or not has_risen(before, after):
+        was, now_is = describe_confidence(before), describe_confidence(after)
+        reasoning = f"knowledge has changed, confidence was {was} and is {now_is}: it waits on"
+        return TaskUpdate(steps=(ReasoningStep("assess", reasoning),))
+    return TaskUpdate(
+        steps=(ReasoningStep("resume", _resume_reason(history, message)),),
+        decision=f"resume with attempt {history.next_attempt}",
+        confidence=after,
+        task=with_attempt(
+            task, row, now, history.next_attempt, confidence=after, findings=message.findings, resumes=_resumes(history)
+        ),
+        delegate="work",
+        messages=_resumed(history, message),
+    )
+
+
+def _resumes(history: TaskHistory) -> int:
+    return history.task.resumes + (history.workflow_state == AWAITS_DOCUMENTS)
+
+
+def _resumed(history: TaskHistory, message: TaskWorked) -> tuple[Message, ...]:
+    """Messages that a task resumes, when it had been waiting for documents."""
+    if history.workflow_state != AWAITS_DOCUMENTS:
+        return ()
+    sources = tuple(dict.fromkeys(citation.source_path for citation in message.findings.citations))
+    return (TaskResumed(task_id=message.task_id, reason=_resume_reason(history, message), sources=sources),)
+
+
+def _resume_reason(history: TaskHistory, message: TaskWorked) -> str:
+    before, after = describe_confidence(history.task.confidence), describe_confidence(message.confidence)
+    return f"new knowledge: confidence was {before} and is {after}, resumed {_resumes(history)} times by itself"
+
+
+def _with_plan(message: TaskWorked) -> Findings:
+    """Findings of a stop, with the developer's outline as the next step."""
+    if message.text is None or message.findings.next_steps:
+        return message.findings
+    return message.findings.model_copy(update={"next_steps": (message.text,)})
+
+
+def _basis(message: TaskWorked) -> str:
+    found = message.findings
+    return (
+        f"confidence {describe_confidence(message.confidence)}, {len(found.citations)} citations, "
+        f"{len(found.similar_attempts)} earlier attempts"
+    )
+
+
+def _text(message: TaskWorked) -> str:
+    if message.text is None:
+        raise _invalid("text", f"is missing, the outcome is {message.outcome}")
+    return message.text
+
+
+def _invalid(field: str, problem: str) -> Permanent:
+    return Permanent(ErrorCode.INVALID_MESSAGE, (Problem(field=field, problem=problem),))

@@ -1,0 +1,174 @@
+"""The gateway to models and web search: reserve, call, settle.
+
+A call is reserved by a commit before it is made and settled by one after it (`reservations.py`).
+The answer is stored under the key of the call. A process killed in between leaves a reservation, and the call is not
+made a second time.
+"""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from counterpoint.bus.fair_limiter import FairLimiter
+from counterpoint.guard.capabilities import claimed
+from counterpoint.manager.gateway.calls import (
+    CallOutcome,
+    EmbedCall,
+    GenerateCall,
+    ProviderCall,
+    WebSearchCall,
+    call_digest,
+    max_call_tokens,
+)
+from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, dollars
+from counterpoint.manager.gateway.models import ModelProvider, UnknownCallOutcome
+from counterpoint.manager.gateway.provider_limits import ProviderLimits
+from counterpoint.manager.gateway.reservations import (
+    SETTLE_TIMEOUT_S,
+    CallRequest,
+    MemoryForOrigin,
+    Reservations,
+    key_reused,
+    unknown_outcome,
+)
+from counterpoint.manager.gateway.web import WebSearchProvider
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem, Transient
+from counterpoint.proto.messages import utc_now
+
+log = structlog.get_logger()
+
+STORED_LIMIT_CHARS = 64 * 1024
+
+
+class ModelGateway:
+    """Makes calls for holders of gateway tokens. `memory_for` gives memory for an origin."""
+
+    def __init__(self, memory_for: MemoryForOrigin, limits: ProviderLimits) -> None:
+        self._limits = limits
+        self._reservations = Reservations(memory_for, limits.job_tokens)
+        self._provider = ModelProvider(limits.tries)
+        self._web = WebSearchProvider(limits.search_url) if limits.search_url else None
+        self._limiter = FairLimiter(limits.calls)
+        self._running: dict[tuple[str, str, str], tuple[str, asyncio.Task[CallOutcome]]] = {}
+
+    async def load(self) -> None:
+        """Import the model library, where models are configured: it takes seconds."""
+        if self._limits.models or self._limits.embedding_models:
+            await self._provider.load()
+
+    async def close(self) -> None:
+        """Close the connections to providers."""
+        if self._web is not None:
+            await self._web.close()
+
+    def generation(self, model: str | None) -> str:
+        """Return the model for text. Raises `Permanent` `no_model`, or `Denied` `model` for one not configured."""
+        if not self._limits.models:
+            raise Permanent(ErrorCode.NO_MODEL, (Problem(field="COUNTERPOINT_MODEL", problem="is not set"),))
+        if model is not None and model not in self._limits.models:
+            raise Denied(ErrorCode.MODEL, f"one of {', '.join(self._limits.models)}")
+        return model or self._limits.models[0]
+
+    def embedding(self, model: str | None) -> str:
+        """Return the model for embeddings. Raises as `generation`."""
+        known = self._limits.embedding_models
+        if not known:
+            raise Permanent(ErrorCode.NO_MODEL, (Problem(field="COUNTERPOINT_EMBEDDING_MODEL", problem="is not set"),))
+        if model is not None and model not in known:
+            raise Denied(ErrorCode.MODEL, f"one of {', '.join(known)}")
+        return model or known[0]
+
+    def max_output_tokens(self, wanted: int | None) -> int:
+        """Limit of output tokens of a call that asks for `wanted`."""
+        return min(wanted or self._limits.max_tokens, self._limits.max_tokens)
+
+    async def call(self, token: str, key: str, call: ProviderCall, wait_s: float | None) -> CallOutcome:
+        """Make a call once, or return the outcome of the same call made before.
+
+        `wait_s` is the deadline in seconds from now. Raises `Denied` for a token that does not cover the call or a
+        budget that is spent; `Permanent` when the provider refuses (`refused`), when the key belongs to another call
+        (`key_reused`), and when an earlier call has no stored outcome (`unknown_outcome`, `not_kept`); `Transient` when
+        nothing was done and the call may be retried.
+        """
+        grant = claimed(token)
+        purpose = "web" if isinstance(call, WebSearchCall) else "model"
+        if grant.audience != "manager" or (purpose, "call") not in grant.rights:
+            raise Denied(ErrorCode.AUDIENCE, f"a gateway token for {purpose}")
+        life_s = (grant.expires_at - utc_now()).total_seconds() - SETTLE_TIMEOUT_S
+        if life_s <= 0:
+            raise Denied(ErrorCode.EXPIRED, f"a token that is valid for at least {SETTLE_TIMEOUT_S:.0f} s more")
+        wait_s = min(wait_s or self._limits.call_s, self._limits.call_s, life_s)
+        request = CallRequest(token, grant, key, call, asyncio.get_running_loop().time() + wait_s)
+        running = self._running.get(request.identity)
+        if running is not None:
+            await self._reservations.check_token(request)
+            return await _await_running(request, *running)
+        task = asyncio.create_task(self._perform(request))
+        self._running[request.identity] = call_digest(call), task
+        task.add_done_callback(lambda done: self._remove(request, done))
+        return await asyncio.shield(task)
+
+    def _remove(self, request: CallRequest, task: "asyncio.Task[CallOutcome]") -> None:
+        del self._running[request.identity]
+        if not task.cancelled():
+            task.exception()
+
+    async def _perform(self, request: CallRequest) -> CallOutcome:
+        left_s = request.deadline - asyncio.get_running_loop().time()
+        async with self._limiter.slot(request.grant.project, left_s):
+            reserved = await self._reservations.reserve(request, await self._estimate(request.call))
+            return reserved if isinstance(reserved, CallOutcome) else await self._call_reserved(request, *reserved)
+
+    async def _call_reserved(self, request: CallRequest, call_id: str, reserved: ModelCallRecord) -> CallOutcome:
+        try:
+            outcome = await self._dispatch(request)
+        except (Transient, Permanent) as error:
+            await self._reservations.settle(
+                request, call_id, CallState.RELEASED, CallUsage(dollars(0)), error=str(error)
+            )
+            raise
+        except UnknownCallOutcome as error:
+            await self._reservations.settle(request, call_id, CallState.UNKNOWN, reserved.estimate, error=str(error))
+            raise unknown_outcome(str(error)) from error
+        except Exception as error:
+            # The call may have been made: its reservation is ended at the estimate.
+            log.error("call.unforeseen", call=call_id, exc_info=error)
+            why = f"unexpected {type(error).__name__}"
+            await self._reservations.settle(request, call_id, CallState.UNKNOWN, reserved.estimate, error=why)
+            raise unknown_outcome(why) from error
+        await self._reservations.settle(
+            request, call_id, CallState.SETTLED, outcome.taken, response=_stored_answer(outcome)
+        )
+        return outcome
+
+    async def _estimate(self, call: ProviderCall) -> CallUsage:
+        if isinstance(call, WebSearchCall):
+            return CallUsage(dollars(0))
+        return await self._provider.most(call.model, *max_call_tokens(call))
+
+    async def _dispatch(self, request: CallRequest) -> CallOutcome:
+        match request.call:
+            case WebSearchCall() if self._web is not None:
+                return await self._web.call(request.call, request.deadline)
+            case WebSearchCall():
+                raise Permanent(
+                    ErrorCode.WEB_UNAVAILABLE, (Problem(field="COUNTERPOINT_SEARCH_URL", problem="is not set"),)
+                )
+            case GenerateCall() | EmbedCall():
+                return await self._provider.call(request.call, request.deadline)
+
+
+async def _await_running(request: CallRequest, digest: str, running: "asyncio.Task[CallOutcome]") -> CallOutcome:
+    """Wait for a running call. Raises `Permanent` `key_reused` when it is not the same call."""
+    if digest != call_digest(request.call):
+        raise key_reused(request.key)
+    outcome = await asyncio.shield(running)
+    return CallOutcome(outcome.answer, outcome.model, outcome.taken, replayed=True)
+
+
+def _stored_answer(outcome: CallOutcome) -> dict[str, Any] | None:
+    """Answer to store with the call; None for vectors, which memory caches by content, and for long answers."""
+    if "vectors" in outcome.answer or len(str(outcome.answer)) > STORED_LIMIT_CHARS:
+        return None
+    return outcome.answer

@@ -1,0 +1,177 @@
+"""The ledger of provider calls: spending and reservations by task or job, and the record of each call.
+
+Pure. A call is reserved at its estimate before it is made. It is settled at its usage, released when the provider did
+nothing, or counted at its estimate when its outcome is unknown. An unknown price is `unknown`, never 0.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_UP, Decimal
+from enum import StrEnum
+from typing import Any, Literal
+
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.messages import Shape, Time, Usd
+from counterpoint.proto.tasks import Budget
+
+UNKNOWN: Literal["unknown"] = "unknown"
+Amount = Usd | Literal["unknown"]
+"""US dollars, or an unknown price."""
+_NANO = Decimal("0.000000001")
+
+
+class CallState(StrEnum):
+    """State of a call: reserved, then settled, released (the provider did nothing), or of unknown outcome."""
+
+    RESERVED = "reserved"
+    SETTLED = "settled"
+    RELEASED = "released"
+    UNKNOWN = "unknown"
+
+
+def dollars(amount: float | Decimal) -> Decimal:
+    """Amount as stored: rounded up to nine decimals."""
+    return Decimal(str(amount)).quantize(_NANO, ROUND_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class CallUsage:
+    """Cost and tokens of a call, or their estimate."""
+
+    usd: Decimal | Literal["unknown"]
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def known_usd(self) -> Decimal:
+        """Price in a sum: 0 where it is unknown, which is counted separately."""
+        return Decimal(0) if self.usd == UNKNOWN else self.usd
+
+
+class SpendRecord(Shape):
+    """Limits, spending and reservations of a task, or of a job of the memory service.
+
+    `unpriced` calls had an unknown price and are in no sum of dollars. `unknown` calls had an unknown outcome and count
+    at their estimate.
+    """
+
+    task_id: str | None = None
+    limit_usd: Usd | None = None
+    limit_tokens: int | None = None
+    spent_usd: Usd = Decimal(0)
+    spent_tokens: int = 0
+    reserved_usd: Usd = Decimal(0)
+    reserved_tokens: int = 0
+    calls: int = 0
+    unpriced: int = 0
+    unknown: int = 0
+
+    @classmethod
+    def begun(cls, task_id: str | None, budget: Budget | None) -> "SpendRecord":
+        """The record before the first call, with the limits of `budget`."""
+        return cls(
+            task_id=task_id,
+            limit_usd=budget.usd if budget else None,
+            limit_tokens=budget.tokens if budget else None,
+        )
+
+    def with_reserved(self, estimate: CallUsage) -> "SpendRecord":
+        """Add a reservation. Raises `Denied` `budget` when it could exceed a limit."""
+        if self.limit_usd is not None:
+            if estimate.usd == UNKNOWN:
+                raise Denied(ErrorCode.BUDGET, "a model whose price is known, where the budget is in USD")
+            left = self.limit_usd - self.spent_usd - self.reserved_usd
+            if estimate.usd > left:
+                raise Denied(
+                    ErrorCode.BUDGET, f"{estimate.usd:f} USD for this call at most, of the {left:f} that are left"
+                )
+        if self.limit_tokens is not None:
+            left_tokens = self.limit_tokens - self.spent_tokens - self.reserved_tokens
+            if estimate.tokens > left_tokens:
+                raise Denied(
+                    ErrorCode.BUDGET, f"{estimate.tokens} tokens for this call at most, of the {left_tokens} left"
+                )
+        return self.model_copy(
+            update={
+                "reserved_usd": self.reserved_usd + estimate.known_usd,
+                "reserved_tokens": self.reserved_tokens + estimate.tokens,
+            }
+        )
+
+    def with_settled(self, estimate: CallUsage, state: CallState, taken: CallUsage) -> "SpendRecord":
+        """Replace a reservation by the usage of the ended call."""
+        return self.model_copy(
+            update={
+                "reserved_usd": self.reserved_usd - estimate.known_usd,
+                "reserved_tokens": self.reserved_tokens - estimate.tokens,
+                "spent_usd": self.spent_usd + taken.known_usd,
+                "spent_tokens": self.spent_tokens + taken.tokens,
+                "calls": self.calls + (state is not CallState.RELEASED),
+                "unpriced": self.unpriced + (state is not CallState.RELEASED and taken.usd == UNKNOWN),
+                "unknown": self.unknown + (state is CallState.UNKNOWN),
+            }
+        )
+
+
+class ModelCallRecord(Shape):
+    """One call: hash of its request, estimate, usage, and the response where it is stored.
+
+    `holder` is the process that makes it; after `deadline` that process has given up.
+    """
+
+    task_id: str | None = None
+    key: str
+    kind: Literal["generate", "embed", "search"]
+    model: str
+    request_sha256: str
+    state: CallState
+    holder: str
+    reserved_at: Time
+    deadline: Time
+    estimate_usd: Amount
+    estimate_input_tokens: int
+    estimate_output_tokens: int
+    cost_usd: Amount | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    settled_at: Time | None = None
+    response: dict[str, Any] | None = None
+    error: str | None = None
+
+    @property
+    def estimate(self) -> CallUsage:
+        """Usage that was reserved."""
+        return CallUsage(self.estimate_usd, self.estimate_input_tokens, self.estimate_output_tokens)
+
+    @property
+    def taken(self) -> CallUsage:
+        """Usage of the ended call."""
+        usd = self.estimate_usd if self.cost_usd is None else self.cost_usd
+        return CallUsage(usd, self.input_tokens or 0, self.output_tokens or 0)
+
+    def ended(
+        self,
+        state: CallState,
+        taken: CallUsage,
+        at: Time,
+        *,
+        response: Mapping[str, Any] | None = None,
+        error: str | None = None,
+    ) -> "ModelCallRecord":
+        """Return the call in its final state."""
+        return self.model_copy(
+            update={
+                "state": state,
+                "cost_usd": taken.usd,
+                "input_tokens": taken.input_tokens,
+                "output_tokens": taken.output_tokens,
+                "settled_at": at,
+                "response": None if response is None else dict(response),
+                "error": error,
+            }
+        )

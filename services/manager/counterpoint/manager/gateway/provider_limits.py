@@ -1,0 +1,25 @@
+"""Configured providers and the limits of calls to them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ProviderLimits:
+    """Models for text and for embeddings (the first is the default), the URL of a SearXNG, and limits.
+
+    At most `calls` run at a time, each for `call_s` seconds with `tries` tries and `max_tokens` output tokens.
+    `job_tokens` are token limits of jobs of the memory service in a project; other jobs have no limit.
+    """
+
+    models: tuple[str, ...] = ()
+    embedding_models: tuple[str, ...] = ()
+    search_url: str | None = None
+    calls: int = 8
+    call_s: float = 120.0
+    tries: int = 3
+    max_tokens: int = 8192
+    job_tokens: Mapping[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.models or self.embedding_models or self.search_url)

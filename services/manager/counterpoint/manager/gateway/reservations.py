@@ -1,0 +1,269 @@
+"""Reservations: the commits before and after each call outside, in the stores `spend` and `model_calls`.
+
+The token of a call is the capability of both commits, so memory checks it: its signature, expiry and task, and the
+label of what was read. A call without a taken reservation is not made.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from weakref import WeakValueDictionary
+
+import structlog
+from prometheus_client import Counter
+
+from counterpoint.client import Memory, put, record
+from counterpoint.guard.capabilities import Grant
+from counterpoint.manager.gateway.calls import CallOutcome, ProviderCall, call_digest
+from counterpoint.manager.gateway.ledger import UNKNOWN, CallState, CallUsage, ModelCallRecord, SpendRecord
+from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem, Transient
+from counterpoint.proto.ids import derived_id, new_id
+from counterpoint.proto.memory import Commit, Get, Item, Origin, Write
+from counterpoint.proto.messages import Shape, utc_now
+from counterpoint.proto.tasks import Budget
+
+log = structlog.get_logger()
+
+COST = Counter(
+    "counterpoint_llm_cost_usd_total", "What calls of models have cost, as far as known", ["project", "model"]
+)
+CALLS = Counter("counterpoint_llm_calls_total", "Calls outside by how they ended", ["project", "model", "outcome"])
+
+SETTLE_TIMEOUT_S = 30.0
+"""Time reserved at the end of a token's life to settle its call; memory may be unavailable that long."""
+_COMMIT_ATTEMPTS = 20
+_RELEASES_LIMIT = 20
+"""Released calls under one key that are tried again."""
+
+MemoryForOrigin = Callable[[Origin], Memory]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """A call with the gateway token that authorises it; `deadline` by the clock of the loop."""
+
+    token: str
+    grant: Grant
+    key: str
+    call: ProviderCall
+    deadline: float
+
+    @property
+    def scope(self) -> str:
+        """Id of the task or job whose budget pays for the call."""
+        return self.grant.task or self.grant.message
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Project, message and key: they identify one call."""
+        return self.grant.project, self.grant.message, self.key
+
+
+class _BudgetedTask(Shape):
+    """The budget of a task record."""
+
+    budget: Budget | None = None
+
+
+class Reservations:
+    """Reserves and settles calls. `memory_for` gives memory for an origin; `job_tokens` are token limits by job."""
+
+    def __init__(self, memory_for: MemoryForOrigin, job_tokens: Mapping[str, int]) -> None:
+        self._memory_for = memory_for
+        self._job_tokens = job_tokens
+        self._holder = new_id()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def check_token(self, request: CallRequest) -> None:
+        """Have memory check the token of a request. Raises `Denied` or `Transient`."""
+        await self._memory(request).query(Get(store="spend", id=request.scope))
+
+    async def reserve(self, request: CallRequest, estimate: CallUsage) -> CallOutcome | tuple[str, ModelCallRecord]:
+        """Reserve the estimate of a call; return its id and record, or the stored outcome of the same call.
+
+        Raises `Denied` when the budget does not cover it, `Permanent` for a call of unknown outcome, or `Transient`.
+        """
+        call, number = request.call, 0
+        async with self._lock(request):
+            for _ in range(_COMMIT_ATTEMPTS + _RELEASES_LIMIT):
+                call_id = derived_id(request.grant.message, "call", request.key, number)
+                memory = self._memory(request)
+                known, spends, budget = await _read_records(memory, request, call_id)
+                if known is not None:
+                    before = record(known, ModelCallRecord)
+                    if before.state != CallState.RELEASED or before.request_sha256 != call_digest(call):
+                        return await self._stored_outcome(request, call_id, before)
+                    number += 1
+                    continue
+                spend = record(spends, SpendRecord) if spends else SpendRecord.begun(request.grant.task, budget)
+                if request.grant.task is None:
+                    spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
+                reserved = self._reservation(request, estimate)
+                try:
+                    after = spend.with_reserved(estimate)
+                except Denied:
+                    CALLS.labels(request.grant.project, call.model, "refused").inc()
+                    raise
+                writes = (put("model_calls", call_id, reserved), put("spend", request.scope, after, seen=spends))
+                try:
+                    reply = await memory.step(Commit(step=f"reserve {call_id}", last=False, writes=writes))
+                except Conflict:
+                    continue
+                if reply.status == "stale":
+                    raise Denied(ErrorCode.ENDED, "a task that is still at the work that the token was made for")
+                if reply.status == "done":
+                    return call_id, reserved
+        raise Transient("too many calls of the same task at once", retry_after_s=0.5)
+
+    def _reservation(self, request: CallRequest, estimate: CallUsage) -> ModelCallRecord:
+        now = utc_now()
+        left_s = max(request.deadline - asyncio.get_running_loop().time(), 0.0)
+        return ModelCallRecord(
+            task_id=request.grant.task,
+            key=request.key,
+            kind=request.call.kind,
+            model=request.call.model,
+            request_sha256=call_digest(request.call),
+            state=CallState.RESERVED,
+            holder=self._holder,
+            reserved_at=now,
+            deadline=now + timedelta(seconds=left_s + SETTLE_TIMEOUT_S),
+            estimate_usd=estimate.usd,
+            estimate_input_tokens=estimate.input_tokens,
+            estimate_output_tokens=estimate.output_tokens,
+        )
+
+    async def _stored_outcome(self, request: CallRequest, call_id: str, before: ModelCallRecord) -> CallOutcome:
+        """Outcome of the call recorded under this key. Raises `Permanent` or `Transient` where there is none."""
+        if before.request_sha256 != call_digest(request.call):
+            raise key_reused(request.key)
+        match before.state:
+            case CallState.SETTLED if before.response is not None:
+                return CallOutcome(before.response, before.model, before.taken, replayed=True)
+            case CallState.SETTLED:
+                problem = Problem(field="key", problem="the call was made, but its response is not kept")
+                raise Permanent(ErrorCode.NOT_KEPT, (problem,))
+            case CallState.RESERVED if before.holder != self._holder and utc_now() < before.deadline:
+                raise Transient("another process is making this call", retry_after_s=1.0)
+            case CallState.RESERVED:
+                why = "the process that made the call ended before it was settled"
+                await self.settle(request, call_id, CallState.UNKNOWN, before.estimate, error=why)
+                raise unknown_outcome(why)
+            case _:
+                raise unknown_outcome(before.error or "the outcome is unknown")
+
+    async def settle(
+        self,
+        request: CallRequest,
+        call_id: str,
+        state: CallState,
+        taken: CallUsage,
+        *,
+        response: Mapping[str, Any] | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Record the outcome of a call; retried while memory is unavailable, for `SETTLE_TIMEOUT_S`.
+
+        A response that memory refuses is left out. Raises `Denied`, `Permanent` or `Transient`.
+        """
+        timeout_at = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
+        while True:
+            try:
+                if await self._settle_once(request, call_id, state, taken, response, error):
+                    self._count(request, state, taken)
+                return
+            except Conflict:
+                pass
+            except Transient as unavailable:
+                if asyncio.get_running_loop().time() > timeout_at:
+                    log.error("call.unsettled", call=call_id, project=request.grant.project, reason=str(unavailable))
+                    raise
+                await asyncio.sleep(unavailable.retry_after_s or 0.2)
+            except Permanent as refused:
+                if response is None:
+                    raise
+                log.warning("call.not_kept", call=call_id, project=request.grant.project, code=refused.code)
+                response = None
+            except Denied as denied:
+                log.error("call.unsettled", call=call_id, project=request.grant.project, reason=str(denied))
+                raise
+
+    async def _settle_once(
+        self,
+        request: CallRequest,
+        call_id: str,
+        state: CallState,
+        taken: CallUsage,
+        response: Mapping[str, Any] | None,
+        error: str | None,
+    ) -> bool:
+        memory = self._memory(request)
+        calls, spends = await memory.query(Get(store="model_calls", id=call_id), Get(store="spend", id=request.scope))
+        if not calls.items or not spends.items:
+            return False
+        (call,), (spend,) = calls.items, spends.items
+        before = record(call, ModelCallRecord)
+        if before.state != CallState.RESERVED:
+            return False
+        ended = before.ended(state, taken, utc_now(), response=response, error=error)
+        after = record(spend, SpendRecord).with_settled(before.estimate, state, taken)
+        kept = "" if response is not None else " bare"
+        writes: tuple[Write, ...] = (
+            put("model_calls", call_id, ended, seen=call),
+            put("spend", request.scope, after, seen=spend),
+        )
+        await memory.step(Commit(step=f"settle {call_id}{kept}", last=False, writes=writes))
+        return True
+
+    def _count(self, request: CallRequest, state: CallState, taken: CallUsage) -> None:
+        project, model = request.grant.project, request.call.model
+        outcome = "unpriced" if state == CallState.SETTLED and taken.usd == UNKNOWN else state
+        CALLS.labels(project, model, outcome).inc()
+        COST.labels(project, model).inc(float(taken.known_usd))
+
+    def _memory(self, request: CallRequest) -> Memory:
+        """Memory with a read set of its own, for one read and one commit."""
+        grant = request.grant
+        return self._memory_for(
+            Origin(
+                message_id=grant.message,
+                run=secrets.randbits(48),
+                project=grant.project,
+                task_id=grant.task,
+                capability=request.token,
+            )
+        )
+
+    def _lock(self, request: CallRequest) -> asyncio.Lock:
+        """Lock of one budget in this process; other processes are detected by the record's version."""
+        identity = (request.grant.project, request.scope)
+        lock = self._locks.get(identity)
+        if lock is None:
+            lock = self._locks[identity] = asyncio.Lock()
+        return lock
+
+
+async def _read_records(
+    memory: Memory, request: CallRequest, call_id: str
+) -> tuple[Item | None, Item | None, Budget | None]:
+    """Current records of the call and its spending, and the budget of the task. Raises `Denied` `task`."""
+    gets = [Get(store="model_calls", id=call_id), Get(store="spend", id=request.scope)]
+    if request.grant.task is not None:
+        gets.append(Get(store="tasks", id=request.grant.task))
+    items = [found.items[0] if found.items else None for found in await memory.query(*gets)]
+    if request.grant.task is None:
+        return items[0], items[1], None
+    if items[2] is None:
+        raise Denied(ErrorCode.TASK, "a task that may be read, for its budget")
+    return items[0], items[1], record(items[2], _BudgetedTask).budget
+
+
+def unknown_outcome(why: str) -> Permanent:
+    return Permanent(ErrorCode.UNKNOWN_OUTCOME, (Problem(field="call", problem=why),))
+
+
+def key_reused(key: str) -> Permanent:
+    return Permanent(ErrorCode.KEY_REUSED, (Problem(field="key", problem=f"{key} identifies another call"),))

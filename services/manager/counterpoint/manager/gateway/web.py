@@ -1,0 +1,82 @@
+"""Searches of the web, by a SearXNG or whatever answers like one."""
+
+import asyncio
+import json
+from urllib.parse import urlsplit
+
+import httpx
+
+from counterpoint.manager.gateway.calls import CallOutcome, WebSearchCall
+from counterpoint.manager.gateway.ledger import CallUsage, dollars
+from counterpoint.manager.gateway.models import UnknownCallOutcome
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
+
+COUNT_LIMIT = 20
+_TITLE_CHARS, _URL_CHARS, _SNIPPET_CHARS = 300, 2_000, 1_000
+_ANSWER_BYTES = 4 * 1024 * 1024
+
+
+class WebSearchProvider:
+    """Asks the SearXNG at `url`, its base or its `/search`."""
+
+    def __init__(self, url: str) -> None:
+        base = url.rstrip("/")
+        self._url = base if base.endswith("/search") else f"{base}/search"
+        self._host = urlsplit(url).hostname or url
+        self._client = httpx.AsyncClient(timeout=None, follow_redirects=False, headers={"Accept-Encoding": "gzip"})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def call(self, call: WebSearchCall, deadline: float) -> CallOutcome:
+        """The pages found; `deadline` by the clock of the loop. Raises like `Provider.call`."""
+        left_s = deadline - asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(left_s):
+                answer, content = await self._asked(call.query)
+        except TimeoutError as late:
+            raise UnknownCallOutcome("the search did not answer in time") from late
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Transient("the search is not reachable") from error
+        except httpx.RequestError as error:
+            raise UnknownCallOutcome(f"the search went away: {type(error).__name__}") from error
+        if answer.status_code == httpx.codes.TOO_MANY_REQUESTS or answer.is_server_error:
+            raise Transient(f"the search answered {answer.status_code}")
+        if answer.status_code != httpx.codes.OK:
+            raise _refused(f"the search answered {answer.status_code}")
+        if len(content) > _ANSWER_BYTES:
+            raise _refused(f"the search answered more than {_ANSWER_BYTES} bytes")
+        try:
+            found = json.loads(content)["results"]
+            results = [_result(each) for each in found if isinstance(each, dict)]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise _refused("the search answered with something else than results in JSON") from error
+        pages = [page for page in results if page["url"].startswith(("http://", "https://"))]
+        said = {"results": pages[: call.count], "engine": self._host}
+        return CallOutcome(said, call.model, CallUsage(dollars(0)))
+
+    async def _asked(self, query: str) -> tuple[httpx.Response, bytes]:
+        """The answer, and of its content no more than a little beyond the limit."""
+        content = bytearray()
+        async with self._client.stream("GET", self._url, params={"q": query, "format": "json"}) as answer:
+            async for part in answer.aiter_bytes():
+                content += part
+                if len(content) > _ANSWER_BYTES:
+                    break
+        return answer, bytes(content)
+
+
+def _result(found: dict[str, object]) -> dict[str, str]:
+    def text(name: str, limit: int) -> str:
+        return " ".join(str(found.get(name) or "").split())[:limit]
+
+    return {
+        "title": text("title", _TITLE_CHARS),
+        "url": text("url", _URL_CHARS),
+        "snippet": text("content", _SNIPPET_CHARS),
+    }
+
+
+def _refused(problem: str) -> Permanent:
+    return Permanent(ErrorCode.REFUSED, (Problem(field="query", problem=problem),))

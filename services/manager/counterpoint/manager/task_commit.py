@@ -1,0 +1,85 @@
+"""From a update to the commit that makes it: records, messages, timers, the line and the decision, all at once."""
+
+from collections.abc import Sequence
+
+from counterpoint.client import Memory, act, decide, put, send
+from counterpoint.manager.attempts import outcomes_by_number
+from counterpoint.manager.routing import request_of
+from counterpoint.manager.task_history import TaskHistory
+from counterpoint.manager.task_limits import TaskLimits
+from counterpoint.manager.task_update import TaskUpdate
+from counterpoint.manager.timers import needed_timers, running_timers, set_timer
+from counterpoint.proto.line import Action
+from counterpoint.proto.memory import Commit, Outgoing, Write
+from counterpoint.proto.tasks import Task, TaskDelegated
+
+AGENT = "manager"
+
+
+def task_commit(
+    memory: Memory,
+    limits: TaskLimits,
+    update: TaskUpdate,
+    *,
+    task_id: str,
+    after: Sequence[str | None],
+    history: TaskHistory | None = None,
+    writes: Sequence[Write] = (),
+) -> Commit:
+    """Build the commit of an update of the task of `history`, or of a new task. `after`: ids of preceding actions."""
+    writes, messages, cancelled = list(writes), list[Outgoing](), tuple[str, ...]()
+    task = update.task or (history.task if history else None)
+    head = tuple(dict.fromkeys(action_id for action_id in after if action_id))
+    actions: list[Action] = []
+    for step in update.steps:
+        actions.append(act(memory, AGENT, step.kind, step.reasoning, task_id=task_id, after=head))
+        head = (actions[-1].action_id,)
+    if update.decision:
+        decision = decide(
+            memory,
+            AGENT,
+            actions[-1].kind,
+            update.decision,
+            actions[-1].reasoning,
+            task_id=task_id,
+            session_id=task.session_id if task else None,
+            confidence=update.confidence,
+            sources=history.sources if history else (),
+        )
+        actions[-1] = actions[-1].model_copy(update={"decision_id": decision.decision_id})
+        messages.append(send(decision))
+    writes += [put("actions", action.action_id, action) for action in actions]
+    for learned in update.learned:
+        seen = history.attempts.get(learned.attempt) if history else None
+        writes.append(put("attempts", learned.attempt_id, learned, seen=seen[1] if seen else None))
+    if update.task:
+        record = _stored(update.task, update, history, head[0])
+        writes.append(put("tasks", task_id, record, seen=history.item if history else None))
+        messages += [send(message) for message in update.messages]
+        if update.delegate:
+            messages.append(send(_delegated(record, update.delegate, head)))
+        cancelled = running_timers(history.task) if history else ()
+        messages += needed_timers(record, memory.now, limits)
+    messages += [set_timer(task_id, timer, due_at) for timer, due_at in update.timers]
+    return Commit(writes=tuple(writes), messages=tuple(messages), cancel_timers=cancelled)
+
+
+def _stored(task: Task, update: TaskUpdate, history: TaskHistory | None, head: str) -> Task:
+    tried = {attempt.attempt: attempt for attempt in history.tried} if history else {}
+    tried |= {learned.attempt: learned for learned in update.learned}
+    known = outcomes_by_number(tried[number] for number in sorted(tried))
+    return task.model_copy(update={"version": None, "last_action_id": head, "outcomes": known})
+
+
+def _delegated(task: Task, purpose: str, head: tuple[str, ...]) -> TaskDelegated:
+    return TaskDelegated(
+        task_id=task.task_id,
+        project=task.project,
+        session_id=task.session_id or task.task_id,
+        attempt=task.attempt or 1,
+        task=request_of(task),
+        lane=task.lane or "investigate",
+        override=task.override,
+        purpose=purpose,
+        after=head,
+    )

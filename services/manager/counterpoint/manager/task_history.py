@@ -1,0 +1,68 @@
+"""The history of a task that a decision is based on: its record and all its attempts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from counterpoint.client import Memory, readable, record
+from counterpoint.manager.workflow import AWAITS_OUTCOME, WORKING, WorkflowState
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.decisions import Source
+from counterpoint.proto.errors import Transient
+from counterpoint.proto.memory import Get, Item, List
+from counterpoint.proto.tasks import State, Task, WaitingFor
+
+RETRY_UNKNOWN_S = 0.2
+"""Retry delay for a message that arrives before the routing of its task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHistory:
+    """A task and its attempts by number, with the versions read."""
+
+    task: Task
+    item: Item
+    attempts: dict[int, tuple[Attempt, Item]]
+
+    @property
+    def workflow_state(self) -> WorkflowState:
+        """State of the task in the workflow."""
+        return workflow_state_of(self.task)
+
+    @property
+    def tried(self) -> tuple[Attempt, ...]:
+        """Attempts, oldest first."""
+        return tuple(attempt for attempt, _ in self.attempts.values())
+
+    @property
+    def next_attempt(self) -> int:
+        """Number of the next attempt, from 1. A stop is not an attempt; one in work or proposed has its number."""
+        taken = self.workflow_state in (WORKING, AWAITS_OUTCOME)
+        return max([0, *self.attempts, *([self.task.attempt or 0] if taken else [])]) + 1
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Sources of a decision: the records read."""
+        items = (self.item, *(item for _, item in self.attempts.values()))
+        return tuple(Source(store=item.store, id=item.id, version=item.version) for item in items)
+
+
+def workflow_state_of(task: Task) -> WorkflowState:
+    """State of a task in the workflow."""
+    return WorkflowState(cast(State, task.state), cast(WaitingFor | None, task.waiting_for))
+
+
+def task_history(task: Item, attempts: Sequence[Item]) -> TaskHistory:
+    """Build the history from records."""
+    known = sorted(((one, item) for item, one in readable(attempts, Attempt)), key=lambda pair: pair[0].attempt)
+    return TaskHistory(record(task, Task), task, {attempt.attempt: (attempt, item) for attempt, item in known})
+
+
+async def read_task_history(memory: Memory, task_id: str) -> TaskHistory:
+    """Read the history of a task. Raises `Transient` when the task has no record yet."""
+    attempts = List(store="attempts", task_id=task_id, ascending=True, limit=1000)
+    tasks, first = await memory.query(Get(store="tasks", id=task_id), attempts)
+    if not tasks.items:
+        raise Transient(f"task {task_id} has no record yet", retry_after_s=RETRY_UNKNOWN_S)
+    known = [item async for page in memory.pages(attempts, first) for item in page.items]
+    return task_history(tasks.items[0], known)

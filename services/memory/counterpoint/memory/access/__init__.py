@@ -1,0 +1,1 @@
+"""Access control: the diode, the write filter, principals, releases and revocations."""

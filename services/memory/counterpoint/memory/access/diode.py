@@ -1,0 +1,266 @@
+"""The diode: the pure decision over one access, in front of every store and every outgoing message.
+
+What it is given is a `Grant`: from a capability that came with a message, or from the service's own standing in the
+policy narrowed to one project. What it says is the one rule that refuses, or nothing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.memory import TokenPurpose
+from counterpoint.proto.principals import Principal
+from counterpoint.proto.subjects import PROJECT_PATTERN, SHARED_PROJECT
+
+JOB = "job:"
+"""Begins the message id of a gateway token for a job of memory's own: no message is behind it."""
+_CALL = "call"
+_LEDGER = frozenset((store, right) for store in ("spend", "model_calls") for right in ("read", "write"))
+ALWAYS = frozenset({"decisions", "actions"})
+"""What every principal's request may leave behind, whatever its roles: the trace of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks and what about: the caller's subject token, the project, task and inbound message it names, when."""
+
+    caller: str
+    project: str
+    task: str | None
+    message: str
+    now: datetime
+
+
+def holder(grant: Grant, asked: Asked) -> ErrorCode | None:
+    """Why this caller may not use this grant here, or None."""
+    if grant.audience != asked.caller:
+        return ErrorCode.AUDIENCE
+    if asked.now >= grant.expires_at:
+        return ErrorCode.EXPIRED
+    if grant.message != asked.message:
+        return ErrorCode.MESSAGE
+    if grant.project != asked.project or not PROJECT_PATTERN.fullmatch(asked.project):
+        return ErrorCode.PROJECT
+    if grant.task is not None and grant.task != asked.task:
+        return ErrorCode.TASK
+    return None
+
+
+def read(policy: Policy, grant: Grant, store: str) -> ErrorCode | None:
+    """Why this store may not be read, or None."""
+    return None if (store, "read") in grant.rights and store in policy.stores else ErrorCode.STORE
+
+
+def visible(policy: Policy, grant: Grant, store: str, record_id: str, project: str, label: int) -> bool:
+    """Whether a record may be shown: of this project or shared, not above the clearance, one's own where bound."""
+    row = policy.stores[store]
+    if project != grant.project and not (project == SHARED_PROJECT and row.shared):
+        return False
+    if label > grant.clearance:
+        return False
+    return not (grant.audience in row.own_task and record_id != grant.task)
+
+
+def write(policy: Policy, grant: Grant, store: str, agent: str, task: str | None, label: int) -> ErrorCode | None:
+    """Why this record may not be written, or None. `agent` is who signs it, `task` what it says it is about."""
+    if (store, "write") not in grant.rights or store not in policy.stores:
+        return ErrorCode.STORE
+    if not policy.services[grant.audience].signs(agent):
+        return ErrorCode.AGENT
+    if grant.task is not None and task is not None and task != grant.task:
+        return ErrorCode.TASK
+    if label > grant.clearance:
+        return ErrorCode.LABEL
+    return None
+
+
+def send(policy: Policy, grant: Grant, message_type: str, task: str | None) -> ErrorCode | None:
+    """Why this message may not be sent, or None."""
+    if message_type not in grant.sends or message_type not in policy.messages:
+        return ErrorCode.SEND
+    if grant.task is not None and task is not None and task != grant.task:
+        return ErrorCode.TASK
+    return None
+
+
+def gateway(
+    policy: Policy, held: Grant, purpose: TokenPurpose, label: int, clearance: int, expires_at: datetime
+) -> Grant:
+    """What the gateway may do for the task of a capability: reserve and settle calls of one purpose, nothing else.
+
+    `label` is that of all that the prompt may hold, `clearance` that of the providers. Raises `Denied` with rule
+    `gateway`, `task` or `label`.
+    """
+    if not policy.services[held.audience].gateway:
+        raise Denied(ErrorCode.GATEWAY, "a service that may use the gateway")
+    if held.task is None:
+        raise Denied(ErrorCode.TASK, "the capability of a task")
+    if label > clearance:
+        raise Denied(
+            ErrorCode.LABEL, f"nothing read above {policy.labels[clearance]}, which is what providers may be told"
+        )
+    return _of_gateway(
+        policy, held.project, held.task, held.message, purpose, clearance, min(expires_at, held.expires_at)
+    )
+
+
+def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expires_at: datetime) -> Grant:
+    """What the gateway may do for a job of memory's own, which is no task and has no message: see `JOB`."""
+    return _of_gateway(policy, project, None, f"{JOB}{job}", "model", clearance, expires_at)
+
+
+def of_gateway(grant: Grant) -> bool:
+    """Whether a grant is that of a gateway token."""
+    return any(right == _CALL for _, right in grant.rights)
+
+
+def after_end(policy: Policy, inbound: str | None, stores: Iterable[str], messages: Iterable[str]) -> bool:
+    """Whether a commit of these stores and messages, on a message of the type `inbound`, is still allowed when the task
+    has ended."""
+    stores, messages = set(stores), set(messages)
+    if not _is_late(policy, inbound):
+        return stores <= ALWAYS and messages <= {DecisionMade.TYPE}
+    return all(policy.stores[name].ended for name in stores) and all(policy.messages[name].ended for name in messages)
+
+
+def read_after_end(policy: Policy, inbound: str | None, store: str) -> ErrorCode | None:
+    """Why a store may not be read on a message of the type `inbound` when the task has ended, or None."""
+    return None if _is_late(policy, inbound) and policy.stores[store].ended else ErrorCode.ENDED
+
+
+def _is_late(policy: Policy, inbound: str | None) -> bool:
+    # A release that knew another type may have sent the message.
+    return inbound in policy.messages and policy.messages[inbound].late
+
+
+def capability(
+    policy: Policy, message_type: str, service: str, project: str, task: str | None, message: str, expires_at: datetime
+) -> Grant:
+    """What a service may do for one message it is handed, taken from the policy."""
+    row = policy.messages[message_type]
+    if service not in row.audience:
+        raise Denied(ErrorCode.AUDIENCE, f"{service} to consume {message_type}")
+    return _standing(policy, service, project, task, message, expires_at)
+
+
+def standing(policy: Policy, asked: Asked, principal: Principal | None) -> Grant:
+    """What a service may do without a capability, in one project; for a principal no more than its roles allow.
+
+    The shared project is written for its administrators only, and a store outside every project for those of all.
+    Raises `Denied` with rule `grant` when the policy gives the service no standing, `project` for an illegal name,
+    `role` when the principal has no role there.
+    """
+    row = policy.services.get(asked.caller)
+    if row is None or not row.grant:
+        raise Denied(ErrorCode.GRANT, "a capability")
+    if not PROJECT_PATTERN.fullmatch(asked.project):
+        raise Denied(ErrorCode.PROJECT, "a project name")
+    grant = _standing(policy, asked.caller, asked.project, None, asked.message, asked.now + timedelta(minutes=5))
+    admin = principal is not None and principal.may("admin", asked.project)
+    everywhere = principal is not None and "*" in principal.projects
+    closed = _closed(policy, asked.project == SHARED_PROJECT, admin, everywhere)
+    if principal is None:
+        return grant.model_copy(update={"rights": grant.rights - closed})
+    if principal.kind == "person":
+        grant = grant.model_copy(update={"rights": grant.rights | _of_persons(policy, asked.caller)})
+    roles = tuple(name for name in policy.principals if principal.may(name, asked.project))  # type: ignore[arg-type]
+    if not roles:
+        raise Denied(ErrorCode.ROLE, f"a role in project {asked.project}")
+    rights, sends = _allowed(policy, asked.caller, roles)
+    return grant.model_copy(update={"rights": (grant.rights - closed) & rights, "sends": grant.sends & sends})
+
+
+def own(policy: Policy, project: str, message: str, now: datetime) -> Grant:
+    """What memory does by itself: ingest, seeds, dead letters. Its callers have been judged before."""
+    return _standing(policy, "memory", project, None, message, now + timedelta(minutes=5))
+
+
+def taking_back(policy: Policy, project: str, message: str, now: datetime) -> Grant:
+    """What memory does when a person takes something back: it may also delete and restore what anybody has learned."""
+    grant = own(policy, project, message, now)
+    learned = frozenset((name, "write") for name, row in policy.stores.items() if row.learned)
+    return grant.model_copy(update={"rights": grant.rights | learned})
+
+
+def erasing(policy: Policy, project: str, message: str, now: datetime) -> Grant:
+    """What memory does when something is erased: it may delete whatever a project has."""
+    grant = own(policy, project, message, now)
+    stores = frozenset((name, "write") for name, row in policy.stores.items() if not row.system)
+    return grant.model_copy(update={"rights": grant.rights | stores})
+
+
+def _of_gateway(
+    policy: Policy, project: str, task: str | None, message: str, purpose: TokenPurpose, clearance: int, end: datetime
+) -> Grant:
+    return Grant(
+        audience="manager",
+        project=project,
+        task=task,
+        message=message,
+        rights=_LEDGER | {("tasks", "read"), (purpose, _CALL)},
+        sends=frozenset(),
+        clearance=min(clearance, policy.clearance("manager")),
+        agents=frozenset(policy.services["manager"].agents),
+        expires_at=end,
+    )
+
+
+@lru_cache(maxsize=64)
+def _closed(policy: Policy, shared: bool, admin: bool, everywhere: bool) -> frozenset[tuple[str, str]]:
+    """The stores whose right to write is not enough, in the shared project or another."""
+    return frozenset(
+        (name, "write")
+        for name, row in policy.stores.items()
+        if (row.system or shared) and not (admin and (not row.system or everywhere))
+    )
+
+
+@lru_cache(maxsize=64)
+def _of_persons(policy: Policy, service: str) -> frozenset[tuple[str, str]]:
+    """What a service may write on behalf of a person alone."""
+    return frozenset((name, "write") for name, row in policy.stores.items() if row.persons and row.written_by(service))
+
+
+@lru_cache(maxsize=1024)
+def _allowed(policy: Policy, service: str, roles: tuple[str, ...]) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
+    """The rights and messages that roles let a service have on their holder's behalf."""
+    own = {(name, right) for name, row in policy.stores.items() if row.owner == service for right in ("read", "write")}
+    rights = own | {(name, "write") for name in ALWAYS} | {("actions", "read")}
+    sends = {DecisionMade.TYPE}
+    for role in roles:
+        sends.update(policy.principals[role].messages)
+        for name, right in policy.principals[role].stores.items():
+            rights |= {(name, "read"), (name, right)}
+    return frozenset(rights), frozenset(sends)
+
+
+def _standing(
+    policy: Policy, service: str, project: str, task: str | None, message: str, expires_at: datetime
+) -> Grant:
+    return _service(policy, service).model_copy(
+        update={"project": project, "task": task, "message": message, "expires_at": expires_at}
+    )
+
+
+@lru_cache(maxsize=64)
+def _service(policy: Policy, service: str) -> Grant:
+    """All that the policy lets a service do; project, task, message and end are another's to fill in."""
+    rights = {(name, "read") for name in policy.readable(service)} | {
+        (name, "write") for name in policy.writable(service) if not policy.stores[name].persons
+    }
+    return Grant(
+        audience=service,
+        project="_",
+        task=None,
+        message="_",
+        rights=frozenset(rights),
+        sends=policy.sendable(service),
+        clearance=policy.clearance(service),
+        agents=frozenset(policy.services[service].agents),
+        expires_at=datetime.min.replace(tzinfo=UTC),
+    )

@@ -1,0 +1,73 @@
+"""Principals as memory knows them: looked up by name, remembered until one of them changes."""
+
+import hashlib
+from typing import Any, get_args
+
+import structlog
+from pydantic import ValidationError
+
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import SYSTEM
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.memory import Write
+from counterpoint.proto.principals import Principal, Role
+
+log = structlog.get_logger()
+
+ADMINISTRATOR = "administrator"
+
+_BY_NAME = "SELECT body FROM records WHERE store = 'principals' AND body ->> 'name' = $1 AND body IS NOT NULL"
+
+
+def token_id(token: str) -> str:
+    """The id of the principal's record that a bearer token stands for."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Principals:
+    """Names to principals."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, Principal] = {}
+        self._changes = 0
+
+    async def of(self, name: str | None) -> Principal | None:
+        """The principal of a name, None for none. Raises `Denied` for one that is unknown or revoked."""
+        if name is None:
+            return None
+        principal = self._known.get(name)
+        if principal is None:
+            changes = self._changes
+            async with self._database.reading(SYSTEM) as connection:
+                rows = await connection.fetch(_BY_NAME, name)
+            live = [p for p in (_read(row["body"]) for row in rows) if p is not None and p.revoked_at is None]
+            if not live:
+                raise Denied(ErrorCode.PRINCIPAL, "a principal that is known and not revoked")
+            principal = live[0]
+            # What changed while it was looked up may be what was found.
+            if changes == self._changes:
+                self._known[name] = principal
+        return principal
+
+    def forget(self) -> None:
+        """Called when a principal's record changes."""
+        self._changes += 1
+        self._known.clear()
+
+    @staticmethod
+    def administrator(admin_token: str) -> Write:
+        """The first administrator, whose token comes from the environment."""
+        first = Principal(name=ADMINISTRATOR, kind="person", projects=("*",), roles=get_args(Role))
+        return Write(
+            store="principals", id=token_id(admin_token), body=first.model_dump(mode="json", exclude_none=True)
+        )
+
+
+def _read(body: Any) -> Principal | None:
+    """The principal of a record; none that may anything, when it cannot be read."""
+    try:
+        return Principal.model_validate(body)
+    except ValidationError as error:
+        log.warning("record.unreadable", store="principals", problems=error.error_count())
+        return None

@@ -1,0 +1,123 @@
+"""The screen: what the write filter of the diode makes of the bodies of one commit.
+
+One screen stands for a project as it is now: with its releases, and the keys that fingerprints are made with.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.guard.field_detector import FieldFinding
+from counterpoint.guard.fingerprints import Fingerprints
+from counterpoint.guard.judge import (
+    IDS,
+    Judgement,
+    ReleasedFingerprints,
+    judge,
+    location,
+    no_fingerprint,
+    problems,
+    value_of,
+)
+from counterpoint.guard.names import kept, kept_body, unnamed
+from counterpoint.guard.policy import Policy
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The write filter of one project. Without fingerprints nothing is released."""
+
+    fingerprints: Fingerprints | None = None
+    released: frozenset[str] = frozenset()
+
+    def judge(self, policy: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int) -> Judgement:
+        """What becomes of a body where it goes to something of this label, but for what persons have released."""
+        return judge(policy, body, fields, label, self._passes)
+
+    def name(self, name: str) -> str:
+        """What may be kept of a name: see `counterpoint.guard.names`."""
+        return kept(name, self._named, self._passes)
+
+    def names(self, body: Mapping[str, Any], but: Iterable[str]) -> tuple[dict[str, Any], tuple[tuple[str, ...], ...]]:
+        """What may be kept of all but the texts of a body, and the paths of what changed."""
+        return kept_body(body, but, self._named, self._passes)
+
+    @property
+    def _named(self) -> Callable[[str], str]:
+        return self.fingerprints.of if self.fingerprints else unnamed
+
+    @property
+    def _passes(self) -> ReleasedFingerprints:
+        """Whether persons have released a value."""
+        if self.fingerprints is None or not self.released:
+            return no_fingerprint
+        fingerprints, released = self.fingerprints, self.released
+        return lambda value: fingerprints.among(value, released)
+
+    def problems(self, body: Mapping[str, Any], judged: Judgement) -> tuple[Problem, ...]:
+        """Why a body is refused, each value once; none when it is not."""
+        return problems(body, first_places(body, judged), self.fingerprints.of if self.fingerprints else None)
+
+    def refuse_name(self, policy: Policy, field: str, name: str, label: int) -> None:
+        """Raises `Permanent` `sensitive` for a name that nothing can be redacted in, because it is what it names."""
+        body = {field: name}
+        judged = self.judge(policy, body, (field,), label)
+        if judged.findings:
+            of = self.fingerprints.of if self.fingerprints else None
+            raise Permanent(ErrorCode.SENSITIVE, problems(body, judged.findings, of))
+
+
+def first_places(body: Mapping[str, Any], judged: Judgement) -> tuple[FieldFinding, ...]:
+    """The findings that a body is refused for, each value at its first place."""
+    first: dict[str, FieldFinding] = {}
+    for found in judged.refused:
+        first.setdefault(value_of(body, found), found)
+    return tuple(first.values())
+
+
+PLAIN = Screen()
+"""For what memory writes of its own accord, where no project has a say."""
+
+
+class Screening:
+    """What became of the bodies of one commit, one after the other."""
+
+    def __init__(self, policy: Policy, screen: Screen) -> None:
+        self._policy = policy
+        self._screen = screen
+        self._refused: dict[str, Problem] = {}
+        self.redacted: list[list[str]] = []
+        """What was taken out: whose body, place and kind."""
+
+    def kept(self, where: str, body: dict[str, Any], fields: tuple[str, ...], label: int) -> dict[str, Any]:
+        """What may be kept of a body, `fields` of which are texts and the rest names; whether the commit may be is said
+        by `settle`."""
+        if fields:
+            judged = self._screen.judge(self._policy, body, fields, label)
+            if judged.verdict != "allow":
+                for problem in self._screen.problems(body, judged):
+                    self._refused.setdefault(problem.problem, problem)
+                self.redacted += ([where, location(found), found.finding.type] for found in judged.findings)
+                body = judged.body
+        named, changed = self._screen.names(body, fields)
+        for path in changed:
+            if path[-1] in IDS:
+                self._refuse(path[-1])
+            self.redacted.append([where, ".".join(map(self._screen.name, path)), "name"])
+        return named
+
+    def id(self, where: str, record_id: str) -> str:
+        """A record's id, which is refused where it holds a secret: redacted it would be another's."""
+        if self._screen.name(record_id) != record_id:
+            self._refuse(where)
+        return record_id
+
+    def _refuse(self, where: str) -> None:
+        problem = Problem(field=where, problem="contains what looks like a secret, and is what something is known by")
+        self._refused.setdefault(where, problem)
+
+    def settle(self) -> None:
+        """Raises `Permanent` `sensitive` with every value's first place, when something is refused."""
+        if self._refused:
+            raise Permanent(ErrorCode.SENSITIVE, tuple(self._refused.values()))

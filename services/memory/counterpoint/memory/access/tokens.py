@@ -1,0 +1,55 @@
+"""Tokens of the gateway, as memory makes them: for the task of a service, and for jobs of its own."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from counterpoint.guard.capabilities import Grant, Keyring, mint
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.memory import TokenPurpose
+
+_JOB_LIFE_S = 300.0
+
+
+class Tokens:
+    """Mints them; `provider_clearance` is the highest label of what may be told to anybody outside."""
+
+    def __init__(self, policy: Policy, keyring: Keyring, provider_clearance: str = "internal") -> None:
+        self._policy = policy
+        self._keyring = keyring
+        self._clearance = policy.level(provider_clearance)
+
+    def of_task(self, held: Grant, purpose: TokenPurpose, label: int, life_s: float) -> str:
+        """One for the task of a capability, for a prompt of this label. Raises `Denied` as `diode.gateway`."""
+        return mint(self._keyring, diode.gateway(self._policy, held, purpose, label, self._clearance, _in(life_s)))
+
+    def of_job(self, project: str, job: str, label: int) -> "JobHolder":
+        """Who pays for the calls of a job of memory's own, about texts of this label."""
+        return JobHolder(self, project, job, label)
+
+    def minted_of_job(self, project: str, job: str, label: int) -> str:
+        """One for a job. Raises `Denied` `label`."""
+        if label > self._clearance:
+            raise Denied(ErrorCode.LABEL, f"texts that are no more than {self._policy.labels[self._clearance]}")
+        return mint(self._keyring, diode.gateway_of_job(self._policy, project, job, self._clearance, _in(_JOB_LIFE_S)))
+
+
+@dataclass(frozen=True, slots=True)
+class JobHolder:
+    """A holder of gateway tokens for one job: a fresh one a call."""
+
+    tokens: Tokens
+    project: str
+    job: str
+    label: int
+
+    async def gateway_token(self, purpose: TokenPurpose) -> str:
+        """A token for models; a job of memory's own has none for the web."""
+        if purpose != "model":
+            raise Denied(ErrorCode.GATEWAY, "a task, to search the web")
+        return self.tokens.minted_of_job(self.project, self.job, self.label)
+
+
+def _in(life_s: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=life_s)

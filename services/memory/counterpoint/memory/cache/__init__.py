@@ -1,0 +1,1 @@
+"""The answer cache: in this process, and in Valkey."""

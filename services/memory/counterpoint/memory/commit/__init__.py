@@ -1,0 +1,1 @@
+"""The commit path: plan, apply, publish."""

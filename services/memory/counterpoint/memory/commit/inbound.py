@@ -1,0 +1,99 @@
+"""The message that a request works on: its provenance, its task's version, whether that task has ended, whose records
+there are. All of it is read from the record, nothing from the request."""
+
+from collections.abc import Sequence
+
+from cachetools import LRUCache, TTLCache
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.provenance.read_sets import COMMITS_USED, Origins
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.memory import Origin, Ref
+from counterpoint.proto.tasks import ENDED
+
+ENDED_WITHIN_S = 1.0
+"""Seconds after the end of a task until every process of memory refuses its capabilities."""
+
+_REMEMBERED = 50_000
+
+_CAUSE = """
+SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads,
+       a.body::jsonb ->> 'principal' AS principal
+FROM messages m
+LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
+LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
+WHERE m.id = $1
+"""
+_STATE = "SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2"
+_OWNERS = """
+SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
+CROSS JOIN LATERAL (
+    SELECT * FROM records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
+"""
+
+
+class InboundMessages:
+    """Inbound messages and their tasks, by the record; `origins` are the messages sent lately."""
+
+    def __init__(self, database: Database, policy: Policy, origins: Origins) -> None:
+        self._database = database
+        self._policy = policy
+        self._origins = origins
+        self._versions: LRUCache[str, int | None] = LRUCache(_REMEMBERED)
+        self._ended: TTLCache[tuple[str, str], bool] = TTLCache(maxsize=_REMEMBERED, ttl=ENDED_WITHIN_S)
+
+    async def of(self, origin: Origin) -> tuple[Provenance, int | None]:
+        """The provenance of the inbound message and its task version. Raises `Denied` `message` for none."""
+        if origin.capability is None or origin.message_id.startswith(diode.JOB):
+            return Provenance(), None
+        known = self._origins.get(origin.message_id)
+        if known is not None and origin.message_id in self._versions:
+            return known, self._versions[origin.message_id]
+        async with self._database.reading(origin.project) as connection:
+            row = await connection.fetchrow(_CAUSE, origin.message_id)
+        if row is None:
+            raise Denied(ErrorCode.MESSAGE, "an inbound message that is in the log")
+        reads = (read for read in row["reads"] or () if read[0] != COMMITS_USED)
+        refs = frozenset(Ref(store=read[0], id=read[1], version=read[2]) for read in reads)
+        sort = self._policy.messages.get(row["type"])
+        result = sort is not None and sort.result
+        found = Provenance(
+            row["label"], row["integrity"], refs, str(row["commit_id"]), result, row["principal"], row["type"]
+        )
+        self._origins.remember(origin.message_id, found)
+        self.sent_version(origin.message_id, row["task_version"])
+        return found, row["task_version"]
+
+    def sent_version(self, message_id: str, version: int | None) -> None:
+        """Remember the task version of a message that was just sent."""
+        self._versions[message_id] = version
+
+    async def has_ended(self, grant: Grant) -> bool:
+        """Whether the task of a grant has ended, known to within a second; never of the gateway's, which settles."""
+        if grant.task is None or diode.of_gateway(grant):
+            return False
+        known = self._ended.get((grant.project, grant.task))
+        if known is None:
+            async with self._database.reading(grant.project) as connection:
+                known = await connection.fetchval(_STATE, grant.project, grant.task) in ENDED
+            self._ended[grant.project, grant.task] = known
+        return known
+
+    def changed(self, prepared: CommitPlan) -> None:
+        """Look again whether the tasks that a commit writes have ended."""
+        for row in prepared.writes:
+            if row.store == "tasks":
+                self._ended.pop((prepared.project, row.id), None)
+
+    async def owners(self, project: str, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """The tasks of records, deleted ones too, as far as they belong to one."""
+        if not keys:
+            return {}
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_OWNERS, project, [store for store, _ in keys], [each for _, each in keys])
+        return {(row["store"], row["id"]): row["task_id"] for row in rows if row["task_id"] is not None}

@@ -1,0 +1,172 @@
+"""The vectors of records that are kept by meaning; the same text is never embedded twice."""
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import structlog
+
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.commit.committer import Committer, ModelChanged
+from counterpoint.memory.embedding.model import EmbeddingModel, Whose
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import CommitPlan, PlannedWrite
+from counterpoint.memory.search.fusion import LANGUAGES
+from counterpoint.memory.search.terms import terms
+from counterpoint.memory.search.vectors import ModelGone, Search, Text
+from counterpoint.proto.errors import CounterpointError, Denied
+from counterpoint.proto.memory import CommitReply
+
+log = structlog.get_logger()
+
+_ATTEMPTS = 50
+_CHANGING_S = 0.05
+_PATIENCE_S = 5.0
+"""How long a commit waits for the other model."""
+_REST_S = 30.0
+"""How long no commit asks it again after it failed."""
+_CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
+# In one order: two who keep the same texts at once would else wait for each other.
+_CACHE = """
+INSERT INTO embeddings (project, model, sha256, embedding)
+SELECT $1, $2, sha256, embedding::vector FROM unnest($3::bytea[], $4::text[]) AS new(sha256, embedding)
+ORDER BY sha256
+ON CONFLICT DO NOTHING
+"""
+
+
+class Embeddings:
+    """Embeds through a table of what was embedded before, by project, model and content."""
+
+    def __init__(self, database: Database, policy: Policy, search: Search) -> None:
+        self._database = database
+        self._policy = policy
+        self._search = search
+        self._rests: dict[str, float] = {}
+
+    async def applied(self, committer: Committer, prepared: CommitPlan) -> tuple[CommitReply, int]:
+        """Apply a commit with the vectors of its rows, and how many texts had to be embedded for them.
+
+        What was embedded just before the model was changed is embedded again. Raises what embedding and applying raise.
+        """
+        for _ in range(_ATTEMPTS):
+            beside, embedded = await self.beside(prepared)
+            try:
+                return await committer.apply(beside), embedded
+            except ModelChanged:
+                # The record has changed already; this process is about to know.
+                await asyncio.sleep(_CHANGING_S)
+        beside, embedded = await self.beside(prepared)
+        return await committer.apply(beside), embedded
+
+    async def beside(self, prepared: CommitPlan) -> tuple[CommitPlan, int]:
+        """The same commit with the vectors of its rows by all models that are kept, and how many texts had to be
+        embedded for them.
+
+        A commit does not fail for the other model: what that one lacks is filled in later.
+        """
+        vectored = [row for row in prepared.writes if row.body is not None and self._vectored(row)]
+        loaded = [(row, json.loads(row.body or "{}")) for row in vectored]
+        searched = [pair for pair in loaded if not self._policy.stores[pair[0].store].hidden(pair[1])]
+        if not searched:
+            return prepared, 0
+        rows, bodies = [row for row, _ in searched], [body for _, body in searched]
+        texts = [self._text(row, body) for row, body in zip(rows, bodies, strict=True)]
+        label = max(row.label for row in rows)
+        model, other = self._search.active.model_id, self._search.other
+        said = [text.text for text in texts]
+        ours = self.of(prepared.project, said, label, model=model)
+        if other is None:
+            vectors, embedded = await ours
+            by_model = [{model: vector} for vector in vectors]
+        else:
+            (vectors, embedded), too = await asyncio.gather(ours, self._too(other, prepared.project, said, label))
+            pairs = zip(vectors, too or [None] * len(vectors), strict=True)
+            by_model = [
+                {model: one} if theirs is None else {model: one, other.model_id: theirs} for one, theirs in pairs
+            ]
+
+        def laid_beside() -> CommitPlan:
+            beside = tuple(
+                self._search.row(row.store, row.id, row.expect + 1, row.label, text, known)
+                for row, text, known in zip(rows, texts, by_model, strict=True)
+            )
+            return dataclasses.replace(prepared, vectors=beside)
+
+        return await asyncio.to_thread(laid_beside), embedded
+
+    async def of(
+        self, project: str, texts: Sequence[str], label: int = 0, job: str | None = None, *, model: str | None = None
+    ) -> tuple[list[Any], int]:
+        """The vectors of some texts in their order, and how many of them were new.
+
+        `label` is the highest of the texts, `job` what a model outside is paid for by; without one there is one of the
+        project for all. Without `model` it is the active one. Raises `ModelGone` for one that is not kept.
+        """
+        if not texts:
+            return [], 0
+        model = model or self._search.model_id
+        digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_CACHED, project, model, list(set(digests)))
+        known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
+        missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
+        if missing:
+            whose = Whose(project, label, job) if job else Whose(project, label)
+            made = await self._search.embed_texts(list(missing.values()), whose, model)
+            known |= zip(missing, made, strict=True)
+            as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
+            async with self._database.writing(project) as connection:
+                await connection.execute(_CACHE, project, model, list(missing), as_text)
+        return [known[digest] for digest in digests], len(missing)
+
+    async def _too(self, model: EmbeddingModel, project: str, texts: Sequence[str], label: int) -> list[Any] | None:
+        """The vectors by the other model; None where it does not answer soon."""
+        if time.monotonic() < self._rests.get(model.model_id, 0.0):
+            return None
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return (await self.of(project, texts, label, model=model.model_id))[0]
+        except (CounterpointError, TimeoutError) as error:
+            if not isinstance(error, Denied | ModelGone):
+                self._rests[model.model_id] = time.monotonic() + _REST_S
+            log.info("embedding.later", model=model.model_id, project=project, reason=str(error))
+            return None
+
+    def ask_again(self, model: str) -> None:
+        """From now on commits ask a model that rests."""
+        self._rests.pop(model, None)
+
+    def _vectored(self, row: PlannedWrite) -> bool:
+        return self._policy.stores[row.store].tier == "vector"
+
+    def text(self, store: str, body: Mapping[str, Any]) -> str:
+        """The text of a record that is embedded; of a turn with who said it, for a name makes much of a meaning."""
+        if store == "chunks":
+            speaker = body.get("speaker")
+            return f"{speaker}: {body['text']}" if speaker else str(body["text"])
+        row = self._policy.stores[store]
+        values = (body.get(name) for name in row.text if name not in row.unsearched)
+        return "\n".join(value for value in values if isinstance(value, str))
+
+    def _text(self, row: PlannedWrite, body: Mapping[str, Any]) -> Text:
+        text = self.text(row.store, body)
+        if row.store != "chunks":
+            return Text(row.id, text)
+        title = body.get("title", "")
+        context = body["context"] if title in ("", body["source"]) else f"{title}\n{body['context']}"
+        if body.get("type") in LANGUAGES:
+            context = f"{context}\n{body['type']}"
+        return Text(
+            source=body["source"],
+            text=text,
+            context=context,
+            around=tuple(body.get("around", ())),
+            type=body.get("type", ""),
+            names=tuple(terms(body.get("speaker", "")).words.split()),
+        )

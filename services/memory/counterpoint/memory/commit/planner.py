@@ -1,0 +1,347 @@
+"""From a commit as it was asked for to the rows it becomes: the write side of the diode, pure but for the clock."""
+
+import dataclasses
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from counterpoint.guard.capabilities import Access, Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.access.refusals import problems_of
+from counterpoint.memory.access.screening import PLAIN, Screen, Screening
+from counterpoint.memory.commit.dead_letters import dead_row, died
+from counterpoint.memory.commit.leaf import leaf, read_set
+from counterpoint.memory.provenance.read_sets import CANDIDATE, Memories, sources_of
+from counterpoint.memory.record.plan import SYSTEM, CommitPlan, PlannedMessage, PlannedWrite, canonical, storable
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto import subjects
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.memory import (
+    Commit,
+    CommitReply,
+    Origin,
+    Outgoing,
+    RecordsChanged,
+    Ref,
+    Write,
+)
+from counterpoint.proto.records import body_problems
+from counterpoint.proto.tasks import ENDED
+
+WRITES_LIMIT = 500
+MESSAGES_LIMIT = 200
+_RECORD_ID = re.compile(r"(?!\s|\.{1,2}(?:/|$))[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]{1,2048}(?<!\s)")
+
+
+def prepare(
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    commit: Commit,
+    *,
+    now: datetime,
+    caused_by: Provenance,
+    memories: Memories,
+    task_version: int | None,
+    owners: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    restored: tuple[PlannedWrite, ...] = (),
+    forgets: Mapping[str, Any] | None = None,
+    screen: Screen = PLAIN,
+) -> CommitPlan:
+    """The rows of a commit, stamped with the provenance of the inbound message and of all that this delivery has read;
+    rows that are `restored` keep the stamps that they had. `owners` are the tasks of records that are there already.
+    An erasure says in its leaf which others it `forgets`.
+
+    What the policy wants redacted at a row's label is not in it any more.
+
+    Raises `Denied` with the diode's rule, and `Permanent` with `too_large`, `sensitive` or `uncited` and the fields.
+    """
+    if grant.audience != "memory" and (len(commit.writes) > WRITES_LIMIT or len(commit.messages) > MESSAGES_LIMIT):
+        raise Permanent(
+            ErrorCode.TOO_LARGE,
+            (Problem(field="commit", problem=f"more than {WRITES_LIMIT} writes or {MESSAGES_LIMIT} messages"),),
+        )
+    provenance = caused_by.with_(memories.provenance)
+    commit_id = derived_id(origin.message_id, "commit", grant.audience, commit.step)
+    asked = commit.messages
+    for message in asked:
+        _may_send(policy, grant, message)
+    writes = [*commit.writes, *_kept(policy, asked)]
+    if not commit.last:
+        _only_traces(policy, writes, asked)
+    cited, quoted = _cited(asked, provenance.refs | memories.cited)
+    announced: list[Outgoing] = []
+    screening = Screening(policy, screen)
+    rows = tuple(_write_row(policy, grant, origin, write, provenance, screening, owners) for write in writes)
+    rows += restored
+    if commit.dead_letter is not None:
+        rows += (dead_row(policy, screen, commit_id, origin, grant, commit.dead_letter),)
+        announced.append(died(commit_id, grant, commit.dead_letter))
+    project = _project(policy, origin.project, rows)
+    refs = tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
+    if rows and project == origin.project:
+        ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
+        announced.append(_announcement(commit_id, origin, grant, now, tuple(memories.scores), refs, ended=ended))
+    settling = bool(rows) and not asked and all(row.expect > 0 and policy.stores[row.store].settles for row in rows)
+    messages = tuple(
+        _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
+        for index, message in enumerate((*asked, *announced))
+    )
+    screening.settle()
+    reply = CommitReply(
+        status="done",
+        versions={f"{ref.store}/{ref.id}": ref.version for ref in refs},
+        message_ids=tuple(message.id for message in messages),
+    )
+    reads = read_set(
+        provenance.refs,
+        memories,
+        cited | memories.named | _declared(writes),
+        quoted,
+        caused_by.commit if caused_by.result else None,
+    )
+    own = memories.earlier.union(memories.scores)
+    made = (rows, messages, own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
+    audit = leaf(project, origin, grant, commit, commit_id, *made)
+    return CommitPlan(
+        project=project,
+        commit_id=commit_id,
+        consumer=grant.audience,
+        message_id=origin.message_id,
+        step=commit.step,
+        last=commit.last,
+        fence=origin.fence,
+        task_id=origin.task_id,
+        task_version=None if settling else task_version,
+        ended_ok=grant.task is None
+        or settling
+        or commit.dead_letter is not None
+        or diode.after_end(policy, caused_by.type, {row.store for row in rows}, {m.type for m in commit.messages}),
+        kind="commit",
+        audit=audit,
+        salt=secrets.token_bytes(16),
+        reads=reads,
+        writes=rows,
+        messages=messages,
+        cancel_timers=commit.cancel_timers,
+        bound_to=grant.task,
+        reply=reply,
+        provenance=dataclasses.replace(provenance, commit=commit_id, principal=origin.principal),
+        traceparent=origin.traceparent,
+        cause=caused_by.commit,
+    )
+
+
+def _project(policy: Policy, asked: str, rows: Iterable[PlannedWrite]) -> str:
+    """Where the rows belong: the project that was asked for, or outside every project when all stores are."""
+    places = {policy.stores[row.store].system for row in rows}
+    if len(places) > 1:
+        raise Denied(ErrorCode.STORE, "a commit inside one project, or outside all")
+    return SYSTEM if places == {True} else asked
+
+
+def _kept(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
+    kept = []
+    for message in outgoing:
+        store = policy.messages[message.type].keep if message.type in policy.messages else None
+        if store is not None:
+            try:
+                decision = DecisionMade.model_validate(message.data)
+            except ValidationError as error:
+                raise Permanent(ErrorCode.INVALID, problems_of(error)) from error
+            kept.append(Write(store=store, id=decision.decision_id, body=message.data))
+    return kept
+
+
+def _only_traces(policy: Policy, writes: Iterable[Write], outgoing: Iterable[Outgoing]) -> None:
+    for write in writes:
+        if write.store == "tasks":
+            raise Denied(ErrorCode.STEP, "the last step, to change workflow state")
+    for message in outgoing:
+        if message.type in policy.messages and policy.messages[message.type].workflow:
+            raise Denied(ErrorCode.STEP, "the last step, to send a workflow message")
+
+
+def _write_row(
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    write: Write,
+    provenance: Provenance,
+    screening: Screening,
+    owners: Mapping[tuple[str, str], str],
+) -> PlannedWrite:
+    if not _RECORD_ID.fullmatch(screening.id(f"writes.{write.store}.id", write.id)):
+        problem = "has control characters or outer spaces, or begins like a path of a parent folder"
+        raise Permanent(ErrorCode.INVALID, (Problem(field=f"writes.{write.store}.id", problem=problem),))
+    body = write.body or {}
+    task = write.id if write.store == "tasks" else body.get("task_id", origin.task_id)
+    if grant.task is not None and body.get("task_id", grant.task) != grant.task:
+        raise Denied(ErrorCode.TASK, "a record about the capability's task")
+    if grant.task is not None and owners.get((write.store, write.id), grant.task) != grant.task:
+        raise Denied(ErrorCode.TASK, "a record of the capability's task, not of another")
+    agent = str(body["agent"]) if write.store in diode.ALWAYS and "agent" in body else grant.audience
+    signer = agent if agent != grant.audience else policy.services[grant.audience].agents[0]
+    label = max(policy.store_level(write.store), provenance.label) if write.store in policy.stores else 0
+    rule = diode.write(policy, grant, write.store, signer, task, label)
+    if rule is not None:
+        raise Denied(rule, f"the right to write {write.store} as {signer}")
+    text = None
+    if write.body is not None:
+        where = f"{write.store}/{write.id}"
+        kept = screening.kept(where, write.body, policy.stores[write.store].text, label)
+        text = storable(canonical(_fitting(where, write, kept)), where)
+    return PlannedWrite(
+        store=write.store,
+        id=write.id,
+        expect=write.expect,
+        body=text,
+        task_id=task,
+        author=agent,
+        label=label,
+        integrity=provenance.integrity,
+        sha256=hashlib.sha256((text or "").encode()).digest(),
+        schema_version=write.schema_version,
+    )
+
+
+def _fitting(where: str, write: Write, body: dict[str, Any]) -> dict[str, Any]:
+    """The body as it is kept. Raises `Permanent` `invalid` with the fields that are not as the store's readers need."""
+    wrong = body_problems(write.store, body, write.schema_version)
+    if wrong:
+        named = (Problem(field=f"writes.{where}.{each.field}", problem=each.problem) for each in wrong)
+        raise Permanent(ErrorCode.INVALID, tuple(named))
+    return body
+
+
+def _message_row(
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    commit_id: str,
+    index: int,
+    message: Outgoing,
+    provenance: Provenance,
+    screening: Screening,
+) -> PlannedMessage:
+    task = message.task_id or message.data.get("task_id")
+    row = policy.messages[message.type]
+    data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
+    audience = row.audience
+    if message.type == "counterpoint.records.changed.v1":
+        audience = tuple(name for name in audience if grant.audience in policy.services[name].changes_of)
+    return PlannedMessage(
+        id=derived_id(commit_id, index),
+        type=message.type,
+        subject=subjects.of(
+            message.type, origin.project, agent=str(message.data.get("agent", "*")), service=grant.audience
+        ),
+        task_id=task,
+        versioned=row.workflow or message.timer is not None,
+        audience=audience,
+        body=storable(canonical(data), message.type),
+        label=provenance.label,
+        integrity=provenance.integrity,
+        due_at=message.due_at,
+        timer=message.timer,
+        result=row.result,
+    )
+
+
+def _may_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
+    inside = message.data.get("task_id")
+    if message.task_id is not None and inside is not None and message.task_id != inside:
+        raise Denied(ErrorCode.TASK, "a message about one task")
+    rule = diode.send(policy, grant, message.type, message.task_id or inside)
+    if rule is not None:
+        raise Denied(rule, f"the right to send {message.type}")
+    signer = str(message.data.get("agent"))
+    if message.type == DecisionMade.TYPE and not policy.services[grant.audience].signs(signer):
+        raise Denied(ErrorCode.AGENT, f"the right to sign as {signer}")
+
+
+def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> tuple[frozenset[Ref], frozenset[Ref]]:
+    """What the messages name as their sources, and what they only quote as candidates. Raises `Permanent` `uncited`
+    for what was not read."""
+    named, quoted = set[Ref](), set[Ref]()
+    for message in outgoing:
+        findings = message.data.get("findings") or {}
+        if not isinstance(findings, dict):
+            raise Permanent(ErrorCode.INVALID, (Problem(field="findings", problem="must be an object"),))
+        sources = message.data.get("sources") if message.type == DecisionMade.TYPE else None
+        for cited in (*(sources or ()), *(findings.get("citations") or ())):
+            try:
+                ref = Ref.model_validate(cited)
+            except ValidationError as error:
+                raise Permanent(ErrorCode.INVALID, problems_of(error)) from error
+            if ref not in known:
+                raise Permanent(
+                    ErrorCode.UNCITED,
+                    (Problem(field="sources", problem=f"{ref.store}/{ref.id} was not read at version {ref.version}"),),
+                )
+            (quoted if cited.get("role") == CANDIDATE else named).add(ref)
+    return frozenset(named), frozenset(quoted - named)
+
+
+def _declared(writes: Iterable[Write]) -> frozenset[Ref]:
+    """Return the sources that the written records name themselves."""
+    return frozenset(
+        Ref(store=each["store"], id=each["id"], version=each["version"])
+        for write in writes
+        for each in sources_of(write.body)
+    )
+
+
+def _announcement(
+    commit_id: str,
+    origin: Origin,
+    grant: Grant,
+    now: datetime,
+    reads: tuple[Ref, ...],
+    writes: tuple[Ref, ...],
+    *,
+    ended: bool,
+) -> Outgoing:
+    changed = RecordsChanged(
+        commit_id=commit_id,
+        project=origin.project,
+        service=grant.audience,
+        task_id=origin.task_id,
+        reads=reads[:200],
+        writes=writes[:200],
+        ended=ended,
+        at=now,
+    )
+    return Outgoing(type=RecordsChanged.TYPE, data=changed.model_dump(mode="json", exclude_none=True))
+
+
+def owned(policy: Policy, grant: Grant, commit: Commit) -> tuple[tuple[str, str], ...]:
+    """The records that a commit changes, by store and id, of which it matters whose they are."""
+    if grant.task is None:
+        return ()
+    stores = policy.stores
+    return tuple(
+        (write.store, write.id)
+        for write in commit.writes
+        if write.expect > 0 and write.store != "tasks" and write.store in stores and not stores[write.store].common
+    )
+
+
+def accesses_of(commit: Commit) -> tuple[Access, ...]:
+    """All that a commit does, for an attenuation to look at; a commit that does nothing still answers for its time."""
+    writes = [
+        Access(write.store, "write", str(write.body.get("agent", "")) if write.body else "") for write in commit.writes
+    ]
+    sends = [Access(message.type, "send", str(message.data.get("agent", ""))) for message in commit.messages]
+    timers = [Access("timers", "cancel") for _ in commit.cancel_timers[:1]]
+    letters = [Access("dead_letters", "write")] if commit.dead_letter is not None else []
+    return (*writes, *sends, *timers, *letters) or (Access("inbox", "write"),)

@@ -1,0 +1,261 @@
+"""The relay: from the log to the bus. What was committed is published from memory's own RAM right away; a sweep finds
+the rest: timers that came due, and what a crash or an absent bus left behind."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+from prometheus_client import Gauge
+
+from counterpoint.bus.codec import STRUCTURED, headers
+from counterpoint.bus.connection import Connection
+from counterpoint.guard.capabilities import Keyring, mint
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.commit.committer import LoggedMessage
+from counterpoint.memory.provenance.read_sets import Origins
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import PlannedMessage
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Away, Transient
+
+log = structlog.get_logger()
+
+PENDING = Gauge("counterpoint_pending_messages", "Messages in the log that are not known to be on the bus")
+CLEAR_EVERY_S = 0.05
+SWEEP_EVERY_S = 0.25
+_SWEEP_LIMIT = 500
+_QUEUE_LIMIT = 50_000
+
+_LOAD = """
+SELECT project, seq, id, type, subject, task_id, task_version, audience, body, sender, label, integrity,
+       inbound_id, due_at, traceparent, structured
+FROM messages WHERE id = ANY ($1)
+"""
+_CLEAR = """
+WITH lazily AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+progress AS (
+    INSERT INTO streams (name, life, last_seq)
+    SELECT name, life, last_seq FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS reached(name, life, last_seq)
+    ON CONFLICT (name) DO UPDATE SET life = excluded.life, last_seq = CASE
+        WHEN streams.life = excluded.life THEN greatest(streams.last_seq, excluded.last_seq) ELSE excluded.last_seq END)
+DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
+"""
+_POSTPONE = "UPDATE pending SET timer = true, due_at = now() + $2 WHERE message_id = ANY ($1)"
+
+
+class Relay:
+    """Publishes the messages of applied steps, at least once, each under its own id."""
+
+    def __init__(
+        self,
+        database: Database,
+        connection: Connection,
+        policy: Policy,
+        keyring: Keyring,
+        origins: Origins,
+        *,
+        sweep_age_s: float,
+        capability_life_s: float,
+    ) -> None:
+        self._database = database
+        self._connection = connection
+        self._policy = policy
+        self._keyring = keyring
+        self._origins = origins
+        self._sweep_age = timedelta(seconds=sweep_age_s)
+        self._capability_life = timedelta(seconds=capability_life_s)
+        self._queue: asyncio.Queue[LoggedMessage] = asyncio.Queue(_QUEUE_LIMIT)
+        self._in_flight: set[str] = set()
+        self._arrived: list[str] = []
+        self._refused: list[str] = []
+        self._clearing = False
+        self._reached: dict[str, int] = {}
+        self._incarnation: dict[str, int] = {}
+        self._highest: dict[str, int] = {}
+        self.cuts: dict[str, int] = {}
+        """By stream, the last sequence before what it has lost: it gave a later one to a new message once more."""
+        self.on_cut: list[Callable[[], None]] = []
+
+    def sent(self, messages: Sequence[LoggedMessage]) -> None:
+        """Take the messages of applied steps; timers wait for the sweep, and so does what does not fit."""
+        for message in messages:
+            self._origins.remember(message.row.id, message.provenance)
+            if message.row.due_at is None and not self._queue.full():
+                self._in_flight.add(message.row.id)
+                self._queue.put_nowait(message)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether all that is known to be on the bus is no longer pending."""
+        return not self._arrived and not self._clearing
+
+    def incarnation(self, stream: str, created: datetime, last_seq: int) -> None:
+        """Streams count their lives by when they were made; fences of a new life are higher than those of the last."""
+        life = int(created.timestamp())
+        if self._incarnation.get(stream) != life:
+            self._incarnation[stream], self._highest[stream] = life, last_seq
+            self.cuts.pop(stream, None)
+        self._highest[stream] = min(self._highest[stream], last_seq)
+
+    async def run(self) -> None:
+        """Publish for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._publish())
+            group.create_task(self._clear())
+            group.create_task(self._sweep())
+
+    async def _publish(self) -> None:
+        while True:
+            message = await self._queue.get()
+            row = message.row
+            try:
+                stored = await self._connection.publish(row.subject, row.body.encode(), self._headers(message))
+            except Away:
+                self._in_flight.discard(row.id)
+                continue
+            stored.add_done_callback(lambda future, id=row.id: self._acknowledged(id, future))  # type: ignore[misc]
+
+    def _acknowledged(self, message_id: str, stored: "asyncio.Future[Any]") -> None:
+        self._in_flight.discard(message_id)
+        if stored.cancelled():
+            return
+        if stored.exception() is not None:
+            self._refused.append(message_id)
+        else:
+            self._arrived.append(message_id)
+            stream, seq = stored.result().stream, stored.result().seq
+            self._reached[stream] = max(self._reached.get(stream, 0), seq)
+            if not stored.result().duplicate:
+                self._came(stream, seq)
+
+    def _came(self, stream: str, seq: int) -> None:
+        """A stream that numbers a new message no higher than those before has lost its end in between."""
+        if seq <= self._highest.get(stream, 0):
+            self.cuts[stream] = min(seq - 1, self.cuts.get(stream, seq))
+            for tell in self.on_cut:
+                tell()
+        self._highest[stream] = seq
+
+    def capability(self, row: PlannedMessage, project: str) -> str | None:
+        """The token a message takes along; None for a timer, which gets its own when it is due."""
+        return None if row.due_at is not None else self._token(row, project)
+
+    def _token(self, row: PlannedMessage, project: str) -> str | None:
+        if len(row.audience) != 1 or self._policy.services[row.audience[0]].grant:
+            return None
+        bound = None if row.type == "counterpoint.records.changed.v1" else row.task_id
+        expires_at = datetime.now(UTC) + self._capability_life
+        return mint(
+            self._keyring,
+            diode.capability(self._policy, row.type, row.audience[0], project, bound, row.id, expires_at),
+        )
+
+    def _headers(self, message: LoggedMessage) -> dict[str, str]:
+        row = message.row
+        made = headers(
+            message_id=row.id,
+            message_type=row.type,
+            source=message.sender,
+            time=datetime.now(UTC),
+            task_id=row.task_id,
+            cause=message.cause,
+            task_version=message.task_version,
+            publication=self._incarnation.get(subjects.stream_of(row.subject), 1),
+            seq=message.seq,
+            capability=message.capability,
+            traceparent=message.traceparent,
+        )
+        return {**made, "content-type": STRUCTURED} if row.structured else made
+
+    async def _clear(self) -> None:
+        while True:
+            await asyncio.sleep(CLEAR_EVERY_S)
+            await self._postpone()
+            if not self._arrived:
+                continue
+            arrived, self._arrived = self._arrived, []
+            reached, self._reached = self._reached, {}
+            lives = [self._incarnation.get(stream, 0) for stream in reached]
+            self._clearing = True
+            try:
+                async with self._database.connection() as connection:
+                    await connection.execute(_CLEAR, arrived, list(reached), lives, list(reached.values()))
+            except Transient as away:
+                self._arrived += arrived
+                for stream, seq in reached.items():
+                    self._reached[stream] = max(self._reached.get(stream, 0), seq)
+                log.warning("relay.waiting", reason=str(away))
+            finally:
+                self._clearing = False
+
+    async def _postpone(self) -> None:
+        """Have what a stream refused wait behind what others have due."""
+        refused, self._refused = self._refused, []
+        if not refused:
+            return
+        log.warning("relay.refused", messages=len(refused))
+        try:
+            async with self._database.connection() as connection:
+                await connection.execute(_POSTPONE, refused, self._sweep_age)
+        except Transient as away:
+            self._refused += refused
+            log.warning("relay.waiting", reason=str(away))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            if not self._connection.connected or self._queue.qsize() > _QUEUE_LIMIT // 2:
+                continue
+            try:
+                await self._sweep_once()
+            except Transient as away:
+                log.warning("relay.waiting", reason=str(away))
+
+    async def _sweep_once(self) -> None:
+        async with self._database.connection() as connection:
+            due = await connection.fetch("SELECT * FROM take_due($1, $2)", self._sweep_age, _SWEEP_LIMIT)
+            PENDING.set(await connection.fetchval("SELECT count(*) FROM (SELECT FROM pending LIMIT 100000) AS counted"))
+        by_project: dict[str, list[str]] = {}
+        arrived = set(self._arrived)
+        for row in due:
+            message_id = str(row["message_id"])
+            if message_id not in self._in_flight and message_id not in arrived:
+                by_project.setdefault(row["project"], []).append(message_id)
+        for project, ids in by_project.items():
+            async with self._database.reading(project) as connection:
+                rows = await connection.fetch(_LOAD, ids)
+            for row in sorted(rows, key=lambda row: row["seq"]):
+                message = self._from_log(row)
+                self._in_flight.add(message.row.id)
+                await self._queue.put(message)
+
+    def _from_log(self, row: Any) -> LoggedMessage:
+        message = PlannedMessage(
+            id=str(row["id"]),
+            type=row["type"],
+            subject=row["subject"],
+            task_id=row["task_id"],
+            versioned=row["task_version"] is not None,
+            audience=tuple(row["audience"]),
+            body=row["body"],
+            label=row["label"],
+            integrity=row["integrity"],
+            due_at=row["due_at"],
+            timer=None,
+            structured=row["structured"],
+        )
+        return LoggedMessage(
+            message,
+            row["project"],
+            row["sender"],
+            row["inbound_id"],
+            row["seq"],
+            row["task_version"],
+            Provenance(row["label"], row["integrity"]),
+            self._token(message, row["project"]),
+            row["traceparent"],
+        )

@@ -1,0 +1,263 @@
+"""The statement that applies the steps of one project in one transaction: its parameters, its faults, its timeout."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import asyncpg
+
+from counterpoint.memory.record.database import AWAY
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedVector, PlannedWrite
+from counterpoint.proto.errors import Away, CounterpointError
+
+_COMMIT = "SELECT * FROM commit_steps($1, $2, $3, $4, $5, $6, $7, $8)"
+_STATEMENT_S = 30.0
+_WRITE_S = 0.001
+"""Several times what one write takes: an erasure or a take-back may have hundreds of thousands."""
+
+
+class Fault(StrEnum):
+    """Reasons for which no step of a group is applied; those from CP101 on are found by the driver, not by SQL."""
+
+    LEASE_LOST = "CP001"
+    STEP_KNOWN = "CP002"
+    FENCED = "CP003"
+    STALE = "CP004"
+    EARLY = "CP005"
+    TASK_ENDED = "CP006"
+    CONFLICT = "CP007"
+    OLDER_WRITER = "CP011"
+    TOMBSTONE = "CP012"
+    OTHER_MODEL = "CP013"
+    DUPLICATE = "CP101"
+    NOT_NOW = "CP102"
+    INVALID_DATA = "CP103"
+
+
+class StepFault(Exception):
+    """A group was rolled back: its fault, and what the database says of it."""
+
+    def __init__(self, fault: Fault, text: str, detail: str = "") -> None:
+        super().__init__(fault, text)
+        self.fault = fault
+        self.text = text
+        self.detail = detail
+
+
+class LeaseLost(CounterpointError):
+    """Another memory process is active now."""
+
+
+class DiskFull(Away):
+    """The disk of the database is full."""
+
+
+class StepRow(NamedTuple):
+    """Parameter of `commit_steps`: a step. The fields are those of the SQL type of the same name, in its order."""
+
+    id: str
+    consumer: str
+    message: str
+    step: str
+    last: bool
+    fence: int
+    task: str | None
+    version: int | None
+    ended_ok: bool
+    reads: str | None
+    cause: str | None
+    audit: str
+    kind: str
+    salt: bytes
+    outcome: str
+    reply: str
+    trace: str | None
+
+
+class CancelledTimerRow(NamedTuple):
+    """Parameter of `commit_steps`: a timer that a step cancels; with a task only a timer of that task."""
+
+    timer: str
+    sender: str
+    task: str | None
+
+
+class WriteRow(NamedTuple):
+    """Parameter of `commit_steps`: a record's next version."""
+
+    step: int
+    store: str
+    id: str
+    expect: int
+    body: str | None
+    task: str | None
+    author: str
+    label: int
+    integrity: int
+    sha: bytes
+    schema: int
+    place: int | None
+    at: datetime | None
+
+
+class MessageRow(NamedTuple):
+    """Parameter of `commit_steps`: a message for the log."""
+
+    step: int
+    id: str
+    type: str
+    subject: str
+    task: str | None
+    versioned: bool
+    audience: tuple[str, ...]
+    body: str
+    label: int
+    integrity: int
+    due: datetime | None
+    timer: str | None
+    structured: bool
+
+
+class VectorRow(NamedTuple):
+    """Parameter of `commit_steps`: the row of the vector tier beside a record."""
+
+    store: str
+    id: str
+    version: int
+    source: str
+    label: int
+    words: str
+    exact: tuple[str, ...]
+    type: str
+    names: tuple[str, ...]
+    chars: int
+
+
+class EmbeddingRow(NamedTuple):
+    """Parameter of `commit_steps`: an embedding of a vector row, by its 1-based place among them."""
+
+    vector: int
+    model: str
+    embedding: str
+
+
+def statement_timeout_s(steps: Iterable[CommitPlan]) -> float:
+    """Statement timeout, in seconds, for these steps."""
+    return _STATEMENT_S + _WRITE_S * sum(len(step.writes) for step in steps)
+
+
+async def apply_steps(connection: Any, epoch: int, project: str, steps: Sequence[CommitPlan]) -> list[Any]:
+    """Apply steps of one project, all or none; return the place and task version of each message they send.
+
+    Raises `StepFault`, `LeaseLost`, `DiskFull`, and `Away` when the database does not answer.
+    """
+    try:
+        rows = list(
+            await connection.fetch(_COMMIT, epoch, project, *_parameters(steps), timeout=statement_timeout_s(steps))
+        )
+    except asyncpg.DataError as error:
+        raise StepFault(Fault.INVALID_DATA, str(error)) from error
+    except asyncpg.DiskFullError as error:
+        raise DiskFull("the disk of the database is full") from error
+    except AWAY as error:
+        raise Away(f"the database is away: {type(error).__name__}") from error
+    except asyncpg.UniqueViolationError as error:
+        raise StepFault(Fault.DUPLICATE, str(error)) from error
+    except asyncpg.PostgresError as error:
+        if error.sqlstate == Fault.LEASE_LOST:
+            raise LeaseLost(str(error)) from error
+        invalid = error.sqlstate.startswith(("22", "23", "54"))
+        fault = Fault.INVALID_DATA if invalid else Fault.NOT_NOW
+        raise StepFault(fault, f"{error.sqlstate}: {error}") from error
+    if rows and rows[0]["error_code"] is not None:
+        raise StepFault(Fault(rows[0]["error_code"]), rows[0]["error_text"], rows[0]["error_detail"])
+    return rows
+
+
+def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
+    vectors = [row for step in steps for row in step.vectors]
+    return (
+        [
+            StepRow(
+                id=s.commit_id,
+                consumer=s.consumer,
+                message=s.message_id,
+                step=s.step,
+                last=s.last,
+                fence=s.fence,
+                task=s.task_id,
+                version=s.task_version,
+                ended_ok=s.ended_ok,
+                reads=s.reads,
+                cause=s.cause,
+                audit=s.audit,
+                kind=s.kind,
+                salt=s.salt,
+                outcome=s.reply.status,
+                reply=s.reply.model_dump_json(),
+                trace=s.traceparent,
+            )
+            for s in steps
+        ],
+        [CancelledTimerRow(timer=t, sender=s.consumer, task=s.bound_to) for s in steps for t in s.cancel_timers],
+        [_write(n, row) for n, step in enumerate(steps, 1) for row in step.writes],
+        [_message(n, row) for n, step in enumerate(steps, 1) for row in step.messages],
+        [_vector(row) for row in vectors],
+        [
+            EmbeddingRow(vector=n, model=model, embedding=embedding)
+            for n, row in enumerate(vectors, 1)
+            for model, embedding in row.embeddings.items()
+        ],
+    )
+
+
+def _write(step: int, row: PlannedWrite) -> WriteRow:
+    return WriteRow(
+        step=step,
+        store=row.store,
+        id=row.id,
+        expect=row.expect,
+        body=row.body,
+        task=row.task_id,
+        author=row.author,
+        label=row.label,
+        integrity=row.integrity,
+        sha=row.sha256,
+        schema=row.schema_version,
+        place=row.place,
+        at=row.at,
+    )
+
+
+def _message(step: int, row: PlannedMessage) -> MessageRow:
+    return MessageRow(
+        step=step,
+        id=row.id,
+        type=row.type,
+        subject=row.subject,
+        task=row.task_id,
+        versioned=row.versioned,
+        audience=row.audience,
+        body=row.body,
+        label=row.label,
+        integrity=row.integrity,
+        due=row.due_at,
+        timer=row.timer,
+        structured=row.structured,
+    )
+
+
+def _vector(row: PlannedVector) -> VectorRow:
+    return VectorRow(
+        store=row.store,
+        id=row.id,
+        version=row.version,
+        source=row.source,
+        label=row.label,
+        words=row.words,
+        exact=row.exact,
+        type=row.type,
+        names=row.names,
+        chars=row.chars,
+    )

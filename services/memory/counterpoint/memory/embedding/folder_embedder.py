@@ -1,0 +1,76 @@
+"""Texts to vectors by a model of the user's own, in this process: mean of its tokens, of length 1."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from counterpoint.memory.embedding.folder import Folder, LocalModel
+from counterpoint.memory.embedding.model import WORKERS, Vectors, Whose
+from counterpoint.proto.errors import ErrorCode
+
+MAX_DIMENSIONS = 16_000
+"""Length of the longest vector that the record keeps."""
+_PROBE = "How long is a vector?"
+
+
+class FolderEmbedder:
+    """Unit vectors by the model of a folder, whose length is read from it at once.
+
+    `dimensions` is how long they are to be, None for whatever they are. A text's vector depends on the text alone.
+    Raises `Permanent` for a model that cannot be loaded or makes other vectors.
+    """
+
+    outside = False
+
+    def __init__(self, folder: Folder, dimensions: int | None = None, threads: int | None = None) -> None:
+        self._model = LocalModel(folder)
+        self._by_first_token = folder.by_first_token()
+        self._threads = threads or os.cpu_count() or 1
+        self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="embed")
+        self.model_id = folder.model_id
+        self.dimensions = self._vector(_PROBE).shape[0]
+        if self.dimensions < 2 or self.dimensions > MAX_DIMENSIONS:
+            made = "one number: is it a cross-encoder, for COUNTERPOINT_RERANKER?"
+            problem = made if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
+            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{folder.path} makes of a text {problem}")
+        if dimensions is not None and dimensions != self.dimensions:
+            problem = f"{folder.path} makes vectors of {self.dimensions}, not of {dimensions}"
+            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem}, as COUNTERPOINT_EMBEDDING_DIMENSIONS says")
+
+    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+        """The vectors of `texts`, (n, dimensions), in their order; worked out in threads, the loop stays free."""
+        loop = asyncio.get_running_loop()
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        shares = [share for n in range(self._threads) if (share := by_length[n :: self._threads])]
+        await asyncio.gather(
+            *(loop.run_in_executor(self._workers, self._fill, vectors, texts, share) for share in shares)
+        )
+        return vectors
+
+    def close(self) -> None:
+        """End the threads; texts being worked on are finished first."""
+        self._workers.shutdown()
+
+    def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
+        for i in share:
+            vectors[i] = self._vector(texts[i])
+
+    def _vector(self, text: str) -> Vectors:
+        return unit(pooled(self._model.run(self._model.encode(text)), by_first_token=self._by_first_token))
+
+
+def pooled(made: Vectors, *, by_first_token: bool = False) -> Vectors:
+    """One vector of what a graph makes of a text: of its tokens their mean or the first, or what it has pooled."""
+    if made.ndim == 1:
+        return made
+    return np.asarray(made[0] if by_first_token else made.mean(axis=0), np.float32)
+
+
+def unit(vector: Vectors) -> Vectors:
+    """The vector at length 1; one without a direction stays as it is."""
+    length = float(np.linalg.norm(vector))
+    return np.asarray(vector / length, np.float32) if length else vector

@@ -1,0 +1,126 @@
+"""Texts to vectors (row A10): what a model of embeddings is, and ours: all-MiniLM-L6-v2 by onnxruntime."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from counterpoint.memory.embedding.files import MODEL_ID, load_model, load_tokenizer
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+DIMENSIONS = 384
+MAX_TOKENS = 256
+# More than a whole ingest takes at once, so that the one text of a query does not wait behind it: the system shares the
+# cores.
+WORKERS = 24
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose texts are embedded: their project, the highest label of them, and the job that a model outside is paid for
+    by; `label` and `job` are of no matter to a model in the house."""
+
+    project: str
+    label: int = 0
+    job: str = "embedding"
+
+
+class EmbeddingModel(Protocol):
+    """Turns texts into unit vectors of `dimensions` float32. Vectors of two `model_id`s are never compared."""
+
+    @property
+    def model_id(self) -> str:
+        """What its vectors are known by."""
+
+    @property
+    def dimensions(self) -> int:
+        """How long they are."""
+
+    @property
+    def outside(self) -> bool:
+        """Whether somebody outside is told the texts."""
+
+    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+        """The vectors of `texts`, (n, dimensions), in their order; the loop stays free.
+
+        A model outside wants to know `whose` they are. Raises `Transient`, `Denied` and `Permanent`.
+        """
+
+
+class Embedder:
+    """Turns texts into unit vectors of 384 float32; the model is loaded at the first use, or by `load`.
+
+    A text's vector depends on nothing but the text: it is the same alone and among others.
+    Only the first 256 tokens of a text count.
+    """
+
+    dimensions = DIMENSIONS
+    outside = False
+
+    def __init__(self, cache_dir: Path, threads: int | None = None, model: str = MODEL_ID) -> None:
+        self.model_id = model
+        self._cache_dir = cache_dir
+        self._threads = threads or os.cpu_count() or 1
+        self._loading = Lock()
+        self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="embed")
+
+    async def load(self) -> None:
+        """Load the model now, and build it where the cache holds none; raises `Permanent` as `load_model` does."""
+        await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
+
+    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+        """The vectors of `texts`, (n, 384), in their order; worked out in threads, the loop stays free."""
+        loop = asyncio.get_running_loop()
+        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        # Neighbours in length go to different threads, so that all finish together.
+        shares = [share for n in range(self._threads) if (share := by_length[n :: self._threads])]
+        await asyncio.gather(
+            *(loop.run_in_executor(self._workers, self._fill, vectors, texts, share) for share in shares)
+        )
+        return vectors
+
+    def close(self) -> None:
+        """End the threads; texts being worked on are finished first."""
+        self._workers.shutdown()
+
+    def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
+        tokenizer, session = self._load()
+        for i in share:
+            # Half a surrogate pair is legal in a Python string, and in JSON, but is no character.
+            text = texts[i].encode(errors="replace").decode()
+            ids = np.array([tokenizer.encode(text).ids], np.int64)
+            vectors[i] = session.run(["vector"], {"ids": ids})[0][0]
+
+    def _load(self) -> "tuple[Tokenizer, InferenceSession]":
+        with self._loading:
+            return self._loaded
+
+    @cached_property
+    def _loaded(self) -> "tuple[Tokenizer, InferenceSession]":
+        from onnxruntime import InferenceSession, SessionOptions
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(load_tokenizer())
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(MAX_TOKENS)
+        options = SessionOptions()
+        options.intra_op_num_threads = 1
+        options.enable_mem_pattern = False
+        session = InferenceSession(
+            load_model(self._cache_dir, self.model_id), options, providers=["CPUExecutionProvider"]
+        )
+        return tokenizer, session

@@ -1,0 +1,133 @@
+"""Texts to vectors by a model outside, called through the manager's gateway (row A10)."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import structlog
+
+from counterpoint.client import Gateway
+from counterpoint.memory.access.tokens import Tokens
+from counterpoint.memory.embedding.model import Vectors, Whose
+from counterpoint.proto.errors import CounterpointError, ErrorCode, Permanent, Problem, Transient
+from counterpoint.proto.ids import new_id
+
+log = structlog.get_logger()
+
+TEXT_CHARS = 8_000
+"""Only so much of a text counts: what models take at once ends somewhere beyond."""
+BATCH_TEXTS, BATCH_CHARS = 64, 100_000
+"""The most that one call carries."""
+PARALLEL = 4
+"""Calls under way at a time."""
+DEADLINE_S = 60.0
+TRIES = 3
+_EMPTY = "(empty)"
+"""What stands for a text of nothing: providers refuse none."""
+_WAIT_S = 0.5
+
+
+class RemoteEmbedder:
+    """Unit vectors by the gateway's embedding model; `dimensions` is how long they are to be.
+
+    Its id names the model and the length, so that vectors of two lengths are never mixed. Each call has a key of its
+    own: what was embedded is kept by its content, by `counterpoint.memory.commit.pipeline`, not by the call.
+    """
+
+    outside = True
+
+    def __init__(self, gateway: Gateway, tokens: Tokens, dimensions: int) -> None:
+        self._gateway = gateway
+        self._tokens = tokens
+        self._room = asyncio.Semaphore(PARALLEL)
+        self.dimensions = dimensions
+        self.model_id = f"{gateway.embedding_model}@{dimensions}"
+
+    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+        """The vectors of `texts`, (n, dimensions), in their order; the same text is sent once.
+
+        Raises `Denied` `label` for what providers may not be told, `Permanent` `embedding_dimensions` for vectors of
+        another length and `embedding_invalid` for what is none, and what the gateway raises.
+        """
+        if whose is None:
+            raise Permanent(
+                ErrorCode.INVALID, (Problem(field="whose", problem="a model outside is told whose texts they are"),)
+            )
+        said = [_sent(text) for text in texts]
+        unique = list(dict.fromkeys(said))
+        if not unique:
+            return np.empty((0, self.dimensions), np.float32)
+        try:
+            async with asyncio.TaskGroup() as group:
+                made = [group.create_task(self._batch(batch, whose)) for batch in _batches(unique)]
+        except ExceptionGroup as failures:
+            foreseen, others = failures.split(CounterpointError)
+            if foreseen is None or others is not None:
+                raise
+            raise _first(foreseen) from failures
+        rows = dict(zip(unique, np.concatenate([task.result() for task in made]), strict=True))
+        return np.stack([rows[text] for text in said])
+
+    async def _batch(self, texts: list[str], whose: Whose) -> Vectors:
+        holder = self._tokens.of_job(whose.project, whose.job, whose.label)
+        number = 1
+        while True:
+            try:
+                async with self._room:
+                    embedded = await self._gateway.embed(
+                        holder, texts, key=new_id(), deadline_s=DEADLINE_S, dimensions=self.dimensions
+                    )
+                return self._unit(embedded.vectors)
+            except CounterpointError as error:
+                if number >= TRIES or not _may_pass(error):
+                    raise
+                log.info("embedding.again", reason=str(error), number=number)
+                await asyncio.sleep((isinstance(error, Transient) and error.retry_after_s) or _WAIT_S * number)
+            number += 1
+
+    def _unit(self, packed: Sequence[bytes]) -> Vectors:
+        for each in packed:
+            if len(each) != self.dimensions * 4:
+                raise Permanent(
+                    ErrorCode.EMBEDDING_DIMENSIONS,
+                    (
+                        Problem(
+                            field="COUNTERPOINT_EMBEDDING_DIMENSIONS",
+                            problem=f"{self._gateway.embedding_model} makes vectors of {len(each) // 4},"
+                            f" not of {self.dimensions}",
+                        ),
+                    ),
+                )
+        vectors = np.frombuffer(b"".join(packed), "<f4").reshape(-1, self.dimensions).astype(np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all() or not lengths.all():
+            raise Permanent(ErrorCode.EMBEDDING_INVALID, (Problem(field="vectors", problem="one has no direction"),))
+        return np.asarray(vectors / lengths, np.float32)
+
+
+def _first(failures: BaseExceptionGroup[CounterpointError]) -> CounterpointError:
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _sent(text: str) -> str:
+    """A text as it goes out: whole characters, not too many, and never none."""
+    whole = text[:TEXT_CHARS].encode(errors="replace").decode()
+    return whole if whole.strip() else _EMPTY
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    chars = 0
+    for text in texts:
+        if batch and (len(batch) >= BATCH_TEXTS or chars + len(text) > BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(text)
+        chars += len(text)
+    yield batch
+
+
+def _may_pass(error: CounterpointError) -> bool:
+    """Embedding twice does no harm but its price: an outcome that nobody knows is asked for again."""
+    return isinstance(error, Transient) or (isinstance(error, Permanent) and error.code == ErrorCode.UNKNOWN_OUTCOME)

@@ -1,0 +1,1 @@
+"""Documents, past incidents and provider rows, and the entities that they mention."""

@@ -1,0 +1,206 @@
+"""Records that are handed in whole: past incidents as attempts (row A8), and rows of the provider index (row A4).
+
+A record's id depends on what it is about alone, so that the same again is unchanged and another word replaces what was
+said before. What is refused keeps no other record from being written.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import structlog
+
+from counterpoint.client import retry_on_conflict
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access.releases import Releases
+from counterpoint.memory.access.screening import Screen
+from counterpoint.memory.commit.committer import Committer
+from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.ingest.documents import STEP_WRITES, own_step
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import canonical
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.errors import Permanent
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.incidents import PastIncident
+from counterpoint.proto.ingest import Recorded
+from counterpoint.proto.memory import Origin, Write
+from counterpoint.proto.providers import Provider
+from counterpoint.proto.signature import signature
+
+log = structlog.get_logger()
+
+ATTEMPTS, PROVIDERS = "attempts", "providers"
+_SAID = ("by", "source", "systems", "job")
+"""Fields of a past incident that were written by hand as well, and are looked through with the store's own."""
+_RETRIES = 3
+
+_KNOWN = "SELECT id, version, body FROM records WHERE project = $1 AND store = $2 AND id = ANY ($3)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A record as it is to be, or why it is not taken."""
+
+    id: str
+    body: dict[str, Any]
+    problem: str | None = None
+
+
+class Handed:
+    """Writes what is handed in, one request for a store of a project at a time."""
+
+    def __init__(
+        self, database: Database, policy: Policy, vectors: Embeddings, committer: Committer, releases: Releases
+    ) -> None:
+        self._database = database
+        self._policy = policy
+        self._vectors = vectors
+        self._committer = committer
+        self._releases = releases
+        self._under_way: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def incidents(
+        self, origin: Origin, integrity: int, incidents: Sequence[PastIncident]
+    ) -> tuple[Recorded, ...]:
+        """What became of each incident, as an attempt that was reported. Raises `Conflict` and `Transient`."""
+        made = [(incident_id(one), attempt_of(one, origin.project)) for one in incidents]
+        bodies = [(known, attempt.model_dump(mode="json", exclude_none=True)) for known, attempt in made]
+        fields = (*self._policy.stores[ATTEMPTS].text, *_SAID)
+        return await self._write(origin, integrity, ATTEMPTS, bodies, fields)
+
+    async def providers(self, origin: Origin, integrity: int, providers: Sequence[Provider]) -> tuple[Recorded, ...]:
+        """What became of each row; a package has one row in a project. Raises `Conflict` and `Transient`."""
+        bodies = [(one.package, one.model_dump(mode="json", exclude_none=True)) for one in providers]
+        return await self._write(origin, integrity, PROVIDERS, bodies, self._policy.stores[PROVIDERS].text)
+
+    async def _write(
+        self,
+        origin: Origin,
+        integrity: int,
+        store: str,
+        bodies: Sequence[tuple[str, dict[str, Any]]],
+        fields: Sequence[str],
+    ) -> tuple[Recorded, ...]:
+        if not bodies:
+            return ()
+        alone = self._under_way.setdefault((origin.project, store), asyncio.Lock())
+        async with alone:
+            once = partial(self._once, origin, integrity, store, bodies, fields)
+            return await retry_on_conflict(once, _RETRIES)
+
+    async def _once(
+        self,
+        origin: Origin,
+        integrity: int,
+        store: str,
+        bodies: Sequence[tuple[str, dict[str, Any]]],
+        fields: Sequence[str],
+    ) -> tuple[Recorded, ...]:
+        screen = await self._releases.screen(origin.project)
+        label = self._policy.store_level(store)
+        wanted = await asyncio.to_thread(
+            lambda: _without_repeats([_screened(self._policy, screen, *one, fields, label) for one in bodies])
+        )
+        known = await self._known(origin.project, store, [one.id for one in wanted])
+        results: list[Recorded] = []
+        writes: dict[str, Write] = {}
+        for one in wanted:
+            version, body = known.get(one.id, (0, None))
+            status: Literal["added", "replaced", "unchanged", "refused"]
+            if one.problem is not None:
+                status = "refused"
+            elif one.id in writes or body == one.body:
+                status = "unchanged"
+            else:
+                status = "added" if body is None else "replaced"
+                writes[one.id] = Write(store=store, id=one.id, body=one.body, expect=version)
+            results.append(Recorded(id=one.id, status=status, problem=one.problem))
+        ordered = list(writes.values())
+        for start in range(0, len(ordered), STEP_WRITES):
+            await self._step(origin, integrity, ordered[start : start + STEP_WRITES], screen)
+        log.info("records.handed_in", store=store, given=len(bodies), written=len(ordered))
+        return tuple(results)
+
+    async def _known(
+        self, project: str, store: str, wanted: Sequence[str]
+    ) -> dict[str, tuple[int, dict[str, Any] | None]]:
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_KNOWN, project, store, list(set(wanted)))
+        return {row["id"]: (row["version"], row["body"]) for row in rows}
+
+    async def _step(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> None:
+        """Apply some writes. The step is known by what it writes and over which versions: asked again it is one."""
+        content = "\n".join(f"{write.id} {write.expect} {canonical(write.body or {})}" for write in writes)
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        origin = origin.model_copy(update={"message_id": derived_id(origin.message_id, writes[0].store, digest)})
+        prepared = await asyncio.to_thread(own_step, self._policy, origin, integrity, writes, screen)
+        await self._vectors.applied(self._committer, prepared)
+
+
+def incident_id(incident: PastIncident) -> str:
+    """The id of the attempt that an incident becomes: its own within its source, else by what broke, when and what
+    was tried."""
+    said = (incident.error_message or "", incident.description or "", incident.tried, incident.when.isoformat())
+    parts = ("content", *said) if incident.id is None else ("id", incident.id)
+    digest = hashlib.sha256("\x1f".join((incident.source, *parts)).encode(errors="replace")).hexdigest()
+    return f"past-{digest[:32]}"
+
+
+def attempt_of(incident: PastIncident, project: str) -> Attempt:
+    """An incident as the attempt that it was: reported, and decided when it happened."""
+    known = incident_id(incident)
+    error = incident.error_message
+    return Attempt(
+        attempt_id=known,
+        task_id=known,
+        project=project,
+        attempt=1,
+        title=incident.title,
+        description=incident.description or next(line for line in (error or "").splitlines() if line.strip()),
+        error_message=error,
+        error_signature=signature(error).digest if error else None,
+        systems=incident.systems,
+        job=incident.job,
+        tried=incident.tried,
+        outcome=incident.outcome,
+        note=incident.note,
+        evidence="reported",
+        by=incident.by,
+        at=incident.when,
+        decided_at=incident.when,
+        source=incident.source,
+    )
+
+
+def _screened(
+    policy: Policy, screen: Screen, record_id: str, body: dict[str, Any], fields: Sequence[str], label: int
+) -> _Wanted:
+    try:
+        judged = screen.judge(policy, body, fields, label)
+    except Permanent as error:
+        return _Wanted(record_id, body, "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code)
+    if screen.name(record_id) != record_id:
+        return _Wanted(screen.name(record_id), body, "its id contains what looks like a secret")
+    if judged.refused:
+        return _Wanted(record_id, body, "; ".join(f"{p.field} {p.problem}" for p in screen.problems(body, judged)))
+    _, changed = screen.names(judged.body, fields)
+    if changed:
+        named = ", ".join(sorted({".".join(map(screen.name, path)) for path in changed}))
+        return _Wanted(record_id, body, f"{named} contains what looks like a secret")
+    return _Wanted(record_id, judged.body)
+
+
+def _without_repeats(wanted: Sequence[_Wanted]) -> list[_Wanted]:
+    """The same, but for those that say otherwise of a record that one before them is about."""
+    first: dict[str, dict[str, Any]] = {}
+    checked = []
+    for one in wanted:
+        if one.problem is None and first.setdefault(one.id, one.body) != one.body:
+            one = _Wanted(one.id, one.body, "says otherwise than one before it that is about the same")
+        checked.append(one)
+    return checked

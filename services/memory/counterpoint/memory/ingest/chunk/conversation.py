@@ -1,0 +1,56 @@
+"""Conversations by turn: the bare text of each, with its time, its speaker and what was said around it."""
+
+from collections.abc import Iterator, Sequence
+
+from counterpoint.memory.ingest.chunk.pieces import Section
+from counterpoint.proto.conversation import TURN
+
+AROUND_CHARS = 300
+STEPS = 2
+"""How many turns before and after a turn belong to what was said around it."""
+
+
+def conversation(source: str) -> Iterator[Section]:
+    """One section a turn, of its text alone; its context is `<at> | <speaker>`.
+
+    Who speaks is no part of the section, and so what was said can be quoted as it was said. What stands before the
+    first turn is a section without a context.
+    """
+    heads = list(TURN.finditer(source))
+    ends = [*(head.start() for head in heads[1:]), len(source)]
+    said = [_line(source[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
+    yield Section(0, heads[0].start() if heads else len(source), "")
+    for n, (head, end) in enumerate(zip(heads, ends, strict=True)):
+        speaker = _line(head["speaker"])
+        context = " | ".join(part for part in (_line(head["at"]), speaker) if part)
+        yield Section(head.end(), end, context, speaker=speaker, around=_around(said, n))
+
+
+def _around(said: Sequence[str], n: int) -> tuple[str, ...]:
+    """What was said one step away from a turn, then two: the end of the one before, the beginning of the one after."""
+    steps = []
+    for step in range(1, STEPS + 1):
+        before = _last(said[n - step]) if n >= step else ""
+        after = _first(said[n + step]) if n + step < len(said) else ""
+        steps.append(" ".join(part for part in (before, after) if part))
+    while steps and not steps[-1]:
+        steps.pop()
+    return tuple(steps)
+
+
+def _line(part: str | None) -> str:
+    return " ".join((part or "").split())
+
+
+def _last(text: str) -> str:
+    """The end of a turn, for it is what the next one answers; from the beginning of a word."""
+    if len(text) <= AROUND_CHARS:
+        return text
+    return text[-AROUND_CHARS:].partition(" ")[2] or text[-AROUND_CHARS:]
+
+
+def _first(text: str) -> str:
+    """The beginning of a turn, to the end of a word."""
+    if len(text) <= AROUND_CHARS:
+        return text
+    return text[:AROUND_CHARS].rpartition(" ")[0] or text[:AROUND_CHARS]

@@ -1,0 +1,194 @@
+"""JavaScript and TypeScript by function, class, method and constant, as tree-sitter's grammars see them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal
+
+from counterpoint.memory.ingest.chunk.pieces import Section, short
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+SCRIPT_LIMIT_CHARS = 512 * 1024
+PARSE_LIMIT = 80_000
+"""How often a parse may ask whether it is to go on: the densest program of that length asks half as often.
+
+It is no time, so that a source is always cut in the same way."""
+_SLICE_BYTES = 64 * 1024
+
+_BODIES = frozenset({"statement_block", "class_body", "interface_body", "object_type", "enum_body"})
+_MEMBERS = frozenset({"class_body", "statement_block"})
+_FUNCTIONS = frozenset({"function_expression", "arrow_function", "generator_function", "class"})
+_DEFINITIONS = frozenset(
+    {
+        "function_declaration", "generator_function_declaration", "class_declaration", "abstract_class_declaration",
+        "interface_declaration", "type_alias_declaration", "enum_declaration", "internal_module", "module",
+        "method_definition", "function_signature", "ambient_declaration", "export_statement",
+    }
+)  # fmt: skip
+_AROUND = frozenset(
+    {
+        "export_statement", "ambient_declaration", "expression_statement", "lexical_declaration",
+        "variable_declaration", "variable_declarator", "assignment_expression", "field_definition",
+        "public_field_definition",
+    }
+)  # fmt: skip
+"""What may stand around a definition."""
+_OPENED = frozenset({"class_declaration", "abstract_class_declaration", "class", "internal_module", "module"})
+_BESIDE = frozenset({"comment", "decorator"})
+
+
+def script(source: str, dialect: Literal["javascript", "typescript"], max_chars: int) -> list[Section]:
+    """Each definition a section with the comments above it, and of a class that is too long each of its members.
+
+    What does not parse is passed over by the grammar and is cut like what stands around it. Raises `ValueError` for
+    a source that is too long.
+    """
+    if len(source) > SCRIPT_LIMIT_CHARS:
+        raise ValueError(f"longer than {SCRIPT_LIMIT_CHARS} characters")
+    content = source.encode(errors="surrogatepass")
+    offsets = range(len(content) + 1) if len(content) == len(source) else _characters(content)
+    cut = _Script(source, offsets, max_chars)
+    return list(cut.suite(_tree(content, dialect).children, 0, len(source), ""))
+
+
+def _tree(content: bytes, dialect: Literal["javascript", "typescript"]) -> "Node":
+    """The syntax tree: of TypeScript with JSX where it is not plain TypeScript. Raises `ValueError`."""
+    if dialect == "javascript":
+        import tree_sitter_javascript
+
+        return _parsed(content, tree_sitter_javascript.language())
+    import tree_sitter_typescript
+
+    plain = _parsed(content, tree_sitter_typescript.language_typescript())
+    if not plain.has_error:
+        return plain
+    with_jsx = _parsed(content, tree_sitter_typescript.language_tsx())
+    return plain if with_jsx.has_error else with_jsx
+
+
+def _parsed(content: bytes, language: object) -> "Node":
+    """The root of the tree. Some texts that are no program take the square of the time, during which no other thread
+    would run: it looks up now and then, and gives up. Raises `ValueError`."""
+    from tree_sitter import Language, Parser
+
+    asked = 0
+
+    def given_up(offset: int, error: bool) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > PARSE_LIMIT
+
+    try:
+        tree = Parser(Language(language)).parse(
+            lambda offset, _: content[offset : offset + _SLICE_BYTES], progress_callback=given_up
+        )
+    except ValueError as error:
+        raise ValueError("takes too long to parse") from error
+    return tree.root_node
+
+
+def _characters(content: bytes) -> Sequence[int]:
+    """The offset in characters of each offset in bytes, and of the end."""
+    return [0, *accumulate((byte & 0xC0) != 0x80 for byte in content[1:]), len(content.decode(errors="surrogatepass"))]
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Nodes that share lines, mostly one, from the end of what stands before them: their comments are in it."""
+
+    start: int
+    end: int
+    nodes: tuple["Node", ...]
+
+
+@dataclass(frozen=True)
+class _Script:
+    """A source with the offset in characters of each of its bytes."""
+
+    text: str
+    offsets: Sequence[int]
+    max_chars: int
+
+    def suite(self, nodes: Sequence["Node"], start: int, end: int, context: str) -> Iterator[Section]:
+        """Sections of `text[start:end]`, which holds `nodes`: each definition one, what lies between them together."""
+        begin = filled = start
+        for unit in self._units(nodes, start, end):
+            defined = _defines(unit.nodes[0])
+            if filled > begin and (defined or unit.end - begin > self.max_chars):
+                yield Section(begin, filled, context)
+                begin = filled
+            if defined or unit.end - begin > self.max_chars:
+                yield from self._alone(unit, context)
+                begin = unit.end
+            filled = unit.end
+        yield Section(begin, end, context)
+
+    def _alone(self, unit: _Unit, outer: str) -> Iterator[Section]:
+        node, context = unit.nodes[0], outer
+        if _defines(node):
+            context = f"{outer} > {self._signature(node)}" if outer else self._signature(node)
+        inner = _inner(node)
+        body = _body(inner)
+        opened = unit.end - unit.start > self.max_chars and len(unit.nodes) == 1
+        if opened and body is not None and inner.type in _OPENED and body.type in _MEMBERS:
+            yield from self.suite(body.children[1:-1], unit.start, unit.end, context)
+        else:
+            yield Section(unit.start, unit.end, context, tuple(sorted(self._breaks(unit))) if opened else ())
+
+    def _units(self, nodes: Sequence["Node"], start: int, end: int) -> Iterator[_Unit]:
+        """The last one reaches to the `end`: a closing bracket is nothing by itself."""
+        own = [node for node in nodes if node.is_named and node.type not in _BESIDE]
+        together: list[Node] = []
+        for n, node in enumerate(own):
+            together.append(node)
+            after = self._line_after(node)
+            last = n == len(own) - 1
+            if last or self.offsets[own[n + 1].start_byte] >= after:
+                yield _Unit(start, end if last else after, tuple(together))
+                start, together = after, []
+
+    def _line_after(self, node: "Node") -> int:
+        return (self.text.find("\n", self.offsets[node.end_byte] - 1) + 1) or len(self.text)
+
+    def _line_of(self, node: "Node") -> int:
+        return self.text.rfind("\n", 0, self.offsets[node.start_byte]) + 1
+
+    def _breaks(self, unit: _Unit) -> set[int]:
+        """The beginnings of the lines on which statements within it begin."""
+        found, waiting = set[int](), list(unit.nodes)
+        while waiting:
+            node = waiting.pop()
+            waiting += node.named_children
+            if node.type.endswith(("_statement", "_declaration", "_definition", "pair")):
+                found.add(self._line_of(node))
+        return {place for place in found if unit.start < place < unit.end}
+
+    def _signature(self, node: "Node") -> str:
+        """What it begins with, up to its body, on one line."""
+        inner = _inner(node)
+        body = _body(inner)
+        start = self.offsets[node.start_byte]
+        end = self.offsets[body.start_byte] if body else self.offsets[inner.end_byte]
+        text = self.text[start:end]
+        return short(text if body else text.splitlines()[0]).rstrip(" {=;")
+
+
+def _defines(node: "Node") -> bool:
+    """Whether it is a definition: a declaration, or a function or class that is given a name."""
+    return node.type in _DEFINITIONS or _inner(node).type in _FUNCTIONS
+
+
+def _inner(node: "Node") -> "Node":
+    """What is defined, without what stands around it: the function in `export const f = () => {}`."""
+    while node.type in _AROUND:
+        named = [child for child in node.named_children if child.type not in _BESIDE]
+        if not named:
+            break
+        node = named[-1]
+    return node
+
+
+def _body(node: "Node") -> "Node | None":
+    return next((child for child in node.named_children if child.type in _BODIES), None)

@@ -1,0 +1,151 @@
+"""What a document is to become: its record and its chunks, and how these differ from what is known. Pure."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.guard.field_detector import FieldFinding
+from counterpoint.guard.judge import Judgement, cleaned
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access.screening import Screen, first_places
+from counterpoint.memory.ingest.chunk import Chunked, chunk, chunk_id
+from counterpoint.memory.record.plan import canonical, storable
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.ingest import ContentType, Document
+from counterpoint.proto.memory import Origin, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A record's version, 0 when there is none; the body of a document, and the hash of the body of a chunk: None when
+    it was deleted."""
+
+    version: int = 0
+    body: dict[str, Any] | None = None
+    sha256: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What a document is to become: its record and those of its chunks by id. `problem` is the chunker's, or why the
+    document is under quarantine: then it has no chunks. `redacted`: it does not hold all that it was handed in with."""
+
+    body: dict[str, Any]
+    chunks: dict[str, dict[str, Any]]
+    problem: str | None
+    quarantined: bool = False
+    redacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document with the text that was read, the type it has, and what of it was not read."""
+
+    document: Document
+    type: ContentType
+    problem: str | None
+
+
+def cut(policy: Policy, screen: Screen, found: Found, document_id: str, origin: Origin) -> Pieces:
+    """What becomes of a document that was read. What is redacted is gone before it is cut, so that the same text always
+    becomes the same chunks. Raises `Permanent` for one that is not taken."""
+    document = found.document
+    said = {"text": document.text, "title": document.title, "metadata": document.metadata}
+    label = policy.store_level("documents")
+    screen.refuse_name(policy, "source", document.source, label)
+    if document.root is not None:
+        screen.refuse_name(policy, "root", document.root, label)
+    judged = screen.judge(policy, said, said, label)
+    if judged.verdict == "block":
+        raise Permanent(ErrorCode.SENSITIVE, _in_lines(said, screen, judged))
+    if judged.verdict == "quarantine":
+        problems = _in_lines(said, screen, judged)
+        held = document.model_copy(
+            update=cleaned(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
+        )
+        kept = _body(held, document_id, Chunked(found.type, ()), origin)
+        return Pieces(
+            {**kept, "quarantined": True, "kinds": list(judged.kinds)},
+            {},
+            "under quarantine: " + "; ".join(f"{p.field} {p.problem}" for p in problems),
+            quarantined=True,
+        )
+    redacted = judged.verdict == "redact"
+    document = document.model_copy(update=judged.body)
+    chunked = chunk(document.text, found.type, title=document.title or "")
+    problem = "; ".join(filter(None, (found.problem, chunked.problem))) or None
+    chunks = {}
+    for n in range(len(chunked.chunks)):
+        body = _chunk_body(document, document_id, chunked, n)
+        chunks[chunk_id(document_id, n)] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
+    body = _body(document, document_id, chunked, origin)
+    storable(canonical(body), f"documents/{document_id}")
+    return Pieces(body, chunks, problem, redacted=redacted)
+
+
+def _in_lines(said: dict[str, Any], screen: Screen, judged: Judgement) -> tuple[Problem, ...]:
+    """What a document is refused for, with the line of its text."""
+    return tuple(
+        problem.model_copy(update={"problem": f"{problem.problem} in line {_line(said['text'], found)}"})
+        if found.path == ("text",)
+        else problem
+        for problem, found in zip(screen.problems(said, judged), first_places(said, judged), strict=True)
+    )
+
+
+def _line(text: str, found: FieldFinding) -> int:
+    return text.count("\n", 0, found.finding.start) + 1
+
+
+def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin) -> dict[str, Any]:
+    return {
+        "document_id": document_id,
+        "source": document.source,
+        "title": document.title or document.source,
+        "type": chunked.type,
+        "sha256": hashlib.sha256(document.text.encode(errors="replace")).hexdigest(),
+        "chars": len(document.text),
+        "chunks": len(chunked.chunks),
+        "ingested_by": origin.principal or "memory",
+        "metadata": document.metadata,
+        **({"root": document.root} if document.root is not None else {}),
+        **({"untrusted": True} if document.untrusted else {}),
+    }
+
+
+def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) -> dict[str, Any]:
+    piece = chunked.chunks[n]
+    turn = {"speaker": piece.speaker, "around": list(piece.around)} if piece.speaker else {}
+    return {
+        "document_id": document_id,
+        "source": document.source,
+        "title": document.title or document.source,
+        "type": chunked.type,
+        "text": piece.text,
+        "context": piece.context,
+        "start": piece.start,
+        "end": piece.end,
+        **turn,
+        **({"untrusted": True} if document.untrusted else {}),
+    }
+
+
+def same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether the record of a document is to stay as it is."""
+    return all(
+        known.get(name) == wanted.get(name)
+        for name in ("sha256", "title", "type", "metadata", "quarantined", "root", "untrusted")
+    )
+
+
+def differences(known: dict[tuple[str, str], Known], wanted: dict[str, dict[str, Any]]) -> list[Write]:
+    """New versions of the chunks that changed, and deletions of those that are gone."""
+    writes = []
+    for wanted_id, body in wanted.items():
+        before = known.get(("chunks", wanted_id), Known())
+        if before.sha256 != hashlib.sha256(canonical(body).encode()).digest():
+            writes.append(Write(store="chunks", id=wanted_id, body=body, expect=before.version))
+    for (store, known_id), before in known.items():
+        if store == "chunks" and known_id not in wanted and before.sha256 is not None:
+            writes.append(Write(store="chunks", id=known_id, body=None, expect=before.version))
+    return writes

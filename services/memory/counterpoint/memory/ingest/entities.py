@@ -1,0 +1,196 @@
+"""The knowledge graph: what documents and tasks mention, as entities and relationships of the record (row B1).
+
+It follows the record. A relationship rests on what mentions the entity, and is taken back with it; an entity is a name
+alone. Relations that a model found in a version that is none any more go with what that mentioned.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.commit.committer import Committer, TombstoneConflict
+from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.ingest.follower import Follower
+from counterpoint.memory.ingest.mentions import Mention, mentions
+from counterpoint.memory.ingest.relations import stated_in
+from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto.errors import Transient
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.memory import Commit, Origin, Ref, Write
+
+ENTITIES, RELATIONSHIPS = "entities", "relationships"
+_WRITES = 200
+
+_NEXT = """
+SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
+WHERE project = $1 AND store IN ('documents', 'tasks')
+    AND (seq > coalesce((SELECT upto FROM extracted WHERE project = $1), 0)
+        OR changed > coalesce((SELECT upto FROM extracted WHERE project = $1), 0))
+    AND (store = 'documents' OR by_state IN ('completed', 'failed') OR body IS NULL)
+ORDER BY place LIMIT $2
+"""
+STANDS = "SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4"
+_MARK = """
+INSERT INTO extracted AS known (project, upto) VALUES ($1, $2)
+ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto)
+"""
+_TEXT = """
+SELECT body ->> 'text' AS text FROM records
+WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999' AND body IS NOT NULL
+ORDER BY id
+"""
+_KNOWN = """
+SELECT store, id, version, body IS NOT NULL AS there, body FROM records
+WHERE project = $1 AND store = 'relationships' AND by_source = left($2, 200) AND body ->> 'source' = $2
+UNION ALL
+SELECT store, id, version, body IS NOT NULL, NULL FROM records
+WHERE project = $1 AND store = 'entities' AND id = ANY ($3)
+UNION ALL
+SELECT store, id, version, body IS NOT NULL, NULL FROM records
+WHERE project = $1 AND store = 'relationships' AND id = ANY ($4) AND body IS NULL
+UNION ALL
+SELECT store, id, version, true, body FROM records
+WHERE project = $1 AND store = 'relationships' AND by_source = left($5, 200) AND body ->> 'source' = $5
+    AND body -> 'properties' -> 'version' <> to_jsonb($6::int)
+"""
+_SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal")
+
+
+class Knowledge(Follower):
+    """Follows documents and ended tasks."""
+
+    name = "knowledge"
+    stores = frozenset({"documents", "tasks"})
+    next_sql = _NEXT
+    mark_sql = _MARK
+
+    def __init__(
+        self,
+        database: Database,
+        policy: Policy,
+        committer: Committer,
+        vectors: Embeddings,
+        alone: Callable[[str], asyncio.Lock],
+    ) -> None:
+        super().__init__(database)
+        self._policy = policy
+        self._committer = committer
+        self._vectors = vectors
+        self._alone = alone
+
+    async def _look(self, project: str, row: Any) -> None:
+        async with self._alone(project):
+            await self._mentioned(project, row)
+
+    async def _mentioned(self, project: str, row: Any) -> None:
+        async with self._database.reading(project) as connection:
+            if not await connection.fetchval(STANDS, project, row["store"], row["id"], row["version"]):
+                return  # What came of it since has a later place, and is looked at there.
+        text = await self._text(project, row)
+        found = await asyncio.to_thread(mentions, text)
+        subject = f"{row['store']}/{row['id']}"
+        named = [(entity_id(each), relationship_id(subject, entity_id(each)), each) for each in found]
+        async with self._database.reading(project) as connection:
+            known = await connection.fetch(
+                _KNOWN,
+                project,
+                subject,
+                [entity for entity, _, _ in named],
+                [relation for _, relation, _ in named],
+                stated_in(row["id"]) if row["store"] == "documents" else "",
+                row["version"] if row["body"] is not None else 0,
+            )
+        present = {(each["store"], each["id"]): each for each in known}
+        entities = [
+            Write(store=ENTITIES, id=entity, body=_entity(each), expect=_version(present, ENTITIES, entity))
+            for entity, _, each in named
+            if not _there(present, ENTITIES, entity)
+        ]
+        wanted = {relation: _relationship(subject, entity, each) for entity, relation, each in named}
+        relations = [
+            Write(store=RELATIONSHIPS, id=relation, body=body, expect=_version(present, RELATIONSHIPS, relation))
+            for relation, body in wanted.items()
+            if not _there(present, RELATIONSHIPS, relation) or present[RELATIONSHIPS, relation]["body"] != body
+        ]
+        relations += [
+            Write(store=RELATIONSHIPS, id=each["id"], body=None, expect=each["version"])
+            for each in known
+            if each["store"] == RELATIONSHIPS and each["there"] and each["id"] not in wanted
+        ]
+        ref = Ref(store=row["store"], id=row["id"], version=row["version"])
+        resting = Memories(
+            Provenance(row["label"], row["integrity"], frozenset({ref})), {ref: None}, named=frozenset({ref})
+        )
+        await self._commit(project, f"{subject}@{row['version']} entities", entities, Memories())
+        await self._commit(project, f"{subject}@{row['version']} relationships", relations, resting)
+
+    async def _text(self, project: str, row: Any) -> str:
+        body = row["body"]
+        if body is None:
+            return ""
+        if row["store"] == "tasks":
+            return "\n".join(str(body[name]) for name in _SAID_BY_A_TASK if body.get(name))
+        async with self._database.reading(project) as connection:
+            chunks = await connection.fetch(_TEXT, project, row["id"])
+        return "\n".join(chunk["text"] for chunk in chunks)
+
+    async def _commit(self, project: str, what: str, writes: Sequence[Write], memories: Memories) -> None:
+        for start in range(0, len(writes), _WRITES):
+            part = tuple(writes[start : start + _WRITES])
+            digest = hashlib.sha256("".join(f"{each.id}@{each.expect}" for each in part).encode()).hexdigest()
+            origin = Origin(message_id=derived_id(project, what, digest), project=project)
+            now = datetime.now(UTC)
+            prepared = prepare(
+                self._policy,
+                diode.own(self._policy, project, origin.message_id, now),
+                origin,
+                Commit(step="mentions", writes=part),
+                now=now,
+                caused_by=Provenance(),
+                memories=memories,
+                task_version=None,
+            )
+            try:
+                await self._vectors.applied(self._committer, prepared)
+            except TombstoneConflict as error:
+                raise Transient(f"{error.store}/{error.record_id} was deleted meanwhile") from error
+
+
+def entity_id(mention: Mention) -> str:
+    """The id of an entity: its kind and the hash of its name, whatever the case."""
+    return f"{mention.kind}-{hashlib.sha256(mention.name.lower().encode()).hexdigest()[:24]}"
+
+
+def relationship_id(source: str, target: str) -> str:
+    """The id of the relationship between two records."""
+    return hashlib.sha256(f"{source} mentions {target}".encode()).hexdigest()[:32]
+
+
+def _entity(mention: Mention) -> dict[str, Any]:
+    return {"kind": mention.kind, "name": mention.name, "properties": {}}
+
+
+def _relationship(source: str, entity: str, mention: Mention) -> dict[str, Any]:
+    return {
+        "source": source,
+        "target": f"{ENTITIES}/{entity}",
+        "kind": "mentions",
+        "properties": {"count": mention.count, "name": mention.name, "kind": mention.kind},
+    }
+
+
+def _there(present: dict[tuple[str, str], Any], store: str, record_id: str) -> bool:
+    row = present.get((store, record_id))
+    return row is not None and row["there"]
+
+
+def _version(present: dict[tuple[str, str], Any], store: str, record_id: str) -> int:
+    row = present.get((store, record_id))
+    return row["version"] if row is not None else 0

@@ -1,0 +1,21 @@
+"""The provider index that comes with memory: which official package speaks to which external system (row A4)."""
+
+import json
+from functools import cache
+from importlib.resources import files
+
+from counterpoint.proto.memory import Write
+from counterpoint.proto.providers import Provider
+
+
+@cache
+def shipped() -> tuple[Provider, ...]:
+    """The rows of `providers.json`, which says what it was made from."""
+    index = json.loads(files(__package__).joinpath("providers.json").read_text())
+    return tuple(Provider.model_validate(row) for row in index["rows"])
+
+
+def provider_writes() -> tuple[Write, ...]:
+    """The index as records for the shared project, each under the name of its package."""
+    bodies = [row.model_dump(mode="json", exclude_none=True) for row in shipped()]
+    return tuple(Write(store="providers", id=body["package"], body=body) for body in bodies)

@@ -1,0 +1,82 @@
+"""Reading one document: which type it is of, and its text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from counterpoint.memory.ingest.chunk.detect import detect
+from counterpoint.memory.ingest.readers.encoding import decoded
+from counterpoint.memory.ingest.readers.html import html
+from counterpoint.memory.ingest.readers.notebook import notebook
+from counterpoint.memory.ingest.readers.pdf import is_pdf, pdf
+from counterpoint.memory.ingest.readers.turns import turns_of, turns_of_json
+from counterpoint.proto.conversation import transcript
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.ingest import ContentType
+
+T = TypeVar("T")
+
+_JSON = frozenset({".json", ".jsonl", ".ndjson"})
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The text of a document and what it is to be cut as; `title` is its own, where it has one.
+
+    `problem` says what of it was not read, or why it was not read as what was asked for.
+    """
+
+    text: str
+    type: ContentType
+    title: str | None = None
+    problem: str | None = None
+
+
+def read(name: str, given: str | bytes, type: ContentType | None = None) -> Read:
+    """The text of a document; without a `type` it is told by the name, and then by the content.
+
+    Raises `Permanent`, with the reason, for what cannot be read.
+    """
+    if isinstance(given, bytes):
+        if type == "pdf" or (type is None and is_pdf(given)):
+            found = pdf(given)
+            return Read(_whole(found.text), "pdf", found.title and _whole(found.title), found.problem)
+        given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
+    kind = type or _kind(name, given)
+    match kind:
+        case "html":
+            page = _or_refused(html, given)
+            return Read(page.text, "html", page.title)
+        case "notebook":
+            return Read(_whole(_or_refused(notebook, given)), "notebook")
+        case "conversation":
+            try:
+                turns = turns_of(given)
+            except ValueError as error:
+                return Read(given, "text", problem=f"not read as a conversation but as plain text: {error}")
+            return Read(given if turns is None else _whole(transcript(turns)), "conversation")
+        case _:
+            return Read(given, kind)
+
+
+def _kind(name: str, text: str) -> ContentType:
+    """The type by the name and the content: JSON is a conversation where each entry is what somebody said."""
+    if PurePosixPath(name).suffix.lower() in _JSON:
+        try:
+            return "conversation" if turns_of_json(text) else "text"
+        except ValueError:
+            return "text"
+    return detect(name, text)
+
+
+def _whole(text: str) -> str:
+    """Without halves of characters, which the escapes of JSON may stand for."""
+    return text.encode(errors="replace").decode()
+
+
+def _or_refused(reader: Callable[[str], T], text: str) -> T:
+    try:
+        return reader(text)
+    except ValueError as error:
+        raise Permanent(ErrorCode.UNREADABLE, (Problem(field="text", problem=str(error)),)) from error

@@ -1,0 +1,41 @@
+"""Bytes to text: UTF-8, or UTF-16 with its byte order mark. Nothing is guessed."""
+
+import codecs
+import re
+
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_PROBE_BYTES = 8192
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_HEAD_BYTES = 1024
+
+
+def decoded(content: bytes, *, html: bool = False) -> str:
+    """The text of these bytes. HTML may say its encoding at its beginning.
+
+    Raises `Permanent` for what is binary, and for what is in no encoding that is known for sure.
+    """
+    if content.startswith(_MARKS):
+        return _strictly(content, "utf-16")
+    if b"\0" in content[:_PROBE_BYTES]:
+        raise Permanent(ErrorCode.BINARY, (Problem(field="content", problem="is binary, of a kind that is not read"),))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        said = _CHARSET.search(content[:_HEAD_BYTES]) if html else None
+        if said is None:
+            raise _no_encoding("is neither UTF-8 nor UTF-16 with a byte order mark") from None
+        return _strictly(content, said[1].decode())
+
+
+def _strictly(content: bytes, encoding: str) -> str:
+    try:
+        codecs.lookup(encoding)
+        return content.decode(encoding)
+    except (LookupError, UnicodeError) as error:
+        raise _no_encoding(f"is not in the encoding that it says, {encoding}") from error
+
+
+def _no_encoding(problem: str) -> Permanent:
+    return Permanent(ErrorCode.ENCODING, (Problem(field="content", problem=problem),))

@@ -1,0 +1,45 @@
+"""PDFs to text."""
+
+from dataclasses import dataclass
+
+from counterpoint.memory.ingest.readers.sandbox import apart
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+_MAGIC = b"%PDF-"
+_HEAD_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The text of a PDF with a form feed between pages, its title, and what of it has no text."""
+
+    text: str
+    title: str | None
+    problem: str | None
+
+
+def is_pdf(content: bytes) -> bool:
+    """Whether it says that it is one."""
+    return _MAGIC in content[:_HEAD_BYTES]
+
+
+def pdf(content: bytes) -> Pages:
+    """The text of a PDF. Raises `Permanent` with the reason where there is none to be had."""
+    try:
+        said = apart("pdf", content)
+    except ValueError as error:
+        raise _refused(str(error)) from error
+    pages: list[str] = said["pages"]
+    bare = [n for n, page in enumerate(pages, 1) if not page.strip()]
+    if len(bare) == len(pages):
+        raise _refused("is a PDF without a text layer: its pages are pictures")
+    problem = f"{len(bare)} of {len(pages)} pages have no text: {_some(bare)}" if bare else None
+    return Pages("\f".join(pages), said["title"] or None, problem)
+
+
+def _some(pages: list[int]) -> str:
+    return ", ".join(map(str, pages[:10])) + (" ..." if len(pages) > 10 else "")
+
+
+def _refused(problem: str) -> Permanent:
+    return Permanent(ErrorCode.UNREADABLE, (Problem(field="content", problem=problem),))

@@ -1,0 +1,1 @@
+"""Background jobs that keep the record in order."""

@@ -1,0 +1,50 @@
+"""What a fresh memory starts with: the administrator and the provider index, written like everything else."""
+
+import hashlib
+from datetime import UTC, datetime
+
+import structlog
+
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.commit.committer import Committer
+from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import SYSTEM
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto.ids import foreign_id
+from counterpoint.proto.memory import Commit, Origin, Write
+
+log = structlog.get_logger()
+
+_KNOWN = "SELECT id FROM records WHERE project = $1 AND store = $2"
+
+
+async def plant(
+    database: Database, policy: Policy, committer: Committer, project: str, writes: tuple[Write, ...]
+) -> None:
+    """Write what is not there yet of one store; what somebody changed or deleted stays so."""
+    store = writes[0].store
+    place = SYSTEM if policy.stores[store].system else project
+    async with database.reading(place) as connection:
+        known = {row["id"] for row in await connection.fetch(_KNOWN, place, store)}
+    missing = tuple(write for write in writes if write.id not in known)
+    if not missing:
+        return
+    now = datetime.now(UTC)
+    digest = hashlib.sha256("".join(write.id for write in missing).encode()).hexdigest()
+    origin = Origin(message_id=foreign_id("seed", digest, 0), project=project)
+    grant = diode.own(policy, project, origin.message_id, now)
+    prepared = prepare(
+        policy,
+        grant,
+        origin,
+        Commit(step="seed", writes=missing),
+        now=now,
+        caused_by=Provenance(),
+        memories=Memories(),
+        task_version=None,
+    )
+    await committer.apply(prepared)
+    log.info("seed.planted", store=store, records=len(missing))

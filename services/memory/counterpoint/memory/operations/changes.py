@@ -1,0 +1,266 @@
+"""Changes: what becomes of records when something is taken back or put back, and which stand again as they were.
+
+What stands of a record follows from its own versions and from the take-backs that stand, replayed in the order of the
+project. So undoing one of them, whichever it is, leaves what would have stood without it.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.provenance.influence import Version
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import PlannedWrite, canonical
+
+_COMMITS = """
+    SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines'
+    UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines'
+"""
+_PRESENT = """
+SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)
+CROSS JOIN LATERAL (
+    SELECT store, id, version, body IS NOT NULL AS there FROM records
+    WHERE project = $1 AND store = given.store AND id = given.id LIMIT 1) AS found
+"""
+_VERSIONS = f"""
+SELECT found.*, found.commit_id IN ({_COMMITS}) AS wished FROM unnest($2::text[], $3::text[]) AS given (store, id)
+CROSS JOIN LATERAL (
+    SELECT store, id, version, seq, body IS NOT NULL AS there, sha256, commit_id FROM records
+    WHERE project = $1 AND store = given.store AND id = given.id
+    UNION ALL
+    SELECT store, id, version, seq, body IS NOT NULL, sha256, commit_id FROM history
+    WHERE project = $1 AND store = given.store AND id = given.id OFFSET 0) AS found
+ORDER BY found.store, found.id, found.version
+"""
+_AS_IT_WAS = """
+SELECT found.* FROM unnest($2::text[], $3::text[], $4::int[]) AS given (store, id, version)
+CROSS JOIN LATERAL (
+    SELECT store, id, version, task_id, author, label, integrity, schema_version, body, seq, at FROM history
+    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version LIMIT 1) AS found
+"""
+_OF_WISH = """
+SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines' AND id = ANY ($2) AND version = 1
+UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines' AND id = ANY ($2) AND version = 1
+"""
+_MOVED = f"""
+SELECT store, id FROM records WHERE project = $1 AND store <> 'quarantines' AND commit_id IN ({_OF_WISH})
+UNION SELECT store, id FROM history WHERE project = $1 AND store <> 'quarantines' AND commit_id IN ({_OF_WISH})
+"""
+_STANDING = """
+    SELECT first.commit_id FROM records AS now CROSS JOIN LATERAL (
+        SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines' AND id = now.id AND version = 1
+        UNION ALL
+        SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines' AND id = now.id AND version = 1
+    ) AS first
+    WHERE now.project = $1 AND now.store = 'quarantines' AND now.body IS NOT NULL
+        AND NOT now.body @> '{"lifted": true}' AND now.id <> ALL ($3::text[])
+"""
+_PUT_BACK = f"""
+SELECT store, id, version FROM records
+WHERE project = $1 AND body IS NOT NULL AND store <> 'quarantines' AND greatest(seq, changed) > $2
+    AND commit_id IN ({_STANDING})
+UNION ALL
+SELECT store, id, version FROM history
+WHERE project = $1 AND body IS NOT NULL AND store <> 'quarantines' AND greatest(seq, changed) > $2
+    AND commit_id IN ({_STANDING})
+"""
+
+Key = tuple[str, str]
+"""Store and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A record to be taken back: the version that stands now, and the one to put in its place."""
+
+    store: str
+    id: str
+    present: int
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A version of a record that no take-back made: its place in the project's order, and whether it was a deletion."""
+
+    version: int
+    place: int
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A take-back that stands: its id, its place, whether it puts back what stood before, and what it says is wrong."""
+
+    id: str
+    place: int
+    restores: bool
+    wrong: frozenset[Version]
+
+
+def taken_back(written: Sequence[Written], present: int | None, wrong: frozenset[int], *, restores: bool) -> int | None:
+    """Return the version that stands after a take-back of the `wrong` ones, where `present` stood; None for none.
+
+    `written` are the versions until then, oldest first. A quarantine takes out what is wrong. A rollback puts the last
+    version before it in its place that is not, and also in the place of what was taken out.
+    """
+    last = present if present is not None else written[-1].version
+    if last not in wrong:
+        return present
+    if not restores:
+        return None
+    good = next((each for each in reversed(written) if each.version < last and each.version not in wrong), None)
+    return good.version if good is not None and good.there else None
+
+
+def standing_version(written: Sequence[Written], take_backs: Sequence[tuple[int, bool, frozenset[int]]]) -> int | None:
+    """Return the version of a record that stands: its versions and some take-backs (place, whether it restores, what is
+    wrong), replayed in the order of their places. One that was under way meanwhile is taken back behind."""
+    present: int | None = None
+    seen: list[Written] = []
+    left = sorted(take_backs, key=lambda each: each[0])
+    done: list[tuple[int, bool, frozenset[int]]] = []
+    for each in (*written, None):
+        while left and (each is None or left[0][0] < each.place):
+            done.append(left.pop(0))
+            if seen:
+                present = taken_back(seen, present, done[-1][2], restores=done[-1][1])
+        if each is not None:
+            seen.append(each)
+            present = each.version if each.there else None
+            for _, restores, wrong in done:
+                if each.version in wrong:
+                    present = taken_back(seen, present, wrong, restores=restores)
+    return present
+
+
+class Changes:
+    """Looks up what stands, what stood, and what was taken out."""
+
+    def __init__(self, database: Database, policy: Policy) -> None:
+        self._database = database
+        self._policy = policy
+
+    def learned(self, store: str) -> bool:
+        """Whether what a store holds is taken back when it is wrong."""
+        return store in self._policy.stores and self._policy.stores[store].learned
+
+    async def of(self, project: str, wrong: Iterable[Version], *, restores: bool) -> list[Change]:
+        """Return the records as they stand once the newest take-back declares some versions wrong."""
+        wrong = frozenset(wrong)
+        keys = {(store, record) for store, record, _ in wrong}
+        if restores:
+            by_key = _by_key(wrong)
+            return [
+                change
+                for key, (written, present, row) in (await self._histories(project, keys)).items()
+                if (change := _change(key, row, present, taken_back(written, present, by_key[key], restores=True)))
+            ]
+        columns = self._columns(keys)
+        async with self._database.snapshot(project) as connection:
+            rows = await connection.fetch(_PRESENT, project, *columns)
+        return [
+            Change(row["store"], row["id"], row["version"])
+            for row in rows
+            if row["there"] and (row["store"], row["id"], row["version"]) in wrong
+        ]
+
+    async def replayed(self, project: str, keys: Iterable[Key], standing: Sequence[Standing]) -> list[Change]:
+        """Return some records as they are when no other take-backs than these stand."""
+        wrongs = [(each.place, each.restores, _by_key(each.wrong)) for each in standing]
+        changes = []
+        for key, (written, present, row) in (await self._histories(project, keys)).items():
+            take_backs = [(place, restores, by_key[key]) for place, restores, by_key in wrongs if key in by_key]
+            if change := _change(key, row, present, standing_version(written, take_backs)):
+                changes.append(change)
+        return changes
+
+    async def moved(self, project: str, wishes: Sequence[str]) -> frozenset[Key]:
+        """The records that some take-backs took out or put back."""
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_MOVED, project, list(wishes))
+        return frozenset((row["store"], row["id"]) for row in rows)
+
+    async def put_back(self, project: str, after: int, lifted: Sequence[str] = ()) -> frozenset[Version]:
+        """The versions that a take-back which stands, or the lifting of one, has put back after a place: they count,
+        whatever was said of them before. Those in `lifted` stand no more."""
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_PUT_BACK, project, after, list(lifted))
+        return frozenset((row["store"], row["id"], row["version"]) for row in rows)
+
+    async def restored(self, project: str, changes: Sequence[Change]) -> tuple[PlannedWrite, ...]:
+        """The records to put back, as they were: with their stamps, their place and their time."""
+        present = {(each.store, each.id): each.present for each in changes if each.before is not None}
+        back = [each for each in changes if each.before is not None]
+        if not back:
+            return ()
+        columns = [each.store for each in back], [each.id for each in back], [each.before for each in back]
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_AS_IT_WAS, project, *columns)
+        restored = []
+        for row in rows:
+            body = canonical(row["body"])
+            restored.append(
+                PlannedWrite(
+                    row["store"], row["id"], present[row["store"], row["id"]], body, row["task_id"], row["author"],
+                    row["label"], row["integrity"], hashlib.sha256(body.encode()).digest(), row["schema_version"],
+                    row["seq"], row["at"],
+                )
+            )  # fmt: skip
+        return tuple(restored)
+
+    def _columns(self, keys: Iterable[Key]) -> tuple[list[str], list[str]]:
+        ordered = sorted(key for key in keys if self.learned(key[0]))
+        return [store for store, _ in ordered], [record for _, record in ordered]
+
+    async def _histories(
+        self, project: str, keys: Iterable[Key]
+    ) -> Mapping[Key, tuple[list[Written], int | None, "_Row"]]:
+        """Of each record the versions that no take-back made, which of them stands now, and the row that does."""
+        async with self._database.snapshot(project) as connection:
+            rows = await connection.fetch(_VERSIONS, project, *self._columns(keys))
+        versions: defaultdict[Key, list[_Row]] = defaultdict(list)
+        for row in rows:
+            known = _Row(row["version"], row["seq"], row["there"], row["sha256"], row["wished"])
+            versions[row["store"], row["id"]].append(known)
+        histories = {}
+        for key, every in versions.items():
+            own = [each for each in every if not each.wished]
+            if own:
+                written = [Written(each.version, each.seq, each.there) for each in own]
+                histories[key] = (written, _presented(own, every[-1]), every[-1])
+        return histories
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    version: int
+    seq: int
+    there: bool
+    sha256: bytes | None
+    wished: bool
+
+
+def _presented(own: Sequence[_Row], last: _Row) -> int | None:
+    """Which version the last one is, where a take-back made it; of one that the release before put back by its text."""
+    if not last.there:
+        return None
+    if not last.wished:
+        return last.version
+    same = [each for each in own if each.seq == last.seq] or [each for each in own if each.sha256 == last.sha256]
+    return same[-1].version if same else None
+
+
+def _change(key: Key, row: _Row, present: int | None, wanted: int | None) -> Change | None:
+    if present == wanted:
+        return None
+    return Change(*key, row.version, wanted)
+
+
+def _by_key(wrong: Iterable[Version]) -> dict[Key, frozenset[int]]:
+    found: defaultdict[Key, set[int]] = defaultdict(set)
+    for store, record, version in wrong:
+        found[store, record].add(version)
+    return {key: frozenset(versions) for key, versions in found.items()}

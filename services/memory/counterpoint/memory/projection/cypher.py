@@ -1,0 +1,121 @@
+"""Cypher that only reads: what may be asked, decided before and by the engine, and the rows that come of it.
+
+Three looks, each by somebody else. The words: only clauses that read may stand outside of strings and quoted names, so
+that nothing reaches the engine which would touch a file when it is merely bound. The engine's plan: no operator that
+writes, and no function that reads elsewhere. And the transaction it runs in is read-only: the engine itself refuses to
+write.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+REPLY_BYTES = 700_000
+"""What the rows of an answer may take: an answer has to fit into a message."""
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+    | (?P<comment>//[^\n]*|/\*.*?\*/)
+    | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    | (?P<name>`[^`]*`)
+    | (?P<word>[^\W\d]\w*)
+    | (?P<number>\d[\w.]*)
+    | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_FIRST = frozenset({"match", "optional", "unwind", "with", "return"})
+_REFUSED = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        alter analyze attach begin call checkpoint comment commit copy create cypher delete detach drop explain
+        export extension force glob graph import insert install load macro merge nextval profile project_graph
+        remove rename rollback sequence set table transaction type uninstall update use vacuum
+        """,
+    )
+)
+_OPERATOR = re.compile(r"\b([A-Z][A-Z_]+)\[\d+\]")
+_FUNCTION = re.compile(r"Function: (\w+)")
+_DOING = re.compile(
+    "MERGE|SET_.*|.*(?:ALTER|ATTACH|COPY|CREATE|DATABASE|DELETE|DROP|EXPORT|EXTENSION|IMPORT|INSERT|STANDALONE|TRANSACT).*"
+)
+"""What an operator that does more than read has in its name. Those that read are many, and new ones come."""
+_READING_FUNCTIONS = frozenset({"READ_FTABLE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What was found. `cut`: there was more than was asked for, or than fits into a message."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    cut: bool
+
+
+def check_words(query: str) -> None:
+    """Raises `Permanent` `cypher` for a query that is not one statement which reads."""
+    words = [word.lower() for word in _words(query)]
+    if not words or words[0] not in _FIRST:
+        raise refused("begins with MATCH, OPTIONAL MATCH, UNWIND, WITH or RETURN: nothing is written here")
+    wrong = next((word for word in words if word in _REFUSED), None)
+    if wrong is not None:
+        raise refused(
+            f"{wrong.upper()} is not allowed: this only reads. A name that is spelled so stands in backquotes"
+        )
+
+
+def check_plan(plan: str) -> None:
+    """Raises `Permanent` `cypher` for a plan with an operator or a function that does more than read the graph."""
+    wrong = {operator for operator in _OPERATOR.findall(plan) if _DOING.fullmatch(operator)}
+    wrong |= set(_FUNCTION.findall(plan)) - _READING_FUNCTIONS
+    if wrong:
+        raise refused(f"{min(wrong)} is not allowed: this only reads")
+
+
+def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> Rows:
+    """The first rows as JSON has them."""
+    kept: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        plain = tuple(_plain(value) for value in row)
+        size += len(json.dumps(plain))
+        if len(kept) == limit or size > REPLY_BYTES:
+            return Rows(tuple(columns), tuple(kept), True)
+        kept.append(plain)
+    return Rows(tuple(columns), tuple(kept), False)
+
+
+def refused(problem: str) -> Permanent:
+    """A query that is not answered."""
+    return Permanent(ErrorCode.CYPHER, (Problem(field="query", problem=problem),))
+
+
+def _words(query: str) -> Iterator[str]:
+    """The bare words, where no string, comment or quoted name is. Raises `Permanent`."""
+    for token in _TOKEN.finditer(query):
+        match token.lastgroup:
+            case "word":
+                yield token.group()
+            case "sign" if token.group() in "'\"`":
+                raise refused("has a string that does not end")
+            case "sign" if token.group() == ";" and query[token.end() :].strip():
+                raise refused("is more than one statement")
+            case _:
+                pass
+
+
+def _plain(value: Any) -> Any:
+    """Nodes and edges without the engine's own ids, which are others after a rebuild."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(name): _plain(inner) for name, inner in value.items() if name not in ("_ID", "_SRC", "_DST")}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return str(value)

@@ -1,0 +1,238 @@
+"""The line of all tasks as a graph in Ladybug, one database a project, asked in Cypher (row D4)."""
+
+import asyncio
+import ctypes
+import re
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from counterpoint.memory.projection import line_graph
+from counterpoint.memory.projection.cypher import Rows, check_plan, check_words, cut, refused
+from counterpoint.memory.projection.handle_pool import Shelf
+from counterpoint.memory.projection.tier import Change, Place, Tier
+from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
+
+if TYPE_CHECKING:
+    from ladybug import Connection
+
+log = structlog.get_logger()
+
+OPEN = 4
+"""Each takes some 35 MB once it was written to."""
+_BUFFER_BYTES = 128 * 1024 * 1024
+"""At most: a checkpoint holds a whole group of rows, 131,072 of them, with their texts."""
+_DATABASE_BYTES = 8 * 1024**3
+_TRANSACTION_CHARS = 1_000_000
+"""What one transaction writes is in the engine's buffers until it ends, several times over."""
+_THREADS = 2
+_CHECKPOINT_BYTES = 1024 * 1024
+_LONGEST_WALK = 200
+_CHECKED = 256
+_ASKER = re.compile(
+    r"(Parser|Binder|Catalog|Conversion|Overflow|Runtime|Function|Parameter|Copy|Not implemented|Can ?not)\b", re.I
+)
+"""How the engine begins when it is the query that is wrong."""
+_PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
+"""How it begins when it has no type for the value of a parameter."""
+
+
+class Graph(Tier):
+    """Nothing with a label above `highest_label` is in it: whoever may ask may see all of it."""
+
+    name = "graph"
+
+    def __init__(self, root: Path, highest_label: int, *, keep: int = OPEN) -> None:
+        self.highest_label = highest_label
+        self._shelf: Shelf[_Database] = Shelf(root, _Database, _Database.close, keep=keep)
+        self._turns = asyncio.Semaphore(_THREADS)
+
+    async def place(self, project: str, *, draft: bool = False) -> Place | None:
+        """How far it has followed a project."""
+        async with self._shelf.taken(project, draft) as database:
+            return await asyncio.to_thread(database.place)
+
+    async def apply(self, project: str, changes: Sequence[Change], place: Place, *, draft: bool = False) -> None:
+        """Take changes, in one transaction."""
+        async with self._shelf.taken(project, draft) as database:
+            await asyncio.to_thread(database.write, changes, place, self.highest_label)
+
+    async def drop(self, project: str, *, draft: bool = False) -> None:
+        """Delete the project's folder."""
+        await self._shelf.drop(project, draft)
+
+    async def swap(self, project: str) -> None:
+        """Rename the draft's folder."""
+        await self._shelf.swap(project)
+
+    async def close(self) -> None:
+        """Close all databases."""
+        await self._shelf.close()
+
+    async def cypher(
+        self, project: str, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
+    ) -> Rows:
+        """The first `limit` rows. Raises `Permanent` `cypher` for a query that does not only read, is none, or took too
+        long or too much, and `Away`."""
+        check_words(query)
+        async with self._turns, self._shelf.taken(project) as database:
+            return await asyncio.to_thread(database.read, query, parameters, limit, timeout_ms)
+
+
+class _Database:
+    """One database: a connection that writes, and some that read. One that a query failed on is not used again."""
+
+    def __init__(self, path: Path) -> None:
+        import ladybug
+
+        self._engine = ladybug
+        self._path = path / "line.lbug"
+        # Small, and of one thread: there are several of them, beside everything else that memory does.
+        self._database = ladybug.Database(
+            self._path,
+            buffer_pool_size=_BUFFER_BYTES,
+            max_num_threads=1,
+            max_db_size=_DATABASE_BYTES,
+            auto_checkpoint=False,
+        )
+        self._writer = ladybug.Connection(self._database, num_threads=1)
+        self._lock = threading.RLock()
+        self._readers: list[Connection] = []
+        self._settled = False
+        self._checked: dict[str, None] = {}
+        if not _rows(self._writer, "CALL show_tables() RETURN name", {}):
+            for statement in filter(str.strip, line_graph.SCHEMA.split(";")):
+                _rows(self._writer, statement, {})
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in (self._writer, *self._readers):
+                connection.close()
+            self._database.close()
+        _give_back()
+
+    def place(self) -> Place | None:
+        with self._lock, _failing("read"):
+            place = line_graph.where(self._run)
+            self._settled = place is not None
+            return place
+
+    def write(self, changes: Sequence[Change], place: Place, highest_label: int) -> None:
+        """In one transaction, or in several where one would be too large: the place is the last one's."""
+        parts = line_graph.parts(changes, _TRANSACTION_CHARS)
+        with self._lock:
+            for part in parts[:-1]:
+                self._write(part, line_graph.where(self._run) or Place(place.life, 0), highest_label)
+            self._write(parts[-1], place, highest_label)
+
+    def _write(self, changes: Sequence[Change], place: Place, highest_label: int) -> None:
+        try:
+            with _failing("write"):
+                self._run("BEGIN TRANSACTION", {})
+                line_graph.write(self._run, changes, place, highest_label)
+                self._run("COMMIT", {})
+        except BaseException:
+            self._writer.close()
+            self._writer = self._engine.Connection(self._database, num_threads=1)
+            self._checkpoint()
+            raise
+        ahead = self._path.with_name(self._path.name + ".wal")
+        if ahead.exists() and ahead.stat().st_size > _CHECKPOINT_BYTES:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        try:
+            self._run("CHECKPOINT", {})
+        except RuntimeError as later:
+            # It waits for those who read; what is written is in its log, and there will be another time.
+            log.info("graph.checkpoint_later", reason=str(later)[:200])
+
+    def _run(self, query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
+        return _rows(self._writer, query, parameters)
+
+    def read(self, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> Rows:
+        if not self._settled and self.place() is None:
+            raise Away("the graph holds nothing of the project yet")
+        reader = self._readers.pop() if self._readers else self._reader()
+        try:
+            rows = self._read(reader, query, parameters, limit, timeout_ms)
+        except BaseException:
+            reader.close()
+            raise
+        self._readers.append(reader)
+        return rows
+
+    def _reader(self) -> "Connection":
+        with _failing("open a connection"):
+            reader = self._engine.Connection(self._database, num_threads=1)
+            _rows(reader, f"CALL var_length_extend_max_depth={_LONGEST_WALK}", {})
+            return reader
+
+    def _read(
+        self, reader: "Connection", query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
+    ) -> Rows:
+        try:
+            reader.set_query_timeout(timeout_ms)
+            _rows(reader, "BEGIN TRANSACTION READ ONLY", {})
+            if query not in self._checked:
+                check_plan("\n".join(str(row[0]) for row in _rows(reader, f"EXPLAIN {query}", parameters)))
+                self._checked[query] = None
+                while len(self._checked) > _CHECKED:
+                    self._checked.pop(next(iter(self._checked)), None)
+            answer = reader.execute(query, dict(parameters))
+            if isinstance(answer, list):
+                raise refused("is more than one statement")
+            with answer:
+                rows = cut(answer.get_column_names(), (list(row) for row in answer), limit)
+            _rows(reader, "COMMIT", {})
+            return rows
+        except CounterpointError:
+            raise
+        except Exception as error:
+            raise _said(str(error), timeout_ms) from error
+
+
+def _give_back() -> None:
+    """Memory that the engine has freed stays with the process until the C library is told."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+@contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """The engine has no error that all others are: whatever it raises is `Away`."""
+    try:
+        yield
+    except CounterpointError:
+        raise
+    except Exception as error:
+        raise Away(f"the graph engine could not {what}: {error}"[:300]) from error
+
+
+def _rows(connection: "Connection", query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
+    answer = connection.execute(query, dict(parameters))
+    if isinstance(answer, list):
+        raise refused("is more than one statement")
+    with answer:
+        return [list(row) for row in answer]
+
+
+def _said(reason: str, timeout_ms: int) -> CounterpointError:
+    """What the engine's words about a query mean."""
+    if "Interrupted" in reason:
+        return refused(f"took longer than {timeout_ms} ms")
+    if "buffer pool" in reason.lower() or "allocate memory" in reason:
+        return refused("needs more memory than a query may take")
+    if _PARAMETERS.match(reason):
+        problem = "must be texts, numbers, and lists of one kind of them, and no very large ones"
+        return Permanent(ErrorCode.CYPHER, (Problem(field="parameters", problem=problem),))
+    if _ASKER.match(reason):
+        return refused(" ".join(reason.split())[:300])
+    return Away(f"the graph engine does not answer: {reason}"[:300])

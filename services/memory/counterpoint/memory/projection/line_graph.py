@@ -1,0 +1,215 @@
+"""The line as a graph: what a batch of changes of `actions` and `tasks` writes into one Ladybug database.
+
+Task and Action are nodes; LEADS_TO goes from an action to what came of it, COORDINATES_WITH from an action to those it
+ran beside, PART_OF from an action to its task. What a record names may come after it: then it is `Awaited`, and those
+that wait are linked when it is there. A removed record leaves its version in `Removed`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from counterpoint.memory.projection.tier import Change, Place, newest
+
+SCHEMA = files(__package__).joinpath("schema.cypher").read_text()
+STORES = ("actions", "tasks")
+TEXT_CHARS = 1000
+"""What is longer is cut: the record has all of it."""
+
+Run = Callable[[str, Mapping[str, Any]], list[list[Any]]]
+"""Run a statement with its parameters: its rows."""
+_Key = tuple[str, str]
+_Link = tuple[str, str, str]
+"""An edge's kind, the action that names it, and what it names."""
+
+_NODE = {"actions": ("Action", "action_id"), "tasks": ("Task", "task_id")}
+_FIELDS = {
+    "actions": ("agent", "kind", "reasoning", "result", "decision_id", "at"),
+    "tasks": ("session_id", "kind", "state", "title", "description", "error_message"),
+}
+_LISTS = ("after", "coordinates_with")
+_BOTH = "MATCH (a:Action {action_id: l.one}) WITH l, a MATCH (b:%s {%s: l.other}) MERGE %s"
+"""Two matches in one clause scan the second table; one after the other each looks its key up."""
+LINKS = {
+    "LEADS_TO": _BOTH % ("Action", "action_id", "(b)-[:LEADS_TO]->(a)"),
+    "COORDINATES_WITH": _BOTH % ("Action", "action_id", "(a)-[:COORDINATES_WITH]->(b)"),
+    "PART_OF": _BOTH % ("Task", "task_id", "(a)-[:PART_OF]->(b)"),
+}
+_UNLINK = (
+    "UNWIND $ids AS id MATCH (a:Action {action_id: id})<-[e:LEADS_TO]-() DELETE e",
+    "UNWIND $ids AS id MATCH (a:Action {action_id: id})-[e:COORDINATES_WITH]->() DELETE e",
+    "UNWIND $ids AS id MATCH (a:Action {action_id: id})-[e:PART_OF]->() DELETE e",
+)
+_WAITING = {
+    "actions": (
+        "MATCH (x:Action {action_id: $id})-[:LEADS_TO]->(a:Action) RETURN a.action_id",
+        "MATCH (x:Action {action_id: $id})<-[:COORDINATES_WITH]-(a:Action) RETURN a.action_id",
+    ),
+    "tasks": ("MATCH (x:Task {task_id: $id})<-[:PART_OF]-(a:Action) RETURN a.action_id",),
+}
+
+
+def write(run: Run, changes: Sequence[Change], place: Place, highest_label: int) -> None:
+    """Take changes, inside one transaction. What is labelled higher is not kept, as if it were removed."""
+    held, removed = _held(run, changes)
+    fresh = newest(changes, held | {key: max(removed[key], held.get(key, 0)) for key in removed})
+    gone = [change for change in fresh if change.body is None or change.label > highest_label]
+    there = [change for change in fresh if change.body is not None and change.label <= highest_label]
+    awaited: dict[str, list[str]] = {}
+    for change in gone:
+        awaited[_record(change)] = _remove(run, change)
+    for store in STORES:
+        of_store = [change for change in there if change.store == store]
+        _keep(run, store, of_store, [key for key in held if key[0] == store])
+    back = [_record(change) for change in there if _key(change) in removed]
+    if back:
+        run("UNWIND $ids AS id MATCH (r:Removed {record: id}) DELETE r", {"ids": back})
+    links = dict.fromkeys(link for change in there for link in _links(change))
+    _link(run, links | dict.fromkeys(_links_to(run, there)), awaited)
+    _await(run, awaited)
+    parameters = {"life": place.life, "seq": place.seq}
+    run("MERGE (p:Place {name: 'place'}) SET p.life = $life, p.seq = $seq", parameters)
+
+
+def parts(changes: Sequence[Change], chars: int) -> list[list[Change]]:
+    """The changes in their order, in parts of about so many characters of text; one part at least."""
+    found: list[list[Change]] = [[]]
+    size = 0
+    for change in changes:
+        size += sum(len(text) for text in _row(change).values() if isinstance(text, str))
+        if size > chars and found[-1]:
+            found.append([])
+            size = 0
+        found[-1].append(change)
+    return found
+
+
+def where(run: Run) -> Place | None:
+    """How far the database has come."""
+    found = run("MATCH (p:Place {name: 'place'}) RETURN p.life, p.seq", {})
+    return Place(found[0][0], found[0][1]) if found else None
+
+
+def _held(run: Run, changes: Iterable[Change]) -> tuple[dict[_Key, int], dict[_Key, int]]:
+    """The versions of nodes, and of what was removed."""
+    held: dict[_Key, int] = {}
+    removed: dict[_Key, int] = {}
+    for store, (node, key) in _NODE.items():
+        ids = list({change.id for change in changes if change.store == store})
+        if not ids:
+            continue
+        found = run(f"UNWIND $ids AS id MATCH (n:{node} {{{key}: id}}) RETURN id, n.version", {"ids": ids})
+        held |= {(store, record_id): version for record_id, version in found}
+        records = [f"{store}/{record_id}" for record_id in ids]
+        found = run("UNWIND $ids AS id MATCH (r:Removed {record: id}) RETURN id, r.version", {"ids": records})
+        removed |= {(store, record.partition("/")[2]): version for record, version in found}
+    return held, removed
+
+
+def _remove(run: Run, change: Change) -> list[str]:
+    """Those that are linked to it, and wait for it from now on."""
+    node, key = _NODE[change.store]
+    waiting = [row[0] for query in _WAITING[change.store] for row in run(query, {"id": change.id})]
+    run(f"MATCH (n:{node} {{{key}: $id}}) DETACH DELETE n", {"id": change.id})
+    parameters = {"id": _record(change), "version": change.version}
+    run("MERGE (r:Removed {record: $id}) SET r.version = $version", parameters)
+    return waiting
+
+
+def _keep(run: Run, store: str, there: Sequence[Change], held: Iterable[_Key]) -> None:
+    """Write the nodes of a store. What an action named before it names no more."""
+    if not there:
+        return
+    node, key = _NODE[store]
+    again = list({change.id for change in there} & {record_id for _, record_id in held})
+    for statement in _UNLINK if store == "actions" and again else ():
+        run(statement, {"ids": again})
+    rows = [_row(change) for change in there]
+    setting = ", ".join(f"n.{name} = r.{name}" for name in rows[0] if name != "id")
+    run(f"UNWIND $rows AS r MERGE (n:{node} {{{key}: r.id}}) SET {setting}", {"rows": rows})
+
+
+def _row(change: Change) -> dict[str, Any]:
+    """A record as the properties of its node."""
+    body = change.body or {}
+    row: dict[str, Any] = {"id": change.id, "seq": change.seq, "version": change.version}
+    row |= {"label": change.label, "integrity": change.integrity}
+    row |= {name: _text(body.get(name)) for name in _FIELDS[change.store]}
+    if change.store == "actions":
+        row["task_id"] = _text(body.get("task_id") or change.task_id)
+        row |= {name: [str(each) for each in body.get(name) or ()] for name in _LISTS}
+    return row
+
+
+def _links(change: Change) -> list[_Link]:
+    """What a record says it is linked to."""
+    if change.store != "actions" or change.body is None:
+        return []
+    links = [("LEADS_TO", change.id, str(parent)) for parent in change.body.get("after") or ()]
+    links += [("COORDINATES_WITH", change.id, str(other)) for other in change.body.get("coordinates_with") or ()]
+    task = change.body.get("task_id") or change.task_id
+    return [*links, ("PART_OF", change.id, str(task))] if task else links
+
+
+def _links_to(run: Run, there: Sequence[Change]) -> list[_Link]:
+    """What has waited for these records, as far as it still names them."""
+    records = {_record(change): change for change in there}
+    found = run("UNWIND $ids AS id MATCH (w:Awaited {record: id}) RETURN id, w.waiting", {"ids": list(records) or [""]})
+    if not found:
+        return []
+    run("UNWIND $ids AS id MATCH (w:Awaited {record: id}) DELETE w", {"ids": [row[0] for row in found]})
+    waiting = list(dict.fromkeys(one for row in found for one in row[1]))
+    named = "UNWIND $ids AS id MATCH (a:Action {action_id: id}) RETURN id, a.task_id, a.after, a.coordinates_with"
+    names = {row[0]: row[1:] for row in run(named, {"ids": waiting})}
+    links: list[_Link] = []
+    for record, everyone in found:
+        change = records[record]
+        for one in everyone:
+            task, after, beside = names.get(one, (None, None, None))
+            if change.store == "tasks" and task == change.id:
+                links.append(("PART_OF", one, change.id))
+            if change.store == "actions" and change.id in (after or ()):
+                links.append(("LEADS_TO", one, change.id))
+            if change.store == "actions" and change.id in (beside or ()):
+                links.append(("COORDINATES_WITH", one, change.id))
+    return links
+
+
+def _link(run: Run, links: Iterable[_Link], awaited: dict[str, list[str]]) -> None:
+    """Link what there is; what is linked to and is not there is awaited."""
+    for kind, statement in LINKS.items():
+        wanted = [(one, other) for name, one, other in links if name == kind]
+        if not wanted:
+            continue
+        pairs = [{"one": one, "other": other} for one, other in wanted]
+        linked = {
+            (one, other)
+            for one, other in run(f"UNWIND $links AS l {statement} RETURN l.one, l.other", {"links": pairs})
+        }
+        store = "tasks" if kind == "PART_OF" else "actions"
+        for one, other in wanted:
+            if (one, other) not in linked:
+                awaited.setdefault(f"{store}/{other}", []).append(one)
+
+
+def _await(run: Run, awaited: Mapping[str, Sequence[str]]) -> None:
+    waiting = {record: everyone for record, everyone in awaited.items() if everyone}
+    if not waiting:
+        return
+    found = run("UNWIND $ids AS id MATCH (w:Awaited {record: id}) RETURN id, w.waiting", {"ids": list(waiting)})
+    known = dict(found)
+    for record, everyone in waiting.items():
+        merged = list(dict.fromkeys([*known.get(record, ()), *everyone]))
+        run("MERGE (w:Awaited {record: $id}) SET w.waiting = $waiting", {"id": record, "waiting": merged})
+
+
+def _record(change: Change) -> str:
+    return f"{change.store}/{change.id}"
+
+
+def _key(change: Change) -> _Key:
+    return change.store, change.id
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)[:TEXT_CHARS]

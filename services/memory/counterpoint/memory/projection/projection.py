@@ -1,0 +1,296 @@
+"""Projections: what the record says is applied to a tier, in the background and in the order of the record.
+
+A commit only says that a project has changed. What changed is read from the record by its place, from where the tier
+is; that of a record which was put back is `changed`. So nothing is lost by a restart, an engine that was away, or a
+folder that somebody deleted.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.projection.tier import Change, Place, SearchingTier, Tier
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
+from counterpoint.proto.upcast import upcast
+
+log = structlog.get_logger()
+
+BATCH = 500
+_RETRY_S = 1.0
+GATHER_S = 0.1
+"""What comes so soon after the last step is followed together with what comes then, unless somebody waits for it: a
+step costs as much for one record as for many."""
+_PROJECTS = "SELECT project FROM projects WHERE left(project, 1) <> '_'"
+_LIFE = "SELECT created_at, last_seq FROM projects WHERE project = $1"
+_COLUMNS = "store, id, version, seq, author, label, integrity, task_id, schema_version, body"
+_CHANGES = f"""
+SELECT {_COLUMNS}, place FROM unnest($2::text[]) AS wanted (of_store) CROSS JOIN LATERAL (
+    (SELECT {_COLUMNS}, seq AS place FROM records
+     WHERE project = $1 AND store = of_store AND seq > $3 AND (changed IS NULL OR changed <= seq)
+     ORDER BY seq LIMIT {BATCH})
+    UNION ALL
+    (SELECT {_COLUMNS}, changed AS place FROM records
+     WHERE project = $1 AND store = of_store AND changed > $3 AND changed > seq ORDER BY changed LIMIT {BATCH})
+) AS found
+ORDER BY place LIMIT {BATCH}
+"""
+_COUNT = "SELECT count(*) FROM records WHERE project = $1 AND store = ANY ($2)"
+
+
+def _silent(records: int) -> None:
+    """Nobody is told."""
+
+
+@dataclass(slots=True)
+class Rebuilding:
+    """How far a rebuild has come: `records` of the `of` there were when it began."""
+
+    project: str
+    state: str = "running"
+    records: int = 0
+    of: int = 0
+    problem: str | None = None
+
+
+class Projection:
+    """One tier, and how it follows the record."""
+
+    def __init__(
+        self,
+        tier: Tier,
+        stores: Sequence[str],
+        database: Database,
+        embeddings: Embeddings | None = None,
+        *,
+        gather_s: float = GATHER_S,
+    ) -> None:
+        self.tier = tier
+        self.stores = tuple(stores)
+        self._database = database
+        self._embeddings = embeddings
+        self._gather_s = gather_s
+        self._model = tier.model if isinstance(tier, SearchingTier) else None
+        self._wanted: dict[str, int] = {}
+        self._reached: dict[str, int] = {}
+        self._failed: dict[str, int] = {}
+        self._resting: set[str] = set()
+        self._gathering: set[str] = set()
+        self._asked: dict[str, None] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Condition()
+        self._rebuilding: dict[str, Rebuilding] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def applied(self, steps: Iterable[CommitPlan]) -> None:
+        """Steps were committed: what they changed is followed soon."""
+        for step in steps:
+            if any(row.store in self.stores for row in step.writes):
+                self.mark(step.project)
+
+    def mark(self, project: str) -> None:
+        """A project has changed, or its place is in doubt."""
+        self._wanted[project] = self._wanted.get(project, 0) + 1
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Follow all projects, for ever."""
+        await self._learn()
+        while True:
+            self._wake.clear()
+            project = self._due()
+            if project is None:
+                await self._wake.wait()
+                continue
+            try:
+                await self._follow(project)
+                self._failed.pop(project, None)
+                self._gathering.add(project)
+                asyncio.get_running_loop().call_later(self._gather_s, self._gathered, project)
+            except CounterpointError as error:
+                self._again(project, error)
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def caught_up(self, project: str, patience_s: float) -> bool:
+        """Wait until every commit acknowledged before now is in the tier; False when that takes too long.
+
+        Where the tier was away the last time, it is not waited for.
+        """
+        wanted = self._wanted.get(project)
+        if wanted is None:
+            self.mark(project)
+            wanted = self._wanted[project]
+        if self._reached.get(project, 0) >= wanted:
+            return True
+        self._asked[project] = None
+        self._wake.set()
+        try:
+            async with asyncio.timeout(patience_s), self._moved:
+                await self._moved.wait_for(
+                    lambda: self._reached.get(project, 0) >= wanted or self._failed.get(project, 0) > 1
+                )
+        except TimeoutError:
+            return False
+        finally:
+            self._asked.pop(project, None)
+        return self._reached.get(project, 0) >= wanted
+
+    def rebuild(self, project: str) -> Rebuilding:
+        """Build a project anew beside what there is, and put it in its place. Raises `Permanent` `conflict`."""
+        running = self._rebuilding.get(project)
+        if running is not None and running.state == "running":
+            problem = f"{self.tier.name} of {project} is being rebuilt: {running.records} of {running.of} records"
+            raise Permanent(ErrorCode.CONFLICT, (Problem(field="rebuild", problem=problem),))
+        progress = self._rebuilding[project] = Rebuilding(project)
+        task = asyncio.create_task(self._rebuild(progress))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return progress
+
+    def rebuilding(self, project: str) -> Rebuilding | None:
+        """The last rebuild of a project since this process began."""
+        return self._rebuilding.get(project)
+
+    async def close(self) -> None:
+        """Stop rebuilding, and close the tier."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tier.close()
+
+    def _again(self, project: str, error: CounterpointError) -> None:
+        """Follow a project again after an error: at once, for what is gone is begun anew, and then every second."""
+        failed = self._failed[project] = self._failed.get(project, 0) + 1
+        if failed == 1:
+            log.warning("projection.behind", tier=self.tier.name, project=project, reason=str(error))
+        else:
+            self._resting.add(project)
+            asyncio.get_running_loop().call_later(_RETRY_S, self._rested, project)
+
+    def _gathered(self, project: str) -> None:
+        self._gathering.discard(project)
+        self._wake.set()
+
+    def _rested(self, project: str) -> None:
+        self._resting.discard(project)
+        self._wake.set()
+
+    def _due(self) -> str | None:
+        """A project that is not followed to its end; first those that somebody waits for."""
+        for project in (*self._asked, *(each for each in self._wanted if each not in self._gathering)):
+            if self._wanted[project] > self._reached.get(project, 0) and project not in self._resting:
+                return project
+        return None
+
+    async def _learn(self) -> None:
+        while True:
+            try:
+                async with self._database.connection() as connection:
+                    rows = await connection.fetch(_PROJECTS)
+                break
+            except Away:
+                await asyncio.sleep(_RETRY_S)
+        for row in rows:
+            self.mark(row["project"])
+
+    async def _follow(self, project: str) -> None:
+        async with self._locks.setdefault(project, asyncio.Lock()):
+            wanted = self._wanted[project]
+            life, last = await self._life(project)
+            place = await self.tier.place(project)
+            if place is not None and (place.life != life or place.seq > last):
+                log.warning("projection.foreign", tier=self.tier.name, project=project)
+                await self.tier.drop(project)
+                place = None
+            await self._advance(project, place or Place(life, 0), settled=place is not None)
+            self._reached[project] = wanted
+
+    async def _advance(
+        self, project: str, place: Place, *, settled: bool, draft: bool = False, tell: Callable[[int], None] = _silent
+    ) -> Place:
+        """Apply everything after `place`; where it is then."""
+        while True:
+            changes, reached = await self._changes(project, place.seq)
+            if changes or not settled:
+                place = Place(place.life, reached)
+                await self.tier.apply(project, changes, place, draft=draft)
+                settled = True
+                tell(len(changes))
+            if len(changes) < BATCH:
+                return place
+
+    async def _rebuild(self, progress: Rebuilding) -> None:
+        project = progress.project
+
+        def tell(records: int) -> None:
+            progress.records += records
+
+        try:
+            async with self._database.reading(project) as connection:
+                progress.of = await connection.fetchval(_COUNT, project, list(self.stores))
+            life, _ = await self._life(project)
+            await self.tier.drop(project, draft=True)
+            place = await self._advance(project, Place(life, 0), settled=False, draft=True, tell=tell)
+            # The rest while nobody else moves the project, and then it is in its place.
+            async with self._locks.setdefault(project, asyncio.Lock()):
+                await self._advance(project, place, settled=True, draft=True, tell=tell)
+                await self.tier.swap(project)
+            progress.state = "done"
+            log.info("projection.rebuilt", tier=self.tier.name, project=project, records=progress.records)
+        except (CounterpointError, OSError) as error:
+            progress.state, progress.problem = "failed", str(error)
+            log.warning("projection.rebuild_failed", tier=self.tier.name, project=project, reason=str(error))
+        finally:
+            if progress.state == "running":
+                progress.state = "failed"
+
+    async def _life(self, project: str) -> tuple[str, int]:
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(_LIFE, project)
+        # A project nobody has written to yet has nothing to follow.
+        return (row["created_at"].isoformat(), row["last_seq"]) if row else ("", 0)
+
+    async def _changes(self, project: str, after: int) -> tuple[list[Change], int]:
+        """The next changes after a place, and the place of the last of them."""
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_CHANGES, project, list(self.stores), after)
+        changes, reached = [change_of(project, row) for row in rows], rows[-1]["place"] if rows else after
+        if self._embeddings is not None:
+            changes = await with_vectors(self._embeddings, project, changes, self._model)
+        return changes, reached
+
+
+def change_of(project: str, row: Any) -> Change:
+    """A row of `records` as a change."""
+    body = row["body"]
+    return Change(
+        project=project,
+        store=row["store"],
+        id=row["id"],
+        version=row["version"],
+        seq=row["seq"],
+        author=row["author"],
+        label=row["label"],
+        task_id=row["task_id"],
+        integrity=row["integrity"],
+        body=None if body is None else upcast(row["store"], row["schema_version"], body)[1],
+    )
+
+
+async def with_vectors(
+    embeddings: Embeddings, project: str, changes: Sequence[Change], model: str | None
+) -> list[Change]:
+    """The changes, each that is not a removal with its vector by a model."""
+    texts = [embeddings.text(change.store, change.body) for change in changes if change.body is not None]
+    label = max((change.label for change in changes), default=0)
+    found, _ = await embeddings.of(project, texts, label, model=model)
+    vectors = iter(found)
+    return [each if each.body is None else dataclasses.replace(each, vector=next(vectors)) for each in changes]

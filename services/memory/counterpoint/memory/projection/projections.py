@@ -1,0 +1,162 @@
+"""The tiers as memory uses them: told of every commit, asked by queries, and rebuilt while all goes on."""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.embedding.model import EmbeddingModel, Vectors
+from counterpoint.memory.projection.episodic import Episodic
+from counterpoint.memory.projection.episodic_search import PATIENCE_S, Recall, Recalled
+from counterpoint.memory.projection.graph import Graph
+from counterpoint.memory.projection.projection import Projection
+from counterpoint.memory.projection.qdrant_embedded import EdgeEpisodic
+from counterpoint.memory.projection.qdrant_server import ServerEpisodic
+from counterpoint.memory.projection.tier import Scope
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.search.vectors import Search
+from counterpoint.proto.errors import Away, Denied, ErrorCode
+from counterpoint.proto.memory import Cypher, HybridSearch, QueryResult, Rebuild, VectorSearch
+
+GRAPH_LABEL = "confidential"
+"""Nothing above it is in the graph, and who may not read as high does not ask it."""
+GRAPH_GATHER_S = 10.0
+"""Between two steps of the graph on one project, unless somebody asks: a step takes tens of milliseconds."""
+
+
+@dataclass(slots=True)
+class _OfModel:
+    """The episodic memory of one model."""
+
+    projection: Projection
+    recall: Recall
+    following: "asyncio.Task[None] | None" = None
+
+
+class Tiers:
+    """Episodic memory, one of each model whose vectors are kept, and the graph of the line, each with what follows the
+    record for it."""
+
+    def __init__(
+        self,
+        episodic: Callable[[EmbeddingModel], Episodic],
+        graph: Graph,
+        database: Database,
+        policy: Policy,
+        search: Search,
+    ) -> None:
+        self._make = episodic
+        self._database = database
+        self._stores = policy.kept_in("episodic")
+        self._search = search
+        self._embeddings = Embeddings(database, policy, search)
+        self._episodic: dict[str, _OfModel] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self.graph = Projection(graph, policy.kept_in("graph"), database, gather_s=GRAPH_GATHER_S)
+        self._graph = graph
+
+    @property
+    def episodic(self) -> Projection:
+        """That of the active model."""
+        return self._of(self._search.active).projection
+
+    async def keep(self) -> None:
+        """Have the episodic memory of each model whose vectors are kept, and forget that of every other."""
+        for model in self._search.models:
+            self._of(model)
+        for model_id in [each for each in self._episodic if not self._search.holds(each)]:
+            gone = self._episodic.pop(model_id)
+            if gone.following is not None:
+                gone.following.cancel()
+                await asyncio.wait((gone.following,))
+            async with self._database.connection() as connection:
+                projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
+            for project in projects:
+                await gone.projection.tier.drop(project)
+            await gone.projection.close()
+
+    def _of(self, model: EmbeddingModel) -> "_OfModel":
+        known = self._episodic.get(model.model_id)
+        if known is None:
+            tier = self._make(model)
+            projection = Projection(tier, self._stores, self._database, self._embeddings)
+            recall = Recall(tier, projection, self._database, self._embeddings)
+            known = self._episodic[model.model_id] = _OfModel(projection, recall)
+            if self._group is not None:
+                known.following = self._group.create_task(projection.run())
+        return known
+
+    def applied(self, steps: Iterable[CommitPlan]) -> None:
+        """Steps were committed."""
+        steps = tuple(steps)
+        for each in self._episodic.values():
+            each.projection.applied(steps)
+        self.graph.applied(steps)
+
+    async def run(self) -> None:
+        """Follow the record, for ever."""
+        async with asyncio.TaskGroup() as group:
+            self._of(self._search.active)
+            for each in self._episodic.values():
+                each.following = group.create_task(each.projection.run())
+            self._group = group
+            group.create_task(self.graph.run())
+
+    async def close(self) -> None:
+        """Let go of the engines."""
+        self._group = None
+        for each in self._episodic.values():
+            await each.projection.close()
+        await self.graph.close()
+
+    async def recall(self, grant: Grant, query: VectorSearch | HybridSearch, vector: Vectors, model: str) -> Recalled:
+        """What episodic memory has for a query, whose vector is by this model. Raises `ModelGone`."""
+        scope = Scope(grant.project, (query.store,), grant.clearance)
+        return await self._of(self._search.model(model)).recall.search(scope, vector, query.where, query.k)
+
+    async def answer(self, grant: Grant, query: Cypher | Rebuild) -> QueryResult:
+        """The rows of a query over the line, or how a rebuild is coming on."""
+        began = time.perf_counter()
+        match query:
+            case Cypher():
+                found = await self._cypher(grant, query)
+            case Rebuild():
+                projection = self.episodic if query.tier == "episodic" else self.graph
+                running = projection.rebuild(grant.project) if query.start else projection.rebuilding(grant.project)
+                report = dataclasses.asdict(running) if running is not None else {"state": "none"}
+                found = QueryResult(tier=query.tier, plan="rebuild", took_us=0, report=report)
+            case _:
+                assert_never(query)
+        return found.model_copy(update={"took_us": int((time.perf_counter() - began) * 1e6)})
+
+    async def _cypher(self, grant: Grant, query: Cypher) -> QueryResult:
+        if grant.clearance < self._graph.highest_label:
+            raise Denied(ErrorCode.LABEL, f"the clearance {GRAPH_LABEL}")
+        if not await self.graph.caught_up(grant.project, PATIENCE_S):
+            raise Away("the graph is behind the record")
+        try:
+            rows = await self._graph.cypher(grant.project, query.query, query.parameters, query.limit, query.timeout_ms)
+        except Away:
+            self.graph.mark(grant.project)
+            raise
+        return QueryResult(tier="graph", plan="cypher", took_us=0, report=dataclasses.asdict(rows))
+
+
+def embedded_or_server(
+    database: Database, policy: Policy, search: Search, folder: Path, qdrant_url: str | None, qdrant_key: str | None
+) -> Tiers:
+    """The projections below `folder`, or the episodic one on the Qdrant server of `qdrant_url`."""
+
+    def episodic(model: EmbeddingModel) -> Episodic:
+        if qdrant_url is not None:
+            return ServerEpisodic(qdrant_url, model.model_id, qdrant_key, model.dimensions)
+        return EdgeEpisodic(folder / "episodic", model.model_id, model.dimensions)
+
+    return Tiers(episodic, Graph(folder / "graph", policy.level(GRAPH_LABEL)), database, policy, search)

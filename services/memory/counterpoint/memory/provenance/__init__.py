@@ -1,0 +1,1 @@
+"""Read sets of deliveries, and the influence of records on later ones."""

@@ -1,0 +1,272 @@
+"""Influence: all that rests on an item, by what every commit used, named or was shown (rows F4, M1).
+
+One step down leads from a version to the commits that used it, and from them to what they wrote. A record that names
+sources of its own rests on these alone; one that names none on all that its commit used. A commit that worked on the
+result of another, brought by its message, used that one. A record that was put back is what it had been.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from counterpoint.memory.provenance.read_sets import sources_of
+from counterpoint.memory.record.database import Database
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+LINKED_AT_ONCE = 2000
+"""Commits whose read sets become edges in one transaction."""
+
+_NEVER = 2**62
+
+Reach = Literal["used", "named", "shown"]
+"""Edges to follow: to what was used; also to what was quoted or came by any message; also to what was only shown."""
+
+_EDGES: dict[Reach, str] = {"used": "coalesce(used, cited)", "named": "cited", "shown": "true"}
+
+_LINK = "SELECT link_sources($1, $2)"
+_VERSIONS = """
+SELECT version, seq, changed, sha256, body IS NOT NULL AS there FROM records
+WHERE project = $1 AND store = $2 AND id = $3
+UNION ALL
+SELECT version, seq, changed, sha256, body IS NOT NULL FROM history WHERE project = $1 AND store = $2 AND id = $3
+ORDER BY version
+"""
+_PIECES = """
+SELECT id, version FROM records
+WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
+    AND seq > $3 AND greatest(seq, changed) < $4
+UNION ALL
+SELECT id, version FROM history
+WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
+    AND seq > $3 AND greatest(seq, changed) < $4
+"""
+# Edge by edge through the primary key, whatever the planner thinks of a young table.
+_READERS = """
+SELECT found.commit_id, array_agg((given.n - 1)::int) FILTER (WHERE found.follows) AS followed
+FROM unnest($2::text[], $3::text[], $4::int[]) WITH ORDINALITY AS given (store, id, version, n)
+CROSS JOIN LATERAL (
+    SELECT commit_id, {edges} AS follows FROM sources
+    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version AND shared = $5
+    OFFSET 0) AS found
+WHERE found.follows
+GROUP BY found.commit_id
+"""
+_WRITTEN = """
+SELECT given.commit_id, made.* FROM unnest($2::uuid[]) AS given (commit_id)
+CROSS JOIN LATERAL (
+    SELECT store, id, version, task_id, label, seq, at, body -> 'sources' AS sources FROM records
+    WHERE project = $1 AND records.commit_id = given.commit_id
+    UNION ALL
+    SELECT store, id, version, task_id, label, seq, at, body -> 'sources' FROM history
+    WHERE project = $1 AND history.commit_id = given.commit_id
+    OFFSET 0) AS made
+"""
+_PUT_BACK = """
+SELECT found.* FROM unnest($2::text[], $3::text[], $4::int[]) AS given (store, id, version)
+CROSS JOIN LATERAL (
+    SELECT seq FROM (
+        SELECT seq FROM records
+        WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version
+        UNION ALL
+        SELECT seq FROM history
+        WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version) AS either LIMIT 1
+) AS origin
+CROSS JOIN LATERAL (
+    SELECT store, id, version, task_id, label, seq, at FROM records
+    WHERE project = $1 AND store = given.store AND id = given.id AND seq = origin.seq AND changed > seq
+    UNION ALL
+    SELECT store, id, version, task_id, label, seq, at FROM history
+    WHERE project = $1 AND store = given.store AND id = given.id AND seq = origin.seq AND changed > seq
+    OFFSET 0) AS found
+"""
+
+Version = tuple[str, str, int]
+"""Store, id and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """One version of a record that rests on what was asked about, so many hops away."""
+
+    store: str
+    id: str
+    version: int
+    hops: int
+    task_id: str | None
+    label: int
+    seq: int
+    at: datetime
+
+    @property
+    def key(self) -> Version:
+        """Store, id and version."""
+        return self.store, self.id, self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Radius:
+    """What rests on some versions of records, nearest first; `truncated` when there is more than was asked for."""
+
+    roots: frozenset[Version]
+    touched: tuple[Touched, ...]
+    truncated: bool
+
+    def whole(self) -> "Radius":
+        """Itself, for who must not leave anything out. Raises `Permanent` `too_much` when there is more."""
+        if self.truncated:
+            problem = f"more than {len(self.touched)} versions of records rest on it: begin with one of these"
+            raise Permanent(ErrorCode.TOO_MUCH, (Problem(field="item", problem=problem),))
+        return self
+
+
+class _Walk:
+    """The commits that were reached, by which versions, and what they wrote."""
+
+    def __init__(self, reach: Reach, passed: Collection[Version]) -> None:
+        self._by_sources = reach == "used"
+        self._passed = passed
+        self._rows: defaultdict[UUID, list[tuple[Version, frozenset[Version], Touched]]] = defaultdict(list)
+        self._hits: defaultdict[UUID, set[Version]] = defaultdict(set)
+        self.touched: dict[Version, Touched] = {}
+
+    def reached(self, commit: UUID, sources: Sequence[Version]) -> bool:
+        """Note that a commit follows from these versions; whether it had not been reached before."""
+        fresh = commit not in self._hits
+        self._hits[commit].update(sources)
+        return fresh
+
+    def wrote(self, commit: UUID, row: Any, hops: int) -> None:
+        """Note what a commit wrote."""
+        touched = _touched(row, hops)
+        own = sources_of({"sources": row["sources"]}) if self._by_sources else ()
+        declared = frozenset((each["store"], each["id"], each["version"]) for each in own)
+        self._rows[commit].append((touched.key, declared, touched))
+
+    def follow(self, commits: Collection[UUID]) -> list[Version]:
+        """Return what these commits wrote that follows, and did not before."""
+        fresh = []
+        for commit in commits:
+            left = []
+            for key, declared, touched in self._rows[commit]:
+                if key in self.touched or key in self._passed:
+                    continue
+                if declared and declared.isdisjoint(self._hits[commit]):
+                    left.append((key, declared, touched))
+                    continue
+                self.touched[key] = touched
+                fresh.append(key)
+            self._rows[commit] = left
+        return fresh
+
+
+class Influence:
+    """Follows the edges of one project at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def link(self, project: str) -> int:
+        """Bring the edges up to date with the read sets; how many commits were new."""
+        total = 0
+        while True:
+            async with self._database.connection() as connection:
+                noted: int = await connection.fetchval(_LINK, project, LINKED_AT_ONCE)
+            total += noted
+            if noted < LINKED_AT_ONCE:
+                return total
+
+    async def roots(
+        self, project: str, store: str, record_id: str, version: int = 1, before: int | None = None
+    ) -> frozenset[Version]:
+        """The versions that an item stands for: those from `version` on, as far as they came `before` a place in the
+        project's order; of a document also those of its pieces from then on. None when there is no such record.
+
+        One that was put back counts as what it had been.
+        """
+        last = before if before is not None else _NEVER
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_VERSIONS, project, store, record_id)
+            first = next((row["seq"] for row in rows if row["version"] >= version), _NEVER)
+            found = {
+                (store, record_id, row["version"])
+                for row in rows
+                if row["seq"] >= first and max(row["seq"], row["changed"] or 0) < last
+            }
+            if store == "documents" and found:
+                after = max((row["seq"] for row in rows if row["seq"] < first), default=0)
+                pieces = await connection.fetch(_PIECES, project, record_id, after, last)
+                found |= {("chunks", row["id"], row["version"]) for row in pieces}
+        return frozenset(found)
+
+    async def said_since(self, project: str, store: str, record_id: str) -> int:
+        """The first version from which on a record has said what it said last, but for when it was taken out."""
+        async with self._database.reading(project) as connection:
+            rows = await connection.fetch(_VERSIONS, project, store, record_id)
+        first, last = 1, None
+        for row in sorted(rows, key=lambda row: (row["seq"], row["version"])):
+            if row["there"] and row["sha256"] != last:
+                first, last = row["version"], row["sha256"]
+        return first
+
+    async def of(
+        self,
+        project: str,
+        roots: frozenset[Version],
+        *,
+        reach: Reach = "used",
+        shared: bool = False,
+        limit: int,
+        without: frozenset[Version] = frozenset(),
+    ) -> Radius:
+        """All that rests on these versions in a project; `shared` when they are those of the shared project. What is
+        `without` is left out, and so is what rests on nothing else."""
+        await self.link(project)
+        passed = without if shared else roots | without
+        walk = _Walk(reach, passed)
+        readers = _READERS.format(edges=_EDGES[reach])
+        hops = 0
+        async with self._database.snapshot(project) as connection:
+            frontier = sorted(roots)
+            if not shared:
+                frontier += await self._put_back(connection, project, frontier, walk, roots | without, 0)
+            while frontier and len(walk.touched) <= limit:
+                hops += 1
+                columns = list(map(list, zip(*frontier, strict=True)))
+                rows = await connection.fetch(readers, project, *columns, shared and hops == 1)
+                reached = {commit: [frontier[n] for n in followed] for commit, followed in rows}
+                fresh = [commit for commit, sources in reached.items() if walk.reached(commit, sources)]
+                for row in await connection.fetch(_WRITTEN, project, fresh):
+                    walk.wrote(row["commit_id"], row, hops)
+                made = walk.follow(reached)
+                made += await self._put_back(connection, project, made, walk, passed, hops)
+                frontier = [("commits", str(commit), 1) for commit in fresh] + made
+        touched = sorted(walk.touched.values(), key=lambda each: (each.hops, each.seq))
+        return Radius(roots, tuple(touched[:limit]), len(touched) > limit)
+
+    @staticmethod
+    async def _put_back(
+        connection: Any,
+        project: str,
+        versions: Sequence[Version],
+        walk: _Walk,
+        passed: Collection[Version],
+        hops: int,
+    ) -> list[Version]:
+        """Touch the versions as which some were put back; those that were not touched before."""
+        if not versions:
+            return []
+        columns = list(map(list, zip(*versions, strict=True)))
+        fresh = []
+        for row in await connection.fetch(_PUT_BACK, project, *columns):
+            touched = _touched(row, hops)
+            if touched.key not in walk.touched and touched.key not in passed:
+                walk.touched[touched.key] = touched
+                fresh.append(touched.key)
+        return fresh
+
+
+def _touched(row: Any, hops: int) -> Touched:
+    return Touched(row["store"], row["id"], row["version"], hops, row["task_id"], row["label"], row["seq"], row["at"])

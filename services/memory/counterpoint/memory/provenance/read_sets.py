@@ -1,0 +1,207 @@
+"""Where things come from: what each delivery has read, and what each message carries of what was read before it."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cachetools import LRUCache
+
+from counterpoint.memory.record.stamps import VOUCHED, Provenance
+from counterpoint.proto.memory import Ref
+
+Key = tuple[str, str, int, int]
+"""Caller, inbound message id, fence, run of the handler."""
+
+_FENCES = 50_000
+"""Of so many messages the newest delivery is remembered here; the record knows it of every one that was applied."""
+
+COMMITS_USED = "commits"
+"""In a read set the store of the commit whose message brought the result that was worked on."""
+CANDIDATE = "candidate"
+"""Role of a citation that the result does not rest on."""
+
+
+@dataclass(slots=True)
+class _ReadSet:
+    requests: int = 0
+    label: int = 0
+    integrity: int = VOUCHED
+    refs: dict[Ref, float | None] = field(default_factory=dict)
+    shared: set[Ref] = field(default_factory=set)
+    cited: set[Ref] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One item as it was read, and what its body cites in turn; `shared` when it is of the shared project."""
+
+    ref: Ref
+    label: int
+    integrity: int
+    score: float | None = None
+    cites: tuple[Ref, ...] = ()
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """What a delivery has read: its provenance, the score of each item, those of the shared project, what those items
+    cite in turn, what is named as a source though no message says so, and what `earlier` runs and deliveries have read.
+    """
+
+    provenance: Provenance = field(default_factory=Provenance)
+    scores: Mapping[Ref, float | None] = field(default_factory=dict)
+    cited: frozenset[Ref] = frozenset()
+    shared: frozenset[Ref] = frozenset()
+    named: frozenset[Ref] = frozenset()
+    earlier: frozenset[Ref] = frozenset()
+
+
+def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the names in a record or message: its `sources` and the citations of its findings, candidates too."""
+    findings, sources = body.get("findings") or {}, body.get("sources") or ()
+    if not findings and not sources:
+        return ()
+    named = [*sources, *(findings.get("citations") or () if isinstance(findings, dict) else ())]
+    return tuple(each for each in named if isinstance(each, dict) and {"store", "id", "version"} <= each.keys())
+
+
+def sources_of(body: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+    """The `sources` that a record names itself, none where it names none or has others than references."""
+    named = (body or {}).get("sources")
+    if not isinstance(named, list | tuple):
+        return ()
+    return tuple(
+        each
+        for each in named
+        if isinstance(each, dict)
+        and isinstance(each.get("store"), str)
+        and isinstance(each.get("id"), str)
+        and isinstance(each.get("version"), int)
+    )
+
+
+class Forgotten(LookupError):
+    """What this delivery has read is not known any more."""
+
+
+class Reads:
+    """The read sets of deliveries under way, in this process alone; of `limit` items in all, the oldest are forgotten.
+
+    A set takes up one more than it holds. The label and the integrity of what a caller has read for a message count in
+    all its runs and deliveries.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._sets: OrderedDict[Key, _ReadSet] = OrderedDict()
+        self._of_message: dict[str, set[Key]] = {}
+        self._stamps: LRUCache[tuple[str, str], tuple[int, int]] = LRUCache(_FENCES)
+        self._fences: LRUCache[tuple[str, str], int] = LRUCache(_FENCES)
+
+    def fence(self, caller: str, message_id: str, fence: int) -> bool:
+        """Whether this delivery is the newest seen of its message; remembers it."""
+        key = (caller, message_id)
+        known = self._fences.get(key, 0)
+        if fence < known:
+            return False
+        self._fences[key] = fence
+        return True
+
+    def note(self, key: Key, items: list[Seen], integrity: int = VOUCHED) -> None:
+        """One more request of this delivery was answered with these items, or with something of this `integrity`."""
+        known = self._sets.get(key)
+        if known is None:
+            known = self._sets[key] = _ReadSet()
+            self._of_message.setdefault(key[1], set()).add(key)
+            self._held += 1
+        self._sets.move_to_end(key)
+        before = len(known.refs)
+        known.requests += 1
+        known.integrity = min(known.integrity, integrity)
+        for item in items:
+            known.label = max(known.label, item.label)
+            known.integrity = min(known.integrity, item.integrity)
+            known.refs[item.ref] = item.score
+            known.cited.update(item.cites)
+            if item.shared:
+                known.shared.add(item.ref)
+        label, lowest = self._stamps.get(key[:2], (0, VOUCHED))
+        self._stamps[key[:2]] = max(label, known.label), min(lowest, known.integrity)
+        self._held += len(known.refs) - before
+        while self._held > self._limit and len(self._sets) > 1:
+            self._drop(next(iter(self._sets)))
+
+    def finish(self, caller: str, message_id: str) -> None:
+        """Forget what a caller has read for a message."""
+        for key in [key for key in self._of_message.get(message_id, ()) if key[0] == caller]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        known = self._sets.pop(key, None)
+        if known is not None:
+            self._held -= 1 + len(known.refs)
+            others = self._of_message[key[1]]
+            others.discard(key)
+            if not others:
+                del self._of_message[key[1]]
+
+    def by_any(self, message_id: str) -> Provenance:
+        """What all deliveries of a message have read, whoever took them; as far as it is known."""
+        known = [self._sets[key] for key in self._of_message.get(message_id, ())]
+        return Provenance(
+            max((each.label for each in known), default=0),
+            min((each.integrity for each in known), default=VOUCHED),
+            frozenset(ref for each in known for ref in each.refs),
+        )
+
+    def of(self, key: Key, requests: int) -> Memories:
+        """What this delivery has read. Raises `Forgotten` unless exactly `requests` answers are remembered."""
+        known = self._sets.get(key)
+        if (known.requests if known else 0) != requests:
+            raise Forgotten
+        return self.so_far(key, requests)
+
+    def so_far(self, key: Key, requests: int) -> Memories:
+        """What this delivery has read, of which some may not have heard yet. Raises `Forgotten` when fewer than
+        `requests` answers are remembered."""
+        known = self._sets.get(key) or _ReadSet()
+        if known.requests < requests:
+            raise Forgotten
+        label, integrity = self._stamps.get(key[:2], (0, VOUCHED))
+        others = (each for each in self._of_message.get(key[1], ()) if each[0] == key[0] and each != key)
+        return Memories(
+            Provenance(label, integrity, frozenset(known.refs)),
+            known.refs,
+            frozenset(known.cited),
+            frozenset(known.shared),
+            earlier=frozenset(ref for each in others for ref in self._sets[each].refs) - known.refs.keys(),
+        )
+
+
+class Origins:
+    """The provenance of messages sent lately, so that a commit need not look up the message that caused it.
+
+    Of `limit` items in all, a message's own among them; the oldest are looked up again.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._known: OrderedDict[str, Provenance] = OrderedDict()
+
+    def remember(self, message_id: str, provenance: Provenance) -> None:
+        """Called when a message is sent."""
+        if message_id in self._known:
+            return
+        self._known[message_id] = provenance
+        self._held += 1 + len(provenance.refs)
+        while self._held > self._limit and len(self._known) > 1:
+            _, oldest = self._known.popitem(last=False)
+            self._held -= 1 + len(oldest.refs)
+
+    def get(self, message_id: str) -> Provenance | None:
+        """None when it was not sent lately."""
+        return self._known.get(message_id)

@@ -1,0 +1,1 @@
+"""Queries: executor, answer cache, as-of reads."""

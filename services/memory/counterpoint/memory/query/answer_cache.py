@@ -1,0 +1,132 @@
+"""Answers that are asked for again: kept as they go out, with what they put in the read set of whoever asks.
+
+The key of an answer holds all that it depends on: the query, the project, whose task is seen, the clearance, and the
+newest commit of each store it was read from, and the model that is searched by. So an entry is never wrong, only
+useless: after a commit nobody asks for it any more. It is kept only when no commit was under way, and the model was not
+changed, while it was read.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.cache.cache import Cache
+from counterpoint.memory.cache.valkey import Valkey
+from counterpoint.memory.projection.episodic_search import WITHOUT_TIER
+from counterpoint.memory.provenance.read_sets import Seen
+from counterpoint.memory.query.epochs import Epoch, Epochs
+from counterpoint.memory.query.item_view import seen
+from counterpoint.memory.search.vectors import Search
+from counterpoint.proto.memory import Get, HybridSearch, List, MemoryQuery, QueryResult, VectorSearch
+from counterpoint.proto.upcast import current_version
+
+_FORMAT = 2
+"""Raised when the same key would stand for another answer."""
+_HEAD_BYTES = 4
+_SEEN = TypeAdapter(tuple[Seen, ...])
+_SEEN_BYTES = 500
+"""About what an item takes in RAM for the read set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A `QueryResult` as JSON, open at its end, for its time and whether it was cached come last."""
+
+    body: bytes
+    seen: tuple[Seen, ...]
+
+    def json(self, took_us: int, cache: str) -> bytes:
+        """The whole of it."""
+        return b'%b,"took_us":%d,"cache":"%b"}' % (self.body, took_us, cache.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was looked for, and the answers if all were there. Without an `epoch` nothing of it is kept."""
+
+    keys: tuple[bytes, ...] = ()
+    epoch: Epoch | None = None
+    changes: int = 0
+    answers: tuple[Answer, ...] = ()
+
+
+class Answers:
+    """The cache of answers. Searches are kept in both levels; a record or a list is read as fast as L2 is asked."""
+
+    def __init__(self, policy: Policy, epochs: Epochs, far: Valkey | None, search: Search) -> None:
+        self._policy = policy
+        self._epochs = epochs
+        self._search = search
+        self._searches: Cache[Answer] = Cache(far, _encode, _decode, _weigh)
+        self._records: Cache[Answer] = Cache(None, _encode, _decode, _weigh)
+
+    async def look(self, grant: Grant, queries: Sequence[MemoryQuery]) -> Looked:
+        """The answers to a request if all of them are there: they are of one moment, as fresh ones would be."""
+        wanted = [query for query in queries if isinstance(query, Get | List | VectorSearch | HybridSearch)]
+        if len(wanted) < len(queries) or not all(self._kept(query) for query in wanted):
+            return Looked()
+        epoch = await self._epochs.of(grant.project, [query.store for query in wanted])
+        if epoch is None:
+            return Looked()
+        changes = self._search.changes
+        keys = tuple(self._key(grant, epoch, query) for query in wanted)
+        answers = []
+        for query, key in zip(wanted, keys, strict=True):
+            answer = await self._cache(query).get(key)
+            if answer is None:
+                return Looked(keys, epoch, changes)
+            answers.append(answer)
+        return Looked(keys, epoch, changes, tuple(answers))
+
+    def keep(self, looked: Looked, queries: Sequence[MemoryQuery], found: Sequence[QueryResult]) -> tuple[Answer, ...]:
+        """Fresh answers as they go out; kept where they are the answers of the epoch that was looked for."""
+        answers = tuple(answer_of(each) for each in found)
+        stands = looked.epoch is not None and self._epochs.stands(looked.epoch)
+        if stands and looked.changes == self._search.changes:
+            for key, query, each, answer in zip(looked.keys, queries, found, answers, strict=True):
+                if each.plan != WITHOUT_TIER:
+                    self._cache(query).put(key, answer)
+        return answers
+
+    def _kept(self, query: Get | List | VectorSearch | HybridSearch) -> bool:
+        row = self._policy.stores.get(query.store)
+        return query.as_of is None and row is not None and not row.system
+
+    def _cache(self, query: MemoryQuery) -> Cache[Answer]:
+        return self._searches if isinstance(query, VectorSearch | HybridSearch) else self._records
+
+    def _key(self, grant: Grant, epoch: Epoch, query: Get | List | VectorSearch | HybridSearch) -> bytes:
+        row = self._policy.stores[query.store]
+        ordered_by = self._search.reranker.model_id if self._search.reranker else None
+        parts = (
+            _FORMAT, self._search.model_id, ordered_by, row.tier, current_version(query.store), epoch.life,
+            epoch.places, epoch.commits, grant.project, grant.clearance,
+            grant.task if grant.audience in row.own_task else "*",
+        )  # fmt: skip
+        digest = hashlib.sha256(f"{parts!r}".encode())
+        digest.update(query.model_dump_json().encode())
+        return b"answer:" + digest.digest()
+
+
+def answer_of(found: QueryResult) -> Answer:
+    """An answer as it goes out."""
+    body = found.model_dump_json(exclude={"took_us", "cache"}, exclude_none=True).encode()[:-1]
+    return Answer(body, tuple(seen(item) for item in found.items))
+
+
+def _weigh(answer: Answer) -> int:
+    return len(answer.body) + sum(_SEEN_BYTES * (1 + len(each.cites)) for each in answer.seen)
+
+
+def _encode(answer: Answer) -> bytes:
+    noted = _SEEN.dump_json(answer.seen)
+    return len(noted).to_bytes(_HEAD_BYTES, "big") + noted + answer.body
+
+
+def _decode(raw: bytes) -> Answer:
+    ends = _HEAD_BYTES + int.from_bytes(raw[:_HEAD_BYTES], "big")
+    return Answer(raw[ends:], _SEEN.validate_json(raw[_HEAD_BYTES:ends]))

@@ -1,0 +1,69 @@
+"""A record as it is shown, and to whom."""
+
+from typing import Any
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.provenance.read_sets import Seen, cites
+from counterpoint.memory.record.plan import SYSTEM
+from counterpoint.proto.memory import Item, Ref
+from counterpoint.proto.subjects import SHARED_PROJECT
+from counterpoint.proto.upcast import upcast
+
+_ALL_FIELDS = set(Item.model_fields)
+
+
+def visible(policy: Policy, grant: Grant, row: Any) -> bool:
+    """Whether a row of `records` may be shown to who holds this grant."""
+    store = row["store"]
+    if policy.stores[store].system:
+        return bool(row["label"] <= grant.clearance)
+    return diode.visible(policy, grant, store, row["id"], row["project"], row["label"])
+
+
+def projects(policy: Policy, grant: Grant, store: str) -> list[str]:
+    """The projects in which the grant's holder finds records of a store, its own first."""
+    row = policy.stores[store]
+    if row.system:
+        return [SYSTEM]
+    return [grant.project, SHARED_PROJECT] if row.shared else [grant.project]
+
+
+def item(row: Any, score: float | None = None, scores: dict[str, float] | None = None) -> Item:
+    """A row of `records` as it is shown."""
+    project = row["project"] if row["project"] != SYSTEM else "default"
+    _, body = upcast(row["store"], row["schema_version"], row["body"])
+    # As `Item(...)` makes it, but not validated: it comes from columns of these types, and a line has a hundred.
+    shown = Item.__new__(Item)
+    values = {
+        "store": row["store"],
+        "id": row["id"],
+        "project": project,
+        "version": row["version"],
+        "body": body,
+        "author": row["author"],
+        "label": row["label"],
+        "integrity": row["integrity"],
+        "seq": row["seq"],
+        "at": row["at"],
+        "score": score,
+        "scores": scores,
+    }
+    object.__setattr__(shown, "__dict__", values)
+    object.__setattr__(shown, "__pydantic_fields_set__", _ALL_FIELDS)
+    object.__setattr__(shown, "__pydantic_extra__", None)
+    object.__setattr__(shown, "__pydantic_private__", None)
+    return shown
+
+
+def ref(row: Any) -> Ref:
+    """Which version a row is."""
+    return Ref(store=row["store"], id=row["id"], version=row["version"])
+
+
+def seen(shown: Item) -> Seen:
+    """An item as it was shown, for the read set."""
+    named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(shown.body))
+    which = Ref(store=shown.store, id=shown.id, version=shown.version)
+    return Seen(which, shown.label, shown.integrity, shown.score, named, shown.project == SHARED_PROJECT)

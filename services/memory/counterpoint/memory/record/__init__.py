@@ -1,0 +1,1 @@
+"""The record: PostgreSQL, its schema, and the rows of one commit."""

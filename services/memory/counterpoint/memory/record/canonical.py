@@ -1,0 +1,33 @@
+"""The one text of a JSON value, which is what is hashed."""
+
+import json
+import re
+from typing import Any
+
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+"""A NUL in JSON, and not the escape of one that a text holds, as programs do."""
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces, numbers as jsonb gives them back: equal values have equal text.
+
+    Raises `Permanent` for a number that is not finite.
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise Permanent(
+            ErrorCode.INVALID, (Problem(field="body", problem="holds a number that is not finite"),)
+        ) from error
+    if "e+" in text or "-0.0" in text:
+        plain = json.loads(text, parse_float=_as_stored)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text
+
+
+def _as_stored(number: str) -> float | int:
+    """A float beyond 2**53 comes back from jsonb as a whole number, and there is no negative zero."""
+    value = float(number)
+    return int(value) if "e+" in repr(value) else value or 0.0

@@ -1,0 +1,13 @@
+"""The functions of the database that this code calls, in a schema that is named by their text.
+
+A memory process finds the functions it was written with, whatever was migrated beside it.
+"""
+
+import hashlib
+from importlib.resources import files
+
+SQL = files(__package__).joinpath("migrations", "functions.sql").read_text()
+SCHEMA = f"functions_{hashlib.sha256(SQL.encode()).hexdigest()[:12]}"
+"""Where they are made. The next change keeps it, the one after drops it."""
+SEARCH_PATH = f"{SCHEMA}, public"
+"""What memory's connections look in."""

@@ -1,0 +1,81 @@
+"""Migrations: numbered SQL files applied once, in order, under an advisory lock; then the functions of this release."""
+
+import asyncio
+import os
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import asyncpg
+import structlog
+
+from counterpoint.bus.logs import configure
+from counterpoint.memory.record import functions
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+
+log = structlog.get_logger()
+
+_LOCK = 0x6D696772617465
+_APPLIED = """
+CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())
+"""
+_OLDER = """
+DELETE FROM migrations WHERE name IN (
+    SELECT name FROM migrations WHERE starts_with(name, 'functions_') AND name <> $1 ORDER BY at DESC OFFSET 1)
+RETURNING name
+"""
+_CURRENT = "INSERT INTO migrations (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET at = now()"
+
+
+async def migrate(owner_url: str) -> list[str]:
+    """Bring the schema up to date as its owner; returns the names of the migrations that were applied."""
+    connection = await asyncpg.connect(owner_url, timeout=10)
+    try:
+        await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+        return await _apply(connection)
+    finally:
+        await connection.close()
+
+
+async def _apply(connection: "Connection") -> list[str]:
+    folder = files(__package__).joinpath("migrations")
+    await connection.execute(_APPLIED)
+    known = {row["name"] for row in await connection.fetch("SELECT name FROM migrations")}
+    applied = []
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if not path.name[0].isdigit() or path.name in known:
+            continue
+        async with connection.transaction():
+            await connection.execute(path.read_text())
+            await connection.execute("INSERT INTO migrations (name) VALUES ($1)", path.name)
+        applied.append(path.name)
+    async with connection.transaction():
+        if functions.SCHEMA not in known:
+            await _add_functions(connection)
+            applied.append(functions.SCHEMA)
+        await connection.execute(_CURRENT, functions.SCHEMA)
+    log.info("migrations.applied", names=applied)
+    return applied
+
+
+async def _add_functions(connection: "Connection") -> None:
+    """Make this release's functions, and drop all but those of the release before, whose services may still run."""
+    for older in await connection.fetch(_OLDER, functions.SCHEMA):
+        await connection.execute(f"DROP SCHEMA {older['name']} CASCADE")
+    await connection.execute(f"CREATE SCHEMA {functions.SCHEMA}")
+    await connection.execute(f"GRANT USAGE ON SCHEMA {functions.SCHEMA} TO counterpoint_memory")
+    await connection.execute(f"SET LOCAL search_path = {functions.SEARCH_PATH}")
+    await connection.execute(functions.SQL)
+
+
+def main() -> None:
+    """Migrate the database that the environment names."""
+    configure("migrate", os.environ.get("COUNTERPOINT_LOG_LEVEL", "info"))
+    asyncio.run(migrate(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,414 @@
+-- The commit: one call applies the steps of one project, all or none. Its faults, by SQLSTATE:
+--   CP001 lease_lost    another memory process is active; an error for the server's log too
+--   CP002 step_known    the step was applied before
+--   CP003 fenced        a newer delivery of the message has begun
+--   CP004 stale         the task is past the version of the message, or the message is finished
+--   CP005 early         the task has not reached the version of the message
+--   CP006 task_ended    the task is completed, failed or cancelled
+--   CP007 conflict      a record is at another version than expected
+--   CP011 older_writer  a record is stored at a schema version that the writer does not know
+--   CP012 tombstone     a record to insert exists and is deleted; the detail is its version
+--   CP013 other_model   the texts were embedded by a model that is not active any more
+-- All but the first are everyday work, so they are raised and caught in here, where the server does not log them as
+-- errors: the one row returned has `error_code`. The caller then applies smaller groups, so that only the steps at fault
+-- are refused.
+-- Rows are found by LATERAL subqueries with a LIMIT: each is one lookup by its whole key, whatever the planner assumes of
+-- tables that it has no statistics of yet. A plain join may read all that a project has.
+
+-- Parameters of commit_steps: one typed row each, in the order of the steps. `step` is the 1-based place of a row's step.
+CREATE TYPE step_row AS (
+    id uuid, consumer text, message text, step text, last boolean, fence bigint, task text, version int, ended_ok boolean,
+    reads text, cause uuid, audit text, kind text, salt bytea, outcome text, reply text, trace text
+);
+CREATE TYPE cancelled_timer_row AS (timer text, sender text, task text);
+CREATE TYPE write_row AS (
+    step int, store text, id text, expect int, body text, task text, author text, label smallint, integrity smallint,
+    sha bytea, schema int, place bigint, at timestamptz
+);
+CREATE TYPE message_row AS (
+    step int, id uuid, type text, subject text, task text, versioned boolean, audience text[], body text, label smallint,
+    integrity smallint, due timestamptz, timer text, structured boolean
+);
+CREATE TYPE vector_row AS (
+    store text, id text, version int, source text, label smallint, words text, exact text[], type text, names text[],
+    chars int
+);
+-- `vector` is the 1-based place of the vector row that it belongs to.
+CREATE TYPE embedding_row AS (vector int, model text, embedding text);
+
+CREATE FUNCTION commit_steps(
+    p_epoch bigint, p_project text, p_steps step_row[], p_cancelled cancelled_timer_row[], p_writes write_row[],
+    p_messages message_row[], p_vectors vector_row[], p_embeddings embedding_row[]
+) RETURNS TABLE (
+    message_id uuid, message_seq bigint, message_version int, error_code text, error_text text, error_detail text
+) LANGUAGE plpgsql AS $$
+DECLARE
+    wrote int := cardinality(p_writes);
+    sent int := cardinality(p_messages);
+    commits uuid[] := ARRAY(SELECT s.id FROM unnest(p_steps) WITH ORDINALITY AS s ORDER BY ordinality);
+    base bigint;
+    done int;
+    fault record;
+    models_now record;
+    rows_now bigint[];
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    PERFORM 1 FROM lease WHERE shard = '0' AND epoch = p_epoch FOR SHARE;
+    IF NOT FOUND THEN RAISE EXCEPTION 'lease lost' USING ERRCODE = 'CP001'; END IF;
+
+    SELECT s.consumer, s.step, s.fence, i.fence AS known_fence, i.step = s.step AS known, i.last INTO fault
+    FROM unnest(p_steps) AS s
+    CROSS JOIN LATERAL (
+        SELECT * FROM inbox i
+        WHERE i.project = p_project AND i.consumer = s.consumer AND i.message_id = s.message
+          AND (i.step = s.step OR i.last OR i.fence > s.fence)
+        ORDER BY i.step = s.step DESC, i.last DESC LIMIT 1) AS i
+    ORDER BY i.step = s.step DESC, i.last DESC LIMIT 1;
+    IF FOUND THEN
+        IF fault.known THEN RAISE EXCEPTION 'step known' USING ERRCODE = 'CP002'; END IF;
+        IF fault.last THEN RAISE EXCEPTION 'finished' USING ERRCODE = 'CP004'; END IF;
+        RAISE EXCEPTION 'fence % is behind %', fault.fence, fault.known_fence USING ERRCODE = 'CP003';
+    END IF;
+
+    SELECT s.version, coalesce(r.version, 0) AS found, r.body ->> 'state' IN ('completed', 'failed', 'cancelled') AS ended
+    INTO fault
+    FROM unnest(p_steps) AS s
+    LEFT JOIN LATERAL (
+        SELECT * FROM records WHERE project = p_project AND store = 'tasks' AND id = s.task LIMIT 1) AS r ON true
+    WHERE s.task IS NOT NULL AND (
+        (s.version IS NOT NULL AND s.version <> coalesce(r.version, 0))
+        OR (NOT s.ended_ok AND r.body ->> 'state' IN ('completed', 'failed', 'cancelled')))
+    LIMIT 1;
+    IF FOUND THEN
+        IF fault.version < fault.found THEN RAISE EXCEPTION 'stale' USING ERRCODE = 'CP004'; END IF;
+        IF fault.version > fault.found THEN RAISE EXCEPTION 'early' USING ERRCODE = 'CP005'; END IF;
+        RAISE EXCEPTION 'the task has ended' USING ERRCODE = 'CP006';
+    END IF;
+
+    INSERT INTO projects (project, last_seq) VALUES (p_project, wrote + sent)
+    ON CONFLICT (project) DO UPDATE SET last_seq = projects.last_seq + wrote + sent
+    RETURNING last_seq - wrote - sent INTO base;
+
+    IF wrote > 0 THEN
+        INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, body, sha256,
+                             schema_version, commit_id)
+        SELECT p_project, w.store, w.id, 1, base + w.ordinality, w.task, w.author, w.label, w.integrity, w.body::jsonb, w.sha,
+               w.schema, commits[w.step]
+        FROM unnest(p_writes) WITH ORDINALITY AS w
+        WHERE w.expect = 0
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS done = ROW_COUNT;
+        IF done < wrote THEN
+            SELECT w.store, w.id, w.schema, r.schema_version INTO fault
+            FROM unnest(p_writes) AS w
+            CROSS JOIN LATERAL (
+                SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r
+            WHERE r.schema_version > w.schema LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION '%/%', fault.store, fault.id USING ERRCODE = 'CP011',
+                    DETAIL = format('is stored at schema version %s, the writer knows %s', fault.schema_version, fault.schema);
+            END IF;
+            INSERT INTO history (project, store, id, version, seq, task_id, author, label, integrity, schema_version,
+                                 body, sha256, commit_id, at, changed, superseded)
+            SELECT r.project, r.store, r.id, r.version, r.seq, r.task_id, r.author, r.label, r.integrity,
+                   r.schema_version, r.body, r.sha256, r.commit_id, r.at, r.changed, base + w.ordinality
+            FROM unnest(p_writes) WITH ORDINALITY AS w
+            CROSS JOIN LATERAL (
+                SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r
+            WHERE w.expect > 0 AND r.version = w.expect
+            ON CONFLICT DO NOTHING;
+            WITH changed AS (
+                UPDATE records r
+                SET version = w.expect + 1, seq = coalesce(w.place, base + w.ordinality),
+                    changed = CASE WHEN w.place IS NOT NULL THEN base + w.ordinality END, task_id = w.task,
+                    author = w.author, label = w.label, integrity = w.integrity, body = w.body::jsonb, sha256 = w.sha,
+                    schema_version = w.schema, commit_id = commits[w.step], at = coalesce(w.at, now())
+                FROM unnest(p_writes) WITH ORDINALITY AS w
+                CROSS JOIN LATERAL (
+                    SELECT ctid FROM records
+                    WHERE project = p_project AND store = w.store AND id = w.id AND version = w.expect
+                    FOR UPDATE LIMIT 1) AS found
+                WHERE r.ctid = found.ctid AND w.expect > 0
+                RETURNING 1)
+            SELECT done + count(*) INTO done FROM changed;
+        END IF;
+        IF done < wrote THEN
+            SELECT w.store, w.id, w.expect, r.version, w.expect = 0 AND r.version > 0 AND r.body IS NULL AS deleted INTO fault
+            FROM unnest(p_writes) AS w
+            LEFT JOIN LATERAL (
+                SELECT * FROM records WHERE project = p_project AND store = w.store AND id = w.id LIMIT 1) AS r ON true
+            WHERE r.version IS DISTINCT FROM w.expect + 1 OR r.commit_id <> ALL (commits) LIMIT 1;
+            IF fault.deleted THEN
+                RAISE EXCEPTION '%/%', fault.store, fault.id USING ERRCODE = 'CP012', DETAIL = fault.version;
+            END IF;
+            RAISE EXCEPTION '%/%', fault.store, fault.id
+                USING ERRCODE = 'CP007', DETAIL = format('expected version %s, found %s', fault.expect, coalesce(fault.version, 0));
+        END IF;
+    END IF;
+
+    -- Of one name one principal counts; but memory may plant an administrator beside that of an older token.
+    IF p_project = '_system' THEN
+        SELECT w.store, w.id INTO fault
+        FROM unnest(p_writes) AS w
+        JOIN records r ON r.project = p_project AND r.store = 'principals' AND r.id <> w.id
+            AND r.body ->> 'name' = w.body::jsonb ->> 'name' AND r.body ->> 'revoked_at' IS NULL
+        WHERE w.store = 'principals' AND w.body::jsonb ->> 'revoked_at' IS NULL AND (p_steps[w.step]).consumer <> 'memory'
+        LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION '%/%', fault.store, fault.id
+                USING ERRCODE = 'CP007', DETAIL = 'its name is that of another principal';
+        END IF;
+    END IF;
+
+    IF cardinality(p_vectors) > 0 THEN
+        -- Whoever changes the model waits for this, and what was embedded before the change is embedded again.
+        SELECT m.active, m.other INTO models_now FROM models m FOR SHARE;
+        IF models_now.active IS NOT NULL
+                AND (SELECT count(*) FROM unnest(p_embeddings) AS e WHERE e.model = models_now.active)
+                    <> cardinality(p_vectors) THEN
+            RAISE EXCEPTION 'embedded by another model than %', models_now.active USING ERRCODE = 'CP013';
+        END IF;
+        WITH placed AS (
+            INSERT INTO vectors (project, store, id, version, source, label, lexemes, type, names, chars)
+            SELECT p_project, v.store, v.id, v.version, v.source, v.label,
+                   to_tsvector('english', v.words) || array_to_tsvector(v.exact), v.type, v.names, v.chars
+            FROM unnest(p_vectors) AS v
+            ON CONFLICT (project, store, id) DO UPDATE
+            SET version = excluded.version, source = excluded.source, label = excluded.label, model = NULL,
+                lexemes = excluded.lexemes, embedding = NULL, type = excluded.type, names = excluded.names,
+                chars = excluded.chars
+            RETURNING row, store, id)
+        SELECT array_agg(placed.row ORDER BY v.ordinality) INTO rows_now
+        FROM unnest(p_vectors) WITH ORDINALITY AS v JOIN placed USING (store, id);
+        -- What a model made of an older version is none of this one's.
+        DELETE FROM meanings m USING unnest(rows_now) AS written(row)
+        CROSS JOIN LATERAL (SELECT ctid FROM meanings WHERE row = written.row OFFSET 0) AS found
+        WHERE m.ctid = found.ctid;
+        INSERT INTO meanings (row, model, project, store, version, label, embedding)
+        SELECT rows_now[e.vector], e.model, p_project, v.store, v.version, v.label, e.embedding::vector
+        FROM unnest(p_embeddings) AS e JOIN unnest(p_vectors) WITH ORDINALITY AS v ON v.ordinality = e.vector
+        WHERE models_now.active IS NULL OR e.model IN (models_now.active, models_now.other);
+    END IF;
+    IF EXISTS (SELECT FROM unnest(p_writes) AS w WHERE w.body IS NULL) THEN
+        DELETE FROM vectors v USING unnest(p_writes) AS w
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM vectors WHERE project = p_project AND store = w.store AND id = w.id FOR UPDATE LIMIT 1) AS found
+        WHERE w.body IS NULL AND v.ctid = found.ctid;
+    END IF;
+
+    IF cardinality(p_cancelled) > 0 THEN
+        WITH cancelled AS (
+            DELETE FROM pending USING unnest(p_cancelled) AS c
+            CROSS JOIN LATERAL (
+                SELECT id, audience FROM messages
+                WHERE project = p_project AND timer = c.timer AND sender = c.sender
+                  AND (c.task IS NULL OR task_id = c.task) OFFSET 0) AS m
+            WHERE pending.message_id = m.id
+            RETURNING m.id, m.audience)
+        INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
+        SELECT p_project, consumer, id::text, 'cancelled', true, 0, 'cancelled', '{"status": "stale"}'
+        FROM cancelled CROSS JOIN LATERAL unnest(audience) AS consumer ON CONFLICT DO NOTHING;
+    END IF;
+
+    IF sent > 0 THEN
+        RETURN QUERY
+        WITH log AS (
+            INSERT INTO messages (project, seq, id, type, subject, task_id, task_version, audience, body, sender,
+                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent, structured)
+            SELECT p_project, base + wrote + m.ordinality, m.id, m.type, m.subject, m.task,
+                   CASE WHEN m.versioned THEN coalesce(r.version, 0) END, m.audience, m.body, s.consumer, m.label,
+                   m.integrity, s.message, s.id, m.due, m.timer, s.trace, m.structured
+            FROM unnest(p_messages) WITH ORDINALITY AS m
+            JOIN unnest(p_steps) WITH ORDINALITY AS s ON s.ordinality = m.step
+            LEFT JOIN LATERAL (
+                SELECT version FROM records
+                WHERE m.versioned AND project = p_project AND store = 'tasks' AND id = m.task LIMIT 1) AS r ON true
+            RETURNING id, seq, task_version, due_at),
+        waiting AS (
+            INSERT INTO pending (message_id, project, due_at, timer)
+            SELECT id, p_project, coalesce(due_at, now()), due_at IS NOT NULL FROM log)
+        SELECT id, seq, task_version, NULL::text, NULL::text, NULL::text FROM log;
+    END IF;
+
+    INSERT INTO inbox (project, consumer, message_id, step, last, fence, outcome, reply)
+    SELECT p_project, t.consumer, t.message, t.step, t.last, t.fence, t.outcome, t.reply::jsonb
+    FROM unnest(p_steps) AS t
+    WHERE t.step <> '';
+
+    INSERT INTO read_sets (project, commit_id, cause, reads)
+    SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb FROM unnest(p_steps) AS t
+    WHERE t.reads IS NOT NULL OR t.cause IS NOT NULL;
+
+    -- Positions come later, from `sequence_leaves`: no commit waits for another's leaf.
+    -- A leaf begins with the places before its first record and before its first message, and with the time.
+    INSERT INTO audit (project, id, kind, task_id, body, salt, seq)
+    SELECT p_project, t.id, t.kind, t.task,
+           format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step < t.ordinality),
+                  base + wrote + (SELECT count(*) FROM unnest(p_messages) AS m WHERE m.step < t.ordinality),
+                  (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2),
+           t.salt, base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step <= t.ordinality)
+    FROM unnest(p_steps) WITH ORDINALITY AS t ORDER BY t.ordinality;
+EXCEPTION
+    WHEN SQLSTATE 'CP002' OR SQLSTATE 'CP003' OR SQLSTATE 'CP004' OR SQLSTATE 'CP005' OR SQLSTATE 'CP006'
+        OR SQLSTATE 'CP007' OR SQLSTATE 'CP011' OR SQLSTATE 'CP012' OR SQLSTATE 'CP013' THEN
+        error_code := SQLSTATE;
+        GET STACKED DIAGNOSTICS error_text = MESSAGE_TEXT, error_detail = PG_EXCEPTION_DETAIL;
+        RETURN NEXT;
+END $$;
+
+-- Gives positions to leaves that have none, in the order they came, and chains each to the one before it of its task.
+-- It is all that ever changes a leaf, and it changes none that has a position; memory's login may not by itself. The
+-- lock on the head keeps out a second sequencer, and the commits of the release before. Returns the head. Places that a
+-- crash takes back are given again; before any is signed, the sequencer has it on the disk.
+CREATE FUNCTION sequence_leaves(p_limit int) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    head bigint;
+    before bytea;
+    waiting record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM audit WHERE position IS NULL) THEN
+        RETURN (SELECT position FROM audit_head WHERE shard = '0');
+    END IF;
+    PERFORM set_config('synchronous_commit', 'off', true);
+    SELECT position INTO head FROM audit_head WHERE shard = '0' FOR UPDATE;
+    FOR waiting IN
+        SELECT arrival, project, task_id, salt, body FROM audit WHERE position IS NULL ORDER BY arrival LIMIT p_limit
+    LOOP
+        before := NULL;
+        IF waiting.task_id IS NOT NULL THEN
+            SELECT leaf INTO before FROM audit
+            WHERE project = waiting.project AND task_id = waiting.task_id AND position IS NOT NULL
+            ORDER BY position DESC LIMIT 1;
+        END IF;
+        head := head + 1;
+        UPDATE audit
+        SET position = head, previous = before,
+            leaf = sha256(waiting.salt || coalesce(before, '') || convert_to(waiting.body, 'UTF8'))
+        WHERE arrival = waiting.arrival AND position IS NULL;
+    END LOOP;
+    UPDATE audit_head SET position = head WHERE shard = '0';
+    RETURN head;
+END $$;
+
+-- The commitments of leaves by position, of all projects: hashes and no content.
+CREATE FUNCTION leaf_hashes(p_after bigint, p_limit int) RETURNS TABLE (leaf_position bigint, leaf_hash bytea)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT position, leaf FROM audit WHERE position > p_after ORDER BY position LIMIT p_limit
+$$;
+
+-- What is due and not known to be on the bus, oldest first; others than timers only when they have waited.
+CREATE FUNCTION take_due(p_older_than interval, p_limit int)
+RETURNS TABLE (message_id uuid, project text) LANGUAGE sql AS $$
+    SELECT message_id, project FROM pending
+    WHERE due_at <= now() - CASE WHEN timer THEN interval '0' ELSE p_older_than END
+    ORDER BY due_at LIMIT p_limit
+$$;
+
+-- Put back to pending what its stream lost and its consumers have not finished; returns how many. Lost is what was sent
+-- before one moment or after another (NULL: no such moment); what is older than the horizon is not looked at, but for
+-- timers, which count from when they are due.
+CREATE FUNCTION restore_lost(
+    p_project text, p_stream text, p_lost_before timestamptz, p_lost_after timestamptz, p_horizon timestamptz)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE restored_now bigint;
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    WITH sent AS (
+        SELECT id, at, due_at, subject, audience FROM messages
+        WHERE project = p_project AND p_lost_before IS NOT NULL AND at > p_horizon AND at < p_lost_before
+        UNION ALL
+        SELECT id, at, due_at, subject, audience FROM messages
+        WHERE project = p_project AND p_lost_before IS NOT NULL AND timer IS NOT NULL AND at <= p_horizon AND due_at > p_horizon
+        UNION ALL
+        SELECT id, at, due_at, subject, audience FROM messages
+        WHERE project = p_project AND p_lost_after IS NOT NULL AND at > p_horizon),
+    lost AS (
+        SELECT DISTINCT m.id FROM sent m LEFT JOIN restored r ON r.message_id = m.id
+        WHERE split_part(m.subject, '.', 1) = p_stream AND cardinality(m.audience) > 0
+          AND (greatest(m.at, m.due_at, r.at) < p_lost_before OR greatest(m.at, m.due_at, r.at) > p_lost_after)
+          AND coalesce(m.due_at, m.at) <= now()
+          AND NOT EXISTS (SELECT FROM pending p WHERE p.message_id = m.id)
+          AND EXISTS (SELECT FROM unnest(m.audience) AS c WHERE NOT EXISTS (
+              SELECT FROM inbox i
+              WHERE i.project = p_project AND i.consumer = c AND i.message_id = m.id::text AND i.last))),
+    noted AS (
+        INSERT INTO restored (message_id) SELECT id FROM lost
+        ON CONFLICT (message_id) DO UPDATE SET at = now()),
+    put_back AS (
+        INSERT INTO pending (message_id, project, timer, due_at)
+        SELECT id, p_project, true, now() FROM lost ON CONFLICT DO NOTHING RETURNING 1)
+    SELECT count(*) INTO restored_now FROM put_back;
+    RETURN restored_now;
+END $$;
+
+-- Note for ever what the read sets of a project say of where things come from, of at most so many commits; returns how
+-- many there were. What a message carried of what its sender had read is left out: it is a source of the sender's commit.
+CREATE FUNCTION link_sources(p_project text, p_limit int) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    noted int;
+    last bigint;
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    WITH fresh AS MATERIALIZED (
+        SELECT n, commit_id, cause, reads FROM read_sets
+        WHERE project = p_project AND n > coalesce((SELECT upto FROM linked WHERE project = p_project), 0)
+        ORDER BY n LIMIT p_limit),
+    made AS (
+        INSERT INTO sources (project, store, id, version, commit_id, cited, used, shared)
+        SELECT p_project, item ->> 0, item ->> 1, (item ->> 2)::int, commit_id,
+               coalesce(item ->> 4 IN ('cited', 'quoted'), false), coalesce(item ->> 4 = 'cited', false),
+               coalesce((item ->> 5)::boolean, false)
+        FROM fresh, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
+        UNION ALL
+        -- A commit whose result was worked on is among the reads.
+        SELECT p_project, 'commits', cause::text, 1, commit_id, true, false, false FROM fresh
+        WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'
+        ON CONFLICT DO NOTHING)
+    SELECT count(*), max(n) INTO noted, last FROM fresh;
+    IF noted > 0 THEN
+        INSERT INTO linked AS known (project, upto) VALUES (p_project, last)
+        ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto);
+    END IF;
+    RETURN noted;
+END $$;
+
+-- Forget the content of all that a commit of an erasure deleted: every version, and of the leaves that this commit's own
+-- leaf names the content, with what was sent beside them. What came about the same tasks in between is not named, and
+-- stays. Again is the same. Returns how many versions it were.
+CREATE FUNCTION erase_content(p_project text, p_commit uuid) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    wiped bigint;
+    named bigint[];
+    commits uuid[];
+BEGIN
+    PERFORM set_config('counterpoint.project', p_project, true);
+    SELECT ARRAY(SELECT jsonb_array_elements_text(body::jsonb #> '{erased,leaves}')::bigint) INTO named
+    FROM audit WHERE project = p_project AND id = p_commit;
+    SELECT array_agg(id) INTO commits FROM audit WHERE project = p_project AND position = ANY (named);
+    UPDATE history h
+    SET body = NULL, sha256 = NULL, by_state = NULL, by_error_signature = NULL, by_source = NULL, by_target = NULL,
+        by_parent_run_id = NULL, by_root_run_id = NULL, by_job = NULL, by_namespace = NULL, erased = now()
+    FROM records r
+    WHERE r.project = p_project AND r.commit_id = p_commit AND r.body IS NULL
+      AND h.project = r.project AND h.store = r.store AND h.id = r.id AND h.erased IS NULL;
+    GET DIAGNOSTICS wiped = ROW_COUNT;
+    UPDATE records SET erased = now()
+    WHERE project = p_project AND commit_id = p_commit AND body IS NULL AND erased IS NULL;
+    DELETE FROM pending USING messages m
+    WHERE pending.message_id = m.id AND m.project = p_project AND m.commit_id = ANY (commits);
+    -- Without an audience it is never sent again.
+    UPDATE messages SET body = '{}', audience = '{}' WHERE project = p_project AND commit_id = ANY (commits);
+    UPDATE audit SET body = NULL, salt = NULL
+    WHERE project = p_project AND position = ANY (named) AND body IS NOT NULL;
+    DELETE FROM lexicon WHERE project = p_project AND rows <= 0;
+    DELETE FROM embeddings WHERE project = p_project;
+    DELETE FROM blob_parts b WHERE project = p_project AND NOT EXISTS (
+        SELECT FROM records WHERE project = p_project AND store = 'documents'
+        AND body #>> '{blob,sha256}' = encode(b.sha256, 'hex'));
+    DELETE FROM blobs b WHERE project = p_project AND NOT EXISTS (
+        SELECT FROM records WHERE project = p_project AND store = 'documents'
+        AND body #>> '{blob,sha256}' = encode(b.sha256, 'hex'));
+    RETURN wiped;
+END $$;

@@ -1,0 +1,140 @@
+"""What a commit becomes: rows of the record, messages of the log, and the one step that holds them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from counterpoint.memory.record.canonical import NUL, canonical
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import CommitReply
+from counterpoint.proto.messages import BODY_LIMIT_BYTES
+
+__all__ = ["SYSTEM", "CommitPlan", "PlannedMessage", "PlannedWrite", "canonical", "microseconds", "storable"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+SYSTEM = "_system"
+"""Where stores outside every project are kept; no legal project name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWrite:
+    """A record's next version. `body` is canonical JSON, None for a deletion. One that is put back has the `place` in
+    its project's order and the time that it had."""
+
+    store: str
+    id: str
+    expect: int
+    body: str | None
+    task_id: str | None
+    author: str
+    label: int
+    integrity: int
+    sha256: bytes
+    schema_version: int = 1
+    place: int | None = None
+    at: datetime | None = None
+
+    @property
+    def stamps(self) -> list[Any]:
+        """The columns that decide who may read it and how far it is trusted, as the audit log has them."""
+        restored = [self.place, microseconds(self.at)] if self.place is not None and self.at is not None else []
+        return [self.task_id, self.author, self.label, self.integrity, self.schema_version, *restored]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMessage:
+    """A message for the log and the bus. A `structured` one has its envelope in its body; what is done with a
+    `result` rests on what its sender had used."""
+
+    id: str
+    type: str
+    subject: str
+    task_id: str | None
+    versioned: bool
+    audience: tuple[str, ...]
+    body: str
+    label: int
+    integrity: int
+    due_at: datetime | None
+    timer: str | None
+    structured: bool = False
+    result: bool = False
+
+    @property
+    def stamps(self) -> list[Any]:
+        """Where it goes and what it is worth, as the audit log has it."""
+        sent = [self.task_id, self.subject, list(self.audience), self.label, self.integrity, self.timer]
+        return [*sent, self.due_at and microseconds(self.due_at), self.structured, self.versioned]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVector:
+    """What the vector tier keeps beside a record; `embeddings` by model, each as PostgreSQL reads it."""
+
+    store: str
+    id: str
+    version: int
+    source: str
+    label: int
+    words: str
+    exact: tuple[str, ...]
+    embeddings: Mapping[str, str]
+    type: str
+    names: tuple[str, ...]
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """A step ready to be applied: everything decided but what only the record knows (versions, duplicates, fences).
+
+    A refusal is one too: it has no rows and no step, only its audit leaf. `provenance` is what its messages carry,
+    `cause` the commit whose message it works on.
+    """
+
+    project: str
+    commit_id: str
+    consumer: str
+    message_id: str
+    step: str
+    last: bool
+    fence: int
+    task_id: str | None
+    task_version: int | None
+    ended_ok: bool
+    kind: str
+    audit: str
+    salt: bytes
+    reads: str | None
+    writes: tuple[PlannedWrite, ...] = ()
+    messages: tuple[PlannedMessage, ...] = ()
+    cancel_timers: tuple[str, ...] = ()
+    bound_to: str | None = None
+    reply: CommitReply = field(default_factory=lambda: CommitReply(status="done"))
+    provenance: Provenance = field(default_factory=Provenance)
+    vectors: tuple[PlannedVector, ...] = ()
+    traceparent: str | None = None
+    cause: str | None = None
+
+
+def microseconds(moment: datetime) -> int:
+    """A moment as leaves have it: whole microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def storable(text: str, where: str) -> str:
+    """`text` if it may be kept and sent. Raises `Permanent` `too_large` or `invalid`."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="holds half a character"),)) from error
+    if size > BODY_LIMIT_BYTES:
+        raise Permanent(
+            ErrorCode.TOO_LARGE, (Problem(field=where, problem=f"{size} bytes, more than {BODY_LIMIT_BYTES}"),)
+        )
+    if "\\u0000" in text and NUL.search(text):
+        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="holds a NUL character"),))
+    return text

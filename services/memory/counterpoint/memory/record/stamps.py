@@ -1,0 +1,35 @@
+"""Stamps of a record or message: its label, its integrity, and the items that it rests on."""
+
+from dataclasses import dataclass
+
+from counterpoint.proto.memory import Ref
+
+VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
+"""Integrity: said by a person or an operated system; made or brought by an agent; from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What something rests on: the highest label and the lowest integrity of all of it, and every item; of a message
+    also its type, the commit that sent it, the principal on whose behalf, and whether it brings the `result` of that.
+    """
+
+    label: int = 0
+    integrity: int = VOUCHED
+    refs: frozenset[Ref] = frozenset()
+    commit: str | None = None
+    result: bool = False
+    principal: str | None = None
+    type: str | None = None
+
+    def with_(self, other: "Provenance") -> "Provenance":
+        """What rests on both."""
+        return Provenance(
+            max(self.label, other.label),
+            min(self.integrity, other.integrity),
+            self.refs | other.refs,
+            self.commit or other.commit,
+            self.result or other.result,
+            self.principal or other.principal,
+            self.type or other.type,
+        )

@@ -1,0 +1,1 @@
+"""The request server: query, commit, ingest and blobs over the bus."""

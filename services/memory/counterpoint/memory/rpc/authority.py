@@ -1,0 +1,99 @@
+"""Authority: what a caller may do for an inbound message, by its capability or by its principal."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from counterpoint.guard.capabilities import Access, Grant, Keyring, verify
+from counterpoint.guard.names import is_project
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.access.principals import Principals
+from counterpoint.memory.access.revocations import Revocations
+from counterpoint.memory.commit.inbound import InboundMessages
+from counterpoint.memory.provenance.read_sets import Forgotten, Key, Memories, Reads
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.stamps import DERIVED, VOUCHED
+from counterpoint.proto.errors import Denied, ErrorCode, Transient
+from counterpoint.proto.memory import Origin
+from counterpoint.proto.principals import Principal
+
+
+class Authority:
+    """Capabilities, principals, revocations, and what the deliveries under way have read."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        keyring: Keyring,
+        principals: Principals,
+        revocations: Revocations,
+        causes: InboundMessages,
+        reads: Reads,
+    ) -> None:
+        self._policy = policy
+        self._keyring = keyring
+        self._principals = principals
+        self._revocations = revocations
+        self.causes = causes
+        self.reads = reads
+
+    async def authorise(self, caller: str, origin: Origin, accesses: tuple[Access, ...] = ()) -> tuple[Grant, int]:
+        """What this caller may do for this origin, and the integrity of what it does. Raises `Denied`."""
+        if not is_project(origin.project):
+            raise Denied(ErrorCode.PROJECT, "a project name, in which nothing looks like a secret")
+        asked = diode.Asked(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
+        if origin.capability is not None:
+            revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
+            grant = verify(self._keyring, origin.capability, accesses, now=asked.now, revoked=revoked)
+            integrity = VOUCHED
+        else:
+            principal = await self.asker(origin)
+            grant = diode.standing(self._policy, asked, principal)
+            integrity = VOUCHED if principal is not None and principal.kind != "agent" else DERIVED
+        rule = diode.holder(grant, asked)
+        if rule is not None:
+            raise Denied(rule, f"a capability of {caller} for this message, project and task")
+        return grant, integrity
+
+    async def asker(self, origin: Origin) -> Principal | None:
+        """The principal that asks by itself; None for the work of a capability, whatever name the request holds."""
+        return None if origin.capability is not None else await self._principals.of(origin.principal)
+
+    async def operates_all(self, origin: Origin) -> None:
+        """Refuse a principal that does not operate every project: they all share one model. Raises `Denied`."""
+        principal = await self.asker(origin)
+        if principal is None or not principal.may("operate", origin.project) or "*" not in principal.projects:
+            raise Denied(ErrorCode.ROLE, "the role operate in all projects")
+
+    async def ingests(self, caller: str, origin: Origin) -> int:
+        """The integrity of what this caller ingests. Raises `Denied`."""
+        _, integrity = await self.authorise(caller, origin)
+        principal = await self.asker(origin)
+        if principal is None or not principal.may("ingest", origin.project):
+            raise Denied(ErrorCode.ROLE, f"the role ingest in project {origin.project}")
+        return integrity
+
+    def newest(self, caller: str, origin: Origin) -> None:
+        """Refuse an older delivery of a message. Raises `Denied` `fence`."""
+        if not self.reads.fence(caller, origin.message_id, origin.fence):
+            raise Denied(ErrorCode.FENCE, "the newest delivery of the message")
+
+    def changed(self, prepared: CommitPlan) -> None:
+        """Look again at principals, revocations and ends of tasks that a commit changes."""
+        if any(row.store == "principals" for row in prepared.writes):
+            self._principals.forget()
+        self._revocations.changed(prepared)
+        self.causes.changed(prepared)
+
+
+def remembered(look: Callable[[], Memories]) -> Memories:
+    """The read set of a delivery. Raises `Transient` when it is not known any more."""
+    try:
+        return look()
+    except Forgotten as error:
+        raise Transient("what this delivery has read is not known any more") from error
+
+
+def key_of(caller: str, origin: Origin) -> Key:
+    """The key of a delivery's read set."""
+    return caller, origin.message_id, origin.fence, origin.run

@@ -1,0 +1,117 @@
+"""Commit requests: authorised, planned, applied with the vectors of their rows, and followed where taken back."""
+
+from datetime import UTC, datetime
+
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.access.releases import Releases
+from counterpoint.memory.commit.committer import Committer, TombstoneConflict
+from counterpoint.memory.commit.dead_letters import DeadLetters
+from counterpoint.memory.commit.leaf import also_sending
+from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.planner import accesses_of, owned, prepare
+from counterpoint.memory.operations.take_back import TakeBacks
+from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.memory.rpc.authority import Authority, key_of, remembered
+from counterpoint.proto.errors import Conflict
+from counterpoint.proto.memory import Commit, CommitReply, CommitRequest
+
+
+class CommitHandler:
+    """Executes commit requests."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        authority: Authority,
+        pipeline: Embeddings,
+        committer: Committer,
+        dead_letters: DeadLetters,
+        takebacks: TakeBacks,
+        releases: Releases,
+    ) -> None:
+        self._policy = policy
+        self._authority = authority
+        self._pipeline = pipeline
+        self._committer = committer
+        self._dead_letters = dead_letters
+        self._takebacks = takebacks
+        self._releases = releases
+
+    async def execute(self, caller: str, request: CommitRequest, *, resend: str | None = None) -> CommitReply:
+        """Apply a commit, and send the message of the dead letter `resend` again with it.
+
+        Raises `Conflict`, `Denied`, `Permanent` or `Transient`."""
+        origin, commit = request.origin, request.commit
+        accesses = accesses_of(commit)
+        grant, integrity = await self._authority.authorise(caller, origin, accesses)
+        self._authority.newest(caller, origin)
+        memories = self._memories(caller, request, command=resend is not None)
+        wrong = self._takebacks.wrong(origin.project, memories)
+        if wrong is not None:
+            raise Conflict(wrong.store, wrong.id)
+        # A run begins anew because something was taken back: what comes of it does not rest on that.
+        earlier = [ref for ref in memories.earlier if not self._takebacks.carried(origin.project, (ref,))]
+        cause, version = await self._authority.causes.of(origin)
+        if origin.capability is not None:
+            origin = origin.model_copy(update={"principal": cause.principal})
+        caused_by = cause.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
+        if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
+            caused_by = caused_by.with_(self._authority.reads.by_any(origin.message_id))
+        while True:
+            prepared = prepare(
+                self._policy,
+                grant,
+                origin,
+                commit,
+                now=datetime.now(UTC),
+                caused_by=caused_by,
+                memories=memories,
+                task_version=version,
+                owners=await self._authority.causes.owners(origin.project, owned(self._policy, grant, commit)),
+                screen=await self._releases.screen(origin.project),
+            )
+            if resend is not None:
+                retried = await self._dead_letters.message(origin.project, resend, prepared.commit_id)
+                prepared = also_sending(prepared, [retried])
+            try:
+                reply = await self.apply(prepared)
+            except TombstoneConflict as before:
+                commit = _made_again(commit, before)
+            else:
+                break
+        if self._takebacks.carried(origin.project, prepared.provenance.refs):
+            await self._takebacks.follow(origin, prepared)
+        if commit.last or diode.of_gateway(grant):
+            self._authority.reads.finish(caller, origin.message_id)
+        return reply
+
+    def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> Memories:
+        """Return what the delivery has read. A command has no content of the sender's, so no read of it may be missing
+        without harm. Raises `Transient`."""
+        reads, key = self._authority.reads, key_of(caller, request.origin)
+        return remembered(lambda: reads.so_far(key, 0) if command else reads.of(key, request.reads))
+
+    async def apply(self, prepared: CommitPlan) -> CommitReply:
+        """Apply what was prepared, with the vectors of what the vector tier keeps."""
+        try:
+            reply, _ = await self._pipeline.applied(self._committer, prepared)
+            return reply
+        finally:
+            self._releases.changed(prepared)
+            self._authority.changed(prepared)
+
+
+def _made_again(commit: Commit, before: TombstoneConflict) -> Commit:
+    """The same commit, making anew what was there before and was deleted. Raises `before` when it makes no such."""
+    writes = tuple(
+        write.model_copy(update={"expect": before.found})
+        if (write.store, write.id, write.expect) == (before.store, before.record_id, 0)
+        else write
+        for write in commit.writes
+    )
+    if writes == commit.writes:
+        raise before
+    return commit.model_copy(update={"writes": writes})

@@ -1,0 +1,29 @@
+"""Tokens for the gateway, each for what its delivery has read so far."""
+
+from counterpoint.memory.access.tokens import Tokens
+from counterpoint.memory.record.stamps import UNTRUSTED
+from counterpoint.memory.rpc.authority import Authority, key_of, remembered
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.memory import GatewayToken, Origin
+
+
+class GatewayTokens:
+    """Makes them."""
+
+    def __init__(self, authority: Authority, tokens: Tokens) -> None:
+        self._authority = authority
+        self._tokens = tokens
+
+    async def of(self, caller: str, origin: Origin, wanted: GatewayToken) -> str:
+        """A token for the gateway, for what this delivery has read until now; one for the web makes it untrusted."""
+        held, _ = await self._authority.authorise(caller, origin)
+        if await self._authority.causes.has_ended(held):
+            raise Denied(ErrorCode.ENDED, "a task that has not ended")
+        self._authority.newest(caller, origin)
+        cause, _ = await self._authority.causes.of(origin)
+        read = remembered(lambda: self._authority.reads.so_far(key_of(caller, origin), wanted.reads))
+        label = cause.with_(read.provenance).label
+        token = self._tokens.of_task(held, wanted.purpose, label, wanted.life_s)
+        if wanted.purpose == "web":
+            self._authority.reads.note(key_of(caller, origin), [], UNTRUSTED)
+        return token

@@ -1,0 +1,40 @@
+"""Ingest requests: documents, past incidents and provider rows, and parts of uploads."""
+
+from counterpoint.guard.names import is_harmless
+from counterpoint.memory.ingest.blobs import Blobs
+from counterpoint.memory.ingest.bulk_import import Handed
+from counterpoint.memory.ingest.documents import Ingest
+from counterpoint.memory.record.disk import DiskSpace
+from counterpoint.memory.rpc.authority import Authority
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply
+
+
+class IngestHandler:
+    """Executes ingest requests and takes parts of uploads."""
+
+    def __init__(self, authority: Authority, documents: Ingest, bulk: Handed, blobs: Blobs, room: DiskSpace) -> None:
+        self._authority = authority
+        self._documents = documents
+        self._bulk = bulk
+        self._blobs = blobs
+        self._room = room
+
+    async def execute(self, caller: str, request: IngestRequest) -> IngestReply:
+        """What became of each. Raises `Denied`, `Permanent` or `Transient`."""
+        origin = request.origin
+        integrity = await self._authority.ingests(caller, origin)
+        if request.job is not None and not is_harmless(request.job.job_id):
+            problem = "contains what looks like a secret, and is what the job is known by"
+            raise Permanent(ErrorCode.SENSITIVE, (Problem(field="job.job_id", problem=problem),))
+        return IngestReply(
+            documents=await self._documents.documents(origin, integrity, request.documents, request.job),
+            incidents=await self._bulk.incidents(origin, integrity, request.incidents),
+            providers=await self._bulk.providers(origin, integrity, request.providers),
+        )
+
+    async def put(self, caller: str, request: PutPart) -> PutReply:
+        """What is there of the upload. Raises `Denied`, `Permanent`, or `Away` on a full disk."""
+        await self._authority.ingests(caller, request.origin)
+        self._room.check()
+        return await self._blobs.put(request)

@@ -1,0 +1,109 @@
+"""Query requests: authorised, answered from the cache or by the executor, and noted in the read set."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from counterpoint.guard.capabilities import Access
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.access.releases import Releases
+from counterpoint.memory.operations.reembedding import Reembedding
+from counterpoint.memory.query.answer_cache import Answer, Answers, answer_of
+from counterpoint.memory.query.executor import Queries
+from counterpoint.memory.rpc.authority import Authority, key_of
+from counterpoint.memory.rpc.reply_limit import shortened
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import Origin, QueryReply, QueryRequest, QueryResult, Reembed
+
+REPLY_LIMIT_BYTES = 1000 * 1000
+"""What the bus carries, less what an envelope takes."""
+
+
+class QueryHandler:
+    """Executes query requests. `alive` raises `Away` when nothing can be read or written."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        authority: Authority,
+        executor: Queries,
+        cache: Answers,
+        releases: Releases,
+        reembedding: Reembedding,
+        alive: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._policy = policy
+        self._authority = authority
+        self._executor = executor
+        self._cache = cache
+        self._releases = releases
+        self._reembedding = reembedding
+        self._alive = alive
+
+    async def execute(self, caller: str, request: QueryRequest) -> bytes:
+        """The reply, as JSON. Raises `Denied`, `Permanent` or `Transient`."""
+        origin = request.origin
+        if request.names:
+            await self._authority.authorise(caller, origin)
+            screen = await self._releases.screen(origin.project)
+            names = tuple([screen.name(name) for name in request.names])
+            return QueryReply(names=names).model_dump_json(exclude_none=True).encode()
+        if not request.queries:
+            await self._alive()
+            return _reply(())
+        accesses = tuple(Access(self._executor.store(query), "read") for query in request.queries)
+        grant, _ = await self._authority.authorise(caller, origin, accesses)
+        for access in accesses:
+            rule = diode.read(self._policy, grant, access.store)
+            if rule is not None:
+                raise Denied(rule, f"the right to read {access.store}")
+        if await self._authority.causes.has_ended(grant):
+            cause, _ = await self._authority.causes.of(origin)
+            if any(diode.read_after_end(self._policy, cause.type, access.store) for access in accesses):
+                raise Denied(ErrorCode.ENDED, "a task that has not ended")
+        self._authority.newest(caller, origin)
+        if any(isinstance(query, Reembed) for query in request.queries):
+            return await self._models(origin, len(request.queries))
+        began = time.perf_counter()
+        looked = await self._cache.look(grant, request.queries)
+        answers = looked.answers
+        took_us = int((time.perf_counter() - began) * 1e6)
+        reply = _reply([answer.json(took_us, "hit") for answer in answers])
+        if not answers or len(reply) > REPLY_LIMIT_BYTES:
+            found = await self._executor.answer(grant, request.queries, await self._label(caller, origin))
+            answers = self._cache.keep(looked, request.queries, found)
+            cache = "off" if looked.epoch is None else "miss"
+            reply = _fresh(answers, found, cache)
+            if len(reply) > REPLY_LIMIT_BYTES:
+                found = shortened(found, REPLY_LIMIT_BYTES)
+                answers = tuple(answer_of(each) for each in found)
+                reply = _fresh(answers, found, cache)
+        self._authority.reads.note(key_of(caller, origin), [item for answer in answers for item in answer.seen])
+        return reply
+
+    async def _models(self, origin: Origin, queries: int) -> bytes:
+        """Report the embedding models of all projects."""
+        await self._authority.operates_all(origin)
+        if queries > 1:
+            raise Permanent(ErrorCode.INVALID, (Problem(field="queries", problem="must be the only query"),))
+        began = time.perf_counter()
+        report = await self._reembedding.status()
+        took_us = int((time.perf_counter() - began) * 1e6)
+        found = QueryResult(tier="vector", plan="reembed", took_us=took_us, report=report)
+        return QueryReply(found=(found,)).model_dump_json(exclude_none=True).encode()
+
+    async def _label(self, caller: str, origin: Origin) -> int | None:
+        """The label of what may stand in a question; None where none is told to anybody outside."""
+        if not self._executor.asks_outside:
+            return None
+        cause, _ = await self._authority.causes.of(origin)
+        return cause.with_(self._authority.reads.by_any(origin.message_id)).label
+
+
+def _reply(found: Sequence[bytes]) -> bytes:
+    """A `QueryReply` of answers that are JSON already."""
+    return b'{"found":[%b]}' % b",".join(found)
+
+
+def _fresh(answers: Sequence[Answer], found: Sequence[QueryResult], cache: str) -> bytes:
+    return _reply([answer.json(each.took_us, cache) for answer, each in zip(answers, found, strict=True)])

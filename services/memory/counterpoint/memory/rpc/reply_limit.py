@@ -1,0 +1,37 @@
+"""What an answer may weigh: the bus carries a megabyte, so the longest answers of a request lose their last items."""
+
+from collections.abc import Sequence
+
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import QueryResult
+
+_PAGED = frozenset({"list", "log"})
+"""Plans whose answers go on at the `seq` of their last item."""
+_AROUND_BYTES = 500
+"""What stands around the items of one answer."""
+
+
+def shortened(found: Sequence[QueryResult], limit_bytes: int) -> tuple[QueryResult, ...]:
+    """The answers with so few items that they fit; those that were cut are `partial`, and pages have a cursor.
+
+    Raises `Permanent` with `too_large` when one item of each is still too much.
+    """
+    weights = [[len(item.model_dump_json(exclude_none=True).encode()) + 1 for item in each.items] for each in found]
+    left = [len(each) for each in weights]
+    totals = [sum(each) for each in weights]
+    while sum(totals) > limit_bytes - _AROUND_BYTES * len(found):
+        at = max(range(len(found)), key=lambda n: totals[n] if left[n] > 1 else -1)
+        if left[at] <= 1:
+            problem = Problem(field="queries", problem=f"the answer has over {limit_bytes} bytes, ask for less")
+            raise Permanent(ErrorCode.TOO_LARGE, (problem,))
+        left[at] -= 1
+        totals[at] -= weights[at][left[at]]
+    return tuple(_first(each, kept) for each, kept in zip(found, left, strict=True))
+
+
+def _first(answer: QueryResult, kept: int) -> QueryResult:
+    if kept == len(answer.items):
+        return answer
+    items = answer.items[:kept]
+    cursor = items[-1].seq if answer.plan in _PAGED else answer.next_cursor
+    return answer.model_copy(update={"items": items, "partial": True, "next_cursor": cursor})

@@ -1,0 +1,75 @@
+"""What a search looks for, and the rows that may be its answer, whoever has found them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from counterpoint.memory.embedding.model import Vectors
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a search may see: a project and the shared one, some stores, vectors of one model, labels up to one."""
+
+    project: str
+    stores: tuple[str, ...]
+    model: str
+    max_label: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked for. `vector` is that of the text, (dimensions,); `bring` are the terms whose rows are candidates
+    and `other` those that only score them, each with its idf, and `hashes` those of both; `phrases` are tsqueries, each
+    with the rarest of its words; `names` the terms that name one thing. There are `rows` rows of `mean_length` terms,
+    and each leg brings `most` candidates.
+    """
+
+    vector: Vectors
+    bring: Mapping[str, float]
+    other: Mapping[str, float]
+    hashes: Mapping[str, int]
+    phrases: Sequence[tuple[str, str]]
+    names: Sequence[str]
+    most: int
+    rows: int
+    mean_length: float
+
+
+class Candidate(NamedTuple):
+    """A row that one of the legs has brought, and its score for the words."""
+
+    row: int
+    project: str
+    store: str
+    id: str
+    type: str
+    names: Sequence[str]
+    chars: int
+    lexical: float
+    covered: float
+    named: float
+
+
+class Candidates(NamedTuple):
+    """The rows that both legs have brought. `nearest` is how many by the dense one; `lexical_sum` and `lexical_squares`
+    are of the BM25 scores of all rows, and `cosine_mean` and `cosine_deviation` of all their cosines; `vectors` are
+    those of the rows that have one."""
+
+    each: Sequence[Candidate] = ()
+    nearest: int = 0
+    lexical_sum: float = 0.0
+    lexical_squares: float = 0.0
+    cosine_mean: float = 0.0
+    cosine_deviation: float = 0.0
+    vectors: Mapping[int, Vectors] = {}
+
+    def likeness(self, vector: "Vectors | npt.NDArray[np.float64]") -> dict[int, float]:
+        """The inner product of each vector with this one. Added up in 64 bits: so it is the same whoever found them."""
+        if not self.vectors:
+            return {}
+        matrix = np.array([*self.vectors.values()], np.float64)
+        return dict(zip(self.vectors, np.einsum("ij,j->i", matrix, vector.astype(np.float64)).tolist(), strict=True))

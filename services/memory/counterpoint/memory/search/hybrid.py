@@ -1,0 +1,281 @@
+"""Hybrid search: BM25 and cosine over the same candidates, fused by score (rows B8, C2)."""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from counterpoint.memory.embedding.model import Vectors
+from counterpoint.memory.search.bm25 import bringing, idf
+from counterpoint.memory.search.candidates import Candidate, Candidates, Scope, Wanted
+from counterpoint.memory.search.corpus_cache import CHANGED, HASH, Held, State
+from counterpoint.memory.search.corpus_index import Place
+from counterpoint.memory.search.fusion import Fused, Signs, Weights, adaptive, fixed, fuse
+from counterpoint.memory.search.scan import compared, index_of, indexed_as, walked
+from counterpoint.memory.search.terms import Terms, terms
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+MAX_QUERY_CHARS = 32_000
+MAX_TERMS = 48
+# Up to here every row is read, which no index beats in recall and few in time. A project with more gets an index of its
+# own by the job `counterpoint.memory.search.index`.
+EXACT_ROWS = 20_000
+# More than are asked for, so that a row good in both legs but first in neither is among them.
+CANDIDATES = 100
+# The best candidates, to which the others are compared where that says something of them.
+BEST = 5
+# Fewer rows than these say nothing of how scores are spread: what is missing counts as rows without any of the words.
+FEW = 40
+# Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
+# in the table.
+DIGITS = 9
+# Of deviations, for means added up in another order.
+_Z_DIGITS = 3
+
+_ANALYSE = f"""
+WITH words AS MATERIALIZED (
+    SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
+    ORDER BY times DESC, place LIMIT $7
+),
+phrases AS MATERIALIZED (
+    SELECT query::text AS query, tsvector_to_array(to_tsvector('english', phrase)) AS words
+    FROM (SELECT phrase, phraseto_tsquery('english', phrase) AS query FROM unnest($6::text[]) AS phrase)
+    WHERE numnode(query) > 1
+),
+held AS MATERIALIZED (
+    SELECT term, sum(rows)::bigint AS holders FROM lexicon
+    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3 AND rows > 0
+        AND term = ANY ($5 || ARRAY(SELECT lexeme FROM words UNION SELECT unnest(words) FROM phrases))
+    GROUP BY term
+)
+SELECT
+    -- For what follows in this transaction: where no table is scanned, a plan for the values only takes longer to make.
+    set_config('plan_cache_mode', 'force_generic_plan', true) AS planned_once,
+    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($8) AND indisvalid) AS walkable,
+    ARRAY(SELECT lexeme FROM words ORDER BY times DESC, place) AS words,
+    ARRAY(SELECT query FROM phrases) AS phrases,
+    ARRAY(SELECT array_to_string(words, ' ') FROM phrases) AS phrase_words,
+    ARRAY(SELECT term FROM held ORDER BY term) AS terms,
+    ARRAY(SELECT holders FROM held ORDER BY term) AS holders,
+    ARRAY(SELECT {HASH} FROM held ORDER BY term) AS hashes,
+    coalesce(sum(rows), 0)::bigint AS rows,
+    coalesce(sum(length), 0)::bigint AS length,
+    ARRAY(
+        SELECT ARRAY[project, store, {CHANGED}, sum(rows)::text, sum(length)::text] FROM corpora
+        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) GROUP BY project, store ORDER BY project, store
+    ) AS states
+FROM corpora
+WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3
+"""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A row found. `score` is in [0, 1] within the result.
+
+    `scores` say why: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z` how
+    many deviations these are above the mean of all rows in scope, `coverage` the share of what the query's words are
+    worth together that it holds, `rarest` what a word of one row alone is worth; `by_words`, `by_meaning`, `by_name`,
+    `by_fullness` and `by_exact_form` add up to `score`.
+    """
+
+    project: str
+    store: str
+    id: str
+    score: float
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The hits, best first, and how they were found: `none` means that there was nothing to look for or in.
+
+    `terms` are what the lexical leg looked for; without any (a query of stop words) nothing is found, unless the dense
+    leg alone was asked.
+    """
+
+    hits: tuple[Hit, ...]
+    method: Literal["exact", "indexed", "none"]
+    terms: tuple[str, ...]
+
+
+def prepare(text: str) -> Terms:
+    """What a query looks for; raises `Permanent` where it is empty or longer than 32,000 characters."""
+    if len(text) > MAX_QUERY_CHARS:
+        problem = Problem(
+            field="text", problem=f"{len(text)} characters, at most {MAX_QUERY_CHARS} can be searched for"
+        )
+        raise Permanent(ErrorCode.QUERY_TOO_LONG, (problem,))
+    prepared = terms(text)
+    if not prepared.words and not prepared.exact:
+        raise Permanent(ErrorCode.EMPTY_QUERY, (Problem(field="text", problem="holds no word to look for"),))
+    return prepared
+
+
+async def search(
+    connection: "Connection",
+    scope: Scope,
+    text: str,
+    vector: Vectors,
+    k: int,
+    weights: Weights | None = None,
+    exact_rows: int = EXACT_ROWS,
+    ef_search: int | None = None,
+    of_rows: Sequence[int] | None = None,
+    held: Held | None = None,
+) -> Searched:
+    """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,) float32.
+
+    Without `weights` the types of the candidates decide them. The connection's `counterpoint.project` is set by the
+    caller. A scope of more than `exact_rows` rows is searched by its project's index where it has one, with that
+    `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come back as there are rows
+    in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all of them are read. What
+    `held` has is not read again. Raises `Permanent` as `prepare` does.
+    """
+    prepared = prepare(text)
+    stores = (scope.project, list(scope.stores), scope.max_label)
+    # Half of the places at most for exact forms: a long stack trace must not leave its words out.
+    exact = list(prepared.exact[: MAX_TERMS // 2])
+    analysed = await connection.fetchrow(
+        _ANALYSE,
+        *stores,
+        prepared.words,
+        exact,
+        list(prepared.phrases),
+        MAX_TERMS,
+        index_of(scope.project, scope.model),
+    )
+    assert analysed is not None
+    spoken = [words.split(" ") for words in analysed["phrase_words"]]
+    phrases = list(zip(analysed["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
+    words = list(dict.fromkeys([*exact, *analysed["words"]]))[: MAX_TERMS - len(phrases)]
+    asked = (*(query for query, _ in phrases), *words)
+    rows = analysed["rows"]
+    meaning_alone = weights == fixed(1)
+    if not rows or not (asked or meaning_alone):
+        return Searched((), "none", asked)
+    holders = dict(zip(analysed["terms"], analysed["holders"], strict=True))
+    worth = {term: idf(rows, holders.get(term, 0)) for term in words}
+    wanted = Wanted(
+        vector=vector,
+        phrases=_guided(
+            [(query, words) for query, words in phrases if all(word in holders for word in words)], holders
+        ),
+        hashes=dict(zip(analysed["terms"], analysed["hashes"], strict=True)),
+        names=prepared.names,
+        most=max(CANDIDATES, 4 * k),
+        rows=rows,
+        mean_length=max(analysed["length"], 1) / rows,
+        **_weighed({term: value for term, value in worth.items() if term in holders}),
+    )
+    method: Literal["exact", "indexed"] = "exact"
+    found = Candidates()
+    kind = indexed_as(len(vector))
+    if of_rows is None and rows > exact_rows and analysed["walkable"] and kind is not None:
+        found = await walked(connection, scope, wanted, kind, ef_search or min(wanted.most, 1000))
+    if found.nearest >= min(wanted.most, rows):
+        method = "indexed"
+    else:
+        found = await compared(connection, scope, _states(analysed["states"]), wanted, of_rows, held)
+    names = frozenset(prepared.words.split())
+    rarest = idf(rows, 1)
+    cosines = found.likeness(vector)
+    signs = {each.row: _signs(each, cosines.get(each.row, 0.0), names, rarest) for each in found.each}
+    weights = weights or adaptive(each.type for each in found.each)
+    if weights.feedback and signs:
+        best = [found.vectors[row] for row, _ in fuse(signs, weights)[:BEST] if row in found.vectors]
+        middle = np.asarray(np.mean(best, axis=0, dtype=np.float64)) if best else np.zeros(len(vector))
+        for row, likeness in found.likeness(middle).items():
+            signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
+    spread = _Spread.of(found, rows, sum(worth.values()), rarest)
+    by_row = {each.row: each for each in found.each}
+    ordered = _ordered(signs, by_row, weights)[:k]
+    hits = tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
+    return Searched(hits, method, asked)
+
+
+def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) -> Signs:
+    return Signs(
+        lexical=round(candidate.lexical, DIGITS),
+        dense=round(cosine, DIGITS),
+        named=not names.isdisjoint(candidate.names),
+        chars=candidate.chars,
+        exact=round(candidate.named / rarest, DIGITS),
+    )
+
+
+def _ordered(signs: Mapping[int, Signs], by_row: Mapping[int, Candidate], weights: Weights) -> list[tuple[int, Fused]]:
+    """Fused and best first; equal ones by where and what they are, not by when they were written."""
+    keys = {row: (of.project, of.store, of.id, row) for row, of in by_row.items()}
+    return [(key[3], fused) for key, fused in fuse({keys[row]: each for row, each in signs.items()}, weights)]
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The spread of the scores of all rows in scope, and the worth of the words of the query together, and of a word
+    of one row alone."""
+
+    lexical: tuple[float, float]
+    cosine: tuple[float, float]
+    worth: float
+    rarest: float
+
+    @staticmethod
+    def of(found: Candidates, rows: int, worth: float, rarest: float) -> "_Spread":
+        many = max(rows, FEW)
+        mean = found.lexical_sum / many
+        deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
+        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth, rarest)
+
+    def hit(self, candidate: Candidate, cosine: float, fused: Fused) -> Hit:
+        lexical = candidate.lexical
+        scores = {
+            "lexical": lexical,
+            "dense": cosine,
+            "cosine": cosine,
+            "lexical_z": _z(lexical, *self.lexical),
+            "cosine_z": _z(cosine, *self.cosine),
+            "rarest": self.rarest,
+            "coverage": candidate.covered / self.worth if self.worth else 0.0,
+            "by_words": fused.words,
+            "by_meaning": fused.meaning,
+            "by_name": fused.named,
+            "by_fullness": fused.fullness,
+            "by_exact_form": fused.exact,
+        }
+        rounded = {name: round(value, _Z_DIGITS if name.endswith("_z") else 6) for name, value in scores.items()}
+        return Hit(candidate.project, candidate.store, candidate.id, fused.score, rounded)
+
+
+def _z(value: float, mean: float, deviation: float) -> float:
+    return (value - mean) / deviation if deviation else 0.0
+
+
+def _weighed(worth: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Terms that `bring` candidates with their worth, and the `other` ones with theirs."""
+    brings = bringing(worth)
+    return {
+        "bring": {term: value for term, value in worth.items() if term in brings},
+        "other": {term: value for term, value in worth.items() if term not in brings},
+    }
+
+
+def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Phrases whose words all are held, and of each that which the fewest rows hold: among those it is looked for."""
+    return [
+        (query, min(words, key=lambda word: holders[word]))
+        for query, words in phrases
+        if all(word in holders for word in words)
+    ]
+
+
+def _states(states: Sequence[Sequence[str]]) -> dict[Place, State]:
+    return {
+        (project, store): State(changed, int(rows), int(length)) for project, store, changed, rows, length in states
+    }

@@ -1,0 +1,162 @@
+"""Wiring: the parts of memory put together, alike for the process and for tests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from counterpoint.guard.capabilities import Keyring, SigningKey
+from counterpoint.guard.fingerprints import Fingerprints
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access.principals import Principals
+from counterpoint.memory.access.releases import Releases
+from counterpoint.memory.access.revocations import Revocations
+from counterpoint.memory.access.tokens import Tokens
+from counterpoint.memory.audit.auditor import Auditor
+from counterpoint.memory.audit.export import Copy
+from counterpoint.memory.audit.sequencer import Sequencer
+from counterpoint.memory.cache.valkey import Valkey
+from counterpoint.memory.commit.committer import Committer
+from counterpoint.memory.commit.dead_letters import DeadLetters
+from counterpoint.memory.commit.inbound import InboundMessages
+from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.ingest.blobs import Blobs
+from counterpoint.memory.ingest.bulk_import import Handed
+from counterpoint.memory.ingest.documents import Ingest
+from counterpoint.memory.operations.erasure import Erasures
+from counterpoint.memory.operations.reembedding import Reembedding
+from counterpoint.memory.operations.take_back import TakeBacks
+from counterpoint.memory.projection.projections import Tiers
+from counterpoint.memory.provenance.influence import Influence
+from counterpoint.memory.provenance.read_sets import Reads
+from counterpoint.memory.query.answer_cache import Answers
+from counterpoint.memory.query.as_of import Past
+from counterpoint.memory.query.epochs import Epochs
+from counterpoint.memory.query.executor import Queries
+from counterpoint.memory.record.database import Database
+from counterpoint.memory.rpc.authority import Authority
+from counterpoint.memory.rpc.commands import CommandHandler
+from counterpoint.memory.rpc.commits import CommitHandler
+from counterpoint.memory.rpc.gateway_tokens import GatewayTokens
+from counterpoint.memory.rpc.ingests import IngestHandler
+from counterpoint.memory.rpc.queries import QueryHandler
+from counterpoint.memory.rpc.refusals import Refusals
+from counterpoint.memory.rpc.server import Server
+from counterpoint.memory.search.model_registry import Models
+from counterpoint.memory.search.vectors import Search
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Signing keys, newest first, and what is signed with them."""
+
+    signing: tuple[SigningKey, ...]
+    ring: Keyring
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The record, what applies commits to it, and what follows them."""
+
+    database: Database
+    committer: Committer
+    causes: InboundMessages
+    epochs: Epochs
+    sequencer: Sequencer
+    copies: Sequence[Copy]
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """What finds records: the vector tier and its models, the projections, and the second level of the cache."""
+
+    search: Search
+    models: Models
+    tiers: Tiers
+    valkey: Valkey | None
+
+
+class Parts:
+    """All that executes requests.
+
+    `read_set_items`: how many items of deliveries under way are remembered. `recall_share`: the share of searches whose
+    recall is sampled.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        keys: Keys,
+        core: Core,
+        searching: Searching,
+        *,
+        read_set_items: int,
+        recall_share: float = 0.01,
+    ) -> None:
+        database, committer, search = core.database, core.committer, searching.search
+        self.vectors = Embeddings(database, policy, search)
+        self.influence = Influence(database)
+        self.reembedding = Reembedding(database, searching.models, search, self.vectors, committer, searching.tiers)
+        self.takebacks = TakeBacks(database, policy, committer, self.vectors, self.influence)
+        self.erasures = Erasures(database, policy, committer, self.influence, core.sequencer.once)
+        releases = Releases(database, Fingerprints(keys.signing))
+        blobs = Blobs(database, policy, releases)
+        self.ingest = Ingest(database, policy, self.vectors, committer, blobs, releases)
+        self.queries = Queries(
+            database,
+            policy,
+            search,
+            Past(policy, self.vectors),
+            self.influence,
+            searching.tiers,
+            Auditor(database, core.sequencer, core.copies),
+            sample_share=recall_share,
+        )
+        self.answers = Answers(policy, core.epochs, searching.valkey, search)
+        self.authority = Authority(
+            policy, keys.ring, Principals(database), Revocations(database), core.causes, Reads(read_set_items)
+        )
+
+        async def alive() -> None:
+            committer.disk.check()
+            await database.answers()
+
+        dead_letters = DeadLetters(database, policy)
+        self.commits = CommitHandler(
+            policy,
+            self.authority,
+            self.vectors,
+            committer,
+            dead_letters,
+            self.takebacks,
+            releases,
+        )
+        self.server = Server(
+            QueryHandler(
+                policy,
+                self.authority,
+                self.queries,
+                self.answers,
+                releases,
+                self.reembedding,
+                alive,
+            ),
+            self.commits,
+            CommandHandler(
+                policy,
+                self.authority,
+                self.commits,
+                dead_letters,
+                self.takebacks,
+                self.erasures,
+                (searching.tiers, self.reembedding),
+                GatewayTokens(self.authority, keys.tokens),
+            ),
+            IngestHandler(
+                self.authority,
+                self.ingest,
+                Handed(database, policy, self.vectors, committer, releases),
+                blobs,
+                committer.disk,
+            ),
+            Refusals(committer),
+        )

@@ -1,0 +1,120 @@
+"""The HTTP API: the application and its server."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse
+
+from counterpoint.bus import Service
+from counterpoint.bus.health import http_server, serve
+from counterpoint.proto import schemas, subjects
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.messages import Message
+from counterpoint.router import streams
+from counterpoint.router.api import (
+    audit,
+    bulk_import,
+    dead_letters,
+    documents,
+    entities,
+    erasures,
+    incident_settings,
+    jobs,
+    links,
+    openapi,
+    principals,
+    projections,
+    quarantines,
+    reembedding,
+    releases,
+    revocations,
+    search,
+    shadow,
+    task_line,
+    tasks,
+)
+from counterpoint.router.api.context import RouterResources
+from counterpoint.router.authentication import Authenticator
+from counterpoint.router.hub import Hub
+from counterpoint.router.intake.running_tasks import RunningTasks
+from counterpoint.router.problems import answer_with_problems
+from counterpoint.router.settings import RouterSettings
+
+
+class HttpApi(FastAPI):
+    """The FastAPI application. Without `resources` it only serves its OpenAPI document."""
+
+    def __init__(self, resources: RouterResources | None = None) -> None:
+        super().__init__(
+            title="Counterpoint",
+            version="1.0.0",
+            description="Submit tasks, read them, report their outcomes. Errors are RFC 9457 problems.",
+            docs_url=None,
+            redoc_url=None,
+        )
+        self.state.resources = resources
+        for part in (
+            tasks,
+            task_line,
+            links,
+            incident_settings,
+            shadow,
+            streams,
+            documents,
+            search,
+            entities,
+            jobs,
+            dead_letters,
+            quarantines,
+            erasures,
+            releases,
+            revocations,
+            bulk_import,
+            principals,
+            audit,
+            projections,
+            reembedding,
+        ):
+            self.include_router(part.router)
+        self.get("/v1/schemas/{message_type}", tags=["contract"], response_model=None)(schema)
+        self.add_middleware(jobs.EncodedPaths)
+        answer_with_problems(self)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document, also at `/openapi.json`."""
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.document(self)
+        return self.openapi_schema
+
+
+async def schema(message_type: str) -> Response:
+    """The JSON Schema of a message type, such as `counterpoint.task.submit.v1`. Needs no token."""
+    if message_type not in Message.register:
+        raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="message_type", problem="is not a message type"),))
+    return JSONResponse(schemas.of(message_type), media_type="application/schema+json")
+
+
+def attach(service: Service, settings: RouterSettings, running_tasks: RunningTasks) -> None:
+    """Serve HTTP as a task of the service. Waits and streams end when the service stops."""
+    hub = Hub()
+    memory = service.memory
+    resources = RouterResources(memory, Authenticator(memory, settings.principal_cache_s), hub, running_tasks, settings)
+    server, _ = http_server(HttpApi(resources), settings.http_host, settings.http_port)
+
+    def on_message(subject: str, headers: Mapping[str, str]) -> None:
+        hub.on_message(subject, headers)
+        running_tasks.on_message(subject, headers)
+
+    async def http() -> None:
+        await service.connection.watch(subjects.live(">"), on_message)
+        serving = asyncio.create_task(serve(server), name="http")
+        try:
+            await asyncio.shield(serving)
+        finally:
+            hub.close()
+            server.should_exit = True
+            await serving
+
+    service.add_task(http, lambda: None if server.started else "http")

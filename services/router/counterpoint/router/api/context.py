@@ -1,0 +1,115 @@
+"""Request context: the caller, its project, and memory on its behalf."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Query, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from counterpoint.client import Memory, retry_on_conflict
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import Commit, List, LogAfter, QueryResult
+from counterpoint.proto.messages import ProjectName
+from counterpoint.proto.principals import Principal, Role
+from counterpoint.router.authentication import Authenticator, MemoryFor
+from counterpoint.router.hub import Hub
+from counterpoint.router.intake.interventions import Reporter
+from counterpoint.router.intake.running_tasks import RunningTasks
+from counterpoint.router.settings import RouterSettings
+
+Result = TypeVar("Result")
+_ATTEMPTS = 5
+_BEARER = HTTPBearer(auto_error=False, description="The token of a principal.")
+
+
+@dataclass(frozen=True)
+class RouterResources:
+    """Objects that all requests share."""
+
+    memory: MemoryFor
+    authenticator: Authenticator
+    hub: Hub
+    running_tasks: RunningTasks
+    settings: RouterSettings
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """One request: the caller and the project. `project_in_url` is true when the URL names the project."""
+
+    resources: RouterResources
+    principal: Principal
+    project: str
+    project_in_url: bool
+
+    def in_project_of(self, body: Any) -> "RequestContext":
+        """Return the context in the project that a JSON body names, if any.
+
+        Raises `Permanent` `invalid` for an invalid name, or one that differs from the project in the URL.
+        """
+        project = body.get("project") if isinstance(body, dict) else None
+        if project is None or project == self.project:
+            return self
+        if not isinstance(project, str) or not subjects.PROJECT_PATTERN.fullmatch(project):
+            raise Permanent(ErrorCode.INVALID, (Problem(field="project", problem="is not a valid project name"),))
+        if self.project_in_url:
+            problem = Problem(field="project", problem=f"differs from the project in the URL, {self.project}")
+            raise Permanent(ErrorCode.INVALID, (problem,))
+        return replace(self, project=project)
+
+    def may(self, role: Role) -> bool:
+        """Return whether the caller has a role in the project."""
+        return self.principal.may(role, self.project)
+
+    def require(self, *roles: Role) -> None:
+        """Raise `Denied` unless the caller has one of the roles. Memory checks the policy again."""
+        if not any(self.may(role) for role in roles):
+            raise Denied(ErrorCode.ROLE, f"the role {' or '.join(roles)} in project {self.project}")
+
+    def memory(self) -> Memory:
+        """Return memory on the caller's behalf. A commit needs a new one."""
+        return self.resources.memory(self.project, self.principal.name)
+
+    async def fetch(self, query: List | LogAfter) -> QueryResult:
+        """Run a query. A result that is too large for one reply is cut to a shorter page."""
+        while True:
+            try:
+                (found,) = await self.memory().query(query)
+            except Permanent as error:
+                if error.code != ErrorCode.TOO_LARGE or query.limit == 1:
+                    raise
+                query = query.model_copy(update={"limit": max(1, query.limit // 4)})
+            else:
+                return found
+
+    def reporter(self) -> Reporter:
+        """Return the caller as the author of a report."""
+        return Reporter(by=self.principal.name, by_kind=self.principal.kind, may_read=self.may("read"))
+
+    async def commit(self, decide: Callable[[Memory], Awaitable[tuple[Result, Commit]]]) -> Result:
+        """Read, decide and commit; repeat on `Conflict`. Raises the errors of `decide` and memory."""
+        return await retry_on_conflict(partial(self._commit_once, decide), _ATTEMPTS)
+
+    async def _commit_once(self, decide: Callable[[Memory], Awaitable[tuple[Result, Commit]]]) -> Result:
+        memory = self.memory()
+        result, commit = await decide(memory)
+        if commit.writes or commit.messages:
+            await memory.step(commit)
+        return result
+
+
+async def _context(
+    request: Request,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+    project: Annotated[ProjectName | None, Query(description="The project; `default` without one.")] = None,
+) -> RequestContext:
+    resources: RouterResources = request.app.state.resources
+    principal = await resources.authenticator.authenticate(credentials.credentials if credentials else None)
+    return RequestContext(resources, principal, project or subjects.DEFAULT_PROJECT, project is not None)
+
+
+Context = Annotated[RequestContext, Depends(_context)]
+"""Parameter of an endpoint that needs a caller."""

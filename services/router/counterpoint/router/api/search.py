@@ -1,0 +1,108 @@
+"""Search over HTTP: records of a store, and earlier attempts."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field
+
+from counterpoint.client import readable, records
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.memory import AsOf, Filter, HybridSearch, List
+from counterpoint.proto.messages import Id, ProjectName, Shape
+from counterpoint.proto.signature import signature
+from counterpoint.router.api.body import RequestBody, item_json, json_body
+from counterpoint.router.api.context import Context
+from counterpoint.router.api.jobs import job_named
+from counterpoint.router.api.openapi import request_body
+from counterpoint.router.paging import Cursor, Limit, ListPage, page
+
+router = APIRouter(prefix="/v1", tags=["memory"])
+
+
+class SearchRequest(Filter):
+    """A search.
+
+    `also` are other wordings or parts of the question. `vector_weight` 1 is meaning alone, 0 words alone; without one
+    each type of text has its own. `neighbours` adds so many passages before and after each, without a score. `as_of` is
+    a commit's id or a time: what was there then is searched, by meaning alone.
+    """
+
+    text: str = Field(min_length=1, max_length=100_000)
+    also: tuple[Annotated[str, Field(min_length=1, max_length=100_000)], ...] = Field(default=(), max_length=4)
+    k: int = Field(default=10, ge=1, le=200)
+    vector_weight: float | None = Field(default=None, ge=0, le=1)
+    neighbours: int = Field(default=0, ge=0, le=3)
+    store: str = "chunks"
+    as_of: AsOf | None = None
+    project: ProjectName | None = None
+
+
+class SearchHit(Shape):
+    """A record of the result, with its own fields. `score` is between 0 and 1 within the result. `integrity`:
+    2 said by a person or an operated system, 1 by an agent, 0 by nobody."""
+
+    model_config = ConfigDict(extra="allow")
+
+    store: str
+    id: str
+    version: int
+    integrity: int
+    score: float | None = None
+    scores: dict[str, float] | None = None
+
+
+class SearchResults(ListPage[SearchHit]):
+    """The result, best first, with the tier and the plan of the search."""
+
+    tier: str
+    plan: str
+    took_us: int
+    ignored: tuple[str, ...] = ()
+
+
+class ScoredAttempt(Attempt):
+    """An attempt and its similarity to the error of the request; 1 is the same error."""
+
+    score: float | None = None
+
+
+@router.post(
+    "/search", responses={200: {"model": SearchResults}}, response_model=None, openapi_extra=request_body(SearchRequest)
+)
+async def search(body: Annotated[RequestBody[SearchRequest], json_body(SearchRequest, "read")]) -> Response:
+    """Search a store by words and by meaning."""
+    context, given = body.context, body.value
+    (found,) = await context.memory().query(HybridSearch(**given.model_dump(exclude={"project"})))
+    about = {"store", "id", "version", "integrity", "score", "scores"}
+    hits = [item.body | item.model_dump(mode="json", include=about, exclude_none=True) for item in found.items]
+    how = {"tier": found.tier, "plan": found.plan, "took_us": found.took_us, "ignored": body.ignored}
+    return JSONResponse({"items": hits, "next_cursor": None} | how)
+
+
+@router.get("/attempts", responses={200: {"model": ListPage[ScoredAttempt]}}, response_model=None)
+async def attempts(
+    context: Context,
+    cursor: Cursor,
+    error: Annotated[str | None, Query(max_length=16_000, description="An error as it was.")] = None,
+    job: Annotated[str | None, Query(description="A job, `NAMESPACE/NAME`.")] = None,
+    task_id: Annotated[Id | None, Query(description="A task.")] = None,
+    limit: Limit = 50,
+) -> Response:
+    """List attempts, newest first. With `error`: attempts at the same error, then at similar ones."""
+    context.require("read")
+    where: dict[str, Any] = {"job": (await context.memory().harmless(job_named(job))).model_dump()} if job else {}
+    if task_id:
+        where["task_id"] = task_id
+    if not error:
+        found = await context.fetch(List(store="attempts", where=where, limit=limit, cursor=cursor))
+        return page(map(item_json, records(found.items, Attempt)), found.next_cursor)
+    same, like = await context.memory().query(
+        List(store="attempts", where=where | {"error_signature": signature(error).digest}, limit=limit),
+        HybridSearch(store="attempts", text=error, where=where, k=limit),
+    )
+    exact = {item.id for item in same.items}
+    found_like = [item for item in like.items if item.id not in exact]
+    scored = [(item_json(one), 1.0) for one in records(same.items, Attempt)]
+    scored += [(item_json(one), (item.scores or {}).get("cosine", 0.0)) for item, one in readable(found_like, Attempt)]
+    return page((one | {"score": score} for one, score in scored[:limit]), None)

@@ -1,0 +1,303 @@
+"""Tasks over HTTP: submission, reading, waiting, and interventions."""
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+
+from counterpoint.client import Memory, record, records
+from counterpoint.proto.attempts import ReportOutcome
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
+from counterpoint.proto.interventions import Override
+from counterpoint.proto.memory import Commit, Get, List
+from counterpoint.proto.messages import Id, Shape
+from counterpoint.proto.tasks import ENDED, State, SubmitTask, Task
+from counterpoint.proto.validation import ignored_fields
+from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
+from counterpoint.router.api.context import Context, RequestContext
+from counterpoint.router.api.openapi import request_body
+from counterpoint.router.intake import interventions
+from counterpoint.router.intake.admission import (
+    Acceptance,
+    Duplicate,
+    IdempotencyKey,
+    Submitter,
+    TaskArrival,
+    with_sender_fields,
+)
+from counterpoint.router.intake.incident_facts import facts_of, with_incidents
+from counterpoint.router.intake.intake import receive
+from counterpoint.router.intake.outcome_rules import is_late
+from counterpoint.router.intake.submissions import STORE, Submission, body_sha256, request_key, task_key
+from counterpoint.router.intake.task_links import parts_among
+from counterpoint.router.paging import Cursor, Limit, ListPage, TaskId, page
+
+router = APIRouter(prefix="/v1", tags=["tasks"])
+
+ADMISSION_TIMEOUT_S = 10.0
+"""Maximum time that a submission waits for admission."""
+_PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+class InterventionReceipt(Shape):
+    """Receipt of an intervention; its effect shows in the task.
+
+    `late`: the task has ended, as `state` says, so the intervention has no effect. Both need the role `read`.
+    """
+
+    task_id: Id
+    state: State | str | None = None
+    late: bool = False
+    ignored: tuple[str, ...] = ()
+
+
+class CancelRequest(Shape):
+    """A cancellation and its reason."""
+
+    reason: str | None = None
+
+
+@router.post(
+    "/tasks",
+    status_code=202,
+    responses={200: {"model": Task}, 202: {"model": Task}},
+    response_model=None,
+    openapi_extra=request_body(SubmitTask),
+)
+async def submit(
+    body: Annotated[RequestBody[SubmitTask], json_body(SubmitTask, "submit")],
+    prefer: Annotated[str | None, Header(description="`wait=30`: answer when it has ended or waits for input.")] = None,
+    idempotency_key: Annotated[str | None, Header(description="The same key is the same task for 24 h.")] = None,
+) -> Response:
+    """Submit a task. 202: it is committed. 200: it ended or waits for input within the wait."""
+    context, task = body.context, body.value
+    keyed = _idempotency_key(context, idempotency_key, body.content)
+    settings = context.resources.settings
+
+    async def admitted(memory: Memory) -> tuple[Acceptance | Duplicate, Commit]:
+        arrival = TaskArrival(
+            task=task,
+            task_id=task.task_id or memory.id("task"),
+            project=context.project,
+            submitter=Submitter(context.principal.name, context.principal.kind),
+            at=memory.now,
+            ignored=ignored_fields(SubmitTask.TYPE, body.content),
+            request=keyed,
+        )
+        return await receive(memory, arrival, timedelta(seconds=settings.idempotency_s))
+
+    try:
+        async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S):
+            verdict = await context.commit(admitted)
+    except Permanent as error:
+        raise with_sender_fields(error) from error
+    task_id = verdict.submission.task_id if isinstance(verdict, Acceptance) else verdict.task_id
+    headers = {"Location": f"/v1/tasks/{task_id}?project={context.project}"}
+    wait_s = _wait_of(prefer)
+    if wait_s is not None and context.may("read"):
+        headers["Preference-Applied"] = f"wait={wait_s}"
+    known = await _after_acceptance(context, verdict, wait_s or 0)
+    if known.state == "submitted":
+        known = known.model_copy(update=_said(task))
+    return reply(known, 200 if wait_s and is_settled(known) else 202, headers)
+
+
+@router.get("/tasks", responses={200: {"model": ListPage[Task]}}, response_model=None)
+async def tasks(context: Context, cursor: Cursor, state: State | None = None, limit: Limit = 50) -> Response:
+    """List tasks, last changed first. A task appears shortly after its submission."""
+    context.require("read")
+    where = {"state": state} if state else {}
+    found = await context.fetch(List(store="tasks", where=where, limit=limit, cursor=cursor))
+    known = await with_incidents(context.memory(), records(found.items, Task))
+    return page((item_json(task) for task in known), found.next_cursor)
+
+
+@router.get("/escalations", responses={200: {"model": ListPage[Task]}}, response_model=None)
+async def escalations(context: Context, cursor: Cursor, limit: Limit = 50) -> Response:
+    """List tasks that wait for a person or an agent: `escalation` names who, the reason, and the input needed.
+
+    Tasks merged into an open task are left out.
+
+    A page may be shorter than `limit`; `next_cursor` tells whether there are more.
+    """
+    context.require("read")
+    found = await context.fetch(List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=cursor))
+    known = await with_incidents(context.memory(), records(found.items, Task))
+    waiting = [task for task in known if task.escalation]
+    parts = await parts_among(context.memory(), [task.task_id for task in waiting])
+    facts = await facts_of(context.memory(), (task.task_id for task in waiting))
+    parts |= {task_id for task_id, each in facts.items() if each.get("merged_into")}
+    return page((item_json(task) for task in waiting if task.task_id not in parts), found.next_cursor)
+
+
+@router.get("/recoveries", responses={200: {"model": ListPage[Task]}}, response_model=None)
+async def recoveries(context: Context, cursor: Cursor, limit: Limit = 50) -> Response:
+    """List tasks that recovered without a known cause, newest first: `needs` contains the question and the command."""
+    context.require("read")
+    query = List(store="tasks", where={"needs": [{"kind": "outcome"}]}, limit=limit)
+    found = await context.fetch(query.model_copy(update={"cursor": cursor}))
+    return page(map(item_json, records(found.items, Task)), found.next_cursor)
+
+
+@router.get("/tasks/{task_id}", responses={200: {"model": Task}}, response_model=None)
+async def task(
+    context: Context,
+    task_id: TaskId,
+    wait: Annotated[int, Query(ge=0, description="Seconds to wait until it has ended or waits for input.")] = 0,
+) -> Response:
+    """Return a task; with `wait`, once it has ended or waits for input, or after the wait."""
+    context.require("read")
+    (known,) = await with_incidents(context.memory(), [await wait_for_task(context, task_id, wait)])
+    return reply(known)
+
+
+@router.post(
+    "/tasks/{task_id}/outcome",
+    status_code=202,
+    responses={202: {"model": InterventionReceipt}},
+    response_model=None,
+    openapi_extra=request_body(ReportOutcome),
+)
+async def outcome(
+    body: Annotated[RequestBody[ReportOutcome], json_body(ReportOutcome, "report")], task_id: TaskId
+) -> Response:
+    """Report the outcome of an attempt, and the cause of a success. `task_id` may be left out of the body.
+
+    A success is credited to the proposal, unless `by` says otherwise: `something_else`, with the fix in the note, which
+    is then learned, or `nothing` for a recovery without a fix. The text of a note alone is not interpreted.
+    """
+    context, report = body.context, body.value
+    noted = await _noted(context, task_id, body.ignored, report)
+
+    async def said(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.outcome(memory, report, context.reporter(), "reported")
+
+    await context.commit(said)
+    return reply(noted, 202)
+
+
+@router.post(
+    "/tasks/{task_id}/override",
+    status_code=202,
+    responses={202: {"model": InterventionReceipt}},
+    response_model=None,
+    openapi_extra=request_body(Override),
+)
+async def override(
+    body: Annotated[RequestBody[Override], json_body(Override, "override")], task_id: TaskId
+) -> Response:
+    """Give an instruction that overrides the developer. It is recorded under the caller's kind."""
+    context, given = body.context, body.value
+    noted = await _noted(context, task_id, body.ignored)
+
+    async def said(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.override(memory, given, context.reporter())
+
+    await context.commit(said)
+    return reply(noted, 202)
+
+
+@router.post(
+    "/tasks/{task_id}/cancel",
+    status_code=202,
+    responses={202: {"model": InterventionReceipt}},
+    response_model=None,
+    openapi_extra=request_body(CancelRequest),
+)
+async def cancel(
+    body: Annotated[RequestBody[CancelRequest], json_body(CancelRequest, "submit", "override")], task_id: TaskId
+) -> Response:
+    """Cancel a task."""
+    context, given = body.context, body.value
+    noted = await _noted(context, task_id, body.ignored)
+
+    async def said(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.cancellation(memory, task_id, given.reason, context.reporter())
+
+    await context.commit(said)
+    return reply(noted, 202)
+
+
+def is_settled(known: Task) -> bool:
+    """Return whether a task has ended or waits for input."""
+    return known.state in ENDED or known.state == "input_required"
+
+
+async def wait_for_task(context: RequestContext, task_id: str, wait_s: float) -> Task:
+    """Return a task once it is settled, or after `wait_s`. Raises `Permanent` `unknown_task`."""
+    settings, clock = context.resources.settings, asyncio.get_running_loop()
+    until = clock.time() + min(wait_s, settings.wait_limit_s)
+    with context.resources.hub.listen(context.project, task_id) as listener:
+        while True:
+            listener.clear()
+            known = await listener.until_closed(_known(context, task_id))
+            left = until - clock.time()
+            if is_settled(known) or left <= 0:
+                return known
+            await listener.wait(min(left, settings.poll_s))
+            if listener.closed:
+                return known
+
+
+async def _known(context: RequestContext, task_id: str) -> Task:
+    made, accepted = await context.memory().query(
+        Get(store="tasks", id=task_id), Get(store=STORE, id=task_key(task_id))
+    )
+    submission = record(accepted.items[0], Submission) if accepted.items else None
+    if made.items:
+        known = record(made.items[0], Task)
+        return known.model_copy(update={"ignored": submission.ignored}) if submission else known
+    if submission is None:
+        raise interventions.unknown_task(context.project)
+    return submission.as_task()
+
+
+async def _noted(
+    context: RequestContext, task_id: str, unread: tuple[str, ...], report: ReportOutcome | None = None
+) -> InterventionReceipt:
+    """Return the receipt of an intervention. Raises `Permanent` `unknown_task`."""
+    if not context.may("read"):
+        return InterventionReceipt(task_id=task_id, ignored=unread)
+    known = await _known(context, task_id)
+    return InterventionReceipt(task_id=task_id, state=known.state, late=is_late(known, report), ignored=unread)
+
+
+def _said(task: SubmitTask) -> dict[str, Any]:
+    """Return the fields of a submission, for a task without a record yet."""
+    names = Task.model_fields.keys() & task.model_fields_set - {"task_id", "project"}
+    return {name: getattr(task, name) for name in names}
+
+
+async def _after_acceptance(context: RequestContext, verdict: Acceptance | Duplicate, wait_s: float) -> Task:
+    """Return the accepted task. An error here does not undo the acceptance."""
+    if context.may("read"):
+        try:
+            task_id = verdict.submission.task_id if isinstance(verdict, Acceptance) else verdict.task_id
+            if wait_s or isinstance(verdict, Duplicate):
+                return await wait_for_task(context, task_id, wait_s)
+        except Transient:
+            if isinstance(verdict, Duplicate):
+                raise
+    if isinstance(verdict, Acceptance):
+        return verdict.submission.as_task()
+    item = await context.memory().get(STORE, task_key(verdict.task_id))
+    if item is None:
+        raise interventions.unknown_task(context.project)
+    return record(item, Submission).as_task()
+
+
+def _idempotency_key(context: RequestContext, key: str | None, content: object) -> IdempotencyKey | None:
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        problem = Problem(field="Idempotency-Key", problem="must be 1 to 255 visible ASCII characters")
+        raise Permanent(ErrorCode.INVALID, (problem,))
+    return IdempotencyKey(key=request_key(context.principal.name, key), body_sha256=body_sha256(content))
+
+
+def _wait_of(prefer: str | None) -> int | None:
+    found = _PREFER_WAIT.search(prefer or "")
+    return int(found.group(1)) if found else None

@@ -1,0 +1,1 @@
+"""Intake: arrivals by bus and HTTP, admitted and routed."""

@@ -1,0 +1,139 @@
+"""Links between tasks: the same failure, different failures, or one task."""
+
+from collections.abc import Iterable, Sequence
+
+from counterpoint.client import Memory, put, record, records
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.links import Link, Relation, Side, link_id
+from counterpoint.proto.memory import Get, Item, List, Write
+from counterpoint.proto.tasks import ENDED, Task
+
+STORE = "links"
+_PAGE = 200
+
+
+async def split_writes(
+    memory: Memory, task: Task, attempts: Sequence[str], reason: str | None, by: str, by_kind: str
+) -> tuple[Write, ...]:
+    """Return the writes that declare attempts to be of other failures than a task. Raises `Permanent` `invalid`."""
+    others = await sides_of(memory, attempts, field="not_same")
+    for number, other in enumerate(others):
+        if other.task_id == task.task_id:
+            problem = Problem(field=f"not_same[{number}]", problem="is an attempt of this task")
+            raise Permanent(ErrorCode.INVALID, (problem,))
+    own = side_of(task)
+    pairs = [(own, other) for other in others]
+    return (await link_writes(memory, pairs, "different", reason, by, by_kind))[1]
+
+
+async def sides_of(memory: Memory, ids: Sequence[str], field: str = "tasks") -> list[Side]:
+    """Return the sides that some ids of tasks or attempts stand for. Raises `Permanent` `invalid`."""
+    if len(set(ids)) < len(ids):
+        raise Permanent(ErrorCode.INVALID, (Problem(field=field, problem="contains a duplicate"),))
+    tasks = await memory.query(*(Get(store="tasks", id=each) for each in ids))
+    attempts = await memory.query(*(Get(store="attempts", id=each) for each in ids))
+    sides, problems = list[Side](), list[Problem]()
+    for number, (each, task, attempt) in enumerate(zip(ids, tasks, attempts, strict=True)):
+        if attempt.items:
+            sides.append(side_of_attempt(record(attempt.items[0], Attempt)))
+        elif task.items:
+            sides.append(side_of(record(task.items[0], Task)))
+        else:
+            problem = f"{each} is neither a task nor an attempt of project {memory.project}"
+            problems.append(Problem(field=f"{field}[{number}]", problem=problem))
+    if problems:
+        raise Permanent(ErrorCode.INVALID, tuple(problems))
+    if field == "tasks" and len({side.task_id for side in sides}) < len(sides):
+        raise Permanent(ErrorCode.INVALID, (Problem(field=field, problem="names one task twice"),))
+    return sides
+
+
+def side_of(task: Task) -> Side:
+    """Return a task as one side of a pair."""
+    return Side(
+        task_id=task.task_id,
+        error_signature=task.error_signature,
+        error_message=task.error_message,
+        job=task.target.job if task.target else None,
+    )
+
+
+def side_of_attempt(attempt: Attempt) -> Side:
+    """Return the task of an attempt as one side of a pair."""
+    return Side(
+        task_id=attempt.task_id,
+        error_signature=attempt.error_signature,
+        error_message=attempt.error_message,
+        job=attempt.job,
+        attempt_id=attempt.attempt_id,
+    )
+
+
+async def parts_of(memory: Memory, task_id: str) -> tuple[str, ...]:
+    """Return the tasks that are merged into a task, directly or by way of another."""
+    parts, ahead = dict[str, None](), [task_id]
+    while ahead:
+        for link in await _merged(memory, ahead.pop()):
+            whole, part = (side.task_id for side in link.pair)
+            if part not in parts and part != task_id and (whole in parts or whole == task_id):
+                parts[part] = None
+                ahead.append(part)
+    return tuple(parts)
+
+
+async def parts_among(memory: Memory, task_ids: Sequence[str]) -> set[str]:
+    """Return those of some tasks that are handled as parts of others which have not ended."""
+    if not task_ids:
+        return set()
+    query = List(store=STORE, where={"relation": "merged"}, limit=_PAGE)
+    pairs = [link.pair async for page in memory.pages(query) for link in records(page.items, Link)]
+    wholes = sorted({whole.task_id for whole, part in pairs if part.task_id in task_ids})
+    found = await memory.query(*(Get(store="tasks", id=each) for each in wholes)) if wholes else ()
+    ended = {task.task_id for answer in found for task in records(answer.items, Task) if task.state in ENDED}
+    return {part.task_id for whole, part in pairs if part.task_id in task_ids and whole.task_id not in ended}
+
+
+async def _merged(memory: Memory, task_id: str) -> list[Link]:
+    where = {"relation": "merged", "pair": [{"task_id": task_id}]}
+    (found,) = await memory.query(List(store=STORE, where=where, limit=_PAGE))
+    return records(found.items, Link)
+
+
+async def check_not_merged(memory: Memory, side: Side) -> None:
+    """Raise `Permanent` `invalid` for a task that is merged into another."""
+    for link in await _merged(memory, side.task_id):
+        whole, part = link.pair
+        if part.task_id == side.task_id:
+            problem = f"{side.task_id} is merged into {whole.task_id}: name that one first"
+            raise Permanent(ErrorCode.INVALID, (Problem(field="tasks[0]", problem=problem),))
+
+
+async def link_writes(
+    memory: Memory,
+    pairs: Iterable[tuple[Side, Side]],
+    relation: Relation,
+    reason: str | None,
+    by: str,
+    by_kind: str,
+) -> tuple[tuple[Link, ...], tuple[Write, ...]]:
+    """Return the links of some pairs, and the writes that replace earlier ones."""
+    made, writes = list[Link](), list[Write]()
+    asked = [(link_id(one.task_id, other.task_id), one, other) for one, other in pairs]
+    known: list[Item | None] = []
+    for found in await memory.query(*(Get(store=STORE, id=each) for each, _, _ in asked)):
+        known.append(found.items[0] if found.items else None)
+    for (each, one, other), seen in zip(asked, known, strict=True):
+        link = Link(
+            link_id=each,
+            project=memory.project,
+            relation=relation,
+            pair=(one, other),
+            reason=reason,
+            by=by,
+            by_kind=by_kind,
+            at=memory.now,
+        )
+        made.append(link)
+        writes.append(put(STORE, each, link, seen=seen))
+    return tuple(made), tuple(writes)

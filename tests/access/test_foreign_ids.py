@@ -1,0 +1,248 @@
+"""An id is no capability: what another project holds is asked for, changed and deleted as if it did not exist.
+
+And no name opens more than it says: wildcards, prefixes, look-alikes, empty and missing ones are refused, or name
+nothing (rows B5 and B6).
+"""
+
+import json
+from typing import Any
+
+import pytest
+from memory_service.house import PERSON, House
+from memory_service.learning_project import ingest, learn
+from pydantic import ValidationError
+
+from counterpoint.proto.memory import (
+    Dependents,
+    EdgeWalk,
+    Explain,
+    Get,
+    HybridSearch,
+    Line,
+    List,
+    LogAfter,
+    MemoryQuery,
+    Origin,
+    Prove,
+    QueryRequest,
+    VectorSearch,
+    Write,
+)
+
+NAMES = (
+    "*",
+    ">",
+    "%",
+    "_",
+    "p*",
+    "%%",
+    "..",
+    "",
+    " ",
+    "null",
+    "None",
+    "undefined",
+    "default",
+    "shared",
+    "_system",
+    ".*",
+)
+"""What elsewhere stood for everybody, or for nobody."""
+STORES = ("tasks", "attempts", "decisions", "actions", "sessions", "plans", "documents", "chunks", "submissions")
+
+
+def like(name: str) -> tuple[str, ...]:
+    """Names that look like another, begin like it, or would match it."""
+    names = (
+        name.upper(),
+        name[:-1],
+        f"{name}0",
+        f"{name} ",
+        f"{name}\n",
+        f"{name[:-1]}*",
+        f"{name[:-1]}%",
+        f"{name[:-1]}_",
+        name.replace("p", "\u0440"),
+        name.replace("-", "\u2011"),
+        name.replace("0", "\uff10"),
+        f"{name}/../{name}",
+        f"{name}\u200b",
+    )
+    return tuple(each for each in names if each != name)
+
+
+async def known(house: House, project: str) -> dict[str, str]:
+    """A project with something in every store that is asked for: a record of each."""
+    await ingest(house, project, "To repair the orders pipeline, restart the worker.")
+    await learn(house, project, "t-1")
+    submission = Write(store="submissions", id=f"sub-{project[-6:]}", body={"state": "x"})
+    await house.done("router", house.standing(project), writes=(submission,))
+    listed = {}
+    for store in STORES:
+        found = await house.found("router", house.standing(project), List(store=store, limit=1))
+        listed[store] = found.items[0].id
+    return listed
+
+
+async def told(house: House, project: str, query: MemoryQuery) -> dict[str, Any]:
+    """All that is answered, without the time that it took and the id of its own leaf."""
+    reply = (await house.query("router", house.standing(project), query)).model_dump(mode="json")
+    for found in reply["found"]:
+        found.pop("took_us")
+    if reply["refusal"]:
+        reply["refusal"].pop("id")
+    return reply
+
+
+@pytest.fixture
+async def theirs(house: House, project: str) -> dict[str, str]:
+    """What a neighbour holds, in `<project>-b`."""
+    return await known(house, f"{project}-b")
+
+
+@pytest.mark.parametrize(
+    "illegal", ["../../x", "..", "./x", "", " x", "x\n", "a\x00b", "a\x1b[2Jb", "a\u2028b", "x" * 4096]
+)
+async def test_a_record_whose_id_is_no_name_is_not_kept(house: House, project: str, illegal: str) -> None:
+    write = Write(store="submissions", id=illegal, body={})
+    refusal = await house.refused("router", house.standing(project), "invalid", writes=(write,))
+    assert [problem.field for problem in refusal.problems] == ["writes.submissions.id"]
+
+
+async def test_a_foreign_id_is_answered_as_one_that_nobody_has(
+    house: House, project: str, theirs: dict[str, str]
+) -> None:
+    async with house.superuser() as connection:
+        at = f"SELECT commit_id::text FROM records WHERE project = '{project}-b' AND store = 'tasks'"
+        commit = await connection.fetchval(at)
+    refused = await house.refused("router", house.standing(f"{project}-b"), "store", Get(store="routes", id="r"))
+    nobodys = "01900000-0000-7000-8000-000000000000"
+    for store, foreign in theirs.items():
+        for ask in (
+            lambda one, store=store: Get(store=store, id=one),
+            lambda one, store=store: Dependents(store=store, id=one),
+            lambda one, store=store: List(store=store, where={"task_id": one}),
+            lambda one, store=store: List(store=store, task_id=one),
+        ):
+            assert blank(await told(house, project, ask(foreign)), foreign) == blank(
+                await told(house, project, ask(nobodys)), nobodys
+            )
+    for ask, foreign in (
+        (lambda one: Line(task_id=one), "t-1"),
+        (lambda one: LogAfter(after=0, task_id=one), "t-1"),
+        (lambda one: EdgeWalk(store="edges", start=(one,)), "t-1"),
+        (lambda one: Get(store="tasks", id="t-1", as_of=one), commit),
+        (lambda one: List(store="tasks", as_of=one), commit),
+        (lambda one: Explain(id=one), str(refused.id)),
+    ):
+        mine = await told(house, project, ask(foreign))
+        assert blank(mine, foreign) == blank(await told(house, project, ask(nobodys)), nobodys)
+        assert not any(found["items"] for found in mine["found"])
+    for proof in (Prove(task_id="t-1"), Prove(id=str(refused.id))):
+        assert (await house.report(project, proof))["leaves"] == []
+
+
+async def test_a_foreign_record_is_changed_and_deleted_as_one_that_nobody_has(
+    house: House, project: str, theirs: dict[str, str]
+) -> None:
+    manager = await house.routed(project, "t-9")
+    before = {store: await house.body(f"{project}-b", store, one) for store, one in theirs.items()}
+    for caller, store in (("router", "submissions"), ("manager", "attempts"), ("manager", "plans")):
+        for body in ({"state": "mine"}, None):
+            for expect in (1, 2, 7):
+                answered = []
+                for one in (theirs[store], "nobodys"):
+                    origin = house.standing(project) if caller == "router" else house.handed(manager)
+                    write = Write(store=store, id=one, body=body, expect=expect)
+                    reply = await house.commit(caller, origin, step=f"{one} {store} {body} {expect}", writes=(write,))
+                    assert reply.status == "refused"
+                    assert reply.refusal is not None
+                    answered.append(blank(reply.model_dump(mode="json", exclude={"refusal": {"id"}}), one))
+                assert answered[0] == answered[1]
+    for kind in ("quarantine", "rollback"):
+        answered = []
+        for one in (theirs["documents"], "nobodys"):
+            wish = Write(store="quarantines", id=f"q-{kind}-{one}", body={
+                "kind": kind, "store": "documents", "id": one, "reason": "wrong"})  # fmt: skip
+            reply = await house.commit("router", house.standing(project, principal=PERSON), writes=(wish,))
+            assert reply.refusal is not None
+            answered.append(blank(reply.model_dump(mode="json", exclude={"refusal": {"id"}}), one))
+        assert answered[0] == answered[1]
+    assert {store: await house.body(f"{project}-b", store, one) for store, one in theirs.items()} == before
+
+
+def blank(told: Any, name: str) -> Any:
+    """An answer without the id that was asked for."""
+    return json.loads(json.dumps(told).replace(name, "?"))
+
+
+async def test_a_name_that_is_like_anothers_finds_nothing(house: House, project: str) -> None:
+    mine = await known(house, project)
+    for store, one in mine.items():
+        for name in (*NAMES, *like(one)):
+            found = await house.query("router", house.standing(project), Get(store=store, id=name))
+            assert not any(each.items for each in found.found), (store, name)
+    for name in (*NAMES, *like("t-1")):
+        for query in (
+            List(store="actions", task_id=name),
+            List(store="actions", where={"task_id": name}),
+            List(store="tasks", where={"state": name}),
+            Line(task_id=name),
+            LogAfter(after=0, task_id=name),
+            EdgeWalk(store="edges", start=(name,)),
+        ):
+            found = await house.query("router", house.standing(project), query)
+            assert not any(each.items for each in found.found), query
+
+
+@pytest.mark.parametrize("where", [None, {}, [], "", "*", ["t-1"], {"$ne": None}, {"$exists": True}])
+async def test_a_value_that_is_no_text_matches_itself_alone(house: House, project: str, where: Any) -> None:
+    """None is not None: what has no such field is not what has an empty one (elsewhere two missing scopes matched)."""
+    await known(house, project)
+    for store in ("tasks", "actions", "attempts", "submissions"):
+        found = await house.query("router", house.standing(project), List(store=store, where={"user_id": where}))
+        assert not any(each.items for each in found.found), (store, where)
+
+
+async def test_a_project_like_anothers_holds_nothing_of_it(house: House, project: str) -> None:
+    mine = await known(house, project)
+    for name in (*NAMES, *like(project), None):
+        try:
+            origin = Origin(message_id="m", project=name)
+        except ValidationError:
+            continue
+        for store, one in mine.items():
+            for query in (Get(store=store, id=one), List(store=store, task_id="t-1")):
+                (found,) = (await house.query("router", house.standing(origin.project), query)).found
+                assert not any(item.project == project for item in found.items)
+                assert not any(item.id == one for item in found.items if store != "tasks" or item.project == project)
+        for search in (VectorSearch(store="chunks", text="restart"), HybridSearch(store="attempts", text="restart")):
+            (found,) = (await house.query("router", house.standing(origin.project), search)).found
+            assert not any(item.project == project for item in found.items)
+
+
+@pytest.mark.parametrize(
+    "store", [*NAMES, "Tasks", "tasks ", "tasks\n", "t\u0430sks", "records", "records;--", "tasks,plans"]
+)
+async def test_a_store_that_is_none_is_refused(house: House, project: str, store: str) -> None:
+    for query in (Get(store=store, id="t-1"), List(store=store), VectorSearch(store=store, text="a")):
+        await house.refused("router", house.standing(project), "store", query)
+    await house.refused("router", house.standing(project), "store", writes=(Write(store=store, id="x", body={}),))
+
+
+@pytest.mark.parametrize("field", ["project", "task_id", "store", "id"])
+async def test_a_missing_name_is_no_wildcard(house: House, project: str, field: str) -> None:
+    await known(house, project)
+    origin = house.standing(project).model_dump(mode="json")
+    query: dict[str, Any] = {"op": "get", "store": "tasks", "id": "t-1"}
+    if field == "task_id":
+        query = {"op": "line"}
+    target = origin if field == "project" else query
+    for gone in (True, False):
+        target.pop(field, None) if gone else target.update({field: None})
+        raw = json.dumps({"origin": origin, "queries": [query]}).encode()
+        with pytest.raises(ValidationError):
+            QueryRequest.model_validate_json(raw)
+        reply = json.loads(await house.door.query("router", raw))
+        assert reply["refusal"]["code"] == "invalid"
+        assert not reply.get("found")

@@ -1,0 +1,51 @@
+"""The gate of a failure: one likely page is enough, and a stop shows what may help (rows A2, A3)."""
+
+from typing import Any
+
+from agents.developer_memory import Shelf
+from agents.test_developer_attempts import JOB, tried
+from agents.test_developer_sections import EXITS
+
+from counterpoint.developer.handlers import on_delegated
+from counterpoint.proto.signature import signature
+from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
+
+EXIT = {"description": "The nightly feed stops", "error_message": "process exited with exit code 137"}
+BARE = "Task failed with exit code 1"
+
+
+async def worked(shelf: Shelf, **asked: Any) -> TaskWorked:
+    task = SubmitTask.model_validate({"kind": "troubleshoot", **asked})
+    message = TaskDelegated(task_id="t1", project="shop", session_id="s", attempt=1, task=task, lane="investigate")
+    commit = await on_delegated(message, shelf.memory("message", "t1"))
+    return TaskWorked.model_validate(commit.messages[-1].data)
+
+
+async def test_one_page_that_names_the_code_is_proposed_where_the_score_alone_would_stop() -> None:
+    shelf = Shelf()
+    shelf.ingest("exits.rst", EXITS)
+    made = await worked(shelf, **EXIT)
+    assert (made.outcome, made.confidence and made.confidence.band) == ("proposed", "low")
+    assert "raise ``memory_mb``" in (made.text or "")
+    assert any("confidence is low" in caveat for caveat in made.findings.caveats)
+    missing = await worked(shelf, **EXIT, systems=("duckdb",))
+    assert missing.outcome == "stopped"
+
+
+async def test_a_page_that_is_not_likely_to_answer_does_not_open_the_gate() -> None:
+    shelf = Shelf()
+    shelf.ingest("exits.rst", EXITS)
+    made = await worked(shelf, **(EXIT | {"error_message": "process exited with exit code 9"}))
+    assert (made.outcome, made.code) == ("stopped", "low_confidence")
+
+
+async def test_a_stop_for_lack_of_confidence_shows_its_best_offer() -> None:
+    shelf = Shelf()
+    body = tried("Move the export.", digest=signature(BARE).digest, job=JOB, by_kind="agent").body
+    shelf.put("attempts", "a", body | {"error_message": BARE}, 1)
+    target = {"job": JOB.model_dump()}
+    made = await worked(shelf, description="Another morning", error_message=BARE, target=target)
+    assert (made.outcome, made.code) == ("stopped", "low_confidence")
+    assert "This looks alike, and may be another failure." in (made.text or "")
+    assert "> Move the export." in (made.text or "")
+    assert 0 < (made.findings.likelihood or 0) < 0.7

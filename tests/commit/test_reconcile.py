@@ -1,0 +1,134 @@
+"""What a bus has lost goes back to pending, on a real PostgreSQL: all of it, and no more looks than that needs."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memory_service.house import DUE, House, task_body
+
+from counterpoint.bus.stream_api import StreamInfo
+from counterpoint.memory.maintenance.reconcile import Reconciler
+from counterpoint.memory.provenance.influence import Influence
+from counterpoint.proto.memory import Outgoing, Write
+
+HOUR = timedelta(hours=1)
+
+
+class Bus:
+    """Streams that were all made at one time."""
+
+    def __init__(self, created: datetime) -> None:
+        self.created = created
+
+    async def stream_info(self, stream: str) -> StreamInfo:
+        return StreamInfo(self.created, None, 0, self.created)
+
+
+class Relayed:
+    """A relay that has nothing under way."""
+
+    cleared = True
+    cuts: dict[str, int] = {}
+
+    def incarnation(self, stream: str, created: datetime, last_seq: int) -> None:
+        """It publishes nothing."""
+
+
+def reconciler(house: House, bus: Any) -> Reconciler:
+    relayed: Any = Relayed()
+    return Reconciler(
+        house.database,
+        bus,
+        relayed,
+        Influence(house.database),
+        nothing_ages,
+        nothing_ages,
+        every_s=60,
+        retention_s=7 * 86_400.0,
+    )
+
+
+async def arrived(house: House, project: str, sent_ago: timedelta, due_ago: timedelta | None = None) -> None:
+    """All that was sent in the project is known to be on the bus, and was sent and came due so long ago."""
+    now = datetime.now(UTC)
+    due_at = None if due_ago is None else now - due_ago
+    async with house.superuser() as connection:
+        await connection.execute("DELETE FROM pending WHERE project = $1", project)
+        await connection.execute(
+            "UPDATE messages SET at = $2, due_at = CASE WHEN timer IS NOT NULL THEN $3::timestamptz END"
+            " WHERE project = $1",
+            project,
+            now - sent_ago,
+            due_at,
+        )
+
+
+async def pending(house: House, project: str) -> set[str]:
+    """The types of what is to be sent again."""
+    async with house.superuser() as connection:
+        found = await connection.fetch(
+            "SELECT m.type FROM pending p JOIN messages m ON m.id = p.message_id WHERE p.project = $1", project
+        )
+    return {row["type"] for row in found}
+
+
+async def timed(house: House, project: str) -> str:
+    """A task with a timer of the manager's; the timer's id."""
+    manager = house.handed(await house.routed(project, "t-1"))
+    at = datetime.now(UTC) + timedelta(days=30)
+    timer = Outgoing(type=DUE, data={"task_id": "t-1"}, task_id="t-1", due_at=at, timer="one")
+    write = Write(store="tasks", id="t-1", body=task_body("t-1"))
+    return (await house.done("manager", manager, writes=(write,), messages=(timer,))).message_ids[0]
+
+
+async def test_what_was_sent_before_the_streams_were_made_is_looked_at_once_and_again_in_their_next_life(
+    house: House, project: str
+) -> None:
+    bus = Bus(datetime.now(UTC) - HOUR)
+    rounds = reconciler(house, bus)
+    await house.routed(project, "t-1")
+    await arrived(house, project, 2 * HOUR)
+    await rounds.once()
+    assert await pending(house, project) == {"counterpoint.task.routed.v1"}
+    await arrived(house, project, 2 * HOUR)
+    async with house.superuser() as connection:
+        await connection.execute("DELETE FROM restored")
+    await rounds.once()
+    assert not await pending(house, project)
+    bus.created = datetime.now(UTC) - HOUR / 2
+    await rounds.once()
+    assert await pending(house, project) == {"counterpoint.task.routed.v1"}
+
+
+async def test_while_the_streams_are_new_every_round_looks(house: House, project: str) -> None:
+    rounds = reconciler(house, Bus(datetime.now(UTC)))
+    await rounds.once()
+    await house.routed(project, "t-1")
+    await arrived(house, project, 2 * HOUR)
+    await rounds.once()
+    assert await pending(house, project) == {"counterpoint.task.routed.v1"}
+
+
+async def test_a_timer_counts_from_when_it_was_due_however_long_ago_it_was_set(house: House, project: str) -> None:
+    await timed(house, project)
+    await arrived(house, project, timedelta(days=30), 2 * HOUR)
+    await reconciler(house, Bus(datetime.now(UTC) - HOUR)).once()
+    assert await pending(house, project) == {DUE}
+
+
+async def test_what_was_cancelled_is_remembered_as_long_as_its_timer(house: House, project: str) -> None:
+    timer = await timed(house, project)
+    await house.done("manager", house.handed(await house.reported(project, "t-1")), cancel_timers=("one",))
+    async with house.superuser() as connection:
+        await connection.execute("UPDATE inbox SET at = now() - interval '8 days' WHERE project = $1", project)
+    rounds = reconciler(house, Bus(datetime.now(UTC) - HOUR))
+    await rounds.forget()
+    async with house.superuser() as connection:
+        left = await connection.fetch("SELECT message_id, outcome FROM inbox WHERE project = $1", project)
+    assert [(row["message_id"], row["outcome"]) for row in left] == [(timer, "cancelled")]
+    await arrived(house, project, timedelta(days=30), 2 * HOUR)
+    await rounds.once()
+    assert not await pending(house, project)
+
+
+async def nothing_ages() -> None:
+    """No store has a term."""

@@ -1,0 +1,115 @@
+"""What retention has taken of a project's log, on a real PostgreSQL: who missed some of it is told, and nobody else."""
+
+import base64
+import hashlib
+
+from memory_service.house import PERSON, House, decision
+
+from counterpoint.memory.maintenance.reconcile import Reconciler
+from counterpoint.memory.provenance.influence import Influence
+from counterpoint.proto.ingest import PutPart
+from counterpoint.proto.memory import LogAfter
+from counterpoint.proto.messages import PART_BYTES
+
+RETENTION_S = 7 * 86_400.0
+
+
+async def forgotten(house: House, project: str, upto: int) -> None:
+    """The project's messages up to this place grow old, and are forgotten."""
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE messages SET at = now() - interval '8 days' WHERE project = $1 AND seq <= $2", project, upto
+        )
+    only_its_database = Reconciler(  # type: ignore[arg-type]
+        house.database,
+        None,
+        None,
+        Influence(house.database),
+        nothing_ages,
+        nothing_ages,
+        every_s=60,
+        retention_s=RETENTION_S,
+    )
+    await only_its_database.forget()
+
+
+async def looked(house: House, project: str, after: int, limit: int = 200) -> tuple[bool, list[int], int | None]:
+    """Whether there is a gap behind this place, what comes after it, and where to go on."""
+    query = LogAfter(after=after, kinds=("tasks",), limit=limit)
+    found = await house.found("router", house.standing(project), query)
+    return found.gap, [item.seq for item in found.items], found.next_cursor
+
+
+async def routed(house: House, project: str, *tasks: str) -> list[int]:
+    """The places in the log of tasks that are routed now."""
+    return [house.sent[await house.routed(project, task)].seq for task in tasks]
+
+
+async def test_a_reader_before_what_was_forgotten_has_a_gap_and_one_behind_it_has_none(
+    house: House, project: str
+) -> None:
+    # A record beside a message takes a place in the project too.
+    await house.delegated(project, "t-0")
+    first, second, third = await routed(house, project, "t-1", "t-2", "t-3")
+    assert (await looked(house, project, 0))[0] is False
+    await forgotten(house, project, second)
+    for after, gap in ((0, True), (first, True), (second, False), (third, False)):
+        assert (await looked(house, project, after))[0] is gap, after
+    await forgotten(house, project, third)
+    assert await looked(house, project, second) == (True, [], third)
+    assert await looked(house, project, third) == (False, [], third)
+    (fourth,) = await routed(house, project, "t-4")
+    assert await looked(house, project, second) == (True, [fourth], fourth)
+
+
+async def test_what_was_forgotten_stays_so_and_is_each_projects_own(house: House, project: str) -> None:
+    other = f"{project}-b"
+    first, second = await routed(house, project, "t-1", "t-2")
+    await routed(house, other, "t-1", "t-2")
+    await forgotten(house, project, second)
+    await forgotten(house, project, first)
+    assert (await looked(house, project, first))[0] is True
+    assert (await looked(house, other, 0))[0] is False
+
+
+async def test_who_was_shown_all_goes_on_at_the_end_of_the_log_whatever_else_is_in_it(
+    house: House, project: str
+) -> None:
+    first, second = await routed(house, project, "t-1", "t-2")
+    assert await looked(house, project, 0, limit=1) == (False, [first], first)
+    await house.done("router", house.standing(project), messages=(decision("router", project=project),))
+    gap, seen, end = await looked(house, project, first)
+    assert (gap, seen) == (False, [second])
+    assert end is not None
+    assert end > second
+    await forgotten(house, project, end)
+    assert await looked(house, project, end) == (False, [], end)
+
+
+async def test_an_upload_that_never_became_whole_is_forgotten_for_nobody_has_looked_through_it(
+    house: House, project: str
+) -> None:
+    async def parts() -> int:
+        async with house.superuser() as connection:
+            return int(await connection.fetchval("SELECT count(*) FROM blob_parts WHERE project = $1", project))
+
+    await house.routed(project, "t-1")
+    for content in (b"x" * PART_BYTES + b"y", b"whole"):
+        part = PutPart(
+            origin=house.standing(project, principal=PERSON),
+            sha256=hashlib.sha256(content).hexdigest(),
+            bytes=len(content),
+            part=0,
+            content=base64.b64encode(content[:PART_BYTES]),
+        )
+        assert b'"received":[0]' in await house.door.put("router", part.model_dump_json().encode())
+    await forgotten(house, project, 0)
+    assert await parts() == 2
+    async with house.superuser() as connection:
+        await connection.execute("UPDATE blobs SET at = now() - interval '8 days' WHERE project = $1", project)
+    await forgotten(house, project, 0)
+    assert await parts() == 1
+
+
+async def nothing_ages() -> None:
+    """No store has a term."""

@@ -1,0 +1,280 @@
+"""What is handed in becomes text, or the reason why it does not is said; PDF and HTML by a process of its own."""
+
+import json
+import subprocess
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ingest.pdf_files import assembled, paper
+
+from counterpoint.memory.ingest.chunk import chunk
+from counterpoint.memory.ingest.readers import read
+from counterpoint.memory.ingest.readers import sandbox as apart_module
+from counterpoint.memory.ingest.readers.html import HTML_LIMIT_CHARS
+from counterpoint.memory.ingest.readers.notebook import OUTPUT_CHARS
+from counterpoint.proto.conversation import Turn, transcript
+from counterpoint.proto.errors import Permanent
+from counterpoint.proto.ingest import ContentType
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def refused(name: str, given: str | bytes, type: ContentType | None = None) -> tuple[str, str]:
+    """The field and the problem that a document is refused with."""
+    with pytest.raises(Permanent) as error:
+        read(name, given, type)
+    (problem,) = error.value.problems
+    return problem.field, problem.problem
+
+
+class TestPdf:
+    def test_is_text_by_page_with_its_title(self) -> None:
+        found = read("manual.pdf", paper(["Check the seal.\nThen the valve.", "", "Restart (slowly)."], "Pump  manual"))
+        assert found.text == "Check the seal.\nThen the valve.\f\fRestart (slowly)."
+        assert (found.type, found.title, found.problem) == ("pdf", "Pump manual", "1 of 3 pages have no text: 2")
+        assert [
+            (piece.text, piece.context) for piece in chunk(found.text, found.type, title=found.title or "").chunks
+        ] == [
+            ("Check the seal.\nThen the valve.", "Pump manual > page 1"),
+            ("Restart (slowly).", "Pump manual > page 3"),
+        ]
+
+    def test_is_known_by_its_content_whatever_its_name(self) -> None:
+        assert read("download", paper(["Text."])).type == "pdf"
+
+    def test_that_opens_without_a_password_is_read(self) -> None:
+        assert read("a.pdf", (DATA / "owner-only.pdf").read_bytes()).text == "The vault opens at noon."
+
+    def test_that_needs_a_password_is_refused(self) -> None:
+        problem = refused("a.pdf", (DATA / "locked.pdf").read_bytes())
+        assert problem == ("content", "is an encrypted PDF: it needs a password")
+
+    def test_of_pictures_is_refused(self) -> None:
+        assert refused("a.pdf", paper(["", ""])) == (
+            "content",
+            "is a PDF without a text layer: its pages are pictures",
+        )
+
+    @pytest.mark.parametrize("content", [b"%PDF-1.7\n", b"%PDF-1.4\n" + b"\xff" * 5000, paper(["x"])[:60]])
+    def test_that_is_broken_is_refused(self, content: bytes) -> None:
+        field, problem = refused("a.pdf", content)
+        assert field == "content"
+        assert problem.startswith("is no PDF that can be read")
+
+    def test_that_is_named_pdf_and_is_none_is_refused_with_the_type(self) -> None:
+        assert refused("a", b"plain", "pdf")[1].startswith("is no PDF that can be read")
+
+    def test_that_unpacks_to_more_than_the_memory_of_its_reader_costs_one_document(self) -> None:
+        packed = zlib.compress(b" " * 700_000_000, 1)
+        content = assembled([(packed, False)]).replace(b"/Length ", b"/Filter /FlateDecode /Length ")
+        field, problem = refused("bomb.pdf", content)
+        assert field == "content"
+        assert problem.startswith("is a PDF that ")
+        assert read("a.pdf", paper(["Still here."])).text == "Still here."
+
+    def test_that_takes_too_long_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(apart_module, "LIMIT_S", 0.001)
+        assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that takes longer than 0.001 s to read"
+
+    def test_whose_reader_crashes_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        run = subprocess.run
+
+        def crashing(command: list[str], **options: Any) -> Any:
+            return run([command[0], "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"], **options)
+
+        monkeypatch.setattr(apart_module.subprocess, "run", crashing)
+        assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that ends its reader (SIGSEGV)"
+
+    def test_its_reader_sees_nothing_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        run, seen = subprocess.run, list[str]()
+
+        def looking(command: list[str], **options: Any) -> Any:
+            seen.append(run([command[0], "-c", "import os; print(sorted(os.environ))"], **options).stdout.decode())
+            return run(command, **options)
+
+        monkeypatch.setenv("COUNTERPOINT_POSTGRES_URL", "secret")
+        monkeypatch.setattr(apart_module.subprocess, "run", looking)
+        read("a.pdf", paper(["x"]))
+        assert "COUNTERPOINT" not in seen[0]
+
+
+class TestBytes:
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+    def test_are_text_in_an_encoding_that_is_certain(self, encoding: str) -> None:
+        found = read("notes.md", "# Größe – 🦊\n".encode(encoding))
+        assert (found.text, found.type) == ("# Größe – 🦊\n", "markdown")
+
+    @pytest.mark.parametrize("content", ["Größe".encode("latin-1"), "Größe".encode("utf-16")[:-1]])
+    def test_in_no_encoding_that_is_certain_are_refused(self, content: bytes) -> None:
+        field, problem = refused("notes.md", content)
+        assert field == "content"
+        assert problem.startswith("is n")
+
+    def test_of_an_unknown_kind_are_refused(self) -> None:
+        assert refused("image.png", b"\x89PNG\r\n\x1a\n\0\0") == ("content", "is binary, of a kind that is not read")
+
+    def test_of_a_page_are_in_the_encoding_that_it_says(self) -> None:
+        page = '<html><head><meta charset="iso-8859-1"></head><body><p>Größe</p>'
+        assert read("page.html", page.encode("latin-1")).text == "Größe\n"
+        assert refused("page.html", page.replace("iso-8859-1", "nonsense").encode("latin-1"))[1] == (
+            "is not in the encoding that it says, nonsense"
+        )
+
+
+class TestHtml:
+    def test_is_markdown_of_what_is_to_be_read(self) -> None:
+        page = """<!doctype html><html><head><title>Pump
+          manual</title><style>b{}</style></head><body><nav><a href="/">Home</a></nav>
+          <h1>Pump_seal</h1><script>alert(1)</script><p>Check <code>seal_pressure</code>, see
+          <a href="https://example.com/x">here</a> and <a href="#y">there</a>.</p><h2>Steps</h2>
+          <ol><li>Stop</li><li>Wait</li></ol><pre>pump --stop *</pre><img src="data:image/png;base64,AAAA" alt="A pump">
+          <table><tr><th>a</th></tr><tr><td>1</td></tr></table><footer>imprint</footer></body></html>"""
+        found = read("manual.html", page)
+        assert (found.type, found.title) == ("html", "Pump manual")
+        for kept in ("# Pump_seal", "`seal_pressure`", "[here](https://example.com/x) and there.", "1. Stop", "A pump"):
+            assert kept in found.text
+        for left_out in ("alert", "Home", "imprint", "b{}", "base64", "Pump\n"):
+            assert left_out not in found.text
+        assert "```\npump --stop *\n```" in found.text
+        contexts = [piece.context for piece in chunk(found.text, "html").chunks]
+        assert contexts == ["Pump_seal", "Pump_seal > Steps"]
+
+    def test_asked_for_as_text_stays_as_it_is(self) -> None:
+        assert read("a.html", "<p>x</p>", "text").text == "<p>x</p>"
+
+    @pytest.mark.parametrize("hostile", ["<a " * 10_000, "<p>" + " " * 40_000 + "x"])
+    def test_that_would_hold_up_everybody_costs_one_document(
+        self, hostile: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(apart_module, "LIMIT_S", 0.5)
+        assert refused("a.html", hostile) == ("text", "is HTML that takes longer than 0.5 s to read")
+
+    def test_too_deep_or_too_long_is_refused(self) -> None:
+        assert refused("a.html", "<div>" * 20_000 + "x") == ("text", "is HTML that is nested too deeply")
+        assert refused("a.html", "<p>" + "x" * HTML_LIMIT_CHARS)[1].startswith("is HTML of more than")
+
+
+class TestNotebook:
+    def test_is_its_cells_in_order_with_code_and_outputs_in_fences(self) -> None:
+        cells = [
+            {"cell_type": "markdown", "source": ["# Load\n", "First."]},
+            {
+                "cell_type": "code",
+                "source": "print('```')\nload()",
+                "outputs": [
+                    {"output_type": "stream", "text": ["one\n", "two\n"]},
+                    {"output_type": "execute_result", "data": {"text/plain": "3", "image/png": "iVBOR"}},
+                    {"output_type": "error", "ename": "KeyError", "evalue": "\x1b[31m'id'\x1b[0m", "traceback": ["x"]},
+                ],
+            },
+            {"cell_type": "code", "source": [], "outputs": []},
+            {"cell_type": "code", "source": "long()", "outputs": [{"output_type": "stream", "text": "x" * 5000}]},
+        ]
+        given = {"cells": cells, "metadata": {"kernelspec": {"language": "python"}}, "nbformat": 4}
+        found = read("lab.ipynb", json.dumps(given))
+        assert found.type == "notebook"
+        assert found.text.startswith(
+            "# Load\nFirst.\n\n````python\nprint('```')\nload()\n````\n\n```\none\ntwo\n3\nKeyError: 'id'\n```\n\n"
+        )
+        assert found.text.endswith(f"{'x' * OUTPUT_CHARS}\n... 3000 characters more\n```\n")
+        assert "iVBOR" not in found.text
+        assert chunk(found.text, "notebook").chunks[0].context == "Load"
+
+    @pytest.mark.parametrize("given", ["{", "[]", "{}", '{"cells": 1}', "[" * 100_000])
+    def test_that_is_none_is_refused(self, given: str) -> None:
+        assert refused("lab.ipynb", given)[1].startswith("is no notebook: ")
+
+    def test_with_what_is_no_cell_and_half_a_character_is_what_is_left_of_it(self) -> None:
+        cell = {"cell_type": "markdown", "source": "a \ud83d b"}
+        assert read("lab.ipynb", json.dumps({"worksheets": [{"cells": 5}, {"cells": [7, cell]}]})).text == "a ? b\n"
+
+
+class TestConversation:
+    @pytest.mark.parametrize(
+        ("name", "given", "expected"),
+        [
+            (
+                "a.json",
+                [{"speaker": "Ann", "text": "Hi: you", "at": "8 May"}, {"speaker": "Bob", "text": "a\nb: c"}],
+                "[8 May] Ann: Hi: you\nBob: a\n b: c",
+            ),
+            (
+                "chat.json",
+                {"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": None}]},
+                "user: Why?",
+            ),
+            ("p.json", [{"role": "user", "content": [{"type": "text", "text": "Look"}]}], "user: Look"),
+            (
+                "2017-11-30.json",
+                [
+                    {"type": "message", "user": "U1", "text": "down", "ts": "1512085950.000216"},
+                    {
+                        "type": "message",
+                        "user": "U2",
+                        "user_profile": {"real_name": "Bob B"},
+                        "text": "up",
+                        "ts": "1512085960",
+                    },
+                ],
+                "[2017-11-30T23:52:30Z] U1: down\n[2017-11-30T23:52:40Z] Bob B: up",
+            ),
+            ("s.json", [{"conversations": [{"from": "human", "value": "Hi"}]}], "human: Hi"),
+            (
+                "t.json",
+                [{"author": {"name": "Ann"}, "body": "x", "timestamp": 1512085950000}],
+                "[2017-11-30T23:52:30Z] Ann: x",
+            ),
+        ],
+    )
+    def test_is_known_by_the_usual_shapes_of_json(self, name: str, given: Any, expected: str) -> None:
+        found = read(name, json.dumps(given))
+        assert (found.type, found.text, found.problem) == ("conversation", expected, None)
+
+    def test_by_lines_is_known_too(self) -> None:
+        lines = "\n".join(json.dumps({"name": name, "message": "x"}) for name in "ab")
+        assert read("chat.jsonl", lines + "\n").text == "a: x\nb: x"
+        assert read("-", lines, "conversation").text == "a: x\nb: x"
+
+    @pytest.mark.parametrize(
+        "given", ['{"a": 1}', "[1, 2]", '[{"text": "x"}]', '[{"user": "x"}]', "{", "[" * 100_000, ""]
+    )
+    def test_other_json_is_text(self, given: str) -> None:
+        assert read("a.json", given).type == "text"
+
+    def test_nested_too_deeply_is_text(self) -> None:
+        given = '[{"speaker": "Ann", "text": ' + "[" * 960 + "1" + "]" * 960 + "}]"
+        assert read("a.json", given).type == "text"
+
+    @pytest.mark.parametrize("at", ["1" + "0" * 400, "1e400", "-1", "true"])
+    def test_at_a_time_that_is_none_is_at_what_was_written(self, at: str) -> None:
+        found = read("a.json", f'[{{"speaker": "Ann", "text": "half \\ud83d", "at": {at}}}]')
+        assert found.type == "conversation"
+        assert found.text.endswith("] Ann: half ?")
+
+    def test_that_is_a_transcript_already_stays_as_it_is(self) -> None:
+        text = transcript([Turn("Ann", "a\nb: c", "8 May"), Turn("Bob", "d")])
+        found = read("talk.txt", text, "conversation")
+        assert (found.text, found.type) == (text, "conversation")
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            "[2024-01-05 10:31] Ann B: hello\nand more\n[2024-01-05 10:32] Bob: bye\n",
+            "2024-01-05 10:31 - Ann B: hello\nand more\n2024-01-05 10:32 - Bob: bye\n",
+            "2024-01-05 10:31 <Ann B> hello\nand more\n2024-01-05 10:32 <Bob> bye",
+        ],
+    )
+    def test_as_it_is_kept_by_chat_programs_is_a_transcript(self, given: str) -> None:
+        text = read("talk.txt", given, "conversation").text
+        assert [(piece.text, piece.context) for piece in chunk(text, "conversation").chunks] == [
+            ("hello\nand more", "2024-01-05 10:31 | Ann B"),
+            ("bye", "2024-01-05 10:32 | Bob"),
+        ]
+
+    @pytest.mark.parametrize("given", ["Just a text.", '{"a": 1}', "[1]"])
+    def test_without_a_turn_is_read_as_text_and_says_so(self, given: str) -> None:
+        found = read("a", given, "conversation")
+        assert (found.text, found.type) == (given, "text")
+        assert (found.problem or "").startswith("not read as a conversation but as plain text: ")

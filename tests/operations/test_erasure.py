@@ -1,0 +1,367 @@
+"""What is erased is gone everywhere, with what was derived from it; the proofs hold, and what is gone is said so."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from memory_service.house import PERSON, House
+from memory_service.learning_project import GOOD, POISON, SEARCH, commit_of, ingest, learn, there, wish
+
+from counterpoint.guard.policy import policy
+from counterpoint.memory.ingest.entities import Knowledge
+from counterpoint.memory.operations import erasure, extent
+from counterpoint.memory.operations.erasure import Erasures
+from counterpoint.memory.provenance.influence import Influence
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import Get, List, LogAfter, Write
+from counterpoint.proto.upcast import UPCASTERS
+
+MARK = "zebrafinch"
+
+
+async def erase(house: House, project: str, scope: str, what: str, **more: Any) -> dict[str, Any]:
+    erasure_id = new_id()
+    body = {"scope": scope, "what": what, "reason": "asked for", **more}
+    origin = house.standing(project, principal=PERSON)
+    await house.done("router", origin, writes=(Write(store="erasures", id=erasure_id, body=body),))
+    done = await house.body(project, "erasures", erasure_id)
+    assert done is not None
+    assert done["state"] == "erased"
+    return done
+
+
+async def everywhere(house: House, project: str, text: str) -> list[str]:
+    """Every table that holds a text anywhere in a project's rows."""
+    async with house.superuser() as connection:
+        tables = await connection.fetch(
+            "SELECT table_name FROM information_schema.columns"
+            " WHERE table_schema = 'public' AND column_name = 'project' GROUP BY 1"
+        )
+        holding = []
+        for row in tables:
+            name = row["table_name"]
+            found = await connection.fetchval(
+                f"SELECT count(*) FROM {name} t WHERE project = $1 AND t::text ILIKE '%' || $2 || '%'", project, text
+            )
+            if found:
+                holding.append(name)
+    return holding
+
+
+async def test_a_source_is_gone_from_every_table_with_what_rests_on_it(house: House, project: str) -> None:
+    document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
+    kept = await ingest(house, project, GOOD, source="right.md")
+    poisoned, clean = f"{MARK}-{new_id()}", new_id()
+    learned = await learn(house, project, poisoned)
+    others = await learn(house, project, clean, searches=False)
+    assert {"records", "vectors", "messages", "postings", "lexicon", "history"} <= {
+        *(await everywhere(house, project, MARK)), "history"
+    }  # fmt: skip
+    done = await erase(house, project, "source", "wrong.md")
+    assert done["gone"]["documents"] == done["gone"]["chunks"] == 1
+    assert not any(await there(house, project, ("documents", document), *learned.values(), ("tasks", poisoned)))
+    assert all(await there(house, project, ("documents", kept), *others.values(), ("tasks", clean)))
+    # Ids stay: of what is gone it is still known that it was.
+    async with house.superuser() as connection:
+        for table, column in (("records", "body"), ("history", "body"), ("messages", "body"), ("audit", "body")):
+            rows = await connection.fetch(f"SELECT {column}::text AS said FROM {table} WHERE project = $1", project)
+            assert not [
+                row["said"] for row in rows if MARK in (row["said"] or "") and POISON[:20] in (row["said"] or "")
+            ]
+        assert not await connection.fetchval(
+            "SELECT count(*) FROM lexicon WHERE project = $1 AND term = $2", project, MARK
+        )
+        assert not await connection.fetchval(
+            "SELECT count(*) FROM vectors WHERE project = $1 AND id LIKE $2 || '%'", project, document
+        )
+    found = await house.found("router", house.standing(project, principal=PERSON), SEARCH)
+    assert [each.body["text"] for each in found.items] == [GOOD]
+
+
+async def test_a_task_is_gone_and_the_proofs_hold(house: House, project: str) -> None:
+    task, other = new_id(), new_id()
+    learned = await learn(house, project, task, searches=False)
+    others = await learn(house, project, other, searches=False)
+    before = await house.verify(project)
+    assert before["ok"]
+    done = await erase(house, project, "task", task)
+    assert done["gone"]["tasks"] == 1
+    assert not any(await there(house, project, *learned.values(), ("tasks", task)))
+    assert all(await there(house, project, *others.values(), ("tasks", other)))
+    report = await house.verify(project)
+    assert report["ok"], report["broken"]
+    assert report["erased"] > 0
+    log = await house.found("router", house.standing(project), LogAfter(after=0, kinds=("tasks", "decisions")))
+    assert not [each for each in log.items if task in json.dumps(each.body["data"])]
+
+
+async def test_a_whole_project_is_gone_and_no_other(house: House, project: str) -> None:
+    document = await ingest(house, project, f"{GOOD} {MARK}")
+    await ingest(house, f"{project}-b", f"{GOOD} {MARK}")
+    learned = await learn(house, project, new_id())
+    await erase(house, project, "project", project)
+    assert not any(await there(house, project, ("documents", document), *learned.values()))
+    assert await everywhere(house, project, MARK) == []
+    assert await everywhere(house, f"{project}-b", MARK)
+    assert (await house.verify(project))["ok"]
+    assert (await house.verify(f"{project}-b"))["ok"]
+    # And begins anew.
+    await ingest(house, project, GOOD)
+    assert (await house.found("router", house.standing(project, principal=PERSON), SEARCH)).items
+
+
+async def test_the_past_says_what_is_gone(house: House, project: str) -> None:
+    document = await ingest(house, project, GOOD)
+    commit = await commit_of(house, project, "documents", document)
+    await erase(house, project, "source", "runbook.md")
+    origin = house.standing(project, principal=PERSON)
+    then = await house.found("router", origin, Get(store="documents", id=document, as_of=commit))
+    assert then.items == ()
+    assert [(each.store, each.id, each.version) for each in then.erased] == [("documents", document, 1)]
+    listed = await house.found("router", origin, List(store="chunks", as_of=commit))
+    assert [each.id for each in listed.erased] == [f"{document}-00000"]
+
+
+async def test_what_it_was_merely_shown_to_stays_unless_asked_for(house: House, project: str) -> None:
+    await ingest(house, project, POISON)
+    origin = house.handed(await house.delegated(project, new_id()))
+    await house.found("developer", origin, SEARCH)
+    plan = {"attempt_id": "a", "tried": "nothing", "error_message": ""}
+    await house.done("developer", origin, reads=1, writes=(Write(store="attempts", id="a", body=plan),))
+    done = await erase(house, project, "source", "runbook.md")
+    assert done["shown_to"] == 1
+    assert all(await there(house, project, ("attempts", "a")))
+    await ingest(house, project, POISON)
+    await erase(house, project, "source", "runbook.md", shown=True)
+    assert not any(await there(house, project, ("attempts", "a")))
+
+
+async def test_an_interrupted_one_is_finished_at_the_next_start(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await ingest(house, project, f"{GOOD} {MARK}")
+
+    async def killed(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Erasures, "_wipe", killed)
+        body = {"scope": "source", "what": "runbook.md", "reason": "asked for"}
+        write = Write(store="erasures", id=new_id(), body=body)
+        reply = await house.commit("router", house.standing(project, principal=PERSON), writes=(write,))
+        assert reply.status == "refused"
+    assert not any(await there(house, project, ("documents", document)))
+    assert "history" in await everywhere(house, project, MARK)
+    house.restart()
+    await house.erasures.finish()
+    assert await everywhere(house, project, MARK) == []
+    done = await house.body(project, "erasures", write.id)
+    assert done is not None
+    assert done["state"] == "erased"
+    assert (await house.verify(project))["ok"]
+
+
+async def test_it_is_for_administrators_and_of_what_there_is(house: House, project: str) -> None:
+    await ingest(house, project, GOOD)
+    body = {"scope": "source", "what": "runbook.md", "reason": "asked for"}
+    task = await house.delegated(project, new_id())
+    await house.refused("developer", house.handed(task), "store", writes=(Write(store="erasures", id="e", body=body),))
+    origin = house.standing(project, principal=PERSON)
+    for scope, what in (("source", "other.md"), ("task", "none"), ("project", f"{project}-b")):
+        write = Write(store="erasures", id=new_id(), body={"scope": scope, "what": what, "reason": "x"})
+        await house.refused("router", origin, "not_found", writes=(write,))
+
+
+async def test_a_leaf_that_lost_its_content_without_an_erasure_is_found(house: House, project: str) -> None:
+    await learn(house, project, new_id(), searches=False)
+    await house.verify(project)
+    async with house.superuser() as connection:
+        at = await connection.fetchval(
+            "UPDATE audit SET body = NULL, salt = NULL WHERE arrival = ("
+            "SELECT max(arrival) FROM audit WHERE project = $1) RETURNING position",
+            project,
+        )
+    report = await house.verify(project)
+    assert f"leaf {at} has no content, and no erasure says that it forgot it" in report["broken"]
+
+
+async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, project: str) -> None:
+    """A commit wrote two records; one is erased, and the other one is changed afterwards: that is found."""
+    task, other = new_id(), new_id()
+    origin = house.standing(project)
+    bodies = ({"name": "a", "task_id": task}, {"name": "b", "task_id": other})
+    await house.done(
+        "memory", origin, writes=tuple(Write(store="entities", id=each["name"], body=each) for each in bodies)
+    )
+    await erase(house, project, "task", task)
+    assert (await house.verify(project))["ok"]
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET body = '{\"name\": \"c\"}' WHERE project = $1 AND store = 'entities' AND id = 'b'",
+            project,
+        )
+    assert "entities/b at version 1 is not as it was committed" in (await house.verify(project))["broken"]
+
+
+async def test_what_stood_beside_the_erased_can_be_erased_as_well(house: House, project: str) -> None:
+    """The first erasure vouches for the second record, and the second one takes that back for this record alone."""
+    task, other, third = new_id(), new_id(), new_id()
+    bodies = [{"name": name, "task_id": about} for name, about in (("a", task), ("b", other), ("c", third))]
+    await house.done(
+        "memory",
+        house.standing(project),
+        writes=tuple(Write(store="entities", id=each["name"], body=each) for each in bodies),
+    )
+    await erase(house, project, "task", task)
+    await erase(house, project, "task", other)
+    report = await house.verify(project)
+    assert report["ok"], report["broken"]
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET body = NULL, erased = now() WHERE project = $1 AND store = 'entities' AND id = 'c'",
+            project,
+        )
+    assert "entities/c at version 1 is not as it was committed" in (await house.verify(project))["broken"]
+
+
+async def test_what_comes_about_a_task_while_it_is_erased_stays_in_the_log(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leaf of the erasure does not name it, so nothing of it may go."""
+    task = new_id()
+    await learn(house, project, task, searches=False)
+    wipe = Erasures._wipe
+
+    async def meanwhile(self: Erasures, *given: Any) -> None:
+        plan = Write(store="plans", id="p", body={"text": "x"})
+        await house.refused("router", house.standing(project, task), "store", writes=(plan,))
+        await house.routed(project, task)
+        await house.sequencer.once()
+        await wipe(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Erasures, "_wipe", meanwhile)
+        await erase(house, project, "task", task)
+    report = await house.verify(project)
+    assert report["ok"], report["broken"]
+    assert report["erased"] > 0
+
+
+async def test_a_store_forgets_what_is_older_than_its_term(house: House, project: str) -> None:
+    rules = policy()
+    days = rules.stores["webhook_deliveries"].keep_days
+    assert days
+    for name in ("old", "new"):
+        origin = house.standing(project, principal=PERSON)
+        await house.done(
+            "router", origin, writes=(Write(store="webhook_deliveries", id=name, body={"n": MARK + name}),)
+        )
+    async with house.superuser() as connection:
+        await connection.execute(
+            "UPDATE records SET at = $2 WHERE project = $1 AND id = 'old'",
+            project,
+            datetime.now(UTC) - timedelta(days=days + 1),
+        )
+    await house.erasures.age()
+    assert await everywhere(house, project, f"{MARK}old") == []
+    assert "records" in await everywhere(house, project, f"{MARK}new")
+    assert (await house.verify(project))["ok"]
+
+
+async def test_what_changes_while_it_is_found_too_old_is_looked_at_again_later(house: House, project: str) -> None:
+    """An erasure by age is nobody's request: whatever stands in its way must not end the process."""
+    write = Write(store="webhook_deliveries", id="old", body={"n": MARK})
+    await house.done("router", house.standing(project, principal=PERSON), writes=(write,))
+    async with house.superuser() as connection:
+        await connection.execute("UPDATE records SET at = at - interval '999 days' WHERE project = $1", project)
+
+    async def changed() -> None:
+        again = Write(store="webhook_deliveries", id="old", body={"n": new_id()}, expect=1)
+        await house.done("router", house.standing(project, principal=PERSON), writes=(again,))
+
+    await Erasures(house.database, policy(), house.committer, Influence(house.database), changed).age()
+    assert await there(house, project, ("webhook_deliveries", "old")) == [True]
+
+
+def test_nothing_of_a_project_is_left_out_but_what_says_what_was_done() -> None:
+    system = {name for name, row in policy().stores.items() if row.system}
+    assert erasure.KEPT & set(policy().stores) == {
+        "audit", "erasures", "quarantines", "releases", "revocations", "providers", "projections"
+    }  # fmt: skip
+    assert not system & erasure.KEPT
+
+
+async def test_what_has_a_newer_shape_since_can_be_taken_back_and_erased(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: dict[str, list[Any]] = {}
+    monkeypatch.setattr(UPCASTERS, "_steps", steps)
+    for store in policy().stores:
+        UPCASTERS.register(store, 1)(lambda body: body)
+    document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
+    await learn(house, project, new_id())
+    async with house.superuser() as connection:
+        written = "SELECT DISTINCT schema_version FROM records WHERE project = $1"
+        assert [row[0] for row in await connection.fetch(written, project)] == [2]
+    lifted = await wish(house, project, "quarantine", store="documents", id=document)
+    assert await there(house, project, ("documents", document)) == [False]
+    await wish(house, project, "lift", id=lifted)
+    await erase(house, project, "source", "wrong.md")
+    assert await everywhere(house, project, MARK) == []
+
+
+async def test_what_is_looked_through_while_it_is_erased_leaves_no_name_behind(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ingest(house, project, f"It is in dags/{MARK}.py", source="wrong.md")
+    reading, read = asyncio.Event(), asyncio.Event()
+    found = Knowledge._text
+
+    async def slowly(self: Knowledge, place: str, row: Any) -> str:
+        text = await found(self, place, row)
+        reading.set()
+        await read.wait()
+        return text
+
+    monkeypatch.setattr(Knowledge, "_text", slowly)
+    looking = asyncio.create_task(house.knowledge.follow(project))
+    await reading.wait()
+    erasing = asyncio.create_task(erase(house, project, "source", "wrong.md"))
+    await asyncio.wait({erasing}, timeout=0.5)
+    read.set()
+    assert await looking == 1
+    assert (await erasing)["gone"]["entities"] > 0
+    assert await everywhere(house, project, MARK) == []
+
+
+@pytest.mark.parametrize(("module", "limit"), [(erasure, "_LIMIT"), (extent, "LIMIT")])
+async def test_what_is_too_much_to_be_followed_is_refused_and_not_done_in_part(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str
+) -> None:
+    document = await ingest(house, project, f"{POISON} {MARK}", source="wrong.md")
+    await learn(house, project, new_id())
+    monkeypatch.setattr(module, limit, 1)
+    wishes = {
+        erasure: Write(store="erasures", id=new_id(), body={"scope": "source", "what": "wrong.md", "reason": "r"}),
+        extent: Write(
+            store="quarantines",
+            id=new_id(),
+            body={"kind": "quarantine", "store": "documents", "id": document, "reason": "r"},
+        ),
+    }
+    origin = house.standing(project, principal=PERSON)
+    await house.refused("router", origin, "too_much", writes=(wishes[module],))
+    assert await there(house, project, ("documents", document)) == [True]
+
+
+async def test_a_quarantine_that_cannot_be_followed_any_more_does_not_keep_memory_from_starting(
+    house: House, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await ingest(house, project, POISON)
+    await learn(house, project, new_id())
+    await wish(house, project, "quarantine", store="documents", id=document)
+    monkeypatch.setattr(extent, "LIMIT", 1)
+    await house.remember()
+    await house.finish()

@@ -1,0 +1,395 @@
+"""A wrong record is traced to all it touched, and taken back: at once, as a whole, and the way back again (M1)."""
+
+import asyncio
+
+import pytest
+from memory_service.house import PERSON, House, decision, task_body
+from memory_service.learning_project import GOOD, POISON, ingest, learn, reading, there, wish, worked_on
+
+from counterpoint.memory.operations import take_back
+from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.rpc.queries import REPLY_LIMIT_BYTES
+from counterpoint.proto.errors import Away
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import CommitReply, Dependents, Get, Line, List, MemoryRadius, VectorSearch, Write
+
+
+async def resting(
+    house: House, project: str, store: str, record: str, version: int = 1
+) -> dict[tuple[str, str, int], int]:
+    query = Dependents(store=store, id=record, version=version)
+    found = await house.found("router", house.standing(project, principal=PERSON), query)
+    if found.report is None:
+        return {}
+    radius = MemoryRadius.model_validate(found.report)
+    return {(each.store, each.id, each.version): each.hops for each in radius.items}
+
+
+class TestTheRadius:
+    async def test_leads_from_a_document_to_what_was_decided_and_learned(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        poisoned, clean = new_id(), new_id()
+        learned = await learn(house, project, poisoned)
+        await learn(house, project, clean, searches=False)
+        reached = await resting(house, project, "documents", document)
+        assert {
+            (*each, 1): hops for each, hops in ((learned[n], 1) for n in ("attempt", "action", "decision"))
+        }.items() <= (reached.items())
+        assert reached[*learned["summary"], 1] == reached[*learned["plan"], 1] == 2
+        assert reached["tasks", poisoned, 2] == 2
+        assert not any(clean in record for _, record, _ in reached)
+        assert await resting(house, project, "chunks", f"{document}-00000") == reached
+
+    async def test_names_nothing_of_a_store_that_the_asker_may_not_read(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        await learn(house, project, new_id())
+        reached = {store for store, _, _ in await resting(house, project, "documents", document)}
+        assert len(reached) > 1
+        grant, _ = await house.authority.authorise("router", house.standing(project))
+        rights = frozenset({("documents", "read"), ("attempts", "read")})
+        less = grant.model_copy(update={"rights": rights})
+        (found,) = await house.queries.answer(less, (Dependents(store="documents", id=document),))
+        assert {each.store for each in MemoryRadius.model_validate(found.report).items} == {"attempts"}
+
+    async def test_of_a_version_leaves_out_who_read_the_one_before(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        before, after = new_id(), new_id()
+        good = await learn(house, project, before)
+        await ingest(house, project, POISON)
+        bad = await learn(house, project, after)
+        reached = await resting(house, project, "documents", document, 2)
+        assert (*bad["attempt"], 1) in reached
+        assert (*good["attempt"], 1) not in reached
+        assert (*good["attempt"], 1) in await resting(house, project, "documents", document)
+
+    async def test_says_what_was_named_and_what_was_only_shown(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        shown = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", shown, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
+        made = decision(project=project)
+        await house.done("developer", shown, reads=1, messages=(made,))
+        person = house.standing(project, principal=PERSON)
+        found = await house.found("router", person, Dependents(store="documents", id=document, shown=True))
+        cited = {each["id"]: each["cited"] for each in found.report["items"]} if found.report else {}
+        assert cited[learned["plan"][1]] is True
+        assert cited[made.data["decision_id"]] is False
+        used = await resting(house, project, "documents", document)
+        assert (*learned["plan"], 1) in used
+        assert ("decisions", made.data["decision_id"], 1) not in used
+
+    async def test_outlives_the_log(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        assert await resting(house, project, "documents", document)
+        async with house.superuser() as connection:
+            await connection.execute("DELETE FROM read_sets WHERE project = $1", project)
+            await connection.execute("DELETE FROM messages WHERE project = $1", project)
+        assert (*learned["plan"], 1) in await resting(house, project, "documents", document)
+
+    async def test_of_very_much_is_as_much_as_a_message_carries(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        await resting(house, project, "documents", document)
+        async with house.superuser() as connection:
+            await connection.execute(
+                "INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, commit_id)"
+                " SELECT project, store, id || n, 1, seq + n, task_id || n, author, label, integrity, commit_id"
+                " FROM records, generate_series(1, 9000) AS n WHERE project = $1 AND store = 'attempts' AND id = $2",
+                project,
+                learned["attempt"][1],
+            )
+        origin = house.standing(project, principal=PERSON)
+        found = await house.found("router", origin, Dependents(store="documents", id=document, limit=100_000))
+        assert found.report is not None
+        assert found.report["truncated"]
+        assert len(found.report["items"]) > 1000
+        assert len(found.model_dump_json()) < REPLY_LIMIT_BYTES
+
+    async def test_of_another_projects_item_is_none(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        await learn(house, project, new_id())
+        assert await resting(house, f"{project}-b", "documents", document) == {}
+
+    async def test_of_a_shared_item_is_seen_in_each_project_and_taken_back_in_all(
+        self, house: House, project: str
+    ) -> None:
+        document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
+        learned = {each: await learn(house, each, new_id()) for each in (project, f"{project}-b")}
+        for each in learned:
+            assert (*learned[each]["plan"], 1) in await resting(house, each, "documents", document)
+        same = await ingest(house, project, GOOD, source=f"{project}.md")
+        assert same == document
+        await wish(house, "shared", "quarantine", store="documents", id=document)
+        assert all(await there(house, project, ("documents", document)))
+        own = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", own, Get(store="documents", id=document))
+        await house.done("developer", own, reads=1, messages=(decision(project=project),))
+        for each in learned:
+            assert not any(await there(house, each, *learned[each].values()))
+
+
+class TestAQuarantine:
+    async def test_takes_a_poisoned_document_and_all_it_reached_out_of_every_read(
+        self, house: House, project: str
+    ) -> None:
+        document = await ingest(house, project, POISON)
+        poisoned, clean = new_id(), new_id()
+        learned = await learn(house, project, poisoned)
+        kept = await learn(house, project, clean, searches=False)
+        out = [("documents", document), ("chunks", f"{document}-00000"), *learned.values()]
+        assert all(await there(house, project, *out))
+        wish_id = await wish(house, project, "quarantine", store="documents", id=document)
+        assert not any(await there(house, project, *out))
+        assert all(await there(house, project, *kept.values(), ("tasks", poisoned)))
+        person = house.standing(project, principal=PERSON)
+        for query in (List(store="attempts"), VectorSearch(store="attempts", text=poisoned), Line(task_id=poisoned)):
+            found = await house.found("router", person, query)
+            assert not any(poisoned in each.id for each in found.items)
+        done = await house.body(project, "quarantines", wish_id)
+        assert done is not None
+        assert (done["by"], done["tasks"], done["out"]["plans"]) == (PERSON, [poisoned], 1)
+        assert (await house.verify(project))["ok"]
+        async with house.superuser() as connection:
+            leaf = await connection.fetchval(
+                "SELECT body FROM audit WHERE project = $1 ORDER BY position DESC LIMIT 1", project
+            )
+        assert learned["plan"][1] in leaf
+        assert PERSON in leaf
+
+    async def test_is_lifted_as_it_came(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        before = {each: await house.body(project, *each) for each in learned.values()}
+        wish_id = await wish(house, project, "quarantine", store="documents", id=document)
+        await wish(house, project, "lift", id=wish_id)
+        assert {each: await house.body(project, *each) for each in learned.values()} == before
+        found = await house.found(
+            "router", house.standing(project, principal=PERSON), VectorSearch(store="chunks", text=POISON)
+        )
+        assert [each.body["text"] for each in found.items] == [POISON]
+        origin = house.standing(project, principal=PERSON)
+        again = Write(store="quarantines", id=new_id(), body={"kind": "lift", "id": wish_id, "reason": "again"})
+        await house.refused("router", origin, "conflict", writes=(again,))
+        # What was put back is wrong again when what it was made of is.
+        assert (*learned["attempt"], 3) in await resting(house, project, "documents", document)
+
+    async def test_makes_who_has_read_it_begin_again(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        origin = house.handed(await house.delegated(project, new_id()))
+        search = VectorSearch(store="chunks", text="repair the orders pipeline")
+        assert (await house.found("developer", origin, search)).items
+        await wish(house, project, "quarantine", store="documents", id=document)
+        reply = await house.commit("developer", origin, reads=1, messages=(decision(project=project),))
+        assert reply.refusal is not None
+        assert reply.refusal.kind == "conflict"
+        anew = origin.model_copy(update={"run": 1})
+        assert not (await house.found("developer", anew, search)).items
+        await house.done("developer", anew, reads=1, messages=(decision(project=project),))
+
+    async def test_of_a_shared_item_makes_readers_elsewhere_begin_again(self, house: House, project: str) -> None:
+        document = await ingest(house, "shared", f"{POISON} {project}", source=f"{project}.md")
+        origin = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", origin, Get(store="documents", id=document))
+        await wish(house, "shared", "quarantine", store="documents", id=document)
+        reply = await house.commit("developer", origin, reads=1, messages=(decision(project=project),))
+        assert reply.refusal is not None
+        assert reply.refusal.kind == "conflict"
+
+    @pytest.mark.parametrize("restarted", [False, True])
+    async def test_reaches_what_was_under_way(self, house: House, project: str, restarted: bool) -> None:
+        document = await ingest(house, project, POISON)
+        task = new_id()
+        origin = house.handed(await house.delegated(project, task))
+        worked = worked_on(task, await reading(house, origin))
+        done = await house.done("developer", origin, reads=1, messages=(worked,))
+        await wish(house, project, "quarantine", store="documents", id=document)
+        if restarted:
+            house.restart()
+            await house.remember()
+        plan = Write(store="plans", id=f"{task}-p", body={"plan_id": f"{task}-p", "task_id": task, "text": "drop it"})
+        await house.done("manager", house.handed(done.message_ids[0]), writes=(plan,))
+        assert await house.body(project, "plans", f"{task}-p") is None
+
+    async def test_reaches_what_is_committed_at_the_same_moment(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        tasks = [new_id() for _ in range(6)]
+        learned, *_ = await asyncio.gather(
+            asyncio.gather(*(learn(house, project, task) for task in tasks), return_exceptions=True),
+            wish(house, project, "quarantine", store="documents", id=document),
+        )
+        radius = await resting(house, project, "documents", document)
+        left = [each for each in radius if await house.body(project, each[0], each[1]) is not None]
+        assert {store for store, _, _ in left} <= {"tasks"}
+        assert len(learned) == len(tasks)
+
+    async def test_lets_the_tasks_it_reached_go_on(self, house: House, project: str) -> None:
+        """Their records stay: who reads one of them must not begin again for ever."""
+        document = await ingest(house, project, POISON)
+        task = new_id()
+        origin = house.handed(await house.delegated(project, task))
+        worked = worked_on(task, await reading(house, origin))
+        done = await house.done("developer", origin, reads=1, messages=(worked,))
+        waits = Write(store="tasks", id=task, body=task_body(task, "input_required"), expect=1)
+        await house.done("manager", house.handed(done.message_ids[0]), writes=(waits,))
+        await wish(house, project, "quarantine", store="documents", id=document)
+        outcome = house.handed(await house.reported(project, task))
+        (known,) = (await house.found("manager", outcome, Get(store="tasks", id=task))).items
+        ended = Write(store="tasks", id=task, body=task_body(task, "completed"), expect=known.version)
+        lesson = Write(store="plans", id=f"{task}-p", body={"plan_id": f"{task}-p", "task_id": task, "text": "drop it"})
+        source = {"store": "tasks", "id": task, "version": known.version}
+        made = decision("manager", task_id=task, project=project, sources=[source])
+        await house.done("manager", outcome, reads=1, writes=(ended, lesson), messages=(made,))
+        assert (await house.body(project, "tasks", task) or {})["state"] == "completed"
+        assert await house.body(project, "plans", f"{task}-p") is None
+
+    async def test_leaves_room_for_a_new_record_of_the_same_name(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        await wish(house, project, "quarantine", store="documents", id=document)
+        store, record = learned["summary"]
+        origin = house.handed(await house.routed(project, new_id()))
+        reply = await house.done("manager", origin, writes=(Write(store=store, id=record, body={"summary": "new"}),))
+        assert reply.versions == {f"{store}/{record}": 3}
+        assert (await house.body(project, store, record) or {})["summary"] == "new"
+        await ingest(house, project, GOOD)
+        assert all(await there(house, project, ("documents", document)))
+
+    async def test_is_for_who_may_operate(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        body = {"kind": "quarantine", "store": "documents", "id": document, "reason": "wrong"}
+        write = Write(store="quarantines", id=new_id(), body=body)
+        for caller in ("developer", "manager"):
+            task = await (house.delegated if caller == "developer" else house.routed)(project, new_id())
+            await house.refused(caller, house.handed(task), "store", writes=(write,))
+        assert all(await there(house, project, ("documents", document)))
+
+    async def test_of_nothing_and_of_what_is_nobodys_lesson_is_refused(self, house: House, project: str) -> None:
+        task = new_id()
+        await house.delegated(project, task)
+        other = await ingest(house, f"{project}-b", POISON)
+        for store, record in (("documents", "doc-none"), ("tasks", task), ("documents", other), ("nothing", "x")):
+            body = {"kind": "quarantine", "store": store, "id": record, "reason": "wrong"}
+            origin = house.standing(project, principal=PERSON)
+            await house.refused(
+                "router", origin, "not_found", writes=(Write(store="quarantines", id=new_id(), body=body),)
+            )
+        assert all(await there(house, f"{project}-b", ("documents", other)))
+
+
+class TestARollback:
+    @pytest.mark.parametrize("restarted", [False, True])
+    async def test_of_what_was_under_quarantine_can_be_read_and_rested_on(
+        self, house: House, project: str, restarted: bool
+    ) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        await learn(house, project, new_id())
+        await wish(house, project, "quarantine", store="documents", id=document)
+        await wish(house, project, "rollback", store="documents", id=document)
+        if restarted:
+            house.restart()
+            await house.remember()
+        after = await learn(house, project, new_id())
+        assert all(await there(house, project, *after.values(), ("documents", document)))
+
+    async def test_puts_what_stood_before_in_its_place(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        good = await learn(house, project, new_id())
+        await ingest(house, project, POISON)
+        bad = await learn(house, project, new_id())
+        await wish(house, project, "rollback", store="documents", id=document, version=2)
+        chunk = await house.body(project, "chunks", f"{document}-00000")
+        assert chunk is not None
+        assert chunk["text"] == GOOD
+        assert not any(await there(house, project, *bad.values()))
+        assert all(await there(house, project, *good.values()))
+        search = VectorSearch(store="chunks", text="restart the worker")
+        found = await house.found("router", house.standing(project, principal=PERSON), search)
+        assert [each.body["text"] for each in found.items] == [GOOD]
+        assert (await house.verify(project))["ok"]
+
+    async def test_without_a_version_is_of_what_it_says_now(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        wish_id = await wish(house, project, "quarantine", store="documents", id=document)
+        await wish(house, project, "lift", id=wish_id)
+        await wish(house, project, "rollback", store="documents", id=document)
+        chunk = await house.body(project, "chunks", f"{document}-00000")
+        assert chunk is not None
+        assert chunk["text"] == GOOD
+
+    async def test_after_a_quarantine_brings_back_what_was_good(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        bad = await learn(house, project, new_id())
+        await wish(house, project, "quarantine", store="documents", id=document, version=2)
+        assert not any(await there(house, project, ("documents", document)))
+        await wish(house, project, "rollback", store="documents", id=document, version=2)
+        chunk = await house.body(project, "chunks", f"{document}-00000")
+        assert chunk is not None
+        assert chunk["text"] == GOOD
+        assert not any(await there(house, project, *bad.values()))
+
+    async def test_keeps_the_stamps_of_what_it_puts_back(self, house: House, project: str) -> None:
+        document = await ingest(house, project, GOOD)
+        await ingest(house, project, POISON)
+        origin = house.standing(project, principal=PERSON)
+        (before,) = (await house.found("router", origin, Get(store="documents", id=document))).items
+        await wish(house, project, "rollback", store="documents", id=document, version=2)
+        (after,) = (await house.found("router", origin, Get(store="documents", id=document))).items
+        assert (after.version, after.label, after.integrity, after.author) == (
+            3,
+            before.label,
+            before.integrity,
+            "memory",
+        )
+        assert after.body["sha256"] != before.body["sha256"]
+
+
+class TestThatNobodyHeardOf:
+    """The commit of a wish whose answer is lost may have been applied, or not."""
+
+    @staticmethod
+    async def lost(
+        house: House, project: str, document: str, monkeypatch: pytest.MonkeyPatch, *, applied: bool
+    ) -> None:
+        apply = house.committer.apply
+
+        async def away(step: CommitPlan) -> CommitReply:
+            if any(row.store == "quarantines" for row in step.writes):
+                if applied:
+                    await apply(step)
+                raise Away("the database is away")
+            return await apply(step)
+
+        body = {"kind": "quarantine", "reason": "it is wrong", "store": "documents", "id": document}
+        with monkeypatch.context() as patch:
+            patch.setattr(house.committer, "apply", away)
+            write = Write(store="quarantines", id=new_id(), body=body)
+            reply = await house.commit("router", house.standing(project, principal=PERSON), writes=(write,))
+        assert reply.refusal is not None
+        assert reply.refusal.kind == "transient"
+
+    @pytest.mark.parametrize("applied", [True, False])
+    async def test_nothing_rests_on_it_until_that_is_known(
+        self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, applied: bool
+    ) -> None:
+        document = await ingest(house, project, POISON)
+        origin = house.handed(await house.delegated(project, new_id()))
+        await house.found("developer", origin, VectorSearch(store="chunks", text="repair the orders pipeline", k=3))
+        await self.lost(house, project, document, monkeypatch, applied=applied)
+
+        async def rests() -> str:
+            return (await house.commit("developer", origin, reads=1, step=new_id(), last=False)).status
+
+        assert await rests() == "refused"
+        await house.takebacks.settle()
+        assert await rests() == "refused"
+        monkeypatch.setattr(take_back, "_UNHEARD_S", 0.0)
+        await house.takebacks.settle()
+        assert await rests() == ("refused" if applied else "done")
+        assert await there(house, project, ("documents", document)) == [not applied]
+        if not applied:
+            await wish(house, project, "quarantine", store="documents", id=document)
+            assert await rests() == "refused"

@@ -1,0 +1,187 @@
+"""Gets, lists and walks in a project with many records: by an index under row-level security, and nothing missed."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from memory_service.house import House
+
+from counterpoint.local.postgres import run_postgres
+from counterpoint.memory.record.migrate import migrate
+from counterpoint.memory.record.statements import GETS, KEYS, listing, walking
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import EdgeWalk, Get, List
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+STORES = ("tasks", "attempts", "runs", "jobs", "edges", "incidents", "documents")
+ROWS = 3_000
+LONG = "x" * 190
+FILL = f"""
+INSERT INTO records (project, store, id, version, seq, task_id, author, label, integrity, body, commit_id)
+SELECT $1, store, store || n, 1, (place - 1) * {ROWS} + n, 'task-' || n % 500, 'a test', 1, 2, jsonb_build_object(
+    'state', CASE WHEN n % 600 = 0 THEN 'input_required' ELSE 'completed' END,
+    'error_signature', 'sig-' || n % 700, 'task_id', 'task-' || n % 500,
+    'source', 'node-' || n, 'target', 'node-' || n * 2, 'job', 'job-' || n % 300, 'namespace', 'ns-' || n % 50,
+    'parent_run_id', '{LONG}' || n / 3, 'root_run_id', 'root-' || n / 5), gen_random_uuid()
+FROM unnest($2::text[]) WITH ORDINALITY AS s(store, place), generate_series(1, {ROWS}) AS n
+"""
+WHERES: list[tuple[str, dict[str, Any], str]] = [
+    ("tasks", {"state": "input_required"}, "records_by_state"),
+    ("attempts", {"error_signature": "sig-7"}, "records_by_error_signature"),
+    ("attempts", {"task_id": "task-7"}, "records_by_task"),
+    ("runs", {"parent_run_id": f"{LONG}9", "state": "completed"}, "records_by_parent_run_id"),
+    ("runs", {"root_run_id": "root-3"}, "records_by_root_run_id"),
+    ("runs", {"job": "job-3"}, "records_by_job"),
+    ("incidents", {"job": "job-4", "error_signature": "sig-4"}, "records_by_"),
+    ("jobs", {"namespace": "ns-3"}, "records_by_namespace"),
+    ("edges", {"source": "node-5"}, "records_by_source"),
+    ("edges", {"target": "node-6"}, "records_by_target"),
+]
+
+
+@pytest.fixture(scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    """A door before a database of its own, whose table of records autovacuum has not looked at yet."""
+    async with run_postgres(tmp_path_factory.mktemp("young")) as postgres:
+        await migrate(postgres.urls.owner)
+        house = House(postgres.urls)
+        async with house.superuser() as connection:
+            await connection.execute("ALTER TABLE records SET (autovacuum_enabled = off)")
+        await house.open()
+        yield house
+        await house.close()
+
+
+@pytest.fixture(scope="module")
+async def big(house: House) -> str:
+    """A project with many records, beside others with as many."""
+    name = f"p-{new_id()}"
+    async with house.superuser() as connection:
+        for project in (f"{name}-a", name, f"{name}-b"):
+            await connection.execute(FILL, project, list(STORES))
+    return name
+
+
+@pytest.fixture
+async def memory(house: House, big: str) -> AsyncIterator[Connection]:
+    """Memory's login, behind the fence of the big project."""
+    connection = await asyncpg.connect(house.urls.memory)
+    await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+    await connection.execute("SELECT set_config('counterpoint.project', $1, false)", big)
+    yield connection
+    await connection.close()
+
+
+async def plan(memory: Connection, sql: str, values: Sequence[Any]) -> tuple[set[str], int]:
+    """The indexes that a statement uses, and how many rows it reads in all."""
+    explained = json.loads(await memory.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", *values))
+    used, read, nodes = set(), 0, [explained[0]["Plan"]]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("Plans", [])
+        used.add(node.get("Index Name", ""))
+        if "Relation Name" in node:
+            each = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            read += int(each * node["Actual Loops"])
+    return used, read
+
+
+@pytest.mark.parametrize("looked_at", [False, True], ids=["a young table", "after autovacuum"])
+async def test_lists_gets_and_walks_use_an_index_that_fits(
+    house: House, big: str, memory: Connection, looked_at: bool
+) -> None:
+    if looked_at:
+        async with house.superuser() as connection:
+            await connection.execute("ANALYZE records")
+    for store, where, index in WHERES:
+        used, read = await plan(memory, *listing(List(store=store, where=where), [big]))
+        assert any(name.startswith(index) for name in used), (where, used)
+        assert read <= 100, (where, read)
+    for projects in ([big], [big, "shared"]):
+        _, read = await plan(memory, *listing(List(store="documents", limit=1), projects))
+        assert read <= 4
+    used, read = await plan(memory, GETS, [big, ["edges", "jobs"], ["edges7", "jobs8"], [False, True]])
+    assert "records_pkey" in used
+    assert read <= 2
+    _, read = await plan(memory, *walking(EdgeWalk(store="edges", start=("node-1",), depth=5), big))
+    assert read <= 20
+
+
+@pytest.mark.parametrize(("store", "where"), [(store, where) for store, where, _ in WHERES])
+async def test_a_list_is_what_containment_finds(
+    house: House, big: str, memory: Connection, store: str, where: dict[str, Any]
+) -> None:
+    contained = "SELECT id FROM records WHERE project = $1 AND store = $2 AND body @> $3 ORDER BY seq DESC"
+    expected = [row["id"] for row in await memory.fetch(contained, big, store, where)]
+    assert expected
+    found, cursor = list[str](), None
+    while cursor is not None or not found:
+        page = await house.found("router", house.standing(big), List(store=store, where=where, limit=7, cursor=cursor))
+        found += [item.id for item in page.items]
+        cursor = page.next_cursor
+    assert found == expected
+
+
+@pytest.mark.parametrize("field", sorted(KEYS))
+async def test_a_long_value_is_compared_as_a_whole(house: House, project: str, field: str) -> None:
+    values = {"short": "y" * 200, "long": "y" * 3_000, "other": "y" * 2_999 + "z"}
+    async with house.superuser() as connection:
+        for n, (record_id, value) in enumerate(values.items()):
+            await connection.execute(
+                "INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, commit_id)"
+                " VALUES ($1, 'edges', $2, 1, $3, 'a test', 1, 2, $4, gen_random_uuid())",
+                project, record_id, n, json.dumps({field: value}),
+            )  # fmt: skip
+    for record_id, value in values.items():
+        found = await house.found("router", house.standing(project), List(store="edges", where={field: value}))
+        assert [item.id for item in found.items] == [record_id]
+
+
+async def test_a_walk_reaches_what_lies_on_the_way(house: House, big: str) -> None:
+    found = await house.found("router", house.standing(big), EdgeWalk(store="edges", start=("node-3",), depth=3))
+    assert [(item.id, item.score) for item in found.items] == [("edges3", 1), ("edges6", 2), ("edges12", 3)]
+    up = EdgeWalk(store="edges", start=("node-12",), direction="up", depth=9)
+    found = await house.found("router", house.standing(big), up)
+    assert [item.id for item in found.items] == ["edges6", "edges3"]
+
+
+async def test_gets_of_one_request_are_answered_in_their_order(house: House, big: str) -> None:
+    ids = ["edges9", "nothing", "edges2", "edges9"]
+    asked = [*(Get(store="edges", id=record_id) for record_id in ids), Get(store="jobs", id="jobs4")]
+    reply = await house.query("router", house.standing(big), *asked)
+    shown = [[item.id for item in found.items] for found in reply.found]
+    assert shown == [["edges9"], [], ["edges2"], ["edges9"], ["jobs4"]]
+
+
+async def test_a_list_of_a_shared_store_is_in_order_over_both_projects(house: House, project: str) -> None:
+    async with house.superuser() as connection:
+        for n, place in enumerate((project, "shared", project, "shared")):
+            await connection.execute(
+                "INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, commit_id)"
+                " VALUES ($1, 'entities', $2, 1, $3, 'a test', 1, 2, '{}', gen_random_uuid())",
+                place, f"e-{n}", 10**9 + n,
+            )  # fmt: skip
+    found = await house.found("router", house.standing(project), List(store="entities", limit=3))
+    assert [item.id for item in found.items] == ["e-3", "e-2", "e-1"]
+    rest = await house.found(
+        "router", house.standing(project), List(store="entities", limit=3, cursor=found.next_cursor)
+    )
+    assert [item.id for item in rest.items][:1] == ["e-0"]
+
+
+async def test_a_record_of_the_project_goes_before_a_shared_one(house: House, project: str) -> None:
+    async with house.superuser() as connection:
+        for place in ("shared", project):
+            await connection.execute(
+                "INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, commit_id)"
+                " VALUES ($1, 'entities', 'both-' || $2::text, 1, 1, 'a test', 1, 2, '{}', gen_random_uuid())",
+                place, project,
+            )  # fmt: skip
+    found = await house.found("router", house.standing(project), Get(store="entities", id=f"both-{project}"))
+    assert [item.project for item in found.items] == [project]
