@@ -14,6 +14,7 @@ from typing import Any, get_args
 import pytest
 import typer
 from contract.pages import PAGES, ROOT, anchors, blocks, card, commands, inline, links, mentions, table
+from contract.test_house import LIBS, MEMORY_ROOMS
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 from typer.testing import CliRunner
@@ -255,6 +256,18 @@ def test_the_table_of_the_environment_is_that_of_the_settings() -> None:
     shown = table(OPERATIONS, "## Environment")
     assert [row[:3] for row in shown] == [*wanted, *OTHERS]
     assert all(row[3] for row in shown)
+
+
+def test_the_table_of_the_rooms_is_that_of_the_folders() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert tuple(row[0] for row in table(page, "## Rooms of the memory service")) == MEMORY_ROOMS
+    libraries = {row[0] for row in table(page, "## Rooms of the libraries")}
+    assert libraries == {f"libs/{name}" for name in LIBS}
+    others = table(page, "## Rooms of the other services") + table(page, "## From `SubmitTask` to `TaskCompleted`")
+    for cell in (cell for row in others for cell in row):
+        for service, rest in re.findall(r"\b(router|manager|developer|memory|lineage)/([\w./]+)", cell):
+            path = ROOT / "services" / service / "counterpoint" / service / rest
+            assert path.exists() or path.with_suffix(".py").is_file(), f"{service}/{rest}"
 
 
 def test_every_variable_that_is_read_by_name_is_in_the_table() -> None:

@@ -8,11 +8,11 @@ from counterpoint.bus import BusSettings
 
 
 class RouterSettings(BusSettings):
-    """Where it listens, and how patient it is with those who ask.
+    """Addresses, intervals and limits of the router.
 
-    `poll_s` is how often waits and streams look by themselves; live messages only make them look sooner.
-    `ingest_request_bytes` is how much of the documents is handed to memory at once: it must fit into a bus message.
-    `tasks_under_way` are begun at once, by turns of projects with `project_weights` (others have 1).
+    `poll_s` is the poll interval of waits and streams; live messages wake them earlier. `ingest_request_bytes` limits
+    the documents in one request to memory, which must fit into a bus message. At most `tasks_under_way` tasks are
+    started at once; projects take turns by `project_weights` (default 1).
     """
 
     http_host: str = "127.0.0.1"

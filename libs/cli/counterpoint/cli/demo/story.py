@@ -13,7 +13,7 @@ from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import Task
 
 OWN_PROJECT = "counterpoint"
-"""Where Counterpoint's own documents go: its README tells the end of this story, and the incident must not read it."""
+"""Project of Counterpoint's own documents: the README tells the end of this story, which the incident must not read."""
 OWN_DOCUMENTS = ("README.md", "docs", "proto/README.md")
 
 
