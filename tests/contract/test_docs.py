@@ -176,7 +176,10 @@ def test_the_card_is_what_the_demo_prints() -> None:
 
 
 def _alike(text: str) -> str:
-    """Without the last digit of a similarity: processors with and without VNNI round int8 differently."""
+    """Drop the last digit of a similarity and sort the two tried procedures, which score almost alike: processors with
+    and without VNNI round int8 differently."""
+    one = r"(DAY failed \(reported\), on-call: “.*?”)"
+    text = re.sub(f"tried {one} {one}", lambda found: " ".join(("tried", *sorted(found.groups()))), text)
     return re.sub(r"(similarity 0\.\d)\d", r"\1x", text)
 
 
