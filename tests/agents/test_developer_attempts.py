@@ -233,11 +233,11 @@ async def test_attempts_with_the_same_error_are_found_in_whatever_words() -> Non
     error = "OSError: no space left on device: /mnt/a1"
     shelf = Shelf()
     seen = tried("Move it.", digest=signature("OSError: no space left on device: /mnt/b2").digest)
-    shelf.put("attempts", seen.id, {**seen.body, "description": "entirely other words"}, 1)
+    shelf.put("attempts", seen.id, {**seen.body, "description": "entirely other words"}, integrity=1)
     shelf.put("tasks", HERE, {"task_id": HERE})
     task = SubmitTask(kind="troubleshoot", description="export", error_message=error)
     message = TaskDelegated(task_id=HERE, project="shop", session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await on_delegated(message, shelf.memory("message", HERE))
+    commit = await on_delegated(message, shelf.delivered("message", HERE))
     (known,) = TaskWorked.model_validate(commit.messages[-1].data).findings.similar_attempts
     assert known.tried == "Move it."
 
@@ -507,13 +507,13 @@ async def test_a_recognised_fix_is_proposed_in_a_project_without_documents_or_pr
         **body, "description": "the report reads the file of the loader", "error_message": error, "job": None,
         "systems": ["duckdb"],
     }  # fmt: skip
-    shelf.put("attempts", "a", earlier, 2)
+    shelf.put("attempts", "a", earlier, integrity=2)
     task = SubmitTask(
         kind="troubleshoot", description="the report reads the file of the loader", error_message=error,
         systems=("duckdb",),
     )  # fmt: skip
     message = TaskDelegated(task_id=HERE, project="shop", session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await on_delegated(message, shelf.memory("message", HERE))
+    commit = await on_delegated(message, shelf.delivered("message", HERE))
     worked = TaskWorked.model_validate(commit.messages[-1].data)
     assert worked.outcome == "proposed"
     assert (worked.confidence and worked.confidence.band) == "medium"

@@ -50,7 +50,7 @@ async def worked(shelf: Shelf, **more: Any) -> TaskWorked:
     message = TaskDelegated(
         task_id="t1", project=shelf.project, session_id="s1", attempt=1, task=task, lane=lane, after=("before",)
     )
-    commit = await on_delegated(message, shelf.memory("m1", "t1"))
+    commit = await on_delegated(message, shelf.delivered("m1", "t1"))
     (out,) = (out for out in commit.messages if out.type == TaskWorked.TYPE)
     return TaskWorked.model_validate(out.data)
 
@@ -77,7 +77,12 @@ async def test_a_task_that_names_a_data_set_gets_who_reads_it() -> None:
 async def test_a_task_that_names_nothing_reads_nothing_of_lineage() -> None:
     shelf = keep(Shelf())
     assert (await worked(shelf)).findings.downstream == ()
-    assert not {query.store for query in shelf.asked if hasattr(query, "store")} & {"jobs", "runs", "datasets", "edges"}
+    assert not {query.store for query in shelf.queries if hasattr(query, "store")} & {
+        "jobs",
+        "runs",
+        "datasets",
+        "edges",
+    }
 
 
 async def test_what_lineage_does_not_know_is_said() -> None:
@@ -115,4 +120,4 @@ def test_more_than_the_findings_hold_is_said() -> None:
 
 
 async def test_a_task_without_a_target_looks_nothing_up() -> None:
-    assert await look_up(Shelf().memory("m1", "t1"), None) == Lookup()
+    assert await look_up(Shelf().delivered("m1", "t1"), None) == Lookup()

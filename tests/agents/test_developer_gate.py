@@ -17,7 +17,7 @@ BARE = "Task failed with exit code 1"
 async def worked(shelf: Shelf, **asked: Any) -> TaskWorked:
     task = SubmitTask.model_validate({"kind": "troubleshoot", **asked})
     message = TaskDelegated(task_id="t1", project="shop", session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await on_delegated(message, shelf.memory("message", "t1"))
+    commit = await on_delegated(message, shelf.delivered("message", "t1"))
     return TaskWorked.model_validate(commit.messages[-1].data)
 
 
@@ -42,7 +42,7 @@ async def test_a_page_that_is_not_likely_to_answer_does_not_open_the_gate() -> N
 async def test_a_stop_for_lack_of_confidence_shows_its_best_offer() -> None:
     shelf = Shelf()
     body = tried("Move the export.", digest=signature(BARE).digest, job=JOB, by_kind="agent").body
-    shelf.put("attempts", "a", body | {"error_message": BARE}, 1)
+    shelf.put("attempts", "a", body | {"error_message": BARE}, integrity=1)
     target = {"job": JOB.model_dump()}
     made = await worked(shelf, description="Another morning", error_message=BARE, target=target)
     assert (made.outcome, made.code) == ("stopped", "low_confidence")

@@ -129,7 +129,7 @@ async def worked(
     message = TaskDelegated(
         task_id="task", project="shop", session_id="s", attempt=1, task=task, lane=lane, override=override
     )
-    commit = await on_delegated(message, shelf.memory("message", "task"))
+    commit = await on_delegated(message, shelf.delivered("message", "task"))
     return TaskWorked.model_validate(commit.messages[-1].data)
 
 

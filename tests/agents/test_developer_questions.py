@@ -70,7 +70,7 @@ async def share_answered(questions: tuple[str, ...]) -> float:
     for folder in ("knowledge", "late", "incidents/freeipa/knowledge"):
         shelf.ingest_folder(EXAMPLES / folder, EXAMPLES)
     curve = calibration().answer
-    memory = shelf.memory("message", "task")
+    memory = shelf.delivered("message", "task")
     answered = 0
     for question in questions:
         (found,) = await memory.query(HybridSearch(store="chunks", text=question, k=20))
@@ -97,7 +97,7 @@ async def share_of_runs_answered(questions: tuple[str, ...]) -> float:
             task_id="task", project="shop", session_id="s", attempt=1, lane="answer",
             task=SubmitTask(kind="question", description=question),
         )  # fmt: skip
-        commit = await on_delegated(message, shelf.memory("message", "task"), answer_deadline_s=600)
+        commit = await on_delegated(message, shelf.delivered("message", "task"), answer_deadline_s=600)
         (outcome,) = (sent.data["outcome"] for sent in commit.messages if sent.type == TaskWorked.TYPE)
         answered += outcome == "answered"
     return answered / len(questions)

@@ -75,25 +75,25 @@ class Desk:
             "override": message.override.model_dump(mode="json") if message.override else None,
         }
         self.shelf.put("tasks", task_id, record)
-        memory = self.shelf.memory(f"message-{self.sent}", task_id, self.sent)
+        memory = self.shelf.delivered(f"message-{self.sent}", task_id, self.sent)
         commit = await on_delegated(message, memory)
-        self.shelf.apply(commit)
+        await memory.step(commit)
         (worked,) = (out for out in commit.messages if out.type == TaskWorked.TYPE)
         return TaskWorked.model_validate(worked.data), commit
 
     def outcome(self, attempt_id: str | None, **outcome: Any) -> None:
         assert attempt_id
-        seen = self.shelf.items["attempts", attempt_id]
-        self.shelf.put("attempts", attempt_id, {**seen.body, "by_kind": "person", **outcome}, 1, "manager")
+        body = {**self.shelf.one("attempts", attempt_id).body, "by_kind": "person", **outcome}
+        self.shelf.put("attempts", attempt_id, body, integrity=1, author="manager")
 
 
 def cited_spans_exist(shelf: Shelf, worked: TaskWorked) -> None:
     """Every citation is exactly what the cited item holds at that place, and is quoted in the text."""
     for citation in worked.findings.citations:
-        item = shelf.items[citation.store, citation.id]
+        item = shelf.one(citation.store, citation.id)
         assert item.version >= citation.version
         if citation.store == "chunks":
-            whole = shelf.items["documents", citation.source_path].body["text"]
+            whole = shelf.one("documents", citation.source_path).body["text"]
             assert whole[citation.start : citation.end] == citation.quote
         else:
             value: Any = item.body
@@ -295,4 +295,4 @@ async def test_an_override_that_is_not_on_record_yet_is_tried_later(meaning: Mea
         task_id="t", project="shop", session_id="s", attempt=1, task=task, lane="investigate", override=given
     )
     with pytest.raises(Transient):
-        await on_delegated(message, Shelf(meaning).memory("message", "t"))
+        await on_delegated(message, Shelf(meaning).delivered("message", "t"))

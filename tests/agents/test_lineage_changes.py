@@ -39,7 +39,7 @@ async def fails(house: House) -> list[dict[str, str]]:
 
 async def changed(*between: dict[str, Any]) -> list[dict[str, str]]:
     """The same after these events."""
-    house = House(LIMITS)
+    house = House(limits=LIMITS)
     await worked_once(house)
     await house.take(between)
     return await fails(house)
@@ -67,7 +67,7 @@ async def test_inputs_that_are_written_as_ever_have_not_changed() -> None:
 
 
 async def test_an_upstream_job_that_has_not_worked_since_it_failed_is_told() -> None:
-    house = House(LIMITS)
+    house = House(limits=LIMITS)
     await worked_once(house)
     await house.take([source("FAIL", 22 * HOUR, "orders", error="source is away")])
     (above,) = house.tasks

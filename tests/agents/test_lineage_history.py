@@ -38,7 +38,7 @@ def facts(task: SubmitTask) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("first", ["parts", "whole", "whole and its grace"])
 async def test_the_second_time_is_told_whatever_came_first(first: str) -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE")])
     (before,) = house.tasks
     again = flow(2, "FAIL", "FAIL")
@@ -63,7 +63,7 @@ async def test_the_second_time_is_told_whatever_came_first(first: str) -> None:
 
 
 async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_history() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE")])
     (before,) = house.tasks
     await house.take([event for event in flow(2, "FAIL") if event["eventType"] == "FAIL"])
@@ -73,7 +73,7 @@ async def test_a_part_that_is_opened_by_the_grace_of_its_whole_has_its_own_histo
 
 
 async def test_a_whole_of_which_no_part_is_heard_is_asked_for_when_its_grace_is_over() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([flow(0, "FAIL")[-1]])
     assert house.tasks == []
     await house.wait(PATIENT.part_grace_s)
@@ -82,7 +82,7 @@ async def test_a_whole_of_which_no_part_is_heard_is_asked_for_when_its_grace_is_
 
 
 async def test_another_error_of_the_job_is_the_first_time_and_names_the_last_incident() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL", error="no such table")])
     before, now = house.tasks
     assert facts(now)[0]["count"] == 1
@@ -90,14 +90,14 @@ async def test_another_error_of_the_job_is_the_first_time_and_names_the_last_inc
 
 
 async def test_a_try_that_a_further_one_put_right_is_no_time_it_failed() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "COMPLETE"), *flow(1, "FAIL", "FAIL")])
     (task,) = house.tasks
     assert facts(task) == ({**facts(task)[0], "count": 1}, None)
 
 
 async def test_a_history_longer_than_a_list_is_counted_to_its_beginning() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     for day in range(0, 120, 2):
         said = {"job": "load", "error": "disk is full"}
         await house.take([made("FAIL", day * 100, run_id=f"r{day}", **said)])
@@ -108,7 +108,7 @@ async def test_a_history_longer_than_a_list_is_counted_to_its_beginning() -> Non
 
 
 async def test_what_an_incident_was_merged_into_is_counted_once() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([*flow(0, "FAIL", "FAIL"), *flow(1, "COMPLETE"), *flow(2, "FAIL", "FAIL")])
     past, now = sorted(house.incidents, key=lambda one: one.first_at)
     merged = past.model_copy(update={"incident_id": "incident-merged", "ending": "merged"})

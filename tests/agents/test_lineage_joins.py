@@ -34,7 +34,7 @@ def by_id(house: House) -> dict[str, IncidentRecord]:
 
 
 async def test_the_next_failure_of_either_job_is_counted_on_the_card_of_the_one_incident() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     whole, part = await two(house)
     await house.deliver(house.merged(whole, part))
     await house.take([fail(10, "b", "b2"), fail(20, "a", "a2")])
@@ -47,7 +47,7 @@ async def test_the_next_failure_of_either_job_is_counted_on_the_card_of_the_one_
 
 
 async def test_failures_that_follow_from_a_part_are_listed_with_the_whole() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([fail(0, "a", "a1"), fail(5, "b", "b1", writes=["t"])])
     whole, part = (task.task_id or "" for task in house.tasks)
     await house.deliver(house.merged(whole, part))
@@ -57,7 +57,7 @@ async def test_failures_that_follow_from_a_part_are_listed_with_the_whole() -> N
 
 
 async def test_undoing_leaves_each_its_own_failures_and_task() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     whole, part = await two(house)
     await house.deliver(house.merged(whole, part))
     await house.take([fail(10, "b", "b2")])
@@ -73,7 +73,7 @@ async def test_undoing_leaves_each_its_own_failures_and_task() -> None:
 
 
 async def test_a_split_takes_the_place_of_a_merge() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     whole, part = await two(house)
     await house.deliver(house.merged(whole, part))
     await house.deliver(house.merged(whole, part, relation="different"))
@@ -81,13 +81,13 @@ async def test_a_split_takes_the_place_of_a_merge() -> None:
 
 
 async def test_a_part_stands_for_itself_when_the_whole_is_over_and_is_over_by_itself() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     whole, part = await two(house)
     await house.deliver(house.merged(whole, part))
     await house.take([made("COMPLETE", 30, job="b", run_id="b3")])
     assert [row["over"] for row in by_id(house)[whole].live["merged"]] == [True]
     assert [outcome.task_id for outcome in house.outcomes] == [part]
-    other = House(PATIENT)
+    other = House(limits=PATIENT)
     whole, part = await two(other)
     await other.deliver(other.merged(whole, part))
     await other.take([made("COMPLETE", 30, job="a", run_id="a3")])
@@ -95,7 +95,7 @@ async def test_a_part_stands_for_itself_when_the_whole_is_over_and_is_over_by_it
 
 
 async def test_the_end_of_the_whole_by_its_task_leaves_the_part_to_itself() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     whole, part = await two(house)
     await house.deliver(house.merged(whole, part))
     changed = house.ended(whole, "cancelled")
@@ -107,11 +107,11 @@ async def test_the_end_of_the_whole_by_its_task_leaves_the_part_to_itself() -> N
 async def test_what_was_merged_into_a_root_takes_its_parts_along(first: str) -> None:
     followers = [fail(5, "f", "f1", reads=["t"]), fail(6, "g", "g1", reads=["t"]), fail(7, "b", "b1")]
     root = fail(1, "root", "r1", writes=["t"])
-    rehearsed = House(PATIENT)
+    rehearsed = House(limits=PATIENT)
     await rehearsed.take([*followers, root])
     (gone,) = (i for i in rehearsed.incidents if i.ending is IncidentEnding.MERGED)
     (part,) = (i for i in rehearsed.incidents if i.job == "job:ns/b")
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take(followers)
     if first == "the root":
         await house.take([root])
@@ -127,7 +127,7 @@ async def test_what_was_merged_into_a_root_takes_its_parts_along(first: str) -> 
 
 @pytest.mark.parametrize("named", ["task-1", "incident-0"])
 async def test_a_word_on_what_lineage_does_not_have_changes_nothing(named: str) -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     whole, _ = await two(house)
     before = house.incidents
     await house.deliver(house.merged(named, whole))
@@ -135,7 +135,7 @@ async def test_a_word_on_what_lineage_does_not_have_changes_nothing(named: str) 
 
 
 async def test_of_a_merge_and_its_undoing_at_the_same_moment_the_later_word_stays() -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     whole, part = await two(house)
     merged = house.merged(whole, part)
 
@@ -175,7 +175,7 @@ async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and
 ) -> None:
     known, draw = history(seed), random.Random(seed)
     events = draw.sample(known.events, k=len(known.events))
-    house, words = House(PATIENT), dict[tuple[str, str], bool]()
+    house, words = House(limits=PATIENT), dict[tuple[str, str], bool]()
     for at in range(0, len(events), 8):
         await house.take_at_once(events[at : at + 8])
         if draw.random() < 0.3:
@@ -223,7 +223,7 @@ async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and
 @pytest.mark.parametrize("answered", [False, True], ids=["before memory has it", "after"])
 async def test_a_word_at_whose_await_lineage_dies_has_the_effects_of_one(undone: bool, answered: bool) -> None:
     async def lived(dies_at: int | None) -> tuple[Mortal, int]:
-        house = Mortal(PATIENT)
+        house = Mortal(limits=PATIENT)
         whole, part = await two(house)
         word = house.merged(whole, part)
         if undone:

@@ -66,8 +66,8 @@ def left(house: House) -> tuple[Any, ...]:
     """The state at the end: records, messages without their own ids, and timers."""
     sent = [message.model_dump(exclude={"decision_id", "made_at"}) for message in house.sent]
     incidents = [incident.model_dump(exclude={"failures", "affected"}) for incident in house.incidents]
-    timers = [(at, json.dumps(message.model_dump(mode="json"))) for at, message in house.timers]
-    return sorted(map(str, sent)), sorted(map(str, incidents)), sorted(map(str, timers)), len(house.kept("runs"))
+    timers = [(one.due_at, json.dumps(one.data)) for one in house.timers]
+    return sorted(map(str, sent)), sorted(map(str, incidents)), sorted(map(str, timers)), len(house.items("runs"))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
     before: list[dict[str, Any]], last: dict[str, Any], answered: bool
 ) -> None:
     async def lived(dies_at: int | None) -> tuple[Mortal, int]:
-        house = Mortal(PATIENT)
+        house = Mortal(limits=PATIENT)
         await house.take(before)
         house.dies_at, house.answered = dies_at, answered
         return house, await house.survive(parse(LineageEvent.TYPE, last))
@@ -102,7 +102,7 @@ async def test_an_event_at_whose_await_lineage_dies_has_the_effects_of_one(
 @pytest.mark.parametrize("state", ["cancelled", "completed", "failed"])
 async def test_the_failure_after_the_end_of_a_task_is_one_new_task_wherever_lineage_dies(state: str) -> None:
     async def lived(dies_at: int | None) -> tuple[Mortal, int]:
-        house = Mortal(PATIENT)
+        house = Mortal(limits=PATIENT)
         await house.take([fail(1, "r1")])
         house.now += timedelta(seconds=10)
         changed = house.ended(house.tasks[0].task_id or "", state)

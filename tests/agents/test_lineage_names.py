@@ -30,17 +30,17 @@ async def test_incidents_open_join_and_close_as_under_other_names() -> None:
         (i.state, i.count, i.tries, len(i.failures)) for i in plain.incidents
     ]
     for store in ("jobs", "datasets", "edges", "runs"):
-        assert len(secret.kept(store)) == len(plain.kept(store))
-    assert len(plain.kept("edges")) > 5
+        assert len(secret.items(store)) == len(plain.items(store))
+    assert len(plain.items("edges")) > 5
     for kept in (*secret.records, *(item.body for item in secret.records.values()), *secret.sent):
         assert KEY not in str(kept)
         assert PASSWORD not in str(kept)
-    assert any("[redacted:aws_access_key:" in record_id for store, record_id in secret.records if store == "jobs")
+    assert any("[redacted:aws_access_key:" in record_id for _, store, record_id in secret.records if store == "jobs")
 
 
 async def test_it_is_found_again_by_the_name_that_its_sender_knows() -> None:
     house = House()
-    house.principal(TOKEN)
+    house.of_token(TOKEN)
     job = f"orders.{KEY}"
     async with house.client() as client:
         for raw in named(orders("1_monday_ok")):

@@ -35,7 +35,7 @@ async def test_shuffled_and_repeated_events_leave_the_reference_s_incidents(seed
     events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]
     if seed % 4:
         draw.shuffle(events)
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     for at in range(0, len(events), 10):
         if seed % 3:
             await house.take(events[at : at + 10])
@@ -61,7 +61,7 @@ async def test_a_flood_of_ten_thousand_events_leaves_the_reference_s_incidents()
     ]
     assert len(events) >= 10_000
     assert sum(event["eventType"] == "FAIL" for event in events) >= 200
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     for at in range(0, len(events), 20):
         await house.take_at_once(events[at : at + 20])
     await house.wait(10_000)
@@ -85,7 +85,7 @@ def test_a_thousand_shuffles_of_a_history_leave_the_same_incidents(seed: int) ->
 
 @pytest.mark.parametrize("first", ["edge", "failure"])
 async def test_an_edge_and_a_failure_below_it_at_the_same_moment_see_each_other(first: str) -> None:
-    house = House(PATIENT)
+    house = House(limits=PATIENT)
     await house.take([made("FAIL", 0, job="first", run_id="r", error="disk is full", writes=["t0"])])
     await house.take([made("START", 1, job="below", run_id="l", reads=["t1"])])
     edge = made("START", 1, job="between", run_id="b", reads=["t0"], writes=["t1"])

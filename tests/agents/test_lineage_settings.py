@@ -33,7 +33,7 @@ def house(**open_after: int) -> House:
     for name, after in open_after.items():
         job = None if name == "project" else JobRef(namespace="ns", name=name)
         known = IncidentSettings(job=job, open_after=after).model_dump(mode="json", exclude_none=True)
-        made.write("incident_settings", settings_id(job), known | {"project": PROJECT, "by": "me"})
+        made.put("incident_settings", settings_id(job), known | {"project": PROJECT, "by": "me"})
     return made
 
 

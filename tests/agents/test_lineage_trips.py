@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from agents.lineage_desk import made
-from agents.lineage_house import PROJECT, House
+from agents.lineage_house import House
 
 from counterpoint.lineage.handlers import register
 from counterpoint.lineage.incidents.incident import IncidentLimits
@@ -34,7 +34,7 @@ def run(kind: str, second: int, dag: int, day: int, number: int = 1, retries: in
 
 async def lived(dags: int) -> House:
     """A house in which each flow has worked once."""
-    house = House(OFTEN)
+    house = House(limits=OFTEN)
     for dag in range(dags):
         await house.take(
             [
@@ -99,7 +99,7 @@ async def test_edges_are_taught_in_turn() -> None:
     events = [made("START", at, job="new", run_id=f"n{at}", reads=[f"t{at}"]) for at in range(10)]
     await house.take_at_once(events)
     assert house.conflicts == 0
-    assert len([item for item in house.kept("edges") if item.body["target"] == "job:ns/new"]) == 10
+    assert len([item for item in house.items("edges") if item.body["target"] == "job:ns/new"]) == 10
 
 
 class Answering:
@@ -137,7 +137,7 @@ async def test_an_answer_that_was_cut_is_asked_for_alone() -> None:
 async def test_all_who_ask_hear_that_nobody_answers() -> None:
     house = House()
     house.away = True
-    reads = QueryBatcher(house.memory(PROJECT, None))
+    reads = QueryBatcher(house.memory())
     heard = await asyncio.gather(
         *(reads.query(Get(store="runs", id=str(at))) for at in range(3)), return_exceptions=True
     )

@@ -170,8 +170,8 @@ def test_an_outcome_of_an_attempt_that_never_was_is_late() -> None:
 
 def test_a_proposal_the_developer_did_not_record_is_recorded_with_its_outcome() -> None:
     house = proposed()
-    (key,) = [key for key in house.records if key[0] == "attempts"]
-    del house.records[key]
+    (attempt,) = house.items("attempts")
+    house.drop("attempts", attempt.id)
     house.outcome("failed")
     assert (house.attempt(1).tried, house.attempt(1).by) == ("text of attempt 1", "ops")
 

@@ -178,8 +178,8 @@ def test_the_reason_and_the_constraints_of_an_override_stay_with_its_attempt() -
     house = escalated()
     house.override(instruction="Reboot node 3", reasoning="it swaps", constraints=("Drain the queue first",))
     house.developer("proposed", text="Reboot node 3")
-    (key,) = [key for key in house.records if key[0] == "attempts"]
-    del house.records[key]
+    (attempt,) = house.items("attempts")
+    house.drop("attempts", attempt.id)
     house.outcome("succeeded")
     (kept,) = house.attempts()
     assert (kept.reason, kept.constraints) == ("it swaps", ("Drain the queue first",))

@@ -24,7 +24,7 @@ TARGET = Target(job=JOB)
 def house(job: JobRef | None = None, asked: dict[str, Any] | None = None, **settings: Any) -> House:
     made = House()
     known = {"project": "orders", "by": "ops", "at": START.isoformat()} | settings
-    made.write("incident_settings", settings_id(job), known)
+    made.put("incident_settings", settings_id(job), known)
     made.route(**({"target": TARGET, "error_message": "Error: user is locked"} | (asked or {})))
     return made
 
@@ -70,7 +70,7 @@ def test_the_quiet_time_is_counted_from_the_last_failure_also_of_a_part(of_a_par
     first, last = START.isoformat(), (START + timedelta(seconds=1800)).isoformat()
     own = {"failures": [{"at": first}, {"at": last}]}
     joined = {"failures": [{"at": first}], "live": {"merged": [{"task_id": "t2", "last_at": last}]}}
-    made.write("incidents", "t1", joined if of_a_part else own)
+    made.put("incidents", "t1", joined if of_a_part else own)
     made.wait(3600)
     assert made.task().state == "input_required"
     made.wait(1799)
@@ -135,7 +135,7 @@ def in_shadow_since_the_start(**settings: Any) -> tuple[House, ShadowDue]:
     made.outcome("succeeded", note="unlocked the user", fixed_by="something_else")
     since = {"shadow": True, "shadow_since": START.isoformat()} | settings
     record_id = settings_id(JobRef.model_validate(settings["job"]) if "job" in settings else None)
-    made.write("incident_settings", record_id, {"project": "orders", "by": "ops", "at": START.isoformat()} | since)
+    made.put("incident_settings", record_id, {"project": "orders", "by": "ops", "at": START.isoformat()} | since)
     return made, ShadowDue(settings_id=record_id, since=START)
 
 

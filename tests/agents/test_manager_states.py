@@ -86,12 +86,12 @@ def test_a_task_is_a_session_of_its_own_or_continues_the_one_named() -> None:
     house.route("t1", session_id="s1", title="first")
     house.route("t2", session_id="s1", title="second", kind="question")
     house.route("t3")
-    session = house.records["sessions", "s1"].body
+    session = house.kept("sessions")["s1"]
     assert session["task_ids"] == ["t1", "t2"]
     assert session["summary"] == "troubleshoot: first\nquestion: second"
     own = house.task("t3").session_id
     assert own not in (None, "s1")
-    assert house.records["sessions", str(own)].body["task_ids"] == ["t3"]
+    assert house.kept("sessions")[str(own)]["task_ids"] == ["t3"]
 
 
 def test_a_second_routing_has_no_effect() -> None:
@@ -255,7 +255,7 @@ class Lives(RuleBasedStateMachine):
     def begin(self, deadline: bool, attempts: int, shadow: bool, quiet: bool) -> None:
         self.house = House(bounds=TaskLimits(max_attempts=attempts))
         held = {"shadow": shadow} | ({"quiet_s": 7200.0} if quiet else {})
-        self.house.write("incident_settings", "project", held)
+        self.house.put("incident_settings", "project", held)
         self.house.route(error_message=ERRORS[0], **({"deadline": START + timedelta(hours=30)} if deadline else {}))
         self.deadline = deadline
         self.end: tuple[Any, ...] | None = None

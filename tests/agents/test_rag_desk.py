@@ -46,40 +46,32 @@ class Killed(BaseException):
 
 
 class Book(Shelf):
-    """A shelf that keeps each step once and refuses what is written over something newer. `before` and `after` are told
-    of each request, and may end it all."""
+    """A shelf that tells `before` and `after` of each request, which may end it all; `refuses` a commit."""
 
     def __init__(self) -> None:
         super().__init__(_alike)
-        self.steps: dict[tuple[str, str], Commit] = {}
         self.before: Callable[[str], Any] = lambda what: None
         self.after: Callable[[str], Any] = lambda what: None
         self.refuses: Callable[[Commit], CounterpointError | None] = lambda commit: None
-        self.read: set[tuple[str, str, int]] = set()
 
-    async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes:
+    async def transport(self, subject: str, body: bytes, timeout_s: float) -> bytes:
         await asyncio.sleep(0)
         what = "query" if subject.endswith(".query") else "commit"
         self.before(what)
-        answer = await super().__call__(subject, body, timeout_s) if what == "query" else self._commit(body)
+        answer = await super().transport(subject, body, timeout_s)
         self.after(what)
         return answer
 
-    def _commit(self, body: bytes) -> bytes:
-        request = CommitRequest.model_validate_json(body)
-        key, commit = (request.origin.message_id, request.commit.step), request.commit
-        if key not in self.steps:
-            refused = self.refuses(commit)
-            if refused is not None:
-                return CommitReply(status="refused", refusal=_refusal(refused)).model_dump_json().encode()
-            for write in commit.writes:
-                seen = self.items.get((write.store, write.id))
-                if write.expect != (seen.version if seen else 0):
-                    refused = Conflict(write.store, write.id, write.expect, seen.version if seen else 0)
-                    return CommitReply(status="refused", refusal=_refusal(refused)).model_dump_json().encode()
-            self.steps[key] = commit
-            self.apply(commit)
-        return CommitReply(status="done").model_dump_json().encode()
+    async def _commit(self, request: CommitRequest) -> CommitReply:
+        refused = self.refuses(request.commit)
+        if refused is not None and (request.origin.message_id, request.commit.step) not in self.applied:
+            raise refused
+        return await super()._commit(request)
+
+    @property
+    def steps(self) -> list[str]:
+        """The steps that were applied, in order."""
+        return [step for _, step in self.applied]
 
     @property
     def sent(self) -> list[dict[str, Any]]:
@@ -97,7 +89,7 @@ class Book(Shelf):
 
     def line(self) -> list[dict[str, Any]]:
         """The actions, each after the one before it."""
-        actions = [item.body for (store, _), item in self.items.items() if store == "actions"]
+        actions = list(self.kept("actions").values())
         for before, action in pairwise(actions):
             assert action["after"] == [before["action_id"]]
         assert actions[0]["after"] == ["before"]
@@ -165,7 +157,7 @@ def question(text: str = QUESTION, **fields: Any) -> TaskDelegated:
 
 async def delivered(shelf: Book, message: TaskDelegated, gateway: Gateway = OFFLINE, deadline_s: float = 60.0) -> None:
     """One delivery, as the bus takes it: the handler, then its commit."""
-    memory = shelf.memory("message", "t")
+    memory = shelf.delivered("message", "t")
     await memory.step(await on_delegated(message, memory, gateway, KNOWN, deadline_s))
 
 
@@ -255,7 +247,7 @@ def stopped_after(shelf: Book, node: str) -> None:
     """Have the shelf end it all when the step of a node is kept."""
 
     def after(what: str) -> None:
-        if what == "commit" and next(reversed(shelf.steps))[1].endswith(node):
+        if what == "commit" and shelf.steps[-1].endswith(node):
             raise Killed
 
     shelf.after = after
@@ -286,8 +278,8 @@ async def test_what_is_gone_meanwhile_is_not_cited() -> None:
     with pytest.raises(Killed):
         await delivered(shelf, question())
     shelf.after = lambda what: None
-    for key in [key for key in shelf.items if key[0] == "chunks" and key[1].startswith("0.md")]:
-        del shelf.items[key]
+    for chunk_id in [each for each in shelf.kept("chunks") if each.startswith("0.md")]:
+        shelf.drop("chunks", chunk_id)
     await delivered(shelf, question())
     worked = shelf.worked()
     assert (worked.outcome, worked.code) == ("stopped", "insufficient_evidence")
@@ -342,7 +334,7 @@ async def test_what_memory_refuses_to_keep_is_never_handed_out() -> None:
 
 async def in_one_delivery(shelf: Book, message: TaskDelegated, gateway: Gateway = OFFLINE) -> None:
     """One delivery as the service takes it."""
-    memory = shelf.memory("message", "t")
+    memory = shelf.delivered("message", "t")
     commit = await in_one(message, memory, gateway, KNOWN, 60.0)
     if not memory.finished:
         await memory.step(commit)
@@ -354,18 +346,18 @@ async def test_where_nobody_outside_can_be_asked_the_run_is_one_commit(name: str
     stepped, shelf = book(OWNED), book(OWNED)
     await delivered(stepped, question(text))
     await in_one_delivery(shelf, question(text))
-    assert [step for _, step in shelf.steps] == ["done"]
+    assert shelf.steps == ["done"]
     assert shelf.worked() == stepped.worked()
     assert shelf.worked().outcome == outcome
     assert [each.decision_id for each in shelf.decisions()] == [each.decision_id for each in stepped.decisions()]
     assert [action["action_id"] for action in shelf.line()] == [action["action_id"] for action in stepped.line()]
-    assert ("checkpoints", shelf.memory("message", "t").id("run")) not in shelf.items
+    assert shelf.delivered("message", "t").id("run") not in shelf.kept("checkpoints")
 
 
 async def test_with_a_model_each_step_is_kept() -> None:
     shelf = book(OWNED)
     await in_one_delivery(shelf, question(), Model(ROUTED, RIGHT))
-    assert [step.split("-")[-1] for _, step in shelf.steps] == [
+    assert [step.split("-")[-1] for step in shelf.steps] == [
         "route", "retrieve", "evaluate", "generate", "validate", "done",
     ]  # fmt: skip
 
@@ -380,7 +372,7 @@ async def test_a_run_that_is_refused_as_a_whole_is_taken_step_by_step() -> None:
     assert worked.outcome == "answered"
     assert "generate failed: draft a password" in worked.findings.caveats
     assert "finance_daily is owned by the finance team." in (worked.text or "")
-    assert [step.split("-")[-1] for _, step in shelf.steps] == ["route", "retrieve", "evaluate", "generate", "done"]
+    assert [step.split("-")[-1] for step in shelf.steps] == ["route", "retrieve", "evaluate", "generate", "done"]
 
 
 async def test_a_run_begun_step_by_step_goes_on_so() -> None:
@@ -579,7 +571,7 @@ class TestRoutes:
     async def test_what_the_model_says_is_asked_once_for_the_same_words(self) -> None:
         shelf, gateway = book(OWNED), Model(ROUTED, RIGHT)
         await delivered(shelf, question(), gateway)
-        memory = shelf.memory("another", "t")
+        memory = shelf.delivered("another", "t")
         await on_delegated(question("finance_daily: who owns?"), memory, gateway, KNOWN)
         assert [key for key, _ in gateway.asked].count("00-route") == 1
         assert "as for the same words before" in shelf.decisions()[-4].reasoning + shelf.decisions()[-5].reasoning
@@ -599,7 +591,7 @@ class TestRoutes:
         shelf = book(OWNED)
         await delivered(shelf, question(), Model(said, RIGHT))
         assert "what the model said could not be used" in shelf.line()[0]["reasoning"]
-        assert not any(store == "routes" for store, _ in shelf.items)
+        assert not shelf.kept("routes")
         assert shelf.worked().outcome == "answered"
 
     async def test_a_model_that_wants_the_web_is_told_that_there_is_none(self) -> None:

@@ -19,7 +19,7 @@ ORDERS = ("1_monday_ok", "2_tuesday_fails", "3_tuesday_fixed", "4_wednesday_fail
 
 def house_of(**principal: Any) -> House:
     house = House()
-    house.principal(**principal)
+    house.of_token(**principal)
     return house
 
 
@@ -72,7 +72,7 @@ async def test_what_could_not_be_read_is_named() -> None:
 @pytest.mark.parametrize("authorization", [None, "Basic x", "Bearer ", "Bearer unknown", f"Bearer revoked {TOKEN}"])
 async def test_without_the_token_of_a_living_principal_nothing_is_done(authorization: str | None) -> None:
     house = house_of()
-    house.principal(f"revoked {TOKEN}", revoked_at=house.now)
+    house.of_token(f"revoked {TOKEN}", revoked_at=house.now)
     headers = {"Authorization": authorization} if authorization else {}
     async with house.client(None) as client:
         for response in (
@@ -81,19 +81,19 @@ async def test_without_the_token_of_a_living_principal_nothing_is_done(authoriza
         ):
             assert (response.status_code, (await problem(response))["code"]) == (401, "unauthenticated")
             assert response.headers["www-authenticate"] == "Bearer"
-    assert house.writes == []
+    assert house.written == []
 
 
 async def test_who_may_only_report_does_not_read_and_the_other_way_round() -> None:
     house = house_of(roles=("report",))
-    house.principal("reader", roles=("read",))
+    house.of_token("reader", roles=("read",))
     async with house.client() as client:
         assert (await client.get("/api/v1/namespaces")).status_code == 403
     async with house.client("reader") as client:
         response = await client.post(POST, json=orders("1_monday_ok")[0])
         assert (response.status_code, (await problem(response))["code"]) == (403, "role")
         assert (await client.get("/api/v1/namespaces")).status_code == 200
-    assert house.writes == []
+    assert house.written == []
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ async def test_memory_is_asked_on_behalf_of_the_principal_in_its_project(
 ) -> None:
     house = house_of(projects=projects)
     asked: list[tuple[str, str | None]] = []
-    memory = house.memory
-    monkeypatch.setattr(house, "memory", lambda *of: asked.append(of) or memory(*of))
+    memory = house.of_principal
+    monkeypatch.setattr(house, "of_principal", lambda *of: asked.append(of) or memory(*of))
     await posted(house, orders("1_monday_ok")[:1])
     assert asked == [("default", None), (project, f"name of {TOKEN}")]
 
@@ -154,7 +154,7 @@ async def test_a_bad_event_is_a_problem_that_names_its_fields(
     assert (response.status_code, found["code"]) == (status, code)
     named = [error["field"] for error in found["errors"]]
     assert named == fields if fields else {"eventTime", "job.namespace", "job.name"} == set(named)
-    assert house.writes == []
+    assert house.written == []
 
 
 async def test_while_memory_is_away_the_producer_is_told_to_come_again() -> None:

@@ -115,7 +115,7 @@ async def test_every_order_of_the_failures_is_one_task() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_failures_taken_at_the_same_time_are_one_task(seed: int) -> None:
-    house = House(IncidentLimits(incidents_per_hour=20, retry_grace_s=0))
+    house = House(limits=IncidentLimits(incidents_per_hour=20, retry_grace_s=0))
     events = [*orders(TUESDAY), *fails(TUESDAY)]
     random.Random(seed).shuffle(events)
     await house.take_at_once(events)
@@ -198,7 +198,7 @@ async def test_a_same_failure_of_a_later_run_joins_while_it_is_open() -> None:
 
 
 async def test_the_cap_holds_back_and_says_so() -> None:
-    house = House(IncidentLimits(incidents_per_hour=2, retry_grace_s=0))
+    house = House(limits=IncidentLimits(incidents_per_hour=2, retry_grace_s=0))
     await house.take(failing("disk full", job=f"j{at}", run_id=f"r-{at}", second=at) for at in range(4))
     assert len(house.tasks) == 2
     assert [i.state for i in house.incidents] == [
@@ -209,7 +209,7 @@ async def test_the_cap_holds_back_and_says_so() -> None:
     ]
     said = [message for message in house.sent if isinstance(message, DecisionMade)]
     assert [message.decision for message in said] == ["opened", "opened", "capped", "capped"]
-    assert len(record(house.records["incidents", LEDGER_ID], IncidentLedger).capped) == 2
+    assert len(record(house.one("incidents", LEDGER_ID), IncidentLedger).capped) == 2
     recovered = failing("", job="j3", run_id="r-3", second=50) | {"eventType": "COMPLETE"}
     await house.take([recovered])
     assert house.outcomes == []
@@ -230,7 +230,7 @@ async def test_an_event_sent_once_more_tells_the_same_failure(day: str) -> None:
         event, again = parse_event(raw), parse_event(deferred_event(parse_event(raw)).event)  # type: ignore[arg-type]
         assert isinstance(event, RunEvent)
         assert isinstance(again, RunEvent)
-        run = record(house.records["runs", event.run_id], RunRecord)
+        run = record(house.one("runs", event.run_id), RunRecord)
         assert failure_report(again, run) == failure_report(event, run)
         assert again.error == event.error
 
@@ -255,10 +255,10 @@ async def test_no_secret_of_an_error_or_a_name_is_kept_or_sent() -> None:
     await house.wait(LATER_S)
     (task,) = house.tasks
     assert "[redacted:" in (task.error_message or "")
-    assert "[redacted:" in record(house.records["runs", "r-1"], RunRecord).error_message  # type: ignore[operator]
+    assert "[redacted:" in record(house.one("runs", "r-1"), RunRecord).error_message  # type: ignore[operator]
     assert "Xk29sLq84mZpT7" not in task.model_dump_json()
     assert "ghp_" not in task.model_dump_json()
-    assert all("Xk29sLq84mZpT7" not in repr(item.body) for item in house.kept("runs") + house.kept("incidents"))
+    assert all("Xk29sLq84mZpT7" not in repr(item.body) for item in house.items("runs") + house.items("incidents"))
 
 
 async def test_an_event_that_is_unusable_or_of_our_own_namespace_is_refused_with_the_field() -> None:
@@ -284,8 +284,8 @@ async def test_memory_answers_as_the_whole_graph_would(name: str) -> None:
     for raw in raws:
         known |= changed_records(parse_event(raw), known)
     edges = [each for each in known.values() if isinstance(each, LineageEdge)]
-    assert {record(item, LineageEdge) for item in house.kept("edges")} == set(edges)
-    memory = house.memory(PROJECT, None)
+    assert {record(item, LineageEdge) for item in house.items("edges")} == set(edges)
+    memory = house.memory()
     ends = sorted({end for each in edges for end in each.ends}, key=lambda node: node.ref)
     for node in ends[:25]:
         assert await blast_radius_of(memory, node) == blast_radius(node, edges, owners_by_ref(known.values())), node
@@ -312,19 +312,19 @@ async def test_an_event_of_hundreds_of_datasets_is_taken_in_steps_and_completely
     many = [{"namespace": "db", "name": f"t{at}"} for at in range(450)]
     house = House()
     await house.take([failing("disk full") | {"inputs": many, "outputs": many[:1]}])
-    assert len(house.kept("datasets")) == 450
-    assert len(house.kept("edges")) == 451
-    assert len(record(house.records["runs", "r-1"], RunRecord).inputs) == 450
+    assert len(house.items("datasets")) == 450
+    assert len(house.items("edges")) == 451
+    assert len(record(house.one("runs", "r-1"), RunRecord).inputs) == 450
     assert len(house.tasks) == 1
 
 
 async def test_a_stored_record_is_read_back_as_it_was() -> None:
     house = House()
     await house.take(orders(MONDAY))
-    written = len(house.writes)
+    written = len(house.written)
     await house.take(orders(MONDAY))
-    assert len(house.writes) == written
-    assert record(house.records["jobs", "prod/orders_ingest.fetch_orders"], JobRecord).owners == ("team-ingest",)
+    assert len(house.written) == written
+    assert record(house.one("jobs", "prod/orders_ingest.fetch_orders"), JobRecord).owners == ("team-ingest",)
 
 
 # our own tasks
@@ -337,13 +337,13 @@ def ended(house: House, task_id: str, used: Iterable[str], attempts: Iterable[st
         decision_id=f"{task_id}-{len(house.records)}", task_id=task_id, project=PROJECT, agent="developer",
         decision_type="propose", decision="restart", reasoning="-", sources=sources, made_at=NOW,
     )  # fmt: skip
-    house.write("decisions", decision.decision_id, decision.model_dump(mode="json"))
+    house.put("decisions", decision.decision_id, decision.model_dump(mode="json"))
     for attempt_id in attempts:
         attempt = Attempt(
             attempt_id=attempt_id, task_id=task_id, project=PROJECT, attempt=1, description="-", tried="restart",
             by="developer", at=NOW,
         )  # fmt: skip
-        house.write("attempts", attempt_id, attempt.model_dump(mode="json"))
+        house.put("attempts", attempt_id, attempt.model_dump(mode="json"))
     return house.ended(task_id, "completed")
 
 
@@ -355,7 +355,7 @@ async def test_a_wrong_document_leads_to_the_tasks_that_used_it_and_what_came_of
         ended(house, "t3", ["chunks/right"], ["a3"]),
     ):
         await house.deliver(message, task_id=message.task_id)
-    found = await blast_radius_of(house.memory(PROJECT, None), own_item("chunks", "wrong"))
+    found = await blast_radius_of(house.memory(), own_item("chunks", "wrong"))
     jobs = [(row.name, row.hops) for row in found.downstream if row.kind == "job"]
     assert jobs == [("t1", 1), ("t2", 2)]
     items = {row.name for row in found.downstream if row.kind == "dataset"}
@@ -369,12 +369,12 @@ async def test_the_lineage_of_a_task_is_written_at_its_end_and_is_nothing_where_
     under_way = at_the_end.model_copy(update={"ended": False})
     await house.deliver(under_way, task_id="t1")
     await house.deliver(house.ended("t0", "failed"), task_id="t0")
-    assert house.writes == []
+    assert house.written == []
     await house.deliver(at_the_end, task_id="t1")
-    written = list(house.writes)
+    written = list(house.written)
     assert len(written) == 3
-    assert house.records["jobs", own_task("t1").id].body["name"] == "t1"
-    edges = {record(item, LineageEdge) for item in house.kept("edges")}
+    assert house.one("jobs", own_task("t1").id).body["name"] == "t1"
+    edges = {record(item, LineageEdge) for item in house.items("edges")}
     assert edges == {
         LineageEdge(
             kind=EdgeKind.DATA, source=dataset("counterpoint", "chunks/c").ref, target=job("counterpoint", "t1").ref
@@ -384,12 +384,12 @@ async def test_the_lineage_of_a_task_is_written_at_its_end_and_is_nothing_where_
         ),
     }
     await house.deliver(at_the_end, task_id="t1")
-    assert house.writes == written
+    assert house.written == written
 
 
 async def test_what_a_task_used_after_its_first_end_is_added() -> None:
     house = House()
     await house.deliver(ended(house, "t1", ["chunks/c"], ["a"]), task_id="t1")
     await house.deliver(ended(house, "t1", ["chunks/c", "chunks/d"], []), task_id="t1")
-    assert len(house.kept("edges")) == 3
-    assert {item.version for item in (*house.kept("edges"), *house.kept("jobs"))} == {1}
+    assert len(house.items("edges")) == 3
+    assert {item.version for item in (*house.items("edges"), *house.items("jobs"))} == {1}

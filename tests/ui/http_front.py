@@ -37,7 +37,7 @@ class Running:
     @asynccontextmanager
     async def as_principal(self, name: str, *roles: str, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
         """A client as another principal."""
-        async with client(self.url, self.house.principal(name, *roles, **more)) as other:
+        async with client(self.url, self.house.token_of(name, *roles, **more)) as other:
             yield other
 
 
@@ -70,11 +70,11 @@ async def running(app: HttpApi, url: str, **more: Any) -> AsyncIterator[Running]
     house, hub = House(), Hub()
     house.heard = hub.on_message
     authenticator, running_tasks = (
-        Authenticator(house.memory, settings.principal_cache_s),
+        Authenticator(house.of_principal, settings.principal_cache_s),
         RunningTasks(settings.tasks_under_way),
     )
-    app.state.resources = RouterResources(house.memory, authenticator, hub, running_tasks, settings)
-    async with client(url, house.principal("me")) as me:
+    app.state.resources = RouterResources(house.of_principal, authenticator, hub, running_tasks, settings)
+    async with client(url, house.token_of("me")) as me:
         yield Running(house, hub, running_tasks.limiter, url, me)
     hub.close()
 

@@ -55,16 +55,16 @@ async def test_settings_are_of_the_project_or_of_a_job_and_what_is_not_named_sta
 async def test_a_shadow_reports_a_week_after_it_began_and_not_once_it_ended(front: Running) -> None:
     await front.me.put(URL, json={"job": JOB, "shadow": True})
     await front.me.put(URL, json={"job": JOB, "quiet_s": 7200})
-    (due,) = front.house.timers.values()
+    (due,) = front.house.timers
     assert due.due_at == NOW + timedelta(days=7)
     assert ShadowDue.model_validate(due.data).since == NOW
     await front.me.put(URL, json={"job": JOB, "shadow": False})
-    assert front.house.timers == {}
+    assert front.house.timers == []
     front.house.now = NOW + timedelta(hours=1)
     await front.me.put(URL, json={"job": JOB, "shadow": True})
-    assert [due.due_at for due in front.house.timers.values()] == [NOW + timedelta(days=7, hours=1)]
+    assert [due.due_at for due in front.house.timers] == [NOW + timedelta(days=7, hours=1)]
     await front.me.delete(URL, params={"job": "shop/load"})
-    assert front.house.timers == {}
+    assert front.house.timers == []
 
 
 async def test_settings_are_changed_by_operators_alone(front: Running) -> None:

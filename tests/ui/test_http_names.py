@@ -25,12 +25,12 @@ async def test_settings_of_a_job_are_those_of_the_name_that_lineage_has(front: R
     name = answer.json()["job"]["name"]
     assert name.startswith("[redacted:aws_access_key:")
     kept = settings_id(JobRef(namespace="etl", name=name))
-    assert await front.house.memory(PROJECT, None).get("incident_settings", kept)
+    assert await front.house.of_principal(PROJECT, None).get("incident_settings", kept)
     assert (await front.me.delete("/v1/incident-settings", params={"job": f"etl/{KEY}"})).status_code == 200
 
 
 async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: Running) -> None:
-    memory = front.house.memory(PROJECT, None)
+    memory = front.house.of_principal(PROJECT, None)
     node = job("etl", await memory.harmless(KEY))
     front.house.put("jobs", node.id, {"namespace": "etl", "name": node.name})
     answer = await front.me.get(f"/v1/jobs/etl/{KEY}/lineage")
@@ -39,7 +39,7 @@ async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: Running) 
 
 
 async def test_attempts_are_found_by_the_name_of_their_job(front: Running) -> None:
-    job = {"namespace": "etl", "name": await front.house.memory(PROJECT, None).harmless(KEY)}
+    job = {"namespace": "etl", "name": await front.house.of_principal(PROJECT, None).harmless(KEY)}
     made = {"attempt_id": "a", "task_id": "t", "project": PROJECT, "attempt": 1, "description": "x", "tried": "y"}
     front.house.put("attempts", "a", {**made, "by": "ann", "at": "2026-11-20T12:00:00Z", "job": job})
     answer = await front.me.get("/v1/attempts", params={"job": f"etl/{KEY}"})

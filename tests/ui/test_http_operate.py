@@ -113,10 +113,10 @@ async def test_principals_are_for_administrators(front: Running, method: str, pa
 
 async def test_a_principal_is_looked_up_again_when_its_time_is_over(front: Running) -> None:
     clock = [0.0]
-    authenticator = Authenticator(front.house.memory, 3.0, lambda: clock[0])
-    token = front.house.principal("somebody", "read")
+    authenticator = Authenticator(front.house.of_principal, 3.0, lambda: clock[0])
+    token = front.house.token_of("somebody", "read")
     assert (await authenticator.authenticate(token)).roles == ("read",)
-    front.house.principal("somebody", "submit")
+    front.house.token_of("somebody", "submit")
     assert (await authenticator.authenticate(token)).roles == ("read",)
     clock[0] = 3.1
     assert (await authenticator.authenticate(token)).roles == ("submit",)
@@ -132,13 +132,13 @@ async def test_a_principal_that_changes_while_it_is_looked_up_is_not_remembered(
         return reply
 
     def memory(project: str, principal: str | None) -> Memory:
-        return Memory(held_up, "router", front.house.memory(project, principal).origin, front.house.now)
+        return Memory(held_up, "router", front.house.of_principal(project, principal).origin, front.house.now)
 
-    token = front.house.principal("somebody", "read")
+    token = front.house.token_of("somebody", "read")
     authenticator = Authenticator(memory, 3.0, lambda: 0.0)
     asked = asyncio.create_task(authenticator.authenticate(token))
     await read.wait()
-    front.house.principal("somebody", "submit")
+    front.house.token_of("somebody", "submit")
     authenticator.forget()
     let.set()
     await asked

@@ -30,7 +30,7 @@ async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
 def completed(front: Running, task_id: str) -> None:
     made(front, task_id, "completed", result="seven years")
     end = {"task_id": task_id, "resolution": "answered", "result": "seven years", "cost_usd": "0", "tokens": 0}
-    front.house.say(TaskCompleted.model_validate(end | {"duration_ms": 1, "findings": {}}))
+    front.house.send(TaskCompleted.model_validate(end | {"duration_ms": 1, "findings": {}}))
 
 
 async def test_a_task_is_committed_when_202_is_answered(front: Running) -> None:
@@ -179,9 +179,9 @@ async def test_get_waits_until_the_task_waits_for_input(front: Running) -> None:
     waiting = asyncio.create_task(front.me.get("/v1/tasks/t1", params={"wait": 30}))
     await front.house.looked_at.wait()
     made(front, "t1", "working")
-    front.house.say(front.house.of_type(TaskRouted)[0])
+    front.house.send(front.house.of_type(TaskRouted)[0])
     made(front, "t1", "input_required", waiting_for="documents")
-    front.house.say(front.house.of_type(TaskRouted)[0])
+    front.house.send(front.house.of_type(TaskRouted)[0])
     response = await waiting
     assert (response.json()["state"], response.json()["waiting_for"]) == ("input_required", "documents")
 
