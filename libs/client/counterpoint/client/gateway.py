@@ -25,18 +25,19 @@ KEY_LIMIT_CHARS = 200
 RELATIONS_JOB = "relations"
 """The job of memory's own that pays for relations found in documents."""
 _LEFT_FOR_THE_WAY_S = 0.5
-"""Of a deadline, what is not given to the gateway: its answer has to come back."""
+"""Share of a deadline reserved for the reply of the gateway."""
 
 
 class Holder(Protocol):
-    """Who a call is made for: `counterpoint.client.Memory` of a delivery, or memory itself for a job of its own."""
+    """Holder of a call: `counterpoint.client.Memory` of a delivery, or memory itself for a job of its own."""
 
     async def gateway_token(self, purpose: TokenPurpose) -> str:
         """A token for calls of this purpose. Raises like a query."""
 
 
 class Usage(Shape):
-    """What a call took. `cost_usd` is None where no price is known; `replayed`: it was kept from the first time."""
+    """Usage of a call. `cost_usd` is None if the price is unknown; `replayed`: the result of an earlier call was
+    returned."""
 
     model: str
     input_tokens: int
@@ -46,7 +47,7 @@ class Usage(Shape):
 
 
 class Generated(Shape):
-    """What a model wrote. `finish` is `stop`, or `length` when it had to end early."""
+    """Completion of a model. `finish` is `stop`, or `length` if it was cut at the limit."""
 
     text: str
     finish: str
@@ -106,10 +107,10 @@ class Gateway:
         temperature: float = 0.0,
         as_json: bool = False,
     ) -> Generated:
-        """What the model answers to `messages` (each `role` and `content`); `as_json` asks it for one JSON object.
+        """Return the completion of `messages` (each `role` and `content`); `as_json` requests one JSON object.
 
-        Raises `Permanent` (`no_model`, `unknown_outcome`, `not_kept`, `key_reused`, `invalid`, `refused`), `Denied`
-        (`budget`, `label`, `ended`, `expired` ...), or `Transient`.
+        Raises `Permanent` (`no_model`, `unknown_outcome`, `not_kept`, `key_reused`, `invalid`, `refused`),
+        `Denied` (`budget`, `label`, `ended`, `expired` ...), or `Transient`.
         """
         if self.model is None:
             raise _not_configured(ErrorCode.NO_MODEL, "COUNTERPOINT_MODEL")

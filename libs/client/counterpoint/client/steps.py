@@ -1,4 +1,4 @@
-"""What a commit is made of: records put or deleted, messages sent, actions and decisions of an agent."""
+"""Parts of a commit: records put or deleted, messages sent, actions and decisions of an agent."""
 
 from collections.abc import Sequence
 from datetime import datetime

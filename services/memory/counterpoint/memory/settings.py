@@ -1,4 +1,4 @@
-"""What the memory service reads from its environment."""
+"""Settings of the memory service, from the environment."""
 
 import json
 from pathlib import Path

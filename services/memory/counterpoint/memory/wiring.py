@@ -67,7 +67,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """What finds records: the vector tier and its models, the projections, and the second level of the cache."""
+    """Search components: the vector tier and its models, the projections, and the second level of the cache."""
 
     search: Search
     models: Models
@@ -76,7 +76,7 @@ class Searching:
 
 
 class Parts:
-    """All that executes requests.
+    """Components that execute requests.
 
     `read_set_items`: how many items of deliveries under way are remembered. `recall_share`: the share of searches whose
     recall is sampled.

@@ -22,12 +22,12 @@ JOB = "job:"
 _CALL = "call"
 _LEDGER = frozenset((store, right) for store in ("spend", "model_calls") for right in ("read", "write"))
 ALWAYS = frozenset({"decisions", "actions"})
-"""What every principal's request may leave behind, whatever its roles: the trace of itself."""
+"""Stores that every request of a principal may write, whatever its roles: its own trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asks and what about: the caller's subject token, the project, task and inbound message it names, when."""
+    """Subject of one access: caller (the token in the subject), project, task, inbound message, and time."""
 
     caller: str
     project: str
@@ -91,10 +91,10 @@ def send(policy: Policy, grant: Grant, message_type: str, task: str | None) -> E
 def gateway(
     policy: Policy, held: Grant, purpose: TokenPurpose, label: int, clearance: int, expires_at: datetime
 ) -> Grant:
-    """What the gateway may do for the task of a capability: reserve and settle calls of one purpose, nothing else.
+    """Return the grant of a gateway token for a task: reserve and settle calls of one purpose, nothing else.
 
-    `label` is that of all that the prompt may hold, `clearance` that of the providers. Raises `Denied` with rule
-    `gateway`, `task` or `label`.
+    `label` is the highest of all that the prompt may contain, `clearance` that of the providers. Raises `Denied`
+    with rule `gateway`, `task` or `label`.
     """
     if not policy.services[held.audience].gateway:
         raise Denied(ErrorCode.GATEWAY, "a service that may use the gateway")
@@ -110,7 +110,7 @@ def gateway(
 
 
 def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expires_at: datetime) -> Grant:
-    """What the gateway may do for a job of memory's own, which is no task and has no message: see `JOB`."""
+    """Return the grant of a gateway token for a job of memory's own, which has neither task nor message: see `JOB`."""
     return _of_gateway(policy, project, None, f"{JOB}{job}", "model", clearance, expires_at)
 
 
@@ -141,7 +141,7 @@ def _is_late(policy: Policy, inbound: str | None) -> bool:
 def capability(
     policy: Policy, message_type: str, service: str, project: str, task: str | None, message: str, expires_at: datetime
 ) -> Grant:
-    """What a service may do for one message it is handed, taken from the policy."""
+    """Return the grant of a service for one message that it consumes, by the policy. Raises `Denied` `audience`."""
     row = policy.messages[message_type]
     if service not in row.audience:
         raise Denied(ErrorCode.AUDIENCE, f"{service} to consume {message_type}")
@@ -149,11 +149,11 @@ def capability(
 
 
 def standing(policy: Policy, asked: Asked, principal: Principal | None) -> Grant:
-    """What a service may do without a capability, in one project; for a principal no more than its roles allow.
+    """Return the grant of a service without a capability, in one project; a principal's roles narrow it.
 
-    The shared project is written for its administrators only, and a store outside every project for those of all.
-    Raises `Denied` with rule `grant` when the policy gives the service no standing, `project` for an illegal name,
-    `role` when the principal has no role there.
+    Only administrators of `shared` write there, and only administrators of all projects write a system store.
+    Raises `Denied` with rule `grant` if the policy gives the service no standing, `project` for an illegal name,
+    `role` if the principal has no role there.
     """
     row = policy.services.get(asked.caller)
     if row is None or not row.grant:
@@ -176,19 +176,19 @@ def standing(policy: Policy, asked: Asked, principal: Principal | None) -> Grant
 
 
 def own(policy: Policy, project: str, message: str, now: datetime) -> Grant:
-    """What memory does by itself: ingest, seeds, dead letters. Its callers have been judged before."""
+    """Return the grant of memory's own work: ingest, seeds, dead letters. Its callers are authorised before."""
     return _standing(policy, "memory", project, None, message, now + timedelta(minutes=5))
 
 
 def taking_back(policy: Policy, project: str, message: str, now: datetime) -> Grant:
-    """What memory does when a person takes something back: it may also delete and restore what anybody has learned."""
+    """Return the grant of a take-back: memory may also delete and restore all learned records."""
     grant = own(policy, project, message, now)
     learned = frozenset((name, "write") for name, row in policy.stores.items() if row.learned)
     return grant.model_copy(update={"rights": grant.rights | learned})
 
 
 def erasing(policy: Policy, project: str, message: str, now: datetime) -> Grant:
-    """What memory does when something is erased: it may delete whatever a project has."""
+    """Return the grant of an erasure: memory may delete every record of a project."""
     grant = own(policy, project, message, now)
     stores = frozenset((name, "write") for name, row in policy.stores.items() if not row.system)
     return grant.model_copy(update={"rights": grant.rights | stores})
@@ -222,7 +222,7 @@ def _closed(policy: Policy, shared: bool, admin: bool, everywhere: bool) -> froz
 
 @lru_cache(maxsize=64)
 def _of_persons(policy: Policy, service: str) -> frozenset[tuple[str, str]]:
-    """What a service may write on behalf of a person alone."""
+    """Return the rights of a service that it has only on behalf of a person."""
     return frozenset((name, "write") for name, row in policy.stores.items() if row.persons and row.written_by(service))
 
 

@@ -16,7 +16,7 @@ from counterpoint.proto.memory import Refusal
 
 
 def problems_of(error: ValidationError) -> tuple[Problem, ...]:
-    """What a model found wrong, by field; the first twenty."""
+    """Return the problems of a validation error by field; at most twenty."""
     return tuple(Problem(field=".".join(map(str, found["loc"])), problem=found["msg"]) for found in error.errors()[:20])
 
 

@@ -32,15 +32,16 @@ class Screen:
     released: frozenset[str] = frozenset()
 
     def judge(self, policy: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int) -> Judgement:
-        """What becomes of a body where it goes to something of this label, but for what persons have released."""
+        """Judge a body for a destination of this label. Released values pass."""
         return judge(policy, body, fields, label, self._passes)
 
     def name(self, name: str) -> str:
-        """What may be kept of a name: see `counterpoint.guard.names`."""
+        """Return a name with its secrets redacted: see `counterpoint.guard.names`."""
         return kept(name, self._named, self._passes)
 
     def names(self, body: Mapping[str, Any], but: Iterable[str]) -> tuple[dict[str, Any], tuple[tuple[str, ...], ...]]:
-        """What may be kept of all but the texts of a body, and the paths of what changed."""
+        """Return a body with the secrets in its names redacted, and the paths that changed. The fields in `but` are
+        texts."""
         return kept_body(body, but, self._named, self._passes)
 
     @property
@@ -81,18 +82,18 @@ PLAIN = Screen()
 
 
 class Screening:
-    """What became of the bodies of one commit, one after the other."""
+    """Accumulated result of screening the bodies of one commit, one after the other."""
 
     def __init__(self, policy: Policy, screen: Screen) -> None:
         self._policy = policy
         self._screen = screen
         self._refused: dict[str, Problem] = {}
         self.redacted: list[list[str]] = []
-        """What was taken out: whose body, place and kind."""
+        """Redactions: body, path and kind of each."""
 
     def kept(self, where: str, body: dict[str, Any], fields: tuple[str, ...], label: int) -> dict[str, Any]:
-        """What may be kept of a body, `fields` of which are texts and the rest names; whether the commit may be is said
-        by `settle`."""
+        """Return a body as it may be stored; `fields` are texts, all others names. `settle` decides whether the
+        commit may be applied."""
         if fields:
             judged = self._screen.judge(self._policy, body, fields, label)
             if judged.verdict != "allow":

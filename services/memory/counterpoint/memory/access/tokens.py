@@ -25,7 +25,7 @@ class Tokens:
         return mint(self._keyring, diode.gateway(self._policy, held, purpose, label, self._clearance, _in(life_s)))
 
     def of_job(self, project: str, job: str, label: int) -> "JobHolder":
-        """Who pays for the calls of a job of memory's own, about texts of this label."""
+        """Return the holder of gateway tokens for a job of memory's own, for texts of this label."""
         return JobHolder(self, project, job, label)
 
     def minted_of_job(self, project: str, job: str, label: int) -> str:

@@ -16,7 +16,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.memory import AuditLeaves, AuditQuery, Checkpoints, Explain, Prove, Verify
 
 PAGE_BYTES = 600_000
-"""So much content a page of leaves holds; the bus carries a little more."""
+"""Size limit of a page of leaves, in bytes; the bus carries a little more."""
 
 _LEAF = "position, leaf, salt, previous, body"
 _OF_TASK = f"""

@@ -90,14 +90,15 @@ class Known(BaseModel):
 
 
 class Asked(BaseModel):
-    """What to check: the database, for which project and task, and the checkpoints that the tree has to agree with."""
+    """Scope of a verification: the database, the project and task, and the checkpoints that the tree must agree
+    with."""
 
     url: str
     project: str
     task_id: str | None = None
     known: tuple[Known, ...] = ()
     faults: tuple[str, ...] = ()
-    """What was found wrong before."""
+    """Faults found before."""
 
 
 async def checked(asked: Asked) -> dict[str, Any]:
@@ -192,7 +193,7 @@ async def _batches(connection: Any, statement: str, project: str, size: int) -> 
 
 
 class _Leaves:
-    """What the leaves commit to, project by project, and then the tree over all of them."""
+    """Verify the leaves of each project, and then the tree over all of them."""
 
     def __init__(self, project: str, task_id: str | None, head: int) -> None:
         self._project = project
@@ -210,7 +211,7 @@ class _Leaves:
         self.gone: dict[tuple[str, str], int] = {}
         """Up to which version an erasure says it has erased a record, whatever vouched for that before."""
         self.standing = Standing()
-        """What they say of the rows of the project that is looked at."""
+        """Verify the rows of the project against its leaves."""
         self.counts = {"commit": 0, "refusal": 0}
         self.erased = self.waiting = 0
         self.broken: list[str] = []

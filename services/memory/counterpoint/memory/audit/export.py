@@ -1,4 +1,4 @@
-"""Where checkpoints are kept outside the database: a file that is only added to, and a stream of the bus."""
+"""Copies of checkpoints outside the database: an append-only file, and a stream of the bus."""
 
 import asyncio
 import os

@@ -80,7 +80,7 @@ class Read:
 
     @property
     def last(self) -> Checkpoint | None:
-        """That of the largest tree."""
+        """Return the checkpoint of the largest tree."""
         return max(self.checkpoints, key=lambda checkpoint: checkpoint.size, default=None)
 
 

@@ -46,7 +46,7 @@ RULES = {
     ErrorCode.REFUSED: "the database does not take it",
     ErrorCode.CONFLICT: "what was changed meanwhile is not overwritten",
 }
-"""What each rule is there for."""
+"""Purpose of each rule."""
 
 
 def explained(row: Any, project: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ _CANCELLED = ["cancelled", True, 0, "cancelled", {"status": "stale"}]
 
 
 class Leaves(Protocol):
-    """What was read of the leaves; `unknown` are commits whose leaves were erased, `gone` the versions up to which an
-    erasure says it has erased a record."""
+    """Contents of the leaves; `unknown` are commits whose leaves were erased, `gone` the versions up to which a
+    record is erased according to an erasure."""
 
     written: dict[tuple[str, str, int], Written]
     messages: dict[str, list[Any]]
@@ -30,7 +30,7 @@ class Rows:
         self._leaves = leaves
         self.found = 0
         self._timers: dict[str, list[str]] = {}
-        """Who was to be told by timers that were cancelled, by message."""
+        """Recipients of cancelled timers, by message."""
         self.broken: list[str] = []
 
     def written(self, rows: Iterable[Any]) -> None:

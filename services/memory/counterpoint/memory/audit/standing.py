@@ -59,7 +59,7 @@ _STAMPS = 5
 
 
 def placed(said: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """What a leaf wrote: store, id, version, hash, stamps, and where it has them [place, changed, time]."""
+    """A write according to a leaf: store, id, version, hash, stamps, and where present [place, changed, time]."""
     place = said.get("placed")
     for number, write in enumerate(said.get("writes", ()), 1):
         if place is None:
@@ -81,7 +81,7 @@ class Written(NamedTuple):
 
 
 class Standing:
-    """What the leaves of one project say of its rows, as far as they have places."""
+    """Expected rows of one project according to its leaves, as far as they have positions."""
 
     def __init__(self) -> None:
         self.older: set[str] = set()

@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """Where the nodes of a subtree stand: `width` hashes of a tile from `begin` on; their root is the subtree's."""
+    """Location of the nodes of a subtree: `width` hashes of a tile from `begin` on; their root is the subtree's."""
 
     tile: Place
     begin: int
@@ -31,7 +31,7 @@ class Spot(NamedTuple):
 
 
 def spot(subtree: Subtree) -> Spot:
-    """Where a complete subtree is found."""
+    """Return the location of a complete subtree."""
     level, below = divmod(subtree.height, HEIGHT)
     first = subtree.number << below
     return Spot(Place(level, first // WIDTH), first % WIDTH, 1 << below)
@@ -52,7 +52,7 @@ class Edge:
     """Roots that were asked for; the edge never changes, it is replaced."""
 
     def full(self, level: int) -> int:
-        """How many tiles of a level are full."""
+        """Return the number of full tiles of a level."""
         return self.size >> (HEIGHT * (level + 1))
 
     def extended(self, nodes: Sequence[bytes]) -> "tuple[Edge, dict[Place, bytes]]":

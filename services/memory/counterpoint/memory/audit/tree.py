@@ -71,7 +71,8 @@ def covering(leaves: Range) -> list[Subtree]:
 
 
 def inclusion(index: int, size: int) -> list[Range]:
-    """What the proof that leaf `index` (from 0) is in a tree of `size` leaves is made of, from the leaf upwards."""
+    """Return the subtrees of the inclusion proof of leaf `index` (from 0) in a tree of `size` leaves, from the leaf
+    upwards."""
     if not 0 <= index < size:
         raise ValueError("there is no such leaf")
     parts = []
@@ -88,7 +89,7 @@ def inclusion(index: int, size: int) -> list[Range]:
 
 
 def consistency(old: int, size: int) -> list[Range]:
-    """What the proof that a tree of `size` leaves begins with the one of `old` leaves is made of."""
+    """Return the subtrees of the consistency proof between the trees of `old` and `size` leaves."""
     if not 0 < old <= size:
         raise ValueError("there is no such smaller tree")
     parts = []

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError, ResponseError
 log = structlog.get_logger()
 
 LIFE_S = 3600
-"""How long an entry is kept there."""
+"""Lifetime of an entry, in seconds."""
 _TIMEOUT_S = 0.05
 _RETRY_AFTER_S = 5.0
 _AT_ONCE = 16
@@ -46,7 +46,7 @@ class Valkey:
         self._writing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> bytes | None:
-        """What was put under a key; None where there is nothing, or nothing of ours."""
+        """Return the value of a key, None for a miss or a value that was not sealed by us."""
         if time.monotonic() < self._away_until or self._asking >= _AT_ONCE:
             return None
         self._asking += 1

@@ -311,7 +311,7 @@ def _error(found: StepFault) -> CounterpointError:
 
 
 def _key(step: CommitPlan) -> _Key | None:
-    """What a step is known by; a refusal has none."""
+    """Return the key of a step, None for a refusal."""
     return (step.project, step.consumer, step.message_id, step.step) if step.step else None
 
 

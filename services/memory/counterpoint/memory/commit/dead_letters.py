@@ -97,8 +97,8 @@ def _unknown() -> Permanent:
 
 
 def _event(headers: dict[str, str], body: str, message_type: str, message_id: str) -> str | None:
-    """What came to an intake, as a structured CloudEvent under its sender's source and id: it is the sender's still,
-    and counts once however often it is sent. None when it is no JSON."""
+    """Return the body of an intake message as a structured CloudEvent with its sender's source and id, None if it is
+    not valid JSON. The sender stays the same, and repeated retries count once."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -113,7 +113,8 @@ def _event(headers: dict[str, str], body: str, message_type: str, message_id: st
 
 
 def _known(said: Any, otherwise: str) -> Any:
-    """What was said, if anything, and if it is whole: what was redacted is alike in many."""
+    """Return a stored value, or the default if it is missing or redacted: redacted values of different messages may
+    be equal."""
     return otherwise if not said or REDACTED.search(str(said)) else said
 
 
@@ -146,7 +147,7 @@ def dead_row(
 
 
 def _harmless(policy: Policy, screen: Screen, body: str, label: int) -> str:
-    """What may be kept of a body, and nothing of what cannot be looked through."""
+    """Return a body redacted for storage, or a note about its length if it cannot be scanned."""
 
     def plain() -> str:
         return str(screen.judge(policy, {"body": body}, ("body",), label).body["body"])
@@ -169,7 +170,7 @@ def _finite(number: str) -> float | str:
 
 
 def died(commit_id: str, grant: Grant, letter: DeadLetter) -> Outgoing:
-    """What is said of it, without what it held."""
+    """Return the announcement of a dead letter, without its content."""
     died = MessageDied(
         dead_letter_id=derived_id(commit_id, "dead"),
         consumer=grant.audience,

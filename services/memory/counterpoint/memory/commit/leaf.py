@@ -83,8 +83,9 @@ def _ref_key(ref: Ref) -> tuple[str, str, int]:
 def read_set(
     refs: frozenset[Ref], memories: Memories, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
 ) -> str | None:
-    """What a commit rests on, as it is kept: each with its score, whether it was cited, quoted as a candidate, shown,
-    or only carried by the message, and whether it is of the shared project; and the commit whose result it works on."""
+    """Return the read set of a commit as it is stored: the score of each item, its role (cited, quoted as a
+    candidate, shown, or inherited from the message), whether it is of the shared project, and the commit whose
+    result was used."""
     rows: list[list[Any]] = []
     for ref in sorted(refs | cited | quoted, key=_ref_key):
         named = "cited" if ref in cited else "quoted" if ref in quoted else None

@@ -27,9 +27,9 @@ log = structlog.get_logger()
 _ATTEMPTS = 50
 _CHANGING_S = 0.05
 _PATIENCE_S = 5.0
-"""How long a commit waits for the other model."""
+"""Timeout of a commit for vectors of the second model, in seconds."""
 _REST_S = 30.0
-"""How long no commit asks it again after it failed."""
+"""Back-off after a failure of the second model, in seconds."""
 _CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
 # In one order: two who keep the same texts at once would else wait for each other.
 _CACHE = """

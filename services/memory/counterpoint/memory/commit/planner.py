@@ -142,7 +142,7 @@ def prepare(
 
 
 def _project(policy: Policy, asked: str, rows: Iterable[PlannedWrite]) -> str:
-    """Where the rows belong: the project that was asked for, or outside every project when all stores are."""
+    """Return the project of the rows: the one of the request, or `SYSTEM` if all stores are system stores."""
     places = {policy.stores[row.store].system for row in rows}
     if len(places) > 1:
         raise Denied(ErrorCode.STORE, "a commit inside one project, or outside all")
@@ -270,8 +270,8 @@ def _may_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
 
 
 def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> tuple[frozenset[Ref], frozenset[Ref]]:
-    """What the messages name as their sources, and what they only quote as candidates. Raises `Permanent` `uncited`
-    for what was not read."""
+    """Return the sources of the messages, and the items that they only quote as candidates. Raises `Permanent`
+    `uncited` for an item that was not read."""
     named, quoted = set[Ref](), set[Ref]()
     for message in outgoing:
         findings = message.data.get("findings") or {}

@@ -42,7 +42,8 @@ class ModelSettings(BaseSettings):
 
 
 def cache_path(cache_dir: Path, model: str = MODEL_ID) -> Path:
-    """Where a built model lies: its name holds its content hash, so another version is another file."""
+    """Return the path of a built model; its name contains the hash of its content, so each version has a file of its
+    own."""
     return cache_dir.expanduser() / f"{model}-{GRAPHS[model][1][:16]}.onnx"
 
 

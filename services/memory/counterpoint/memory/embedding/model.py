@@ -1,4 +1,4 @@
-"""Texts to vectors (row A10): what a model of embeddings is, and ours: all-MiniLM-L6-v2 by onnxruntime."""
+"""Embedding models: the interface, and the built-in all-MiniLM-L6-v2 by onnxruntime."""
 
 import asyncio
 import os
@@ -30,8 +30,8 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Whose texts are embedded: their project, the highest label of them, and the job that a model outside is paid for
-    by; `label` and `job` are of no matter to a model in the house."""
+    """Context of texts: their project, their highest label, and the job that pays for a remote model; a built-in
+    model ignores `label` and `job`."""
 
     project: str
     label: int = 0
@@ -43,11 +43,11 @@ class EmbeddingModel(Protocol):
 
     @property
     def model_id(self) -> str:
-        """What its vectors are known by."""
+        """Identifier of its vectors."""
 
     @property
     def dimensions(self) -> int:
-        """How long they are."""
+        """Dimensions of its vectors."""
 
     @property
     def outside(self) -> bool:

@@ -1,4 +1,4 @@
-"""Texts to vectors by a model outside, called through the manager's gateway (row A10)."""
+"""Embedding by a remote model, called through the manager's gateway."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ PARALLEL = 4
 DEADLINE_S = 60.0
 TRIES = 3
 _EMPTY = "(empty)"
-"""What stands for a text of nothing: providers refuse none."""
+"""Replacement for an empty text: providers refuse none with it."""
 _WAIT_S = 0.5
 
 

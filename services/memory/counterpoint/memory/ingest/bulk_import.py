@@ -1,7 +1,7 @@
-"""Records that are handed in whole: past incidents as attempts (row A8), and rows of the provider index (row A4).
+"""Bulk import of records: past incidents as attempts, and rows of the provider index.
 
-A record's id depends on what it is about alone, so that the same again is unchanged and another word replaces what was
-said before. What is refused keeps no other record from being written.
+The id of a record is derived from its subject alone, so that an identical import changes nothing and a different
+one replaces the record. A refused record does not stop the others.
 """
 
 import asyncio
@@ -67,14 +67,15 @@ class Handed:
     async def incidents(
         self, origin: Origin, integrity: int, incidents: Sequence[PastIncident]
     ) -> tuple[Recorded, ...]:
-        """What became of each incident, as an attempt that was reported. Raises `Conflict` and `Transient`."""
+        """Import past incidents as reported attempts; return the result of each. Raises `Conflict` and `Transient`."""
         made = [(incident_id(one), attempt_of(one, origin.project)) for one in incidents]
         bodies = [(known, attempt.model_dump(mode="json", exclude_none=True)) for known, attempt in made]
         fields = (*self._policy.stores[ATTEMPTS].text, *_SAID)
         return await self._write(origin, integrity, ATTEMPTS, bodies, fields)
 
     async def providers(self, origin: Origin, integrity: int, providers: Sequence[Provider]) -> tuple[Recorded, ...]:
-        """What became of each row; a package has one row in a project. Raises `Conflict` and `Transient`."""
+        """Import provider rows, one per package and project; return the result of each. Raises `Conflict` and
+        `Transient`."""
         bodies = [(one.package, one.model_dump(mode="json", exclude_none=True)) for one in providers]
         return await self._write(origin, integrity, PROVIDERS, bodies, self._policy.stores[PROVIDERS].text)
 

@@ -1,4 +1,4 @@
-"""What a document is to become: its record and its chunks, and how these differ from what is known. Pure."""
+"""Document plans: the record and chunks of a document, and their differences from the stored ones. Pure."""
 
 import hashlib
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What a document is to become: its record and those of its chunks by id. `problem` is the chunker's, or why the
-    document is under quarantine: then it has no chunks. `redacted`: it does not hold all that it was handed in with."""
+    """Planned document: its record and those of its chunks by id. `problem` is the chunker's, or the reason of a
+    quarantine, in which case there are no chunks. `redacted`: the text is not all of the content."""
 
     body: dict[str, Any]
     chunks: dict[str, dict[str, Any]]
@@ -47,8 +47,8 @@ class Found:
 
 
 def cut(policy: Policy, screen: Screen, found: Found, document_id: str, origin: Origin) -> Pieces:
-    """What becomes of a document that was read. What is redacted is gone before it is cut, so that the same text always
-    becomes the same chunks. Raises `Permanent` for one that is not taken."""
+    """Plan a parsed document. It is redacted before it is split, so that the same text always gives the same chunks.
+    Raises `Permanent` if it is refused."""
     document = found.document
     said = {"text": document.text, "title": document.title, "metadata": document.metadata}
     label = policy.store_level("documents")
@@ -84,7 +84,7 @@ def cut(policy: Policy, screen: Screen, found: Found, document_id: str, origin: 
 
 
 def _in_lines(said: dict[str, Any], screen: Screen, judged: Judgement) -> tuple[Problem, ...]:
-    """What a document is refused for, with the line of its text."""
+    """Return the problems of a refused document, each with the line of its text."""
     return tuple(
         problem.model_copy(update={"problem": f"{problem.problem} in line {_line(said['text'], found)}"})
         if found.path == ("text",)

@@ -44,10 +44,10 @@ log = structlog.get_logger()
 
 DOCUMENT_LIMIT_CHARS = 8 * 1024 * 1024
 STEP_WRITES = 200
-"""How many records are written at once: as many as the announcement of a commit names."""
+"""Records per commit: as many as its announcement names."""
 _RETRIES = 3
 _LEFT_S = 600.0
-"""How long what was left may be looked for: nobody waits for it."""
+"""Timeout of the search for unfinished documents, in seconds: no caller waits for it."""
 
 _KNOWN = """
 SELECT store, id, version, body, sha256 FROM records WHERE project = $1 AND store = 'documents' AND id = $2
@@ -98,7 +98,7 @@ class Ingest:
     async def documents(
         self, origin: Origin, integrity: int, documents: Sequence[Document], job: Job | None = None
     ) -> tuple[Ingested, ...]:
-        """What became of each document; one that is refused does not stop the others. Raises `Transient`.
+        """Ingest documents; return the result of each. A refused one does not stop the others. Raises `Transient`.
 
         While one is written another is embedded; those of one source stay in their order.
         """
@@ -200,7 +200,7 @@ class Ingest:
             await self._step(origin, integrity, Pieces({"sha256": "progress"}, {}, None), [write])
 
     async def _pieces(self, origin: Origin, document: Document, document_id: str) -> Pieces:
-        """What a document is to become. A blob of which it may not hold all is gone. Raises `Permanent`."""
+        """Plan a document. A blob that may not be stored as a whole is deleted. Raises `Permanent`."""
         blob, given = document.blob, document.content
         if blob is not None:
             given = await self._blobs.content(origin.project, blob)
@@ -283,8 +283,8 @@ def progressed(known: dict[str, Any] | None, job: Job, became: Sequence[Ingested
 
 
 def _foreseen(work: Callable[[], T]) -> T:
-    """What comes of one document alone. What nobody foresaw would come of it again: it is that document's fault, and
-    no reason to hand in the others once more."""
+    """Return the result of one document. An unexpected exception is a refusal of that document, because it would
+    occur again at a retry of all."""
     try:
         return work()
     except CounterpointError:

@@ -1,7 +1,7 @@
-"""The knowledge graph: what documents and tasks mention, as entities and relationships of the record (row B1).
+"""The knowledge graph: entities mentioned by documents and tasks, and their relationships, as records.
 
-It follows the record. A relationship rests on what mentions the entity, and is taken back with it; an entity is a name
-alone. Relations that a model found in a version that is none any more go with what that mentioned.
+It follows the record. A relationship is derived from the record that mentions the entity, and is taken back with
+it; an entity is a name alone. Relations that a model found in a superseded version are deleted with it.
 """
 
 import asyncio

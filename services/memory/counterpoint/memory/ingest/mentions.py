@@ -1,4 +1,4 @@
-"""What a text mentions: files, services, DAGs, errors and systems, by rules alone (row B1). Pure."""
+"""Mentions in a text: files, services, DAGs, errors and systems, by rules alone. Pure."""
 
 import errno
 import re
@@ -13,7 +13,7 @@ from counterpoint.memory.ingest.providers import shipped
 Kind = Literal["file", "service", "dag", "error", "system"]
 
 MAX_CHARS = 1_000_000
-"""Of a longer text the beginning is looked through."""
+"""Characters of a text that are searched, from its beginning."""
 MAX_MENTIONS = 200
 """The most frequent ones of a text are kept."""
 _NAME_CHARS = 200

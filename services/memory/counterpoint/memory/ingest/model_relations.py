@@ -1,8 +1,8 @@
-"""Relations that documents state, found by a model through the manager's gateway (row B1).
+"""Relations stated by documents, extracted by a model through the manager's gateway.
 
-Memory follows the record with it as it does with what is mentioned. A call has a key of the document and the passage,
-so that what is looked at twice is paid for once. It rests on the document and the passage, and goes with them; nobody
-trusts it more than something that an agent has made.
+It follows the record like the extraction of mentions. The key of a call is derived from the document and the
+passage, so a repeated call is paid for once. A relation is derived from both and is taken back with them; its
+integrity is at most that of an agent.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ RELATIONS = Metric(
     ["project", "outcome"],
 )  # fmt: skip
 PASSAGES = 500
-"""Of a longer document the first passages are looked through."""
+"""Passages of a document that are read, from its beginning."""
 PARALLEL = 4
 _SHORT_CHARS = 20
 _MAX_TOKENS = 1024
@@ -116,7 +116,7 @@ class ModelRelations(Follower):
         log.info("document.related", document_id=row["id"], passages=len(passages), **outcomes)
 
     async def _asked(self, holder: JobHolder, document_id: str, passage: str) -> Checked:
-        """What counts of a model's answer. Raises `Transient` where it is to be asked later, and `Denied` `label`."""
+        """Return the accepted relations of a model's answer. Raises `Transient` for a retry, and `Denied` `label`."""
         model = self._gateway.model or ""
         try:
             said = await self._gateway.generate(

@@ -1,4 +1,4 @@
-"""The provider index that comes with memory: which official package speaks to which external system (row A4)."""
+"""The built-in provider index: the official package for each external system."""
 
 import json
 from functools import cache

@@ -1,8 +1,7 @@
-"""Relations that a model finds in a passage: the question, and what of its answer counts (row B1). Pure.
+"""Extraction of relations from a passage by a model: the prompt, and the validation of its answer. Pure.
 
-The model is believed in nothing that the passage does not say: a relation is kept where its kind is known, its span
-stands in the passage, and both names stand in the span. What the passage says may still be wrong, or said to mislead;
-its span is kept with it for people to judge.
+A relation is accepted if its kind is known, its span is in the passage, and both names are in the span. The
+passage itself may be wrong or misleading; the span is stored with the relation so that people can judge it.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ from counterpoint.proto.relations import RelationKind
 
 KINDS = frozenset[str](get_args(RelationKind))
 PASSAGE_CHARS = 6_000
-"""So much of a passage is shown."""
+"""Characters of a passage in the prompt."""
 MOST = 50
 """Relations of one passage, at most."""
 _NAME_CHARS, _SPAN_CHARS = 200, 400
@@ -52,7 +51,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What of an answer counts, and how much was dropped for which reason."""
+    """Accepted relations of an answer, and the number of dropped ones by reason."""
 
     kept: tuple[Stated, ...]
     dropped: Mapping[str, int]
@@ -73,7 +72,7 @@ def key(project: str, document_id: str, model: str, passage: str) -> str:
 
 
 def checked(answer: str, passage: str) -> Checked:
-    """What counts of an answer about a passage. Reasons of what is dropped: `malformed`, `kind`, `span`, `name`,
+    """Validate an answer about a passage. Reasons for dropping a relation: `malformed`, `kind`, `span`, `name`,
     `order` (the span is addressed to the model), `more`."""
     listed = _listed(answer)
     if listed is None:

@@ -1,4 +1,4 @@
-"""What the bus gave up on: a message delivered as often as allowed becomes a dead letter, and stays one."""
+"""Advisories of the bus: a message that reached its delivery limit becomes a dead letter, and stays one."""
 
 import json
 from dataclasses import replace

@@ -18,9 +18,9 @@ log = structlog.get_logger()
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _CLOCKS = timedelta(seconds=2)
-"""How far the clocks of the bus and of the database may differ; the duplicate window covers the rest."""
+"""Tolerance for the difference between the clocks of the bus and the database; the duplicate window covers the rest."""
 _SETTLED = timedelta(seconds=10)
-"""So long after a moment everything that was sent before it is in the log, and known to the relay or pending."""
+"""Delay after which everything sent before a moment is in the log, and known to the relay or pending."""
 _AGAIN_S = 0.5
 _UNREAD = frozenset({subjects.ADVISORIES, subjects.CHECKPOINTS, subjects.DECISIONS, subjects.DEAD})
 """Streams that no service of ours has to have read."""
@@ -48,7 +48,7 @@ _FORGET = (
     DELETE FROM blob_parts p USING gone WHERE (p.project, p.sha256) = (gone.project, gone.sha256)
     """,
 )
-"""What was cancelled is remembered for as long as its timer. Uploads that never became whole were never scanned."""
+"""Deletions of expired rows. A cancellation is kept as long as its timer. Incomplete uploads were never scanned."""
 
 
 class Reconciler:

@@ -1,4 +1,4 @@
-"""What a fresh memory starts with: the administrator and the provider index, written like everything else."""
+"""Seeds: the first records of a new database, the administrator and the provider index, written by commits."""
 
 import hashlib
 from datetime import UTC, datetime

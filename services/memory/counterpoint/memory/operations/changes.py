@@ -218,7 +218,7 @@ class Changes:
     async def _histories(
         self, project: str, keys: Iterable[Key]
     ) -> Mapping[Key, tuple[list[Written], int | None, "_Row"]]:
-        """Of each record the versions that no take-back made, which of them stands now, and the row that does."""
+        """Return for each record the versions that no take-back made, the one of them that is current, and its row."""
         async with self._database.snapshot(project) as connection:
             rows = await connection.fetch(_VERSIONS, project, *self._columns(keys))
         versions: defaultdict[Key, list[_Row]] = defaultdict(list)

@@ -172,7 +172,7 @@ class Erasures:
         return {key for key in found if key[0] not in KEPT}
 
     async def _with_derived(self, project: str, wish: Erase, roots: set[Key]) -> tuple[set[Key], int]:
-        """What is to go, and how many records more it was merely shown to."""
+        """Return the records to erase, and the number of further records that they were only shown to."""
         if wish.scope == "project":
             return roots, 0
         versions: set[Version] = set()

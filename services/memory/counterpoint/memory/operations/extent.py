@@ -51,8 +51,8 @@ class Extent:
         return wrong if shared else roots | wrong, tuple(tasks)
 
     async def of_wish(self, project: str, wish: Wish, lifted: str | None = None) -> frozenset[Version]:
-        """What a wish was about when it was done and what rests on that, but for what was put back since by one that is
-        not `lifted`."""
+        """Return the records that a take-back covered and those derived from them, except what another one that is
+        not `lifted` has restored since."""
         before: int | None = wish.seq
         if wish.done.shared:
             first = await self._wishes.get(SHARED_PROJECT, wish.id)

@@ -39,14 +39,14 @@ BATCH = 64
 """Texts embedded and kept at a time."""
 _RETRY_S = (1.0, 5.0, 30.0)
 _PROBE_S = 8.0
-"""How long a model may take to answer for the first time: who asks waits for ten seconds."""
+"""Timeout of a model's first answer, in seconds: the caller waits for ten."""
 _NAMED = 20
-"""How many refused records a report names."""
+"""Refused records that a report names."""
 _FORGET_AT_ONCE = 2000
 _TURNS = 5
-"""How often a change is tried while commits leave something to fill in."""
+"""Attempts at a switch while commits leave vectors to fill in."""
 _REFUSED = frozenset({ErrorCode.EMBEDDING_INVALID, ErrorCode.REFUSED})
-"""What a model says of one text, not of all."""
+"""Error codes of a model that concern one text, not all."""
 
 _GAPS = """
 SELECT v.row, v.store, v.id, v.version, v.label, r.schema_version, r.body FROM vectors v
@@ -260,7 +260,7 @@ class Reembedding:
         return missing
 
     async def _noted(self, caller: str, origin: Origin, asked: ChangeEmbeddingModel, model: str) -> None:
-        """Who asked for what is in the audit log before it is done."""
+        """Write the command and its principal into the audit log before it is executed."""
         commit_id = new_id()
         leaf = {
             "commit": commit_id,

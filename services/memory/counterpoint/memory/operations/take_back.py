@@ -42,7 +42,8 @@ _ATTEMPTS = 5
 _TASKS_NAMED = 500
 _WISHES_NAMED = 20
 _UNHEARD_S = 90.0
-"""What was not applied until then never will be: longer than a statement may take, and than a commit waits for one."""
+"""Age after which a commit without an answer cannot be applied any more, in seconds: longer than a statement may
+take and than a commit waits for one."""
 
 
 class TakeBacks:

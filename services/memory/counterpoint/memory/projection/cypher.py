@@ -15,7 +15,7 @@ from typing import Any
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 REPLY_BYTES = 700_000
-"""What the rows of an answer may take: an answer has to fit into a message."""
+"""Size limit of the rows of an answer, in bytes: it must fit into a message."""
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -43,13 +43,13 @@ _FUNCTION = re.compile(r"Function: (\w+)")
 _DOING = re.compile(
     "MERGE|SET_.*|.*(?:ALTER|ATTACH|COPY|CREATE|DATABASE|DELETE|DROP|EXPORT|EXTENSION|IMPORT|INSERT|STANDALONE|TRANSACT).*"
 )
-"""What an operator that does more than read has in its name. Those that read are many, and new ones come."""
+"""Parts of names of operators that write. Reading operators are many, and new ones are added."""
 _READING_FUNCTIONS = frozenset({"READ_FTABLE"})
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What was found. `cut`: there was more than was asked for, or than fits into a message."""
+    """Rows of an answer. `cut`: there are more than the limit, or than fit into a message."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

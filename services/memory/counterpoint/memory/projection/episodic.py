@@ -1,7 +1,7 @@
-"""Episodic memory in Qdrant: what was tried before and how it went, found by meaning (row B2).
+"""Episodic memory in Qdrant: earlier attempts and their outcomes, searched by meaning.
 
-Each project has a collection of its own, of one model: nothing of another project is in the index that ranks, or in
-what is counted. A removed record stays as a point that no search finds, so that an older version cannot come back.
+Each project has a collection of its own per model, so that no other project's points are in the index or in its
+counts. A removed record stays as a point that no search returns, so that an older version cannot replace it.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ from counterpoint.memory.projection.tier import Change, Hit, Place, Scope, Searc
 from counterpoint.proto.errors import Away, ErrorCode, Permanent, Problem
 
 FACET_CHARS = 200
-"""How long a text may be that is filtered by."""
+"""Length limit of filterable texts, in characters."""
 DIGITS = 6
-"""Of a cosine. What is behind them depends on where in memory the vectors lie."""
+"""Decimals of a cosine. Further ones depend on the memory layout of the vectors."""
 TIES = 16
 """More than are asked for, so that which of equals is shown does not depend on the order they came in."""
 
@@ -31,7 +31,7 @@ _NAMESPACE = UUID("5f0f3c0e-9d0b-5c3e-8a53-0d1c3f6f7a11")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What is kept of a record: its vector, and what is filtered by."""
+    """Point of a record: its vector and its filterable fields."""
 
     id: str
     vector: list[float]
@@ -53,7 +53,7 @@ class Points(Protocol):
         """Payload and cosine of the nearest, filtered while the engine looks for them."""
 
     async def place(self) -> Place | None:
-        """Where the points are."""
+        """Storage of the points of one project."""
 
     async def settle(self, place: Place) -> None:
         """Keep all that was written, and then where the points are."""
@@ -73,7 +73,7 @@ class Episodic(SearchingTier):
         """The points of a project. Raises `Away`."""
 
     async def place(self, project: str, *, draft: bool = False) -> Place | None:
-        """How far it has followed a project."""
+        """Return the position of the projection in a project."""
         async with self.opened(project, draft) as points:
             return await points.place()
 
@@ -103,7 +103,7 @@ class Episodic(SearchingTier):
 
 
 def name_of(model: str) -> str:
-    """What a model is called where a name may not hold everything: in folders and collections."""
+    """Return the model's name as it may appear in folders and collections."""
     if _NAME.fullmatch(model):
         return model
     return f"{_OTHER.sub('-', model)[:60]}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
@@ -129,7 +129,7 @@ def point(change: Change, dimensions: int = DIMENSIONS) -> Point:
 
 
 def facets(change: Change) -> list[str]:
-    """What a record can be filtered by: author, task and the plain fields of its body."""
+    """Return the filterable fields of a record: author, task and the plain fields of its body."""
     if change.body is None:
         return []
     fields = {**change.body, "author": change.author, "task_id": change.task_id}

@@ -15,7 +15,7 @@ from counterpoint.memory.record.database import Database
 from counterpoint.proto.errors import Away
 
 PATIENCE_S = 1.0
-"""How long a search waits for what was committed before it."""
+"""Maximum wait of a search for earlier commits, in seconds."""
 WITHOUT_TIER = "exact, episodic is away"
 """The plan of an answer that the record gave in the place of the tier."""
 _PAGE = 1000
@@ -27,7 +27,7 @@ WHERE project = $1 AND store = ANY ($2) AND label <= $3 AND body IS NOT NULL AND
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What was found, best first, and how."""
+    """Results of a search, best first, and its plan."""
 
     hits: tuple[Hit, ...]
     plan: str

@@ -1,4 +1,4 @@
-"""The line of all tasks as a graph in Ladybug, one database a project, asked in Cypher (row D4)."""
+"""The lines of all tasks as a graph in Ladybug, one database per project, queried in Cypher."""
 
 import asyncio
 import ctypes
@@ -29,7 +29,7 @@ _BUFFER_BYTES = 128 * 1024 * 1024
 """At most: a checkpoint holds a whole group of rows, 131,072 of them, with their texts."""
 _DATABASE_BYTES = 8 * 1024**3
 _TRANSACTION_CHARS = 1_000_000
-"""What one transaction writes is in the engine's buffers until it ends, several times over."""
+"""Size limit of one transaction: the engine buffers it several times over until its end."""
 _THREADS = 2
 _CHECKPOINT_BYTES = 1024 * 1024
 _LONGEST_WALK = 200
@@ -37,9 +37,9 @@ _CHECKED = 256
 _ASKER = re.compile(
     r"(Parser|Binder|Catalog|Conversion|Overflow|Runtime|Function|Parameter|Copy|Not implemented|Can ?not)\b", re.I
 )
-"""How the engine begins when it is the query that is wrong."""
+"""Beginnings of the engine's messages about an invalid query."""
 _PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
-"""How it begins when it has no type for the value of a parameter."""
+"""Beginning of its message about a parameter value without a type."""
 
 
 class Graph(Tier):
@@ -53,7 +53,7 @@ class Graph(Tier):
         self._turns = asyncio.Semaphore(_THREADS)
 
     async def place(self, project: str, *, draft: bool = False) -> Place | None:
-        """How far it has followed a project."""
+        """Return the position of the projection in a project."""
         async with self._shelf.taken(project, draft) as database:
             return await asyncio.to_thread(database.place)
 
@@ -225,7 +225,7 @@ def _rows(connection: "Connection", query: str, parameters: Mapping[str, Any]) -
 
 
 def _said(reason: str, timeout_ms: int) -> CounterpointError:
-    """What the engine's words about a query mean."""
+    """Return the error for an exception of the engine."""
     if "Interrupted" in reason:
         return refused(f"took longer than {timeout_ms} ms")
     if "buffer pool" in reason.lower() or "allocate memory" in reason:

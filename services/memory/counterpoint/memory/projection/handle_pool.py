@@ -23,7 +23,7 @@ _Key = tuple[str, bool]
 
 
 class _Broken(Exception):
-    """What a folder holds cannot be opened."""
+    """The contents of a folder cannot be opened."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from counterpoint.memory.projection.tier import Change, Place, newest
 SCHEMA = files(__package__).joinpath("schema.cypher").read_text()
 STORES = ("actions", "tasks")
 TEXT_CHARS = 1000
-"""What is longer is cut: the record has all of it."""
+"""Length limit of a text in the graph, in characters; the record has all of it."""
 
 Run = Callable[[str, Mapping[str, Any]], list[list[Any]]]
 """Run a statement with its parameters: its rows."""
@@ -85,7 +85,7 @@ def parts(changes: Sequence[Change], chars: int) -> list[list[Change]]:
 
 
 def where(run: Run) -> Place | None:
-    """How far the database has come."""
+    """Return the position of the database."""
     found = run("MATCH (p:Place {name: 'place'}) RETURN p.life, p.seq", {})
     return Place(found[0][0], found[0][1]) if found else None
 
@@ -142,7 +142,7 @@ def _row(change: Change) -> dict[str, Any]:
 
 
 def _links(change: Change) -> list[_Link]:
-    """What a record says it is linked to."""
+    """Return the links that a record names."""
     if change.store != "actions" or change.body is None:
         return []
     links = [("LEADS_TO", change.id, str(parent)) for parent in change.body.get("after") or ()]
@@ -152,7 +152,7 @@ def _links(change: Change) -> list[_Link]:
 
 
 def _links_to(run: Run, there: Sequence[Change]) -> list[_Link]:
-    """What has waited for these records, as far as it still names them."""
+    """Return the links that waited for these records and are still named."""
     records = {_record(change): change for change in there}
     found = run("UNWIND $ids AS id MATCH (w:Awaited {record: id}) RETURN id, w.waiting", {"ids": list(records) or [""]})
     if not found:

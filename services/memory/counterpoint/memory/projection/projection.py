@@ -25,8 +25,7 @@ log = structlog.get_logger()
 BATCH = 500
 _RETRY_S = 1.0
 GATHER_S = 0.1
-"""What comes so soon after the last step is followed together with what comes then, unless somebody waits for it: a
-step costs as much for one record as for many."""
+"""Delay between two steps, in seconds, unless a query waits: a step costs as much for one record as for many."""
 _PROJECTS = "SELECT project FROM projects WHERE left(project, 1) <> '_'"
 _LIFE = "SELECT created_at, last_seq FROM projects WHERE project = $1"
 _COLUMNS = "store, id, version, seq, author, label, integrity, task_id, schema_version, body"
@@ -50,7 +49,7 @@ def _silent(records: int) -> None:
 
 @dataclass(slots=True)
 class Rebuilding:
-    """How far a rebuild has come: `records` of the `of` there were when it began."""
+    """Progress of a rebuild: `records` of the `of` there were at its beginning."""
 
     project: str
     state: str = "running"

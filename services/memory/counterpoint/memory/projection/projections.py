@@ -64,7 +64,7 @@ class Tiers:
 
     @property
     def episodic(self) -> Projection:
-        """That of the active model."""
+        """Return the tier of the active model."""
         return self._of(self._search.active).projection
 
     async def keep(self) -> None:
@@ -117,7 +117,7 @@ class Tiers:
         await self.graph.close()
 
     async def recall(self, grant: Grant, query: VectorSearch | HybridSearch, vector: Vectors, model: str) -> Recalled:
-        """What episodic memory has for a query, whose vector is by this model. Raises `ModelGone`."""
+        """Search episodic memory; the query's vector is by this model. Raises `ModelGone`."""
         scope = Scope(grant.project, (query.store,), grant.clearance)
         return await self._of(self._search.model(model)).recall.search(scope, vector, query.where, query.k)
 

@@ -155,7 +155,7 @@ class _Collection:
 
 
 async def _do(asked: Awaitable[T]) -> T:
-    """What the server answers. Raises `Away` for whatever the client raises: it has no error that all others are."""
+    """Await a call of the client. Raises `Away` for every exception of the client, which has no common base class."""
     try:
         return await asked
     except Exception as error:

@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a tier has followed a project: every change up to `seq` of this `life` of it is in the tier.
+    """Position of a tier in a project: every change up to `seq` of this `life` of it is in the tier.
 
     A project of the same name in another database has another life.
     """
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a query may see: stores of one project, labels up to one."""
+    """Visibility of a query: stores of one project, and a maximum label."""
 
     project: str
     stores: tuple[str, ...]
@@ -70,7 +70,7 @@ class Tier(ABC):
 
     @abstractmethod
     async def place(self, project: str, *, draft: bool = False) -> Place | None:
-        """How far it has followed a project; None when it holds nothing of it, or cannot read what it held."""
+        """Return the position in a project; None if the tier has nothing of it, or cannot read it."""
 
     @abstractmethod
     async def apply(self, project: str, changes: Sequence[Change], place: Place, *, draft: bool = False) -> None:
@@ -113,7 +113,7 @@ class SearchingTier(Tier):
 
 
 def newest(changes: Sequence[Change], held: Mapping[tuple[str, str], int]) -> list[Change]:
-    """Of each record its newest change, where that is newer than what is held."""
+    """Return the newest change of each record that is newer than the stored one."""
     found: dict[tuple[str, str], Change] = {}
     for change in changes:
         key = (change.store, change.id)

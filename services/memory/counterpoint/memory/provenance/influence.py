@@ -1,8 +1,9 @@
-"""Influence: all that rests on an item, by what every commit used, named or was shown (rows F4, M1).
+"""Influence: everything derived from an item, by the items that each commit used or was shown (docs/memory.md).
 
-One step down leads from a version to the commits that used it, and from them to what they wrote. A record that names
-sources of its own rests on these alone; one that names none on all that its commit used. A commit that worked on the
-result of another, brought by its message, used that one. A record that was put back is what it had been.
+One step down leads from a version to the commits that used it, and from these to their writes. A record with
+sources of its own is derived from these alone, one without from everything that its commit used. A commit on a
+message that brought the result of another commit used that commit. A restored record has the provenance of its
+original.
 """
 
 from collections import defaultdict
@@ -108,7 +109,8 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class Radius:
-    """What rests on some versions of records, nearest first; `truncated` when there is more than was asked for."""
+    """Return everything derived from some versions of records, nearest first; `truncated` if there is more than the
+    limit."""
 
     roots: frozenset[Version]
     touched: tuple[Touched, ...]

@@ -1,4 +1,4 @@
-"""Where things come from: what each delivery has read, and what each message carries of what was read before it."""
+"""Read sets: the items that each delivery has read, and the provenance of each message."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Key = tuple[str, str, int, int]
 """Caller, inbound message id, fence, run of the handler."""
 
 _FENCES = 50_000
-"""Of so many messages the newest delivery is remembered here; the record knows it of every one that was applied."""
+"""Messages whose newest delivery is kept in RAM; the record has it for every applied one."""
 
 COMMITS_USED = "commits"
 """In a read set the store of the commit whose message brought the result that was worked on."""
@@ -46,9 +46,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """What a delivery has read: its provenance, the score of each item, those of the shared project, what those items
-    cite in turn, what is named as a source though no message says so, and what `earlier` runs and deliveries have read.
-    """
+    """Read set of a delivery: its provenance, the score of each item, the items of the shared project, the citations
+    of these items, the sources named without a message (`named`), and the reads of `earlier` runs and deliveries."""
 
     provenance: Provenance = field(default_factory=Provenance)
     scores: Mapping[Ref, float | None] = field(default_factory=dict)
@@ -83,7 +82,7 @@ def sources_of(body: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
 
 
 class Forgotten(LookupError):
-    """What this delivery has read is not known any more."""
+    """The read set of this delivery is no longer in RAM."""
 
 
 class Reads:
@@ -149,7 +148,7 @@ class Reads:
                 del self._of_message[key[1]]
 
     def by_any(self, message_id: str) -> Provenance:
-        """What all deliveries of a message have read, whoever took them; as far as it is known."""
+        """Return the provenance of all known deliveries of a message, of any caller."""
         known = [self._sets[key] for key in self._of_message.get(message_id, ())]
         return Provenance(
             max((each.label for each in known), default=0),
@@ -158,15 +157,15 @@ class Reads:
         )
 
     def of(self, key: Key, requests: int) -> Memories:
-        """What this delivery has read. Raises `Forgotten` unless exactly `requests` answers are remembered."""
+        """Return the read set of a delivery. Raises `Forgotten` unless exactly `requests` answers are remembered."""
         known = self._sets.get(key)
         if (known.requests if known else 0) != requests:
             raise Forgotten
         return self.so_far(key, requests)
 
     def so_far(self, key: Key, requests: int) -> Memories:
-        """What this delivery has read, of which some may not have heard yet. Raises `Forgotten` when fewer than
-        `requests` answers are remembered."""
+        """Return the read set of a delivery, which may include answers that have not arrived yet. Raises `Forgotten`
+        if fewer than `requests` answers are remembered."""
         known = self._sets.get(key) or _ReadSet()
         if known.requests < requests:
             raise Forgotten

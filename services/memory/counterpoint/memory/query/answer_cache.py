@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was looked for, and the answers if all were there. Without an `epoch` nothing of it is kept."""
+    """Result of a lookup: the keys, and the answers if all were cached. Without an `epoch` nothing is stored."""
 
     keys: tuple[bytes, ...] = ()
     epoch: Epoch | None = None

@@ -17,7 +17,7 @@ from counterpoint.proto.memory import Filter, Get, HybridSearch, Item, Line, Lis
 
 
 class Past:
-    """What stores held, for one grant."""
+    """Reads of stores as of a moment, for one grant."""
 
     def __init__(self, policy: Policy, embeddings: Embeddings) -> None:
         self._policy = policy
@@ -31,7 +31,7 @@ class Past:
         as_of: str,
         embedded: Embedded,
     ) -> QueryResult:
-        """What a store held at a past moment. A search there reads its newest records, by meaning alone."""
+        """Answer a query as of a moment. A search compares the newest records of that moment by meaning alone."""
         at = await moment(connection, grant.project, as_of)
         places = at.places(projects(self._policy, grant, "actions" if isinstance(query, Line) else query.store))
         match query:

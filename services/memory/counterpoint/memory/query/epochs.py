@@ -17,7 +17,7 @@ from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.subjects import SHARED_PROJECT
 
 DOUBT = 2.0
-"""How long a commit that nobody answered may still be applied, in times of when its statement is given up."""
+"""Multiple of the statement timeout for which a commit without an answer may still be applied."""
 _KNOWN = 50_000
 _NEWEST = """
 SELECT (SELECT newest.commit_id FROM (
@@ -139,7 +139,7 @@ class Epochs:
         return tuple(places)
 
     def _standing(self, places: Sequence[Place]) -> tuple[str, ...] | None:
-        """What is known of all places, None where something is not or is in doubt."""
+        """Return the epochs of all places, None if one is unknown or in doubt."""
         commits = []
         for place in places:
             commit = self._known.get(place)

@@ -78,7 +78,8 @@ GATEWAY_TURNS = 2
 """Those of the gateway, for which a search in its turn may be waiting: it embeds what memory asks it to."""
 RADIUS_BYTES = 900_000
 PATIENCE_S = 8.0
-"""Who waited longer has given up, or is about to: callers wait for ten seconds. The answer would be for nobody."""
+"""Maximum wait of a query for its turn, in seconds. Callers wait for ten seconds, so a later answer would not be
+read."""
 
 
 class Queries:
@@ -179,7 +180,7 @@ class Queries:
         return tuple(found)
 
     async def _beside(self, grant: Grant, query: MemoryQuery, embedded: Embedded) -> QueryResult | Recalled | None:
-        """What a tier beside the record answers, before a connection is taken for the rest."""
+        """Answer queries of the other tiers before a connection is taken for the rest."""
         match query:
             case Cypher() | Rebuild():
                 return await self._tiers.answer(grant, query)
@@ -255,7 +256,7 @@ class Queries:
                 assert_never(query)
 
     async def _rests_on(self, grant: Grant, query: Dependents) -> QueryResult:
-        """What rests on an item of the project, or, where it has none such, of the shared one."""
+        """Return everything derived from an item of the project, or of the shared project if it has none."""
         for project in projects(self._policy, grant, query.store):
             roots = await self._influence.roots(project, query.store, query.id, query.version)
             if roots:
@@ -347,7 +348,7 @@ class Queries:
         )
 
     async def _compared(self, grant: Grant, query: VectorSearch | HybridSearch, embedded: Embedded) -> tuple[Ids, Ids]:
-        """What a search finds, and what it would find if it looked at every row, in one state of the record."""
+        """Return the result of a search and the exact result, from one snapshot of the record."""
         async with self._database.snapshot(grant.project) as connection:
             found, _ = await self._searched(connection, grant, query, embedded)
             exact, _ = await self._searched(connection, grant, query, embedded, exact=True)
@@ -356,7 +357,7 @@ class Queries:
     async def _recalled(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, recalled: Recalled
     ) -> QueryResult:
-        """What was recalled as the record has it now; what has been changed since is left out."""
+        """Replace recalled items by their current records; drop those that changed since."""
         rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in recalled.hits])
         known = {(row["id"], row["version"]): row for row in rows if row["project"] == grant.project}
         found = [(known[hit.id, hit.version], hit) for hit in recalled.hits if (hit.id, hit.version) in known]

@@ -1,8 +1,8 @@
-"""Past moments: what a store held right after a commit, or at a time (row M5).
+"""Moments: the state of a store right after a commit, or at a time.
 
-A version stood from its own place in its project's order, or where it was put back from that of the commit which did,
-until that of the version after it. The shared project has an
-order of its own: of it the moment is the last place that was taken by then.
+A version is current from its own position in its project's order, or from that of the commit that restored it,
+until that of the next version. The shared project has an order of its own: its moment is its last position at
+that time.
 """
 
 from collections.abc import Sequence

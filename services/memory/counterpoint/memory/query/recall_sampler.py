@@ -22,7 +22,7 @@ RECALL = Gauge(
     ["store", "plan"],
 )
 WINDOW = 200
-"""How many samples of a store and plan the mean is of."""
+"""Samples of a store and plan that the mean covers."""
 PATIENCE_S = 10.0
 
 Ids = frozenset[tuple[str, str]]
@@ -53,7 +53,7 @@ class Sampler:
         self._running.add_done_callback(self._over)
 
     async def sampled(self) -> None:
-        """What is being compared has been."""
+        """Wait until the comparisons under way are done."""
         if self._running is not None:
             await asyncio.wait((self._running,))
 

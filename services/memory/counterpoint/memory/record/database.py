@@ -45,7 +45,7 @@ PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
 _AGAIN_S = 0.2
 _BEAT_S = 0.5
 _CONFIRMED_S = 2.0
-"""So long after it was confirmed a lease is still ours: the server lets go of it later, whatever became of us."""
+"""Validity of a lease after its last confirmation, in seconds; the server releases it later than that."""
 _LEASE_KEY = 0x636F756E746572
 _NEXT_EPOCH = """
 UPDATE lease SET epoch = epoch + (holder IS DISTINCT FROM $1 OR epoch <> $2)::int, holder = $1, since = now()

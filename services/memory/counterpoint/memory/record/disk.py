@@ -15,7 +15,7 @@ log = structlog.get_logger()
 FREE = Gauge("counterpoint_disk_free_bytes", "Free bytes of the disk that the data folder is on")
 LOOK_EVERY_S = 1.0
 _REFUSED_S = 5.0
-"""So long nothing is tried after the database had no room."""
+"""Back-off after the database ran out of space, in seconds."""
 _ENOUGH = 1.5
 """Times the reserve that has to be free before anything is written again."""
 

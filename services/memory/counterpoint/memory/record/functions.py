@@ -8,6 +8,6 @@ from importlib.resources import files
 
 SQL = files(__package__).joinpath("migrations", "functions.sql").read_text()
 SCHEMA = f"functions_{hashlib.sha256(SQL.encode()).hexdigest()[:12]}"
-"""Where they are made. The next change keeps it, the one after drops it."""
+"""Schema of the functions, named by their text. The next change keeps it, the one after drops it."""
 SEARCH_PATH = f"{SCHEMA}, public"
-"""What memory's connections look in."""
+"""Search path of memory's connections."""

@@ -1,4 +1,4 @@
-"""What a commit becomes: rows of the record, messages of the log, and the one step that holds them."""
+"""Commit plans: the rows of the record, the messages of the log, and the step that contains them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ __all__ = ["SYSTEM", "CommitPlan", "PlannedMessage", "PlannedWrite", "canonical"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 SYSTEM = "_system"
-"""Where stores outside every project are kept; no legal project name."""
+"""Project of the system stores; no legal project name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class PlannedMessage:
 
     @property
     def stamps(self) -> list[Any]:
-        """Where it goes and what it is worth, as the audit log has it."""
+        """Destination and stamps of the message, as the audit leaf contains them."""
         sent = [self.task_id, self.subject, list(self.audience), self.label, self.integrity, self.timer]
         return [*sent, self.due_at and microseconds(self.due_at), self.structured, self.versioned]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedVector:
-    """What the vector tier keeps beside a record; `embeddings` by model, each as PostgreSQL reads it."""
+    """Row of the vector tier for a record; `embeddings` by model, each as PostgreSQL reads it."""
 
     store: str
     id: str

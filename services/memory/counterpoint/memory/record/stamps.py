@@ -10,9 +10,9 @@ VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What something rests on: the highest label and the lowest integrity of all of it, and every item; of a message
-    also its type, the commit that sent it, the principal on whose behalf, and whether it brings the `result` of that.
-    """
+    """Provenance of a record or message: the highest label, the lowest integrity and all items of what it is derived
+    from; of a message also its type, the commit that sent it, its principal, and whether it brings the `result`
+    of that commit."""
 
     label: int = 0
     integrity: int = VOUCHED
@@ -23,7 +23,7 @@ class Provenance:
     type: str | None = None
 
     def with_(self, other: "Provenance") -> "Provenance":
-        """What rests on both."""
+        """Return the provenance of a value derived from both."""
         return Provenance(
             max(self.label, other.label),
             min(self.integrity, other.integrity),

@@ -61,8 +61,8 @@ SELECT {columns}, hops FROM records r JOIN (
 
 
 def conditions(query: List, *, indexed: bool = True) -> tuple[list[str], list[Any]]:
-    """What a list asks of each record, and the values of it; with the columns of the record that have an index, which
-    its history lacks. Raises `Permanent` for a field whose name is none."""
+    """Return the conditions of a list on each record, and their values; with `indexed` by the generated columns,
+    which the history lacks. Raises `Permanent` for an illegal field name."""
     clauses = ["store = $1"]
     values: list[Any] = [query.store]
 

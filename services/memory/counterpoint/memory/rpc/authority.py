@@ -38,7 +38,7 @@ class Authority:
         self.reads = reads
 
     async def authorise(self, caller: str, origin: Origin, accesses: tuple[Access, ...] = ()) -> tuple[Grant, int]:
-        """What this caller may do for this origin, and the integrity of what it does. Raises `Denied`."""
+        """Return the grant of a caller for an origin, and the integrity of its work. Raises `Denied`."""
         if not is_project(origin.project):
             raise Denied(ErrorCode.PROJECT, "a project name, in which nothing looks like a secret")
         asked = diode.Asked(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))

@@ -21,7 +21,8 @@ class IngestHandler:
         self._room = room
 
     async def execute(self, caller: str, request: IngestRequest) -> IngestReply:
-        """What became of each. Raises `Denied`, `Permanent` or `Transient`."""
+        """Ingest documents, past incidents and provider rows; report on each. Raises `Denied`, `Permanent` or
+        `Transient`."""
         origin = request.origin
         integrity = await self._authority.ingests(caller, origin)
         if request.job is not None and not is_harmless(request.job.job_id):
@@ -34,7 +35,8 @@ class IngestHandler:
         )
 
     async def put(self, caller: str, request: PutPart) -> PutReply:
-        """What is there of the upload. Raises `Denied`, `Permanent`, or `Away` on a full disk."""
+        """Store a part of an upload; report the parts received. Raises `Denied`, `Permanent`, or `Away` on a full
+        disk."""
         await self._authority.ingests(caller, request.origin)
         self._room.check()
         return await self._blobs.put(request)

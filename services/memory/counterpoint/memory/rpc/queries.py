@@ -16,7 +16,7 @@ from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Origin, QueryReply, QueryRequest, QueryResult, Reembed
 
 REPLY_LIMIT_BYTES = 1000 * 1000
-"""What the bus carries, less what an envelope takes."""
+"""Payload limit of the bus less the size of an envelope, in bytes."""
 
 
 class QueryHandler:

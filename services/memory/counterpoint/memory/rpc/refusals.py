@@ -35,7 +35,7 @@ class Refusals:
         return await self.of(caller, Origin(message_id="unread", project=subjects.DEFAULT_PROJECT), what, refused)
 
     async def of(self, caller: str, origin: Origin, what: str, error: CounterpointError) -> Refusal:
-        """What to answer. What the diode or a rule refused has a leaf in the audit log."""
+        """Return the refusal for an error. What the diode or a rule refused gets a leaf in the audit log."""
         match error:
             case Denied(rule=rule, needed=needed):
                 REFUSALS.labels(what.split(" ")[0], rule).inc()

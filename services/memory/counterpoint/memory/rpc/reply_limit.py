@@ -1,4 +1,4 @@
-"""What an answer may weigh: the bus carries a megabyte, so the longest answers of a request lose their last items."""
+"""Reply limit: the bus carries 1 MiB, so the longest results of a reply lose their last items."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from counterpoint.proto.memory import QueryResult
 _PAGED = frozenset({"list", "log"})
 """Plans whose answers go on at the `seq` of their last item."""
 _AROUND_BYTES = 500
-"""What stands around the items of one answer."""
+"""Size of one result without its items, in bytes."""
 
 
 def shortened(found: Sequence[QueryResult], limit_bytes: int) -> tuple[QueryResult, ...]:

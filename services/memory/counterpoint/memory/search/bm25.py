@@ -1,4 +1,4 @@
-"""What words are worth: the inverse document frequency of BM25, and which words bring candidates (row C2)."""
+"""Term weights: the inverse document frequency of BM25, and the selection of terms that bring candidates."""
 
 from collections.abc import Mapping
 from math import log

@@ -1,4 +1,4 @@
-"""What a search looks for, and the rows that may be its answer, whoever has found them."""
+"""Search requests, and the rows that are candidates for their results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from counterpoint.memory.embedding.model import Vectors
 
 @dataclass(frozen=True)
 class Scope:
-    """What a search may see: a project and the shared one, some stores, vectors of one model, labels up to one."""
+    """Visibility of a search: a project and the shared one, stores, vectors of one model, and a maximum label."""
 
     project: str
     stores: tuple[str, ...]
@@ -22,11 +22,10 @@ class Scope:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked for. `vector` is that of the text, (dimensions,); `bring` are the terms whose rows are candidates
-    and `other` those that only score them, each with its idf, and `hashes` those of both; `phrases` are tsqueries, each
-    with the rarest of its words; `names` the terms that name one thing. There are `rows` rows of `mean_length` terms,
-    and each leg brings `most` candidates.
-    """
+    """Parsed search. `vector` of the text, (dimensions,); `bring` are the terms whose rows become candidates and
+    `other` those that only score, each with its idf; `hashes` are those of both; `phrases` are tsqueries, each
+    with its rarest word; `names` are terms that name one thing. The corpus has `rows` rows of `mean_length`
+    terms; each leg brings `most` candidates."""
 
     vector: Vectors
     bring: Mapping[str, float]

@@ -22,15 +22,15 @@ log = structlog.get_logger()
 LIMIT_BYTES = 128 << 20
 """All that is held. What has not been searched by for longest goes first."""
 SEARCHES = 4
-"""How often an unchanged store is searched before it is read for RAM. Reading 6,400 rows takes .15 s, as long as ten
-searches save that follow."""
+"""Searches of an unchanged store before it is loaded into RAM. Loading 6,400 rows takes .15 s, which ten later
+searches save."""
 
 _PATIENCE_S = 20.0
-"""How long a store may take to be read."""
+"""Timeout of loading a store, in seconds."""
 _RESTS = 100
-"""How many searches go by, beside those, before a store is read again that could not be."""
+"""Further searches before a failed load is retried."""
 _ASKED = 10_000
-"""So many places are remembered to have been searched."""
+"""Maximum number of stores whose searches are counted."""
 
 _Key = tuple[Place, str]
 
@@ -45,10 +45,10 @@ class State:
 
 
 CHANGED = "string_agg(changed::text, ' ' ORDER BY label) || ' ' || pg_postmaster_start_time()"
-"""Of the rows of a place in `corpora`. In a database that was restored the same transaction may be another."""
+"""SQL of the state of a store's rows in `corpora`. A transaction id is reused in a restored database."""
 
 HASH = "hashtextextended(term, 0)"
-"""What a term is known by in RAM, 8 bytes."""
+"""SQL of the key of a term in RAM, 8 bytes."""
 
 # One statement, so that the state is that of all the rest. Arrays of one table are in the order in which it is read.
 _READ = f"""
@@ -89,7 +89,7 @@ class Held:
         self._asked: OrderedDict[Place, tuple[str, int]] = OrderedDict()
         self._reading: asyncio.Task[None] | None = None
         self._read: Place | None = None
-        """What is being read, unless it was dropped since."""
+        """Store that is being loaded, None if it was dropped since."""
 
     def clear(self) -> None:
         """Hold nothing."""
@@ -169,7 +169,7 @@ class Held:
 
 
 def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
-    """What `_READ` says of a place."""
+    """Parse a row of `_READ`."""
 
     def array(name: str, kind: str, native: Any) -> Any:
         return np.frombuffer(row[name] or b"", kind).astype(native)

@@ -18,7 +18,7 @@ _Flags = npt.NDArray[np.bool_]
 _ROW_BYTES = 320
 """About what a row takes beside its vector: its numbers, id, type and names."""
 _POSTING_BYTES = 22
-"""What a posting takes where no other is of its term."""
+"""Size of a posting list with one entry, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class Corpus:
         return bytes_of(rows, dimensions, len(self.holders))
 
     def places(self, rows: Sequence[int]) -> _Places:
-        """Where some of its rows are; those of others are left out."""
+        """Return the positions of rows by id; unknown ones are left out."""
         return np.flatnonzero(np.isin(self.rows, np.asarray(rows, np.int64)))
 
     def postings(self, term: int) -> slice:
-        """Where in `holders` and `times` those of a term are."""
+        """Return the range of a term in `holders` and `times`."""
         n = int(np.searchsorted(self.terms, term))
         if n == len(self.terms) or self.terms[n] != term:
             return slice(0, 0)
@@ -119,7 +119,7 @@ def find(
 
 
 class _Scored:
-    """What speaks for each row of a corpus: its cosine, and of the words BM25 with k1 = 1.2 and b = 0.75."""
+    """Return the scores of each row: its cosine, and BM25 with k1 = 1.2 and b = 0.75."""
 
     def __init__(self, corpus: Corpus, wanted: Wanted, seen: _Flags) -> None:
         self.corpus, self.seen = corpus, seen
@@ -129,7 +129,7 @@ class _Scored:
         self.cosine: Vectors = np.einsum("ij,j->i", corpus.vectors, wanted.vector)
 
     def seen_of(self, rows: Sequence[int]) -> _Places:
-        """Where those are of some rows that are seen."""
+        """Return the positions of visible rows."""
         places = self.corpus.places(rows)
         return places[self.seen[places]]
 
@@ -172,7 +172,7 @@ def _seen(corpus: Corpus, max_label: int, of_rows: Sequence[int] | None) -> _Fla
 
 
 def _best(scores: npt.NDArray[np.floating], rows: npt.NDArray[np.int64], most: int) -> _Places:
-    """Where the `most` highest scores are; of equal ones the first rows."""
+    """Return the positions of the `most` highest scores; ties are broken by position."""
     if len(scores) <= most:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - most)[len(scores) - most]
@@ -181,7 +181,7 @@ def _best(scores: npt.NDArray[np.floating], rows: npt.NDArray[np.int64], most: i
 
 
 def _apart(corpora: Sequence[Corpus], chosen: _Places) -> list[list[int]]:
-    """Of each corpus, which of its rows are chosen of all, one corpus after the other."""
+    """Return the selected rows of each corpus from positions in their concatenation."""
     ends = np.cumsum([len(corpus.rows) for corpus in corpora])
     cuts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
     return [(cut - end + len(corpus.rows)).tolist() for cut, end, corpus in zip(cuts, ends, corpora, strict=True)]

@@ -1,4 +1,4 @@
-"""Fusion of what each candidate has for it into one score (row C2)."""
+"""Fusion of the features of each candidate into one score."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,9 +12,9 @@ FULL_CHARS = 100
 
 
 class Signs(NamedTuple):
-    """What a candidate has for it: its score in both legs, whether it is by somebody whom the question names, and its
-    length in characters; where the best candidates were compared with it, its mean cosine to them; and what the names,
-    codes and quotes of the question that it holds are worth, where 1 is what a term is worth that one row holds."""
+    """Features of a candidate: the scores of both legs, whether its speaker is named in the query, its length in
+    characters, its mean cosine to the best candidates where it was compared with them, and the weight of the
+    names, codes and quotes of the query that it contains (1 is the weight of a term that one row contains)."""
 
     lexical: float
     dense: float
@@ -26,9 +26,10 @@ class Signs(NamedTuple):
 
 @dataclass(frozen=True)
 class Weights:
-    """What each sign counts, all but `feedback` adding up to 1. `feedback`: what likeness to the best candidates counts
-    beside the dense score of one's own, before that is brought to [0, 1]. `exact`: the share of the whole that names,
-    codes and quotes count where a row holds one that no other does; they count less the more rows hold them."""
+    """Weights of the features; all but `feedback` add up to 1. `feedback` weighs the similarity to the best
+    candidates beside the candidate's own dense score, before that is scaled to [0, 1]. `exact` is the share of
+    names, codes and quotes if a row contains one that no other has; it decreases with the number of rows that
+    contain them."""
 
     words: float
     meaning: float

@@ -1,4 +1,4 @@
-"""Hybrid search: BM25 and cosine over the same candidates, fused by score (rows B8, C2)."""
+"""Hybrid search: BM25 and cosine over the same candidates, fused by score."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class Searched:
 
 
 def prepare(text: str) -> Terms:
-    """What a query looks for; raises `Permanent` where it is empty or longer than 32,000 characters."""
+    """Parse a query. Raises `Permanent` if it is empty or longer than 32,000 characters."""
     if len(text) > MAX_QUERY_CHARS:
         problem = Problem(
             field="text", problem=f"{len(text)} characters, at most {MAX_QUERY_CHARS} can be searched for"

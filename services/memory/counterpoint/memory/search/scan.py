@@ -123,7 +123,7 @@ async def walked(connection: "Connection", scope: Scope, wanted: Wanted, kind: s
 
 
 def _candidates(found: "Sequence[asyncpg.Record]") -> Candidates:
-    """What `search.sql` says, whose last columns are of all rows."""
+    """Parse a row of `search.sql`, whose last columns are the same in all rows."""
     if not found:
         return Candidates()
     columns = len(Candidate._fields)

@@ -38,7 +38,7 @@ class Terms:
 
 
 def terms(text: str) -> Terms:
-    """What of `text` goes into the index, or, of a query, is looked for. Pure, and the same for both."""
+    """Return the terms of a text for the index, or of a query for its lookup. Pure, and the same for both."""
     plain = unicodedata.normalize("NFKC", text).replace("\x00", " ").replace("\\", "/")
     plain = plain.encode(errors="replace").decode()
     quoted = (_words("".join(groups)) for groups in _QUOTED.findall(plain))
@@ -53,7 +53,7 @@ def terms(text: str) -> Terms:
 
 
 def weighed(parts: Iterable[tuple[str, int]]) -> Terms:
-    """What of several texts goes into the index as one row, the words of each as often as it counts."""
+    """Return the terms of several texts as one row; the terms of each are repeated by its weight."""
     found = [(terms(text), times) for text, times in parts]
     return Terms(
         words=" ".join(each.words for each, times in found for _ in range(times)),

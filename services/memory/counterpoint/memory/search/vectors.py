@@ -50,7 +50,7 @@ class Text:
 
     @property
     def lexical(self) -> Terms:
-        """What the lexical leg reads."""
+        """Terms for the lexical index, weighted by part."""
         steps = len(self.around)
         beside = ((text, steps - n) for n, text in enumerate(self.around))
         return weighed([(self.text, steps + 1), *beside, (self.context, 1)])

@@ -1,9 +1,8 @@
-"""Documents to chunks: each type by what it is made of (row C1).
+"""Chunking: each type of document is split by its structure.
 
-Pure. Whatever the input, the chunks of a text are in its order, do not overlap, and leave out nothing but white space;
-`source[chunk.start:chunk.end] == chunk.text` holds for every one of them. Of a conversation the times and speakers are
-left out too: they are in the contexts. What a document was read from (`ingest.readers`) is text by now: HTML and
-notebooks are markdown.
+Pure. For every input, the chunks are in the order of the text, do not overlap, and leave out white space alone:
+`source[chunk.start:chunk.end] == chunk.text`. In a conversation, times and speakers are in the contexts instead.
+HTML and notebooks have been converted to markdown (`ingest.readers`).
 """
 
 from typing import assert_never

@@ -7,7 +7,7 @@ from counterpoint.proto.conversation import TURN
 
 AROUND_CHARS = 300
 STEPS = 2
-"""How many turns before and after a turn belong to what was said around it."""
+"""Turns before and after a turn that belong to its surroundings."""
 
 
 def conversation(source: str) -> Iterator[Section]:
@@ -27,7 +27,8 @@ def conversation(source: str) -> Iterator[Section]:
 
 
 def _around(said: Sequence[str], n: int) -> tuple[str, ...]:
-    """What was said one step away from a turn, then two: the end of the one before, the beginning of the one after."""
+    """Return the surroundings of a turn at distance one, then two: the end of the one before, the beginning of the
+    one after."""
     steps = []
     for step in range(1, STEPS + 1):
         before = _last(said[n - step]) if n >= step else ""

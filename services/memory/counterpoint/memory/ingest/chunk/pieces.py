@@ -97,7 +97,7 @@ def _spans(source: str, section: Section, max_chars: int) -> Iterator[tuple[int,
 
 
 def _cut(source: str, start: int, limit: int, breaks: tuple[int, ...]) -> int:
-    """Where to end the piece that begins at `start`: at the last good place in the second half before `limit`."""
+    """Return the end of the piece that begins at `start`: the last good boundary in the second half before `limit`."""
     half = start + (limit - start + 1) // 2
     place = bisect_right(breaks, limit) - 1
     if place >= 0 and breaks[place] >= half:

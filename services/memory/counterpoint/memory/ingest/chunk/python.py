@@ -43,7 +43,7 @@ class _Unit:
 
     @property
     def definition(self) -> _Definition | None:
-        """What it defines, if it is a definition."""
+        """Return the name that a statement defines, None if it is not a definition."""
         first = self.statements[0]
         return first if isinstance(first, _Definition) else None
 

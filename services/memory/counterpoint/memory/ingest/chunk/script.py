@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 SCRIPT_LIMIT_CHARS = 512 * 1024
 PARSE_LIMIT = 80_000
-"""How often a parse may ask whether it is to go on: the densest program of that length asks half as often.
+"""Limit on the number of progress callbacks of a parse: twice that of the densest program of that length.
 
-It is no time, so that a source is always cut in the same way."""
+It is not a time limit, so that a source is always split in the same way.
+"""
 _SLICE_BYTES = 64 * 1024
 
 _BODIES = frozenset({"statement_block", "class_body", "interface_body", "object_type", "enum_body"})
@@ -34,7 +35,7 @@ _AROUND = frozenset(
         "public_field_definition",
     }
 )  # fmt: skip
-"""What may stand around a definition."""
+"""Node types that may surround a definition."""
 _OPENED = frozenset({"class_declaration", "abstract_class_declaration", "class", "internal_module", "module"})
 _BESIDE = frozenset({"comment", "decorator"})
 
@@ -166,7 +167,7 @@ class _Script:
         return {place for place in found if unit.start < place < unit.end}
 
     def _signature(self, node: "Node") -> str:
-        """What it begins with, up to its body, on one line."""
+        """Return the head of a definition, up to its body, on one line."""
         inner = _inner(node)
         body = _body(inner)
         start = self.offsets[node.start_byte]
@@ -181,7 +182,7 @@ def _defines(node: "Node") -> bool:
 
 
 def _inner(node: "Node") -> "Node":
-    """What is defined, without what stands around it: the function in `export const f = () => {}`."""
+    """Return the inner definition: the function in `export const f = () => {}`."""
     while node.type in _AROUND:
         named = [child for child in node.named_children if child.type not in _BESIDE]
         if not named:

@@ -1,7 +1,7 @@
-"""What a document is handed in as becomes its text: the first of two stages, of which `retrieval.chunk` is the second.
+"""Readers: the content of a document to its text, the first of two stages; the second is `ingest.chunk`.
 
-Between the two what is sensitive is taken out, so that the text of a document can be cut from itself alone. Everything
-here is decided by the content; PDF and HTML are read by a process of their own.
+The text is redacted between the two, so that it can be split from itself alone. The type is detected from the
+content alone; PDF and HTML are read in a process of their own.
 """
 
 from counterpoint.memory.ingest.readers.document import Read, read

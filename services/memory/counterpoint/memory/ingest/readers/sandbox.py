@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 LIMIT_S = 60
-"""How long a document may be read, in seconds of the clock."""
+"""Timeout of reading a document, in seconds."""
 
 _CHILD = Path(__file__).with_name("worker.py")
 _NAMES = {"pdf": "a PDF", "html": "HTML"}
 
 
 def apart(kind: Literal["pdf", "html"], content: bytes) -> dict[str, Any]:
-    """What the process has made of it. Raises `ValueError` with the reason where there is nothing to be had."""
+    """Return the text that the worker has read. Raises `ValueError` with the reason if there is none."""
     name = _NAMES[kind]
     try:
         # The child sees no environment: it reads what strangers wrote, and needs nothing that we know.

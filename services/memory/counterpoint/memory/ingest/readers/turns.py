@@ -67,7 +67,7 @@ def _loaded(text: str) -> Any:
 
 
 def _entries(value: Any) -> Iterator[Any]:
-    """What is listed, in its order: in lists within lists, and in the objects that hold a list of messages."""
+    """Yield the entries in order, also of nested lists, and of objects that contain a list of messages."""
     if isinstance(value, list):
         for item in value:
             yield from _entries(item)
@@ -81,7 +81,7 @@ def _entries(value: Any) -> Iterator[Any]:
 
 
 def _turn(entry: Any) -> Turn | None:
-    """What an entry says; None where it is no turn: it has neither a speaker nor a text."""
+    """Return an entry as a turn; None if it has neither a speaker nor a text."""
     if not isinstance(entry, dict):
         return None
     text = next((entry[name] for name in _TEXT if entry.get(name) is not None), None)
