@@ -13,7 +13,7 @@ from memory_service.house import House
 from counterpoint.memory.access.revocations import Revocations
 from counterpoint.memory.commit import planner
 from counterpoint.memory.commit.inbound import InboundMessages
-from counterpoint.memory.provenance.read_sets import Reads
+from counterpoint.memory.provenance.read_sets import ReadSets
 from counterpoint.memory.rpc.authority import Authority
 
 SEED, STEPS = 2, 600
@@ -47,7 +47,7 @@ async def none(*_: Any) -> frozenset[str]:
     return frozenset()
 
 
-def of_one_run(reads: Reads, key: Any, requests: int) -> Any:
+def of_one_run(reads: ReadSets, key: Any, requests: int) -> Any:
     """What one run has read, and nothing of the others."""
     reads._stamps.pop(key[:2], None)
     return SO_FAR(reads, key, requests)
@@ -57,7 +57,7 @@ async def whoever_is_named(self: Authority, origin: Any) -> Any:
     return await self._principals.of(origin.principal)
 
 
-SO_FAR: Callable[..., Any] = Reads.so_far
+SO_FAR: Callable[..., Any] = ReadSets.so_far
 MENDS: dict[str, tuple[Any, str, Any]] = {
     "a capability ingests for whom it names": (Authority, "asker", whoever_is_named),
     "other tasks' records are changed": (InboundMessages, "owners", nobodys),
@@ -65,7 +65,7 @@ MENDS: dict[str, tuple[Any, str, Any]] = {
     "every name is an id": (planner, "_RECORD_ID", planner.re.compile(r"[\s\S]+")),
     "a capability outlives its task": (InboundMessages, "has_ended", never),
     "nothing is revoked": (Revocations, "of", none),
-    "a new run forgets what was read": (Reads, "so_far", of_one_run),
+    "a new run forgets what was read": (ReadSets, "so_far", of_one_run),
 }
 
 

@@ -24,7 +24,7 @@ from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.memory.access.tokens import Tokens
 from counterpoint.memory.ingest.chunk import chunk_id
 from counterpoint.memory.ingest.model_relations import ModelRelations
-from counterpoint.memory.ingest.relations import MOST, Stated, checked
+from counterpoint.memory.ingest.relations import MOST, StatedRelation, checked
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Item, List, Write
@@ -343,7 +343,7 @@ def test_whatever_is_answered_what_is_kept_stands_in_the_passage(passage: str, r
     found = checked(said(*rows), passage)
     words = " ".join(passage.split()).casefold()
     for each in found.kept:
-        assert isinstance(each, Stated)
+        assert isinstance(each, StatedRelation)
         assert each.span.casefold() in words
         assert each.subject.casefold() in each.span.casefold()
         assert each.object.casefold() in each.span.casefold()

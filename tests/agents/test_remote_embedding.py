@@ -14,7 +14,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.memory.access.tokens import Tokens
 from counterpoint.memory.embedding.files import ModelSettings
-from counterpoint.memory.embedding.model import Embedder, EmbeddingModel, Whose
+from counterpoint.memory.embedding.model import Embedder, EmbeddingModel, TextContext
 from counterpoint.memory.embedding.remote import BATCH_CHARS, BATCH_TEXTS, PARALLEL, RemoteEmbedder
 from counterpoint.proto.errors import Denied, Permanent
 
@@ -52,7 +52,7 @@ async def test_vectors_are_of_length_one_and_in_the_order_of_their_texts(
     embedder: RemoteEmbedder, outside: World, house: House, project: str
 ) -> None:
     texts = ["disk full", "", "net down", "disk full", "half \ud83d of a pair"]
-    vectors = await embedder.embed(texts, Whose(project, job="j-1"))
+    vectors = await embedder.embed(texts, TextContext(project, job="j-1"))
     assert vectors.shape == (5, DIMENSIONS)
     assert vectors.dtype == np.float32
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
@@ -68,7 +68,7 @@ async def test_vectors_are_of_length_one_and_in_the_order_of_their_texts(
 
 
 async def test_nothing_is_nothing(embedder: RemoteEmbedder, outside: World, project: str) -> None:
-    assert (await embedder.embed([], Whose(project))).shape == (0, DIMENSIONS)
+    assert (await embedder.embed([], TextContext(project))).shape == (0, DIMENSIONS)
     assert not outside.seen
 
 
@@ -76,7 +76,7 @@ async def test_many_texts_go_in_batches_a_few_at_a_time(embedder: RemoteEmbedder
     texts = [f"{n} {'x' * 3000}" for n in range(300)]
     outside.hold.clear()
     outside.expected = PARALLEL
-    embedding = asyncio.create_task(embedder.embed(texts, Whose(project)))
+    embedding = asyncio.create_task(embedder.embed(texts, TextContext(project)))
     await outside.arrived.wait()
     assert len(outside.seen) == PARALLEL
     outside.hold.set()
@@ -92,7 +92,7 @@ async def test_vectors_of_another_length_are_an_error_that_says_so(
 ) -> None:
     outside.dimensions = DIMENSIONS // 2
     with pytest.raises(Permanent, match="makes vectors of 48, not of 96"):
-        await embedder.embed(["disk full"], Whose(project))
+        await embedder.embed(["disk full"], TextContext(project))
 
 
 async def test_a_vector_without_a_direction_is_none(embedder: RemoteEmbedder, outside: World, project: str) -> None:
@@ -100,12 +100,12 @@ async def test_a_vector_without_a_direction_is_none(embedder: RemoteEmbedder, ou
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     outside.answers = [JSONResponse({"object": "list", "data": data, "model": "m", "usage": usage})]
     with pytest.raises(Permanent, match="embedding_invalid"):
-        await embedder.embed(["disk full"], Whose(project))
+        await embedder.embed(["disk full"], TextContext(project))
 
 
 async def test_what_providers_may_not_be_told_stays_in_the_house(
     embedder: RemoteEmbedder, outside: World, project: str
 ) -> None:
     with pytest.raises(Denied, match="label"):
-        await embedder.embed(["the salary run"], Whose(project, label=2))
+        await embedder.embed(["the salary run"], TextContext(project, label=2))
     assert not outside.seen

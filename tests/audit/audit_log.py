@@ -11,7 +11,7 @@ from memory_service.databases import fresh_database
 from memory_service.house import AUDIT_KEY, House, task_body
 
 from counterpoint.local.postgres import PostgresUrls
-from counterpoint.memory.audit.export import File
+from counterpoint.memory.audit.export import CheckpointFile
 from counterpoint.memory.audit.note import Checkpoint
 from counterpoint.proto.memory import Write
 
@@ -27,7 +27,7 @@ WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attg
 class Log:
     """The log of one house, and its enemies."""
 
-    def __init__(self, house: House, file: File) -> None:
+    def __init__(self, house: House, file: CheckpointFile) -> None:
         self.house = house
         self.file = file
 
@@ -100,7 +100,7 @@ class Log:
 @asynccontextmanager
 async def a_log(server: PostgresUrls, folder: Path) -> AsyncIterator[Log]:
     """One in a database of its own, for the length of the block."""
-    file = File(folder / "exported")
+    file = CheckpointFile(folder / "exported")
     house = House(await fresh_database(server), copies=(file,))
     await house.open()
     try:

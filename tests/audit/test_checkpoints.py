@@ -10,7 +10,7 @@ from memory_service.databases import template_server
 from memory_service.house import AUDIT_KEY, PERSON
 
 from counterpoint.local.postgres import PostgresUrls
-from counterpoint.memory.audit.export import File
+from counterpoint.memory.audit.export import CheckpointFile
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import EVERY_LEAVES
 from counterpoint.proto.errors import Away
@@ -200,7 +200,7 @@ class TestTheExport:
         """A fault of the disk is no reason for memory to end: it signs nothing until it knows what it has given out."""
         (tmp_path / "checkpoints").mkdir()
         with pytest.raises(Away, match="cannot be read"):
-            await File(tmp_path).read()
+            await CheckpointFile(tmp_path).read()
 
     async def test_nothing_new_is_not_signed_again(self, log: Log) -> None:
         await log.sign()

@@ -23,7 +23,7 @@ from memory_service.learning_project import learn, wish
 from counterpoint.guard.fingerprints import Fingerprints
 from counterpoint.guard.policy import policy
 from counterpoint.memory.access.releases import Releases
-from counterpoint.memory.audit.check import Asked, check
+from counterpoint.memory.audit.check import VerificationScope, check
 from counterpoint.memory.audit.standing import AUDITED, EXEMPT, TREE, UNAUDITED
 from counterpoint.memory.audit.tiles import WIDTH
 from counterpoint.memory.ingest.blobs import Blobs
@@ -104,7 +104,7 @@ async def by_us(log: Log, *projects: str) -> list[str]:
     """What `verify` finds in these projects."""
     found = []
     for project in projects:
-        report = await check(Asked(url=log.house.database.url, project=project))
+        report = await check(VerificationScope(url=log.house.database.url, project=project))
         found += report["broken"]
     return found
 
@@ -237,7 +237,7 @@ async def test_a_column_of_the_tree_that_is_changed_is_found(a_tile: Log, table:
 
 async def broken(log: Log) -> list[str]:
     """What a verification over the bus finds, and what is found where nobody has looked at the tree before."""
-    found: list[str] = (await check(Asked(url=log.house.database.url, project=PROJECT)))["broken"]
+    found: list[str] = (await check(VerificationScope(url=log.house.database.url, project=PROJECT)))["broken"]
     return found or (await log.verify())["broken"]
 
 

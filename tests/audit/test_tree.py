@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.memory.audit.tiles import WIDTH, Edge, Nodes, Place, nodes, places
+from counterpoint.memory.audit.tiles import WIDTH, Nodes, RightEdge, TileId, nodes, places
 from counterpoint.memory.audit.tree import (
     EMPTY,
     Range,
@@ -59,11 +59,11 @@ def root_in(data: Sequence[bytes], subtree: Subtree) -> bytes:
 
 def root(data: Sequence[bytes]) -> bytes:
     """By the tiles, as the log makes it."""
-    edge, full = Edge().extended([leaf_hash(each) for each in data])
+    edge, full = RightEdge().extended([leaf_hash(each) for each in data])
     return edge.root(len(data), expanded(full))
 
 
-def expanded(tiles: Mapping[Place, bytes]) -> dict[Place, Nodes]:
+def expanded(tiles: Mapping[TileId, bytes]) -> dict[TileId, Nodes]:
     return {place: nodes(tile) for place, tile in tiles.items()}
 
 
@@ -139,13 +139,13 @@ def test_subtrees_cover_a_range_without_gap(first: int, length: int) -> None:
 def test_tiles_hold_the_tree_however_it_grew(steps: list[int], choose: st.DataObject) -> None:
     """Also one that grew beyond 65,536 leaves in spirit: tiles of level 1 are those of level 0 once more."""
     data = leaves(sum(steps))
-    edge, kept, at = Edge(), dict[Place, bytes](), 0
+    edge, kept, at = RightEdge(), dict[TileId, bytes](), 0
     for step in steps:
         edge, filled = edge.extended([leaf_hash(each) for each in data[at : at + step]])
         at += step
         assert not set(filled) & set(kept)
         kept |= filled
-    assert {place for place in kept if place.level == 0} == {Place(0, n) for n in range(len(data) // WIDTH)}
+    assert {place for place in kept if place.level == 0} == {TileId(0, n) for n in range(len(data) // WIDTH)}
     if data:
         size = choose.draw(st.integers(1, len(data)))
         needed = edge.missing(places([Range(0, size)]))
@@ -155,8 +155,8 @@ def test_tiles_hold_the_tree_however_it_grew(steps: list[int], choose: st.DataOb
 def test_a_third_level_begins_where_the_second_is_full() -> None:
     size = WIDTH * WIDTH + 300
     data = leaves(size)
-    edge, kept = Edge().extended([leaf_hash(each) for each in data])
-    assert Place(1, 0) in kept
+    edge, kept = RightEdge().extended([leaf_hash(each) for each in data])
+    assert TileId(1, 0) in kept
     for index in (0, 255, 65_535, 65_536, size - 1):
         parts = inclusion(index, size)
         full = expanded({place: kept[place] for place in edge.missing(places(parts))})

@@ -18,7 +18,7 @@ from counterpoint.guard.policy import policy
 from counterpoint.memory.commit.relay import Relay
 from counterpoint.memory.maintenance.reconcile import Reconciler
 from counterpoint.memory.provenance.influence import Influence
-from counterpoint.memory.provenance.read_sets import Origins
+from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.settings import MemorySettings
 from counterpoint.proto import subjects
@@ -187,7 +187,7 @@ async def relaying(house: SmallHouse) -> AsyncIterator[tuple[Relay, Reconciler]]
     connection = Connection("memory", settings)
     record = Database(settings.postgres_url.get_secret_value(), pool_size=3, connect_timeout_s=5)
     keyring, life_s = Keyring(settings.signing_keys), settings.capability_life_s
-    relay = Relay(record, connection, policy(), keyring, Origins(100), sweep_age_s=0.5, capability_life_s=life_s)
+    relay = Relay(record, connection, policy(), keyring, OriginCache(100), sweep_age_s=0.5, capability_life_s=life_s)
     await connection.open()
     await record.open()
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterpoint.memory.provenance.read_sets import Forgotten, Origins, Reads, Seen
+from counterpoint.memory.provenance.read_sets import OriginCache, ReadItem, ReadSetLost, ReadSets
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.memory import Ref
 
@@ -11,8 +11,8 @@ def refs(count: int, name: str = "r") -> list[Ref]:
     return [Ref(store="chunks", id=f"{name}{number}", version=1) for number in range(count)]
 
 
-def seen(count: int, name: str = "r") -> list[Seen]:
-    return [Seen(ref, 0, 2) for ref in refs(count, name)]
+def seen(count: int, name: str = "r") -> list[ReadItem]:
+    return [ReadItem(ref, 0, 2) for ref in refs(count, name)]
 
 
 def key(message: str) -> tuple[str, str, int, int]:
@@ -20,12 +20,12 @@ def key(message: str) -> tuple[str, str, int, int]:
 
 
 def test_large_read_sets_push_out_the_oldest_and_small_ones_do_not() -> None:
-    reads = Reads(100)
+    reads = ReadSets(100)
     for number in range(20):
         reads.note(key(f"small-{number}"), seen(3))
     assert all(reads.of(key(f"small-{number}"), 1).scores for number in range(20))
     reads.note(key("large"), seen(90))
-    with pytest.raises(Forgotten):
+    with pytest.raises(ReadSetLost):
         reads.of(key("small-0"), 1)
     assert len(reads.of(key("large"), 1).scores) == 90
     reads.note(key("larger"), seen(500))
@@ -33,7 +33,7 @@ def test_large_read_sets_push_out_the_oldest_and_small_ones_do_not() -> None:
 
 
 def test_the_same_item_read_twice_counts_once_and_what_is_over_counts_no_more() -> None:
-    reads = Reads(10)
+    reads = ReadSets(10)
     for _ in range(50):
         reads.note(key("a"), seen(4))
     reads.note(key("b"), seen(4, "s"))
@@ -42,12 +42,12 @@ def test_the_same_item_read_twice_counts_once_and_what_is_over_counts_no_more() 
     reads.finish("developer", "a")
     reads.note(key("c"), seen(4, "t"))
     assert len(reads.of(key("b"), 1).scores) == 4
-    with pytest.raises(Forgotten):
+    with pytest.raises(ReadSetLost):
         reads.of(key("a"), 50)
 
 
 def test_origins_are_bounded_by_what_their_messages_rest_on() -> None:
-    origins = Origins(100)
+    origins = OriginCache(100)
     for number in range(10):
         origins.remember(f"m{number}", Provenance(refs=frozenset(refs(30, f"{number}-"))))
     assert [number for number in range(10) if origins.get(f"m{number}")] == [7, 8, 9]

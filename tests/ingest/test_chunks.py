@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.memory.ingest.chunk import PYTHON_LIMIT_CHARS, Chunked, ContentType, chunk, detect
+from counterpoint.memory.ingest.chunk import PYTHON_LIMIT_CHARS, ChunkedDocument, ContentType, chunk, detect
 
 BY_SPAN: list[ContentType] = [each for each in get_args(ContentType) if each != "conversation"]
 """A conversation leaves more out than white space: `test_conversation.py`."""
@@ -84,7 +84,7 @@ def programs(draw: st.DrawFn, depth: int = 0) -> str:
     return draw(st.sampled_from(["", "\n", "\n\n\n"])).join(members)
 
 
-def assert_nothing_lost(source: str, chunked: Chunked, max_chars: int) -> None:
+def assert_nothing_lost(source: str, chunked: ChunkedDocument, max_chars: int) -> None:
     at = 0
     for piece in chunked.chunks:
         assert source[piece.start : piece.end] == piece.text

@@ -210,15 +210,17 @@ class TestADocumentThatIsNotFinished:
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await ingested(house, project, document(text("valve")))
-        embed = pipeline.Embeddings.of
+        embed = pipeline.EmbeddingPipeline.of
 
-        async def first_alone(self: pipeline.Embeddings, project: str, texts: list[str], *whose: Any, **by: Any) -> Any:
+        async def first_alone(
+            self: pipeline.EmbeddingPipeline, project: str, texts: list[str], *whose: Any, **by: Any
+        ) -> Any:
             if "pump 200 " in texts[0]:
                 raise Transient("killed")
             return await embed(self, project, texts, *whose, **by)
 
         with monkeypatch.context() as patch:
-            patch.setattr(pipeline.Embeddings, "of", first_alone)
+            patch.setattr(pipeline.EmbeddingPipeline, "of", first_alone)
             origin = house.standing(project, principal="administrator")
             assert (await reply(house, origin, document(text("seal")))).refusal is not None
         (became,) = await ingested(house, project, document(text("valve")))
@@ -263,7 +265,7 @@ class TestTheSameSource:
 
 class TestTheSameTexts:
     async def test_that_two_embed_at_once_in_another_order_are_kept_by_both(self, house: House, project: str) -> None:
-        vectors, model = pipeline.Embeddings(house.database, policy(), house.search), house.search.model_id
+        vectors, model = pipeline.EmbeddingPipeline(house.database, policy(), house.search), house.search.model_id
         low, between, high = sorted(("seal", "valve", "motor"), key=lambda each: hashlib.sha256(each.encode()).digest())
 
         async def waiting(connection: Any, tasks: int) -> None:

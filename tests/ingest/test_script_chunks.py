@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.memory.ingest.chunk import Chunked, chunk
+from counterpoint.memory.ingest.chunk import ChunkedDocument, chunk
 from counterpoint.memory.ingest.chunk.script import SCRIPT_LIMIT_CHARS
 
 script_module = importlib.import_module("counterpoint.memory.ingest.chunk.script")
@@ -33,7 +33,7 @@ _parts = st.sampled_from(
 )
 
 
-def assert_exact(source: str, chunked: Chunked, max_chars: int) -> None:
+def assert_exact(source: str, chunked: ChunkedDocument, max_chars: int) -> None:
     at = 0
     for piece in chunked.chunks:
         assert source[piece.start : piece.end] == piece.text

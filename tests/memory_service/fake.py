@@ -19,7 +19,7 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.planner import prepare
-from counterpoint.memory.provenance.read_sets import Reads, Seen
+from counterpoint.memory.provenance.read_sets import ReadItem, ReadSets
 from counterpoint.memory.record.plan import SYSTEM, CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
@@ -119,7 +119,7 @@ class FakeMemory:
     applied: dict[tuple[str, str], CommitReply] = field(default_factory=dict)
     _seqs: dict[str, int] = field(default_factory=dict)
     _forgotten: dict[str, int] = field(default_factory=dict)
-    _reads: Reads = field(default_factory=lambda: Reads(100_000))
+    _reads: ReadSets = field(default_factory=lambda: ReadSets(100_000))
 
     def memory(
         self,
@@ -262,7 +262,7 @@ class FakeMemory:
             principal = next((one for one in named if one.name == origin.principal and one.revoked_at is None), None)
             if principal is None:
                 raise Denied("principal", "a principal that is known and not revoked")
-        asked = diode.Asked(self.caller, origin.project, None, origin.message_id, self.now)
+        asked = diode.AccessRequest(self.caller, origin.project, None, origin.message_id, self.now)
         return diode.standing(policy(), asked, principal)
 
     async def search(self, query: Any, items: list[Item]) -> list[Item]:
@@ -292,7 +292,7 @@ class FakeMemory:
         if sum(len(answer.items) for answer in found) > self.reply_limit:
             raise Permanent("too_large")
         seen = [
-            Seen(Ref(store=item.store, id=item.id, version=item.version), item.label, item.integrity, item.score)
+            ReadItem(Ref(store=item.store, id=item.id, version=item.version), item.label, item.integrity, item.score)
             for answer in found
             for item in answer.items
         ]

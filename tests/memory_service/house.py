@@ -17,7 +17,7 @@ from counterpoint.local.postgres import PostgresUrls, run_postgres
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.principals import ADMINISTRATOR, Principals
 from counterpoint.memory.access.tokens import Tokens
-from counterpoint.memory.audit.export import Copy
+from counterpoint.memory.audit.export import CheckpointCopy
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.cache.valkey import Valkey
@@ -26,22 +26,22 @@ from counterpoint.memory.commit.inbound import InboundMessages
 from counterpoint.memory.commit.metrics import observe
 from counterpoint.memory.embedding.files import ModelSettings
 from counterpoint.memory.embedding.model import Embedder, EmbeddingModel
-from counterpoint.memory.ingest.entities import Knowledge
+from counterpoint.memory.ingest.entities import KnowledgeGraph
 from counterpoint.memory.maintenance.seeds import plant
 from counterpoint.memory.projection.graph import Graph
 from counterpoint.memory.projection.projections import Tiers
 from counterpoint.memory.projection.qdrant_embedded import EdgeEpisodic
-from counterpoint.memory.provenance.read_sets import Origins
+from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.query.epochs import Epochs
 from counterpoint.memory.record.database import Database, Lease
 from counterpoint.memory.record.functions import SEARCH_PATH
 from counterpoint.memory.record.migrate import migrate
 from counterpoint.memory.record.plan import CommitPlan
-from counterpoint.memory.search.corpus_cache import Held
-from counterpoint.memory.search.model_registry import Models, Named
+from counterpoint.memory.search.corpus_cache import CorpusCache
+from counterpoint.memory.search.model_registry import ModelName, ModelRegistry
 from counterpoint.memory.search.scan import index_of
-from counterpoint.memory.search.vectors import Search
-from counterpoint.memory.wiring import Core, Keys, Parts, Searching
+from counterpoint.memory.search.vectors import SearchEngine
+from counterpoint.memory.wiring import Components, CoreComponents, SearchComponents, SigningKeys
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
@@ -75,7 +75,7 @@ def task_body(task: str, state: str = "working", **fields: Any) -> dict[str, Any
 class House:
     """A memory process without its bus. `sent` holds every message of an applied commit by id."""
 
-    def __init__(self, urls: PostgresUrls, folder: Path | None = None, copies: Sequence[Copy] = ()) -> None:
+    def __init__(self, urls: PostgresUrls, folder: Path | None = None, copies: Sequence[CheckpointCopy] = ()) -> None:
         self.urls = urls
         self._temporary = None if folder else tempfile.TemporaryDirectory()
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
@@ -85,10 +85,10 @@ class House:
         self.sent: dict[str, LoggedMessage] = {}
         self.copies = copies
         self._lease = Lease(urls.memory, "a test")
-        self.held = Held(self.database.reading)
-        self.search = Search(None, None, held=self.held)
+        self.held = CorpusCache(self.database.reading)
+        self.search = SearchEngine(None, None, held=self.held)
         self.tokens = Tokens(policy(), self.keyring)
-        self.make: Callable[[Named], EmbeddingModel] = lambda named: Embedder(
+        self.make: Callable[[ModelName], EmbeddingModel] = lambda named: Embedder(
             ModelSettings().model_cache_dir, model=named.name
         )
         self.far: Valkey | None = None
@@ -124,22 +124,24 @@ class House:
 
     def restart(self) -> None:
         """All that memory holds in RAM alone is gone."""
-        self._origins = Origins(1000)
+        self._origins = OriginCache(1000)
         self.causes = InboundMessages(self.database, policy(), self._origins)
         self.epochs = Epochs(self.database, policy(), lambda: self._lease.epoch)
         self.sequencer = Sequencer(self.database, AUDIT_KEY, self.copies)
-        self.models = Models(self.database, self.search, lambda named: self.make(named), lambda: self._lease.epoch)
-        parts = Parts(
+        self.models = ModelRegistry(
+            self.database, self.search, lambda named: self.make(named), lambda: self._lease.epoch
+        )
+        parts = Components(
             policy(),
-            Keys(self.keys, self.keyring, self.tokens),
-            Core(self.database, self.committer, self.causes, self.epochs, self.sequencer, self.copies),
-            Searching(self.search, self.models, self.tiers, self.far),
+            SigningKeys(self.keys, self.keyring, self.tokens),
+            CoreComponents(self.database, self.committer, self.causes, self.epochs, self.sequencer, self.copies),
+            SearchComponents(self.search, self.models, self.tiers, self.far),
             read_set_items=1000,
         )
         self.reembedding, self.takebacks, self.erasures = parts.reembedding, parts.takebacks, parts.erasures
         self.ingest, self.queries, self.answers = parts.ingest, parts.queries, parts.answers
         self.authority, self.commits, self.door = parts.authority, parts.commits, parts.server
-        self.knowledge = Knowledge(self.database, policy(), self.committer, parts.vectors, self.erasures.alone)
+        self.knowledge = KnowledgeGraph(self.database, policy(), self.committer, parts.vectors, self.erasures.alone)
 
     async def remember(self) -> None:
         """What a process does before it answers."""

@@ -10,7 +10,7 @@ from memory_service.house import PERSON, House
 from memory_service.learning_project import GOOD, POISON, SEARCH, commit_of, ingest, learn, there, wish
 
 from counterpoint.guard.policy import policy
-from counterpoint.memory.ingest.entities import Knowledge
+from counterpoint.memory.ingest.entities import KnowledgeGraph
 from counterpoint.memory.operations import erasure, extent
 from counterpoint.memory.operations.erasure import Erasures
 from counterpoint.memory.provenance.influence import Influence
@@ -317,15 +317,15 @@ async def test_what_is_looked_through_while_it_is_erased_leaves_no_name_behind(
 ) -> None:
     await ingest(house, project, f"It is in dags/{MARK}.py", source="wrong.md")
     reading, read = asyncio.Event(), asyncio.Event()
-    found = Knowledge._text
+    found = KnowledgeGraph._text
 
-    async def slowly(self: Knowledge, place: str, row: Any) -> str:
+    async def slowly(self: KnowledgeGraph, place: str, row: Any) -> str:
         text = await found(self, place, row)
         reading.set()
         await read.wait()
         return text
 
-    monkeypatch.setattr(Knowledge, "_text", slowly)
+    monkeypatch.setattr(KnowledgeGraph, "_text", slowly)
     looking = asyncio.create_task(house.knowledge.follow(project))
     await reading.wait()
     erasing = asyncio.create_task(erase(house, project, "source", "wrong.md"))

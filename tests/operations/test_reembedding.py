@@ -13,11 +13,11 @@ from memory_service.databases import fresh_database, template_server
 from memory_service.house import House
 
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.pipeline import Embeddings
-from counterpoint.memory.embedding.model import EmbeddingModel, Vectors, Whose
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
+from counterpoint.memory.embedding.model import EmbeddingModel, TextContext, Vectors
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.search.index import index_projects
-from counterpoint.memory.search.model_registry import Beside, Named
+from counterpoint.memory.search.model_registry import Beside, ModelName
 from counterpoint.proto.errors import Away, Denied, Permanent, Transient
 from counterpoint.proto.ingest import Document, IngestReply, IngestRequest
 from counterpoint.proto.memory import CommitReply, Erase, HybridSearch, QueryReply, Reembed, VectorSearch, Write
@@ -38,7 +38,7 @@ class Hashed:
         self.before: Any = None
         self._secret = secret
 
-    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
         if self.before is not None:
             await self.before(texts)
         await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def housed(urls: Any, first: EmbeddingModel, made: dict[str, EmbeddingMode
     house = House(urls)
     house.search.use(first, None)
 
-    def make(named: Named) -> EmbeddingModel:
+    def make(named: ModelName) -> EmbeddingModel:
         known = made.get(f"{named.name}@{named.dimensions}") or made.get(named.name)
         if known is None:
             raise Permanent("invalid")
@@ -285,9 +285,9 @@ async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_tha
     await ingest(house, project, documents(2))
     await done(house, "begin", SECOND)
     await complete(house)
-    of, gone = Embeddings.of, False
+    of, gone = EmbeddingPipeline.of, False
 
-    async def late(self: Embeddings, *args: Any, model: str | None = None, **more: Any) -> Any:
+    async def late(self: EmbeddingPipeline, *args: Any, model: str | None = None, **more: Any) -> Any:
         nonlocal gone
         if model == SECOND and not gone:
             gone = True
@@ -296,7 +296,7 @@ async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_tha
             await complete(house)
         return await of(self, *args, model=model, **more)
 
-    monkeypatch.setattr(Embeddings, "of", late)
+    monkeypatch.setattr(EmbeddingPipeline, "of", late)
     await ingest(house, project, documents(1, 2))
     monkeypatch.undo()
     assert gone

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from memory_service.house import PERSON, REPORTED, WORKED, House, decision
 from memory_service.learning_project import GOOD, POISON, commit_of, ingest, learn, reading, there, wish
 
-from counterpoint.memory.operations.changes import Written, standing_version
+from counterpoint.memory.operations.changes import OriginalVersion, standing_version
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Cypher, Get, HybridSearch, Line, List, Outgoing, VectorSearch, Write
 
 WRONG = st.frozensets(st.integers(1, 6), max_size=6)
 VERSIONS = st.lists(st.booleans(), min_size=1, max_size=6).map(
-    lambda there: [Written(n, 10 * n, each) for n, each in enumerate(there, 1)]
+    lambda there: [OriginalVersion(n, 10 * n, each) for n, each in enumerate(there, 1)]
 )
 TAKE_BACKS = st.lists(
     st.tuples(st.integers(1, 70).filter(lambda place: place % 10), st.booleans(), WRONG),
@@ -35,7 +35,7 @@ LIFTS = st.lists(st.integers(0, 5), max_size=6)
 
 @given(VERSIONS, TAKE_BACKS)
 def test_what_stands_without_a_take_back_is_the_last_version(
-    written: list[Written], take_backs: list[tuple[int, bool, frozenset[int]]]
+    written: list[OriginalVersion], take_backs: list[tuple[int, bool, frozenset[int]]]
 ) -> None:
     assert standing_version(written, ()) == (written[-1].version if written[-1].there else None)
     standing = standing_version(written, take_backs)

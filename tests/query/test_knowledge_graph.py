@@ -6,7 +6,7 @@ import pytest
 from memory_service.house import PERSON, House, task_body
 from memory_service.learning_project import ingest
 
-from counterpoint.memory.ingest.entities import Knowledge, entity_id
+from counterpoint.memory.ingest.entities import KnowledgeGraph, entity_id
 from counterpoint.memory.ingest.mentions import MAX_CHARS, Mention, mentions
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
@@ -129,7 +129,7 @@ async def test_a_crash_in_between_loses_nothing(house: House, project: str, monk
         raise Transient("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Knowledge, "_mentioned", killed)
+        patch.setattr(KnowledgeGraph, "_mentioned", killed)
         with pytest.raises(Transient):
             await house.knowledge.follow(project)
     house.restart()

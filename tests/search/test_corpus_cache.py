@@ -18,12 +18,12 @@ from search.test_hybrid_search import MODEL, Connection, store, unit, use
 from counterpoint.local.postgres import PostgresUrls, run_postgres
 from counterpoint.memory.embedding.model import Vectors
 from counterpoint.memory.record.migrate import migrate
-from counterpoint.memory.search.candidates import Scope
-from counterpoint.memory.search.corpus_cache import SEARCHES, Held
+from counterpoint.memory.search.candidates import SearchScope
+from counterpoint.memory.search.corpus_cache import SEARCHES, CorpusCache
 from counterpoint.memory.search.corpus_index import bytes_of
 from counterpoint.memory.search.fusion import Weights, fixed
-from counterpoint.memory.search.hybrid import Searched, search
-from counterpoint.memory.search.vectors import Embedded, Search
+from counterpoint.memory.search.hybrid import SearchResult, search
+from counterpoint.memory.search.vectors import EmbeddedTexts, SearchEngine
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import VectorSearch, Write
 
@@ -86,20 +86,20 @@ def reading(postgres: PostgresUrls) -> Reading:
     return Reading(postgres.memory)
 
 
-def scope(label: int = 2, project: str = "orders") -> Scope:
-    return Scope(project, ("chunks",), MODEL, label)
+def scope(label: int = 2, project: str = "orders") -> SearchScope:
+    return SearchScope(project, ("chunks",), MODEL, label)
 
 
 async def looked(
     memory: Any,
-    held: Held | None,
+    held: CorpusCache | None,
     vector: Vectors,
     label: int = 2,
     weights: Weights | None = None,
     of_rows: Sequence[int] | None = None,
     project: str = "orders",
     text: str = TEXT,
-) -> Searched:
+) -> SearchResult:
     """A search, and what is read for the next one."""
     found = await search(memory, scope(label, project), text, vector, 20, weights, of_rows=of_rows, held=held)
     if held is not None:
@@ -107,7 +107,7 @@ async def looked(
     return found
 
 
-def shown(found: Searched) -> list[Any]:
+def shown(found: SearchResult) -> list[Any]:
     """Sums are added up in other orders in RAM and in the database; nothing of it is seen."""
     return [(hit.project, hit.id, hit.score, hit.scores) for hit in found.hits]
 
@@ -141,7 +141,7 @@ async def test_what_is_held_is_what_the_database_says_after_every_change(
     await filled(owner, draw, 120)
     await filled(owner, draw, 30, project="shared")
     await use(memory, "orders")
-    held, watched = Held(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), Watched(memory)
     for turn in range(25):
         await changed(owner, draw, turn)
         rows = [row["row"] for row in await owner.fetch("SELECT row FROM vectors ORDER BY row")]
@@ -210,7 +210,7 @@ async def test_a_store_that_is_changed_between_searches_is_not_read_for_ram(
 ) -> None:
     await filled(owner, random.Random(7), 20)
     await use(memory, "orders")
-    held, watched = Held(reading, searches=3), Watched(memory)
+    held, watched = CorpusCache(reading, searches=3), Watched(memory)
     for n in range(6):
         await store(owner, {f"again-{n}": "cats"})
         for _ in range(2):
@@ -225,7 +225,7 @@ async def test_a_neighbours_vectors_are_never_read(owner: Connection, memory: Co
     draw = random.Random(3)
     await filled(owner, draw, 10)
     await filled(owner, draw, 10, project="billing")
-    held, watched = Held(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), Watched(memory)
     for project in ("orders", "billing", "orders", "billing"):
         await use(memory, project)
         found = await looked(watched, held, unit(5), project=project)
@@ -234,7 +234,7 @@ async def test_a_neighbours_vectors_are_never_read(owner: Connection, memory: Co
     # Who asks for another project's by name gets nothing, for row-level security is beneath.
     await use(memory, "orders")
     assert not (await looked(memory, held, unit(5), project="billing")).hits
-    assert not (await looked(memory, Held(reading, searches=1), unit(5), project="billing")).hits
+    assert not (await looked(memory, CorpusCache(reading, searches=1), unit(5), project="billing")).hits
     assert reading.read == 2
 
 
@@ -243,15 +243,15 @@ async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection
     for project in projects:
         await filled(owner, random.Random(1), 10, project=project)
     await use(memory, "orders")
-    alone = Held(reading, searches=1)
+    alone = CorpusCache(reading, searches=1)
     await looked(memory, alone, unit(1))
     (size,) = [corpus.bytes for corpus in alone._held.values()]
-    held, reading.read = Held(reading, limit_bytes=2 * size, searches=1), 0
+    held, reading.read = CorpusCache(reading, limit_bytes=2 * size, searches=1), 0
     for project in (*projects, "stock", "billing", "orders"):
         await use(memory, project)
         await looked(memory, held, unit(1), project=project)
     assert reading.read == 4, "the first went for the third, and the third stayed"
-    small = Held(reading, limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
+    small = CorpusCache(reading, limit_bytes=bytes_of(10, 384, 0) - 1, searches=1)
     await looked(memory, small, unit(1))
     assert reading.read == 4, "what can never be held is not read for it"
 
@@ -262,7 +262,7 @@ async def test_what_has_no_room_with_its_words_is_not_read(
     """Nothing else goes for what cannot stay."""
     await filled(owner, random.Random(1), 10, project="billing")
     await store(owner, {f"{n}": " ".join(f"w{n}x{word}" for word in range(40)) for n in range(10)})
-    held = Held(reading, limit_bytes=bytes_of(10, 384, 100), searches=1)
+    held = CorpusCache(reading, limit_bytes=bytes_of(10, 384, 100), searches=1)
     for project in ("billing", "orders", "orders", "orders"):
         await use(memory, project)
         await looked(memory, held, unit(1), project=project, text="w1x1 resolver")
@@ -276,12 +276,12 @@ async def test_what_cannot_be_held_together_is_not_read_by_every_search(
     await filled(owner, random.Random(1), 20)
     await filled(owner, random.Random(2), 20, project="shared")
     await use(memory, "orders")
-    alone = Held(reading, searches=1)
+    alone = CorpusCache(reading, searches=1)
     for _ in range(2):
         await looked(memory, alone, unit(1))
     sizes = [corpus.bytes for corpus in alone._held.values()]
     for limit, read in ((sum(sizes), 2), (sum(sizes) - 1, 0)):
-        held, reading.read = Held(reading, limit_bytes=limit, searches=1), 0
+        held, reading.read = CorpusCache(reading, limit_bytes=limit, searches=1), 0
         for _ in range(5):
             await looked(memory, held, unit(1))
         assert reading.read == read
@@ -295,7 +295,7 @@ async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
     await use(memory, "orders")
     other = await asyncpg.connect(postgres.memory)
     await use(other, "billing")
-    held, beside, begun, go_on = Held(reading, searches=1), Watched(other), asyncio.Event(), asyncio.Event()
+    held, beside, begun, go_on = CorpusCache(reading, searches=1), Watched(other), asyncio.Event(), asyncio.Event()
 
     async def slow(connection: Any) -> None:
         begun.set()
@@ -345,7 +345,7 @@ async def test_what_is_erased_while_it_is_read_is_not_held_after(
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held = Held(reading, searches=1)
+    held = CorpusCache(reading, searches=1)
 
     async def erased(connection: Any) -> None:
         await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
@@ -366,7 +366,7 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched = Held(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), Watched(memory)
     async with memory.transaction(isolation="repeatable_read", readonly=True):
         before = await looked(memory, None, unit(1))
         await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
@@ -388,7 +388,7 @@ async def test_a_search_does_without_what_cannot_be_read(
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
     monkeypatch.setattr("counterpoint.memory.search.corpus_cache._PATIENCE_S", 0.3)
-    wanted, held = shown(await looked(memory, None, unit(1))), Held(reading, searches=1)
+    wanted, held = shown(await looked(memory, None, unit(1))), CorpusCache(reading, searches=1)
 
     async def failing(connection: Any) -> None:
         await connection.execute(instead)
@@ -410,7 +410,7 @@ async def test_what_is_being_read_at_the_end_is_given_up(
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, begun = Held(reading, searches=1), asyncio.Event()
+    held, begun = CorpusCache(reading, searches=1), asyncio.Event()
 
     async def for_ever(connection: Any) -> None:
         begun.set()
@@ -421,7 +421,7 @@ async def test_what_is_being_read_at_the_end_is_given_up(
     await begun.wait()
     await held.close()
     assert not held._held
-    await Held(reading).close()
+    await CorpusCache(reading).close()
 
 
 async def test_of_equal_rows_the_same_are_found(owner: Connection, memory: Connection, reading: Reading) -> None:
@@ -430,7 +430,7 @@ async def test_of_equal_rows_the_same_are_found(owner: Connection, memory: Conne
         await store(owner, {f"{n * 37 % 130:03}": "the resolver"})
     await owner.execute("UPDATE meanings SET version = 2 WHERE row % 3 = 0")
     await use(memory, "orders")
-    held, watched = Held(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), Watched(memory)
     for _ in range(2):
         found = await looked(watched, held, unit(1), weights=fixed(1))
         assert shown(found) == shown(await looked(memory, None, unit(1), weights=fixed(1)))
@@ -442,8 +442,8 @@ async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched, query = Held(reading, searches=1), Watched(memory), VectorSearch(store="chunks", text=TEXT)
-    search_by, embedded = Search(None, None, held=held), Embedded(MODEL, {TEXT: unit(1)})
+    held, watched, query = CorpusCache(reading, searches=1), Watched(memory), VectorSearch(store="chunks", text=TEXT)
+    search_by, embedded = SearchEngine(None, None, held=held), EmbeddedTexts(MODEL, {TEXT: unit(1)})
     for exact, compared in ((False, 1), (False, 1), (True, 2)):
         hits, method = await search_by.run(watched, "orders", query, embedded, 2, exact=exact)
         assert (len(hits), method, watched.compared) == (query.k, "exact", compared)
@@ -458,7 +458,7 @@ async def test_rows_without_a_vector_are_found_by_their_words(
     watched = Watched(memory)
     for which in ("row % 2 = 0", "true"):
         await owner.execute(f"UPDATE meanings SET embedding = NULL, refused = 'refused' WHERE {which}")
-        held, watched.compared = Held(reading, searches=1), 0
+        held, watched.compared = CorpusCache(reading, searches=1), 0
         for _ in range(2):
             found = await looked(watched, held, unit(4))
             assert shown(found) == shown(await looked(memory, None, unit(4)))
@@ -471,7 +471,7 @@ async def test_a_change_after_a_store_was_read_is_not_mixed_in(
     """What was read in another state than a search sees is not taken for it."""
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    held, watched = Held(reading, searches=1), Watched(memory)
+    held, watched = CorpusCache(reading, searches=1), Watched(memory)
 
     async def meanwhile(connection: Any) -> None:
         reading.before = None

@@ -11,9 +11,9 @@ import pytest
 
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.embedding.model import DIMENSIONS, Embedder, Vectors
-from counterpoint.memory.search.candidates import Scope
+from counterpoint.memory.search.candidates import SearchScope
 from counterpoint.memory.search.fusion import fixed
-from counterpoint.memory.search.hybrid import MAX_QUERY_CHARS, Hit, Searched, prepare, search
+from counterpoint.memory.search.hybrid import MAX_QUERY_CHARS, HybridHit, SearchResult, prepare, search
 from counterpoint.memory.search.index import index_projects
 from counterpoint.memory.search.scan import index_of
 from counterpoint.memory.search.terms import terms
@@ -25,7 +25,7 @@ else:
     Connection = asyncpg.Connection
 
 MODEL = "model-a"
-SCOPE = Scope("orders", ("chunks",), MODEL, 2)
+SCOPE = SearchScope("orders", ("chunks",), MODEL, 2)
 INSERT = """
 INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding)
 VALUES (
@@ -71,12 +71,12 @@ async def indexed(postgres: PostgresUrls, owner: Connection, project: str, rows:
 
 
 async def look(
-    memory: Connection, text: str, k: int = 10, vector_weight: float = 0.0, scope: Scope = SCOPE, **more: int
-) -> Searched:
+    memory: Connection, text: str, k: int = 10, vector_weight: float = 0.0, scope: SearchScope = SCOPE, **more: int
+) -> SearchResult:
     return await search(memory, scope, text, unit(99), k, fixed(vector_weight), **more)
 
 
-def ids(found: Searched) -> list[str]:
+def ids(found: SearchResult) -> list[str]:
     return [hit.id for hit in found.hits]
 
 
@@ -200,7 +200,7 @@ async def test_a_search_sees_its_project_and_the_shared_one_and_no_other(owner: 
         ("shared", "common"),
     }
     # A scope that names another project than the connection's is held back by row-level security.
-    foreign = await look(stored, "cats", scope=Scope("billing", ("chunks",), MODEL, 2))
+    foreign = await look(stored, "cats", scope=SearchScope("billing", ("chunks",), MODEL, 2))
     assert ids(foreign) == ["common"]
 
 
@@ -212,7 +212,7 @@ async def test_a_search_sees_its_stores_its_model_and_labels_up_to_its_own(
     await store(owner, {"too-high": "cats"}, label=3)
     await store(owner, {"just-so": "cats"}, label=2)
     assert {hit.id for hit in (await look(stored, "cats")).hits if hit.scores["lexical"]} == {"cats", "just-so"}
-    both = await look(stored, "cats", scope=Scope("orders", ("chunks", "attempts"), MODEL, 2))
+    both = await look(stored, "cats", scope=SearchScope("orders", ("chunks", "attempts"), MODEL, 2))
     assert {hit.id for hit in both.hits if hit.scores["lexical"]} == {"cats", "just-so", "other-store"}
 
 
@@ -242,7 +242,7 @@ async def test_a_query_of_stop_words_finds_nothing_unless_meaning_alone_is_asked
 
 async def test_an_empty_project_is_an_empty_answer(memory: Connection) -> None:
     await use(memory, "orders")
-    assert await look(memory, "cats") == Searched((), "none", ("cat",))
+    assert await look(memory, "cats") == SearchResult((), "none", ("cat",))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ async def test_hybrid_finds_what_words_alone_and_meaning_alone_put_second(
     assert (await search(memory, SCOPE, query, vector, 3)).hits[0].id == "dns"
 
 
-def recall(found: Sequence[Hit], expected: Sequence[asyncpg.Record]) -> float:
+def recall(found: Sequence[HybridHit], expected: Sequence[asyncpg.Record]) -> float:
     return len({hit.id for hit in found} & {row["id"] for row in expected}) / len(expected)
 
 

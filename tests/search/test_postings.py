@@ -17,7 +17,7 @@ from counterpoint.memory.embedding.model import DIMENSIONS
 from counterpoint.memory.record.migrate import migrate
 from counterpoint.memory.search import hybrid as searching
 from counterpoint.memory.search.bm25 import NEGLIGIBLE, bringing, idf
-from counterpoint.memory.search.candidates import Scope
+from counterpoint.memory.search.candidates import SearchScope
 from counterpoint.memory.search.fusion import fixed
 from counterpoint.memory.search.hybrid import search
 from counterpoint.memory.search.terms import terms
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     Connection = asyncpg.Connection
 
-SCOPE = Scope("orders", ("chunks",), "model-a", 2)
+SCOPE = SearchScope("orders", ("chunks",), "model-a", 2)
 VECTOR = np.eye(1, DIMENSIONS, dtype=np.float32)[0]
 WRITE = """
 INSERT INTO vectors (project, store, id, version, source, label, model, lexemes, embedding)

@@ -10,9 +10,9 @@ from memory_service.house import House, running_house
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.embedding.model import DIMENSIONS
-from counterpoint.memory.query.executor import Queries
-from counterpoint.memory.query.recall_sampler import RECALL, WINDOW, Ids, Sampler, recall
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.query.executor import QueryExecutor
+from counterpoint.memory.query.recall_sampler import RECALL, WINDOW, Ids, RecallSampler, recall
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import Away
 from counterpoint.proto.memory import VectorSearch
 
@@ -49,9 +49,9 @@ async def filled(house: House, project: str, model: str) -> None:
         await record.execute("ANALYZE vectors, meanings")
 
 
-def queries(house: House, search: Search) -> Queries:
+def queries(house: House, search: SearchEngine) -> QueryExecutor:
     """Every search that may be sampled is."""
-    return Queries(
+    return QueryExecutor(
         house.database, policy(), search, house.queries._past, house.queries._influence, house.tiers,
         house.queries._auditor, sample_share=1,
     )  # fmt: skip
@@ -59,7 +59,7 @@ def queries(house: House, search: Search) -> Queries:
 
 @pytest.mark.parametrize("plan", ["indexed", "exact"])
 async def test_what_a_worse_index_loses_is_seen(house: House, project: str, plan: str) -> None:
-    worse = Search(None, None, exact_rows=100 if plan == "indexed" else ROWS, ef_search=1)
+    worse = SearchEngine(None, None, exact_rows=100 if plan == "indexed" else ROWS, ef_search=1)
     await filled(house, project, worse.model_id)
     await house.index(project)
     asked = queries(house, worse)
@@ -89,7 +89,7 @@ async def test_the_share_is_kept_and_nothing_runs_while_it_is_busy_or_another_ru
         await go.wait()
         return frozenset({A}), frozenset({A, B})
 
-    sampler = Sampler(0.1, lambda: busy[0], random.Random(3))
+    sampler = RecallSampler(0.1, lambda: busy[0], random.Random(3))
     for _ in range(1000):
         sampler.offer("chunks", "share", compare)
     await asyncio.sleep(0)
@@ -113,7 +113,7 @@ async def test_a_comparison_that_fails_is_no_sample() -> None:
     async def compare() -> tuple[Ids, Ids]:
         raise Away("the database is away")
 
-    sampler = Sampler(1, lambda: False)
+    sampler = RecallSampler(1, lambda: False)
     sampler.offer("chunks", "fails", compare)
     await sampler.sampled()
     assert not sampler._seen

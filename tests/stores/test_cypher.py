@@ -9,7 +9,7 @@ import pytest
 from counterpoint.memory.projection import graph as graph_module
 from counterpoint.memory.projection.cypher import check_words
 from counterpoint.memory.projection.graph import Graph
-from counterpoint.memory.projection.tier import Change, Place
+from counterpoint.memory.projection.tier import RecordChange, TierPosition
 from counterpoint.proto.errors import Permanent
 
 PROJECT = "orders"
@@ -65,12 +65,11 @@ SMUGGLED = [
 @pytest.fixture
 async def graph(tmp_path: Path) -> AsyncIterator[Graph]:
     made = Graph(tmp_path / "graph", 2)
+    bodies = [{"task_id": "t1", "kind": "set", "after": [f"a{n - 1}"] if n else []} for n in range(12)]
     changes = [
-        Change(PROJECT, "actions", f"a{n}", 1, n, "router", 1, "t1", body={"task_id": "t1", "kind": "set", "after": [
-            f"a{n - 1}"] if n else []})
-        for n in range(12)
-    ]  # fmt: skip
-    await made.apply(PROJECT, changes, Place("life", 12))
+        RecordChange(PROJECT, "actions", f"a{n}", 1, n, "router", 1, "t1", body=body) for n, body in enumerate(bodies)
+    ]
+    await made.apply(PROJECT, changes, TierPosition("life", 12))
     yield made
     await made.close()
 

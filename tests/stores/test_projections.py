@@ -9,7 +9,7 @@ from memory_service.house import House
 
 from counterpoint.memory.projection import episodic_search as recall_module
 from counterpoint.memory.projection import projections as tiers_module
-from counterpoint.memory.projection.tier import Place
+from counterpoint.memory.projection.tier import TierPosition
 from counterpoint.proto.errors import Away, Permanent
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Cypher, Get, Line, QueryResult, Rebuild, VectorSearch, Write
@@ -187,7 +187,7 @@ async def test_a_place_ahead_of_the_record_is_not_believed(house: House, project
     await recall(house, project)
     place = await house.tiers.episodic.tier.place(project)
     assert place is not None
-    await house.tiers.episodic.tier.apply(project, [], Place(place.life, place.seq + 1_000_000))
+    await house.tiers.episodic.tier.apply(project, [], TierPosition(place.life, place.seq + 1_000_000))
     await remember(house, project, extra="The queue was full; more workers helped")
     assert len((await recall(house, project)).items) == 4
 

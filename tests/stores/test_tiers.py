@@ -17,17 +17,17 @@ from counterpoint.memory.projection.graph import Graph
 from counterpoint.memory.projection.line_graph import TEXT_CHARS
 from counterpoint.memory.projection.qdrant_embedded import EdgeEpisodic
 from counterpoint.memory.projection.qdrant_server import LOCAL, ServerEpisodic
-from counterpoint.memory.projection.tier import Change, Place, Scope, Tier
+from counterpoint.memory.projection.tier import RecordChange, Tier, TierPosition, TierScope
 from counterpoint.proto.errors import Away, Permanent
 
 STORE = "coder_memory"
 QUESTION = vector(0)
 
 
-def episode(wrote: Wrote, seq: int, **body: Any) -> Change:
+def episode(wrote: Wrote, seq: int, **body: Any) -> RecordChange:
     says = None if wrote.says is None else {"text": wrote.says, **body}
     seed = sum(map(ord, wrote.says or "")) + 1
-    return Change(
+    return RecordChange(
         wrote.project, STORE, wrote.id, wrote.version, seq, "developer", wrote.label, "t1", body=says, vector=None
         if says is None else vector(seed)
     )  # fmt: skip
@@ -36,11 +36,11 @@ def episode(wrote: Wrote, seq: int, **body: Any) -> Change:
 class EpisodicDriver(TierDriver):
     tier: Episodic
 
-    def change(self, wrote: Wrote, seq: int) -> Change:
+    def change(self, wrote: Wrote, seq: int) -> RecordChange:
         return episode(wrote, seq)
 
     async def seen(self, project: str = ORDERS, clearance: int = CONFIDENTIAL) -> Answer:
-        hits = await self.tier.search(Scope(project, (STORE,), clearance), QUESTION, {}, 100)
+        hits = await self.tier.search(TierScope(project, (STORE,), clearance), QUESTION, {}, 100)
         return [(hit.id, hit.version, hit.score) for hit in hits]
 
 
@@ -83,9 +83,11 @@ class GraphDriver(TierDriver):
     def opened(self) -> Tier:
         return Graph(self.folder, CONFIDENTIAL, keep=2)
 
-    def change(self, wrote: Wrote, seq: int) -> Change:
+    def change(self, wrote: Wrote, seq: int) -> RecordChange:
         body = None if wrote.says is None else {"action_id": wrote.id, "task_id": "t1", "reasoning": wrote.says}
-        return Change(wrote.project, "actions", wrote.id, wrote.version, seq, "router", wrote.label, "t1", body=body)
+        return RecordChange(
+            wrote.project, "actions", wrote.id, wrote.version, seq, "router", wrote.label, "t1", body=body
+        )
 
     async def seen(self, project: str = ORDERS, clearance: int = CONFIDENTIAL) -> Answer:
         query = "MATCH (a:Action) RETURN a.action_id, a.version, a.reasoning ORDER BY a.action_id"
@@ -105,8 +107,8 @@ class EpisodicContract(TierContract):
             {"language": "python" if n % 50 == 0 else "go", "success": n % 100 == 0, "tries": 1} for n in range(500)
         ]
         changes = [episode(Wrote(f"r{n:03}", says=f"attempt {n}"), n, **body) for n, body in enumerate(bodies)]
-        await episodic.apply(ORDERS, changes, Place("life", 500))
-        scope = Scope(ORDERS, (STORE,), CONFIDENTIAL)
+        await episodic.apply(ORDERS, changes, TierPosition("life", 500))
+        scope = TierScope(ORDERS, (STORE,), CONFIDENTIAL)
 
         async def found(**where: Any) -> set[str]:
             return {hit.id for hit in await episodic.search(scope, QUESTION, where, 10)}
@@ -117,25 +119,25 @@ class EpisodicContract(TierContract):
         assert await found(tries=True) == set()
         assert len(await found(tries=1)) == 10
         assert await found(author="judge") == set()
-        assert await episodic.search(Scope(ORDERS, ("judge_memory",), CONFIDENTIAL), QUESTION, {}, 10) == []
+        assert await episodic.search(TierScope(ORDERS, ("judge_memory",), CONFIDENTIAL), QUESTION, {}, 10) == []
 
     async def test_what_cannot_be_filtered_by_is_named(self, episodic: Episodic) -> None:
         for value in (1.5, None, ["a"], "x" * 201):
             with pytest.raises(Permanent, match=r"where\.language"):
-                await episodic.search(Scope(ORDERS, (STORE,), 2), QUESTION, {"language": value}, 5)
+                await episodic.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {"language": value}, 5)
 
     async def test_a_vector_of_another_length_is_refused_with_both(self, episodic: Episodic) -> None:
         short = np.ones(3, np.float32)
-        wrong = Change(ORDERS, STORE, "a", 1, 1, "developer", 1, body={"text": "x"}, vector=short)
+        wrong = RecordChange(ORDERS, STORE, "a", 1, 1, "developer", 1, body={"text": "x"}, vector=short)
         with pytest.raises(Permanent, match=f"3 numbers, where model.* has {DIMENSIONS}"):
-            await episodic.apply(ORDERS, [wrong], Place("life", 1))
+            await episodic.apply(ORDERS, [wrong], TierPosition("life", 1))
         with pytest.raises(Permanent, match=f"3 numbers, where model.* has {DIMENSIONS}"):
-            await episodic.search(Scope(ORDERS, (STORE,), 2), short, {}, 5)
+            await episodic.search(TierScope(ORDERS, (STORE,), 2), short, {}, 5)
 
     async def test_of_equals_the_same_are_shown_whatever_came_first(self, tier: Driver, episodic: Episodic) -> None:
         same = [Wrote(f"r{n}", says="the same") for n in range(12)]
         await tier.apply(*same)
-        scope = Scope(ORDERS, (STORE,), 2)
+        scope = TierScope(ORDERS, (STORE,), 2)
         first = [hit.id for hit in await episodic.search(scope, QUESTION, {}, 3)]
         await tier.rebuilt(ORDERS, *reversed(same))
         assert [hit.id for hit in await episodic.search(scope, QUESTION, {}, 3)] == first == ["r0", "r1", "r10"]
@@ -153,16 +155,16 @@ class TestEdge(EpisodicContract):
         tier = EdgeEpisodic(tmp_path, "model-1")
         assert await tier.place(ORDERS) is None
         assert not any(folder.parent.exists() for folder in left)
-        await tier.apply(ORDERS, [], Place("a life", 1), draft=True)
-        assert await tier.place(ORDERS, draft=True) == Place("a life", 1)
+        await tier.apply(ORDERS, [], TierPosition("a life", 1), draft=True)
+        assert await tier.place(ORDERS, draft=True) == TierPosition("a life", 1)
         await tier.close()
 
     async def test_vectors_of_another_model_are_somewhere_else(self, tmp_path: Path) -> None:
         first, second = EdgeEpisodic(tmp_path, "model-1"), EdgeEpisodic(tmp_path, "model-2")
-        await first.apply(ORDERS, [episode(Wrote("a"), 1)], Place("life", 1))
+        await first.apply(ORDERS, [episode(Wrote("a"), 1)], TierPosition("life", 1))
         assert await second.place(ORDERS) is None
         with pytest.raises(Away, match="holds nothing"):
-            await second.search(Scope(ORDERS, (STORE,), 2), QUESTION, {}, 5)
+            await second.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {}, 5)
         await first.close()
         await second.close()
 
@@ -174,9 +176,9 @@ class TestLocalClient(EpisodicContract):
     async def test_a_server_that_does_not_answer_is_away(self) -> None:
         nobody = ServerEpisodic("http://127.0.0.1:9", "model-1")
         with pytest.raises(Away, match="does not answer"):
-            await nobody.search(Scope(ORDERS, (STORE,), 2), QUESTION, {}, 5)
+            await nobody.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {}, 5)
         with pytest.raises(Away, match="does not answer"):
-            await nobody.apply(ORDERS, [], Place("life", 1))
+            await nobody.apply(ORDERS, [], TierPosition("life", 1))
         await nobody.close()
 
 
@@ -197,21 +199,23 @@ class TestGraph(TierContract):
             await tier.tier.cypher(ORDERS, "MATCH (a:Action) RETURN count(*), max(size(a.reasoning))", {}, 1, 2500)
         ).rows
         assert found == ((3000, TEXT_CHARS),)
-        assert await tier.tier.place(ORDERS) == Place("life", tier.seq)
+        assert await tier.tier.place(ORDERS) == TierPosition("life", tier.seq)
 
     async def test_who_is_named_may_come_later_go_and_come_back(self, tier: Driver) -> None:
         graph = Graph(Path(tier.folder) / "other", CONFIDENTIAL)  # type: ignore[attr-defined]
 
-        async def take(*changes: Change) -> list[list[Any]]:
-            await graph.apply(ORDERS, changes, Place("life", 1))
+        async def take(*changes: RecordChange) -> list[list[Any]]:
+            await graph.apply(ORDERS, changes, TierPosition("life", 1))
             query = "MATCH (a)-[e]->(b) RETURN label(e), coalesce(a.action_id), coalesce(b.action_id, b.task_id)"
             return sorted([list(row) for row in (await graph.cypher(ORDERS, query, {}, 100, 1000)).rows])
 
-        def action(name: str, version: int, **body: Any) -> Change:
-            return Change(ORDERS, "actions", name, version, version, "router", 1, "t1", body={"task_id": "t1", **body})
+        def action(name: str, version: int, **body: Any) -> RecordChange:
+            return RecordChange(
+                ORDERS, "actions", name, version, version, "router", 1, "t1", body={"task_id": "t1", **body}
+            )
 
-        def task(version: int, body: Any) -> Change:
-            return Change(ORDERS, "tasks", "t1", version, version, "manager", 1, "t1", body=body)
+        def task(version: int, body: Any) -> RecordChange:
+            return RecordChange(ORDERS, "tasks", "t1", version, version, "manager", 1, "t1", body=body)
 
         child = action("b", 1, after=["a"], coordinates_with=["c"])
         assert await take(child) == []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from counterpoint.memory.embedding.model import DIMENSIONS, Vectors
-from counterpoint.memory.projection.tier import Change, Place, Tier
+from counterpoint.memory.projection.tier import RecordChange, Tier, TierPosition
 
 ORDERS, BILLING = "orders", "billing"
 INTERNAL, CONFIDENTIAL = 1, 2
@@ -150,7 +150,7 @@ class TierDriver(Driver):
         self.seq = 0
 
     @abstractmethod
-    def change(self, wrote: Wrote, seq: int) -> Change:
+    def change(self, wrote: Wrote, seq: int) -> RecordChange:
         """A version of a record of the tier's store."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class TierDriver(Driver):
                 if each.project == project:
                     self.seq += 1
                     changes.append(self.change(each, self.seq))
-            await self.tier.apply(project, changes, Place("life", self.seq), draft=draft)
+            await self.tier.apply(project, changes, TierPosition("life", self.seq), draft=draft)
 
     async def again(self) -> None:
         """Close and open."""

@@ -18,7 +18,7 @@ from counterpoint import bus
 from counterpoint.bench.report import BenchReport, Measurement, exit_on_sigterm, log_warnings_only, p50, p99, progress
 from counterpoint.local.postgres import run_postgres
 from counterpoint.memory.audit.auditor import Auditor
-from counterpoint.memory.audit.export import File
+from counterpoint.memory.audit.export import CheckpointFile
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.record.database import Database
@@ -80,7 +80,7 @@ async def run(folder: Path, leaves: int, projects: int) -> BenchReport:
         await database.open()
         superuser = await asyncpg.connect(postgres.urls.admin.removesuffix("/postgres") + "/counterpoint")
         try:
-            copies = (File(folder),)
+            copies = (CheckpointFile(folder),)
             sequencer = Sequencer(database, NoteKey("5e" * 32), copies)
             auditor = Auditor(database, sequencer, copies)
             await superuser.execute(_PROJECTS, projects)

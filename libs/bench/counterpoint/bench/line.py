@@ -22,15 +22,15 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.audit.auditor import Auditor
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.projection.projections import Tiers, embedded_or_server
 from counterpoint.memory.provenance.influence import Influence
-from counterpoint.memory.query.as_of import Past
-from counterpoint.memory.query.executor import Queries
+from counterpoint.memory.query.as_of import AsOfReader
+from counterpoint.memory.query.executor import QueryExecutor
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.functions import SEARCH_PATH
 from counterpoint.memory.record.migrate import migrate
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Cypher, Line, MemoryQuery
 
@@ -86,16 +86,20 @@ async def superuser_connection(urls: PostgresUrls) -> AsyncIterator["asyncpg.Con
 
 
 @asynccontextmanager
-async def memory_queries(urls: PostgresUrls, folder: Path) -> AsyncIterator[tuple[Queries, Tiers]]:
+async def memory_queries(urls: PostgresUrls, folder: Path) -> AsyncIterator[tuple[QueryExecutor, Tiers]]:
     """Wire the query room of memory over a database, with its projections in `folder`. It reads only: no lease."""
-    database, rules, search = Database(urls.memory, pool_size=8, connect_timeout_s=5), policy(), Search(None, None)
+    database, rules, search = (
+        Database(urls.memory, pool_size=8, connect_timeout_s=5),
+        policy(),
+        SearchEngine(None, None),
+    )
     await database.open()
     tiers = embedded_or_server(database, rules, search, folder, None, None)
-    queries = Queries(
+    queries = QueryExecutor(
         database,
         rules,
         search,
-        Past(rules, Embeddings(database, rules, search)),
+        AsOfReader(rules, EmbeddingPipeline(database, rules, search)),
         Influence(database),
         tiers,
         Auditor(database, Sequencer(database, NoteKey("5e" * 32), ()), ()),
@@ -134,12 +138,12 @@ def raw_graph(path: Path) -> Iterator[RawGraph]:
 
 
 async def measure_line(
-    queries: Queries, record: "asyncpg.Connection[asyncpg.Record]", graph: RawGraph, report: BenchReport
+    queries: QueryExecutor, record: "asyncpg.Connection[asyncpg.Record]", graph: RawGraph, report: BenchReport
 ) -> None:
     """Measure each query beside the engine alone, in turn."""
     task, ids = "t-9", [f"t-9-{n}" for n in range(ACTIONS)]
     whole, middle, last = {"task": task}, {"id": ids[40]}, {"id": ids[0], "last": ids[-1]}
-    request = diode.Asked("router", PROJECT, None, new_id(), datetime.now(UTC))
+    request = diode.AccessRequest("router", PROJECT, None, new_id(), datetime.now(UTC))
     grant = diode.standing(policy(), request, None)
 
     def through_memory(query: MemoryQuery) -> Call:

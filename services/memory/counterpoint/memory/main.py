@@ -15,7 +15,7 @@ from counterpoint.guard.capabilities import Keyring
 from counterpoint.guard.policy import Policy, policy
 from counterpoint.memory.access.principals import Principals
 from counterpoint.memory.access.tokens import Tokens
-from counterpoint.memory.audit.export import Copy, File, Stream
+from counterpoint.memory.audit.export import CheckpointCopy, CheckpointFile, CheckpointStream
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.cache.valkey import Valkey
@@ -28,7 +28,7 @@ from counterpoint.memory.embedding.files import GRAPHS, MODEL_ID, ModelSettings
 from counterpoint.memory.embedding.folder_embedder import FolderEmbedder
 from counterpoint.memory.embedding.model import Embedder, EmbeddingModel
 from counterpoint.memory.embedding.remote import RemoteEmbedder
-from counterpoint.memory.ingest.entities import Knowledge
+from counterpoint.memory.ingest.entities import KnowledgeGraph
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.model_relations import ModelRelations
 from counterpoint.memory.ingest.providers import provider_writes
@@ -37,17 +37,17 @@ from counterpoint.memory.maintenance.reconcile import Reconciler
 from counterpoint.memory.maintenance.seeds import plant
 from counterpoint.memory.operations.erasure import Erasures
 from counterpoint.memory.projection.projections import embedded_or_server
-from counterpoint.memory.provenance.read_sets import Origins
+from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.query.epochs import Epochs
 from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, patiently
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.record.plan import CommitPlan
-from counterpoint.memory.search.corpus_cache import Held
-from counterpoint.memory.search.model_registry import Models, Named
+from counterpoint.memory.search.corpus_cache import CorpusCache
+from counterpoint.memory.search.model_registry import ModelName, ModelRegistry
 from counterpoint.memory.search.rerank import Reranker
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.memory.settings import MemorySettings
-from counterpoint.memory.wiring import Core, Keys, Parts, Searching
+from counterpoint.memory.wiring import Components, CoreComponents, SearchComponents, SigningKeys
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
@@ -56,7 +56,7 @@ _RECORD_POOL = 4
 """Connections of committer, relay and sequencer alone: what is written never waits behind what is read."""
 
 
-class Outside:
+class RemoteModels:
     """Models that are asked by the manager's gateway, and the connections to it."""
 
     def __init__(self, settings: MemorySettings, tokens: Tokens) -> None:
@@ -65,7 +65,7 @@ class Outside:
         self._cache_dir = settings.model_cache_dir or ModelSettings().model_cache_dir
         self._gateways: list[Gateway] = []
 
-    def embedding(self, named: Named) -> EmbeddingModel:
+    def embedding(self, named: ModelName) -> EmbeddingModel:
         """The embedding model of a name. Raises `Permanent` `invalid`."""
         if named.name in GRAPHS:
             return Embedder(self._cache_dir, model=named.name)
@@ -98,7 +98,7 @@ class Outside:
             await gateway.close()
 
 
-class Process:
+class MemoryProcess:
     """One memory process: built at once, at work as soon as it has the lease."""
 
     def __init__(self, settings: MemorySettings) -> None:
@@ -110,10 +110,10 @@ class Process:
         self._record = Database(url, pool_size=_RECORD_POOL, connect_timeout_s=timeout_s, settings=PLANNED_ONCE)
         self._lease = Lease(url, f"{os.uname().nodename}:{os.getpid()}")
         ring = Keyring(settings.signing_keys)
-        keys = Keys(tuple(settings.signing_keys), ring, Tokens(self._rules, ring, settings.provider_clearance))
+        keys = SigningKeys(tuple(settings.signing_keys), ring, Tokens(self._rules, ring, settings.provider_clearance))
         core = self._core(keys)
         searching = self._searching(keys)
-        self._parts = Parts(
+        self._parts = Components(
             self._rules,
             keys,
             core,
@@ -122,7 +122,7 @@ class Process:
             recall_share=settings.recall_share,
         )
         parts = self._parts
-        knowledge = Knowledge(self._database, self._rules, self._committer, parts.vectors, parts.erasures.alone)
+        knowledge = KnowledgeGraph(self._database, self._rules, self._committer, parts.vectors, parts.erasures.alone)
         self._followers: list[Follower] = [
             knowledge,
             *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
@@ -144,9 +144,9 @@ class Process:
         self.service.add_task(self._answer, lambda: None if self._ready.is_set() else "lease")
         self.service.add_task(self._committer.disk.watch, lambda: "disk" if self._committer.disk.low else None)
 
-    def _core(self, keys: Keys) -> Core:
+    def _core(self, keys: SigningKeys) -> CoreComponents:
         settings, connection = self._settings, self.service.connection
-        origins = Origins(settings.read_set_items)
+        origins = OriginCache(settings.read_set_items)
         self._causes = InboundMessages(self._database, self._rules, origins)
         self._epochs = Epochs(self._database, self._rules, lambda: self._lease.sure)
         self._relay = Relay(
@@ -167,24 +167,24 @@ class Process:
             queue_limit=settings.commit_queue,
             disk=DiskSpace(settings.data_dir, settings.disk_reserve_bytes),
         )
-        copies: tuple[Copy, ...] = (Stream(connection),)
+        copies: tuple[CheckpointCopy, ...] = (CheckpointStream(connection),)
         if settings.checkpoints_dir is not None:
-            copies = (File(settings.checkpoints_dir), *copies)
+            copies = (CheckpointFile(settings.checkpoints_dir), *copies)
         self._sequencer = Sequencer(self._record, NoteKey(settings.audit_key.get_secret_value()), copies)
-        return Core(self._database, self._committer, self._causes, self._epochs, self._sequencer, copies)
+        return CoreComponents(self._database, self._committer, self._causes, self._epochs, self._sequencer, copies)
 
-    def _searching(self, keys: Keys) -> Searching:
+    def _searching(self, keys: SigningKeys) -> SearchComponents:
         settings = self._settings
         valkey = None
         if settings.valkey_url is not None:
             secret = bytes.fromhex(keys.signing[0].private.get_secret_value())
             valkey = Valkey(settings.valkey_url.get_secret_value(), secret)
-        self._outside = Outside(settings, keys.tokens)
-        self._held = Held(self._database.reading)
-        first = self._outside.embedding(Named(settings.embedding_model or MODEL_ID))
+        self._outside = RemoteModels(settings, keys.tokens)
+        self._held = CorpusCache(self._database.reading)
+        first = self._outside.embedding(ModelName(settings.embedding_model or MODEL_ID))
         reranker = Reranker(folder.folder_of(settings.reranker, _RERANKER)) if settings.reranker else None
-        search = Search(settings.model_cache_dir, valkey, embedder=first, held=self._held, reranker=reranker)
-        models = Models(self._database, search, self._outside.embedding, lambda: self._lease.epoch)
+        search = SearchEngine(settings.model_cache_dir, valkey, embedder=first, held=self._held, reranker=reranker)
+        models = ModelRegistry(self._database, search, self._outside.embedding, lambda: self._lease.epoch)
         tiers = embedded_or_server(
             self._database,
             self._rules,
@@ -193,7 +193,7 @@ class Process:
             settings.qdrant_url.get_secret_value() if settings.qdrant_url else None,
             settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None,
         )
-        self._search = Searching(search, models, tiers, valkey)
+        self._search = SearchComponents(search, models, tiers, valkey)
         return self._search
 
     def _applied(self, steps: Sequence[CommitPlan], messages: Sequence[LoggedMessage]) -> None:
@@ -268,7 +268,7 @@ class Process:
 
 async def serve(settings: MemorySettings) -> None:
     """Wait for the lease, then answer until SIGTERM."""
-    process = Process(settings)
+    process = MemoryProcess(settings)
     try:
         await process.service.run()
     finally:

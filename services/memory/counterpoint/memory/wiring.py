@@ -11,26 +11,26 @@ from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.access.revocations import Revocations
 from counterpoint.memory.access.tokens import Tokens
 from counterpoint.memory.audit.auditor import Auditor
-from counterpoint.memory.audit.export import Copy
+from counterpoint.memory.audit.export import CheckpointCopy
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.cache.valkey import Valkey
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.dead_letters import DeadLetters
 from counterpoint.memory.commit.inbound import InboundMessages
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.ingest.blobs import Blobs
-from counterpoint.memory.ingest.bulk_import import Handed
+from counterpoint.memory.ingest.bulk_import import BulkImport
 from counterpoint.memory.ingest.documents import Ingest
 from counterpoint.memory.operations.erasure import Erasures
 from counterpoint.memory.operations.reembedding import Reembedding
 from counterpoint.memory.operations.take_back import TakeBacks
 from counterpoint.memory.projection.projections import Tiers
 from counterpoint.memory.provenance.influence import Influence
-from counterpoint.memory.provenance.read_sets import Reads
-from counterpoint.memory.query.answer_cache import Answers
-from counterpoint.memory.query.as_of import Past
+from counterpoint.memory.provenance.read_sets import ReadSets
+from counterpoint.memory.query.answer_cache import AnswerCache
+from counterpoint.memory.query.as_of import AsOfReader
 from counterpoint.memory.query.epochs import Epochs
-from counterpoint.memory.query.executor import Queries
+from counterpoint.memory.query.executor import QueryExecutor
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.rpc.authority import Authority
 from counterpoint.memory.rpc.commands import CommandHandler
@@ -39,13 +39,13 @@ from counterpoint.memory.rpc.gateway_tokens import GatewayTokens
 from counterpoint.memory.rpc.ingests import IngestHandler
 from counterpoint.memory.rpc.queries import QueryHandler
 from counterpoint.memory.rpc.refusals import Refusals
-from counterpoint.memory.rpc.server import Server
-from counterpoint.memory.search.model_registry import Models
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.rpc.server import RequestServer
+from counterpoint.memory.search.model_registry import ModelRegistry
+from counterpoint.memory.search.vectors import SearchEngine
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class SigningKeys:
     """Signing keys, newest first, and what is signed with them."""
 
     signing: tuple[SigningKey, ...]
@@ -54,7 +54,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class CoreComponents:
     """The record, what applies commits to it, and what follows them."""
 
     database: Database
@@ -62,20 +62,20 @@ class Core:
     causes: InboundMessages
     epochs: Epochs
     sequencer: Sequencer
-    copies: Sequence[Copy]
+    copies: Sequence[CheckpointCopy]
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
+class SearchComponents:
     """Search components: the vector tier and its models, the projections, and the second level of the cache."""
 
-    search: Search
-    models: Models
+    search: SearchEngine
+    models: ModelRegistry
     tiers: Tiers
     valkey: Valkey | None
 
 
-class Parts:
+class Components:
     """Components that execute requests.
 
     `read_set_items`: how many items of deliveries under way are remembered. `recall_share`: the share of searches whose
@@ -85,15 +85,15 @@ class Parts:
     def __init__(
         self,
         policy: Policy,
-        keys: Keys,
-        core: Core,
-        searching: Searching,
+        keys: SigningKeys,
+        core: CoreComponents,
+        searching: SearchComponents,
         *,
         read_set_items: int,
         recall_share: float = 0.01,
     ) -> None:
         database, committer, search = core.database, core.committer, searching.search
-        self.vectors = Embeddings(database, policy, search)
+        self.vectors = EmbeddingPipeline(database, policy, search)
         self.influence = Influence(database)
         self.reembedding = Reembedding(database, searching.models, search, self.vectors, committer, searching.tiers)
         self.takebacks = TakeBacks(database, policy, committer, self.vectors, self.influence)
@@ -101,19 +101,19 @@ class Parts:
         releases = Releases(database, Fingerprints(keys.signing))
         blobs = Blobs(database, policy, releases)
         self.ingest = Ingest(database, policy, self.vectors, committer, blobs, releases)
-        self.queries = Queries(
+        self.queries = QueryExecutor(
             database,
             policy,
             search,
-            Past(policy, self.vectors),
+            AsOfReader(policy, self.vectors),
             self.influence,
             searching.tiers,
             Auditor(database, core.sequencer, core.copies),
             sample_share=recall_share,
         )
-        self.answers = Answers(policy, core.epochs, searching.valkey, search)
+        self.answers = AnswerCache(policy, core.epochs, searching.valkey, search)
         self.authority = Authority(
-            policy, keys.ring, Principals(database), Revocations(database), core.causes, Reads(read_set_items)
+            policy, keys.ring, Principals(database), Revocations(database), core.causes, ReadSets(read_set_items)
         )
 
         async def alive() -> None:
@@ -130,7 +130,7 @@ class Parts:
             self.takebacks,
             releases,
         )
-        self.server = Server(
+        self.server = RequestServer(
             QueryHandler(
                 policy,
                 self.authority,
@@ -154,7 +154,7 @@ class Parts:
             IngestHandler(
                 self.authority,
                 self.ingest,
-                Handed(database, policy, self.vectors, committer, releases),
+                BulkImport(database, policy, self.vectors, committer, releases),
                 blobs,
                 committer.disk,
             ),

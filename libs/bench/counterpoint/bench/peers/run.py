@@ -24,7 +24,7 @@ from counterpoint.bench.peers.work import UPDATES, K, PeerWorkload
 from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress
 from counterpoint.bench.service_documents import port_question, service_names
 from counterpoint.local.postgres import run_postgres
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, Get, VectorSearch, Write
@@ -49,7 +49,7 @@ FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (tenant
 
 async def create_workload(items: int) -> PeerWorkload:
     """Return items of a hundred tenants: mixtures of sentences, with mixed vectors."""
-    choose, search = random.Random(11), Search(None, None)
+    choose, search = random.Random(11), SearchEngine(None, None)
     seeds = [f"The {name} service was restarted and listened on its port again." for name in service_names(SEEDS)]
     bare = await search.embed_texts(seeds)
     vectors: dict[str, list[float]] = {}
@@ -77,7 +77,7 @@ async def create_workload(items: int) -> PeerWorkload:
 
 async def counterpoint(folder: Path, work: PeerWorkload) -> dict[str, Any]:
     """Run the workload through bus and memory service, with policy, audit and provenance. Each add is one commit."""
-    search = Search(None, None)
+    search = SearchEngine(None, None)
     async with bench_stack(folder / "stack") as bench:
         began = time.perf_counter()
         for tenant, text in work.items[:2000]:

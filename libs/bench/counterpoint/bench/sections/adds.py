@@ -7,7 +7,7 @@ from pathlib import Path
 from counterpoint.bench.bench_stack import BenchStack, bench_stack
 from counterpoint.bench.report import BenchReport, Measurement
 from counterpoint.bench.sections.size import SectionSize
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.ingest import Document
 from counterpoint.proto.memory import Commit, Write
@@ -111,7 +111,7 @@ async def measure(folder: Path, size: SectionSize, report: BenchReport) -> None:
         for add in (_ours, _raw):
             await _per_second(add, bench, 1, WARM)
             await _per_second(add, bench, TOGETHER, 1)
-        embedder = Search(None, None)
+        embedder = SearchEngine(None, None)
         await embedder.embed_texts(["warm"])
         person = bench.router.memory(PROJECT, "administrator")
         await person.ingest(_documents(0, 1))

@@ -12,10 +12,10 @@ from counterpoint.bench.bench_stack import BenchStack, bench_stack
 from counterpoint.bench.report import BenchReport, Measurement, p50, p99, progress
 from counterpoint.bench.sections.size import SectionSize
 from counterpoint.bench.service_documents import port_question, service_names
-from counterpoint.memory.search.candidates import Scope
+from counterpoint.memory.search.candidates import SearchScope
 from counterpoint.memory.search.fusion import fixed
 from counterpoint.memory.search.hybrid import search
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.memory import VectorSearch
 
 PROJECTS = 100
@@ -68,7 +68,7 @@ def distinct_questions() -> Iterator[str]:
     return (port_question(f"{first} or {second}") for first, second in permutations(services, 2))
 
 
-async def fill_attempts(bench: BenchStack, search_model: Search, items: int) -> None:
+async def fill_attempts(bench: BenchStack, search_model: SearchEngine, items: int) -> None:
     """Insert `items` attempts into a hundred projects. Each mixes two texts, and its vector mixes theirs."""
     texts = [f"The {name} service was restarted and listened on its port again." for name in service_names(SEEDS)]
     vectors = await search_model.embed_texts(texts)
@@ -105,7 +105,7 @@ class _SearchRun:
 class _Searches:
     """Searches in one filled database. No text is repeated, because answers are cached."""
 
-    def __init__(self, bench: BenchStack, search_model: Search) -> None:
+    def __init__(self, bench: BenchStack, search_model: SearchEngine) -> None:
         self._place = bench
         self._search = search_model
         self._draw = random.Random(7)
@@ -133,7 +133,7 @@ class _Searches:
         """Run the same model and statements without the service. Return milliseconds."""
         took, record = [], self._place.postgres
         for project, text in questions:
-            scope = Scope(project, ("attempts",), self._search.model_id, 2)
+            scope = SearchScope(project, ("attempts",), self._search.model_id, 2)
             began = time.perf_counter()
             (vector,) = await self._search.embed_texts([text])
             found = await search(record, scope, text, vector, K, fixed(1))
@@ -166,7 +166,7 @@ async def measure(folder: Path, size: SectionSize, report: BenchReport) -> None:
     """Measure filtered search for each item count."""
     for items in size.searched:
         progress(f"{items} items in {PROJECTS} projects")
-        search_model = Search(None, None)
+        search_model = SearchEngine(None, None)
         took, beside, late, recall, narrow = [], [], [], [], []
         async with bench_stack(folder / f"stack-{items}") as bench:
             await fill_attempts(bench, search_model, items)

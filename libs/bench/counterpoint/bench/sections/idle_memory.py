@@ -8,7 +8,7 @@ from counterpoint.bench.processes import pss_mb
 from counterpoint.bench.report import BenchReport, Measurement, progress
 from counterpoint.bench.sections.filtered_search import fill_attempts
 from counterpoint.bench.sections.size import SectionSize
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.memory import Cypher, Rebuild, VectorSearch
 
 ITEMS = 1_000
@@ -28,7 +28,7 @@ async def measure(folder: Path, size: SectionSize, report: BenchReport) -> None:
     sizes = []
     for run in range(1, size.runs + 1):
         async with bench_stack(folder / f"stack-{run}") as bench:
-            await fill_attempts(bench, Search(None, None), ITEMS)
+            await fill_attempts(bench, SearchEngine(None, None), ITEMS)
             await bench.postgres.execute(_MEMORIES, PROJECT)
             await bench.postgres.execute("UPDATE projects SET last_seq = 200000 WHERE project = $1", PROJECT)
             memory = bench.router.memory(PROJECT, "administrator")

@@ -57,7 +57,7 @@ class _Items:
         """Check each item as the memory service does. Return milliseconds."""
         rules, took = policy(), []
         for token, expected, write in items:
-            asked = diode.Asked("developer", PROJECT, expected.task, expected.message, datetime.now(UTC))
+            asked = diode.AccessRequest("developer", PROJECT, expected.task, expected.message, datetime.now(UTC))
             began = time.thread_time()
             grant = verify(self._keyring, token, (Access(write.store, "write"),), now=asked.now)
             label = max(rules.store_level(write.store), 1)

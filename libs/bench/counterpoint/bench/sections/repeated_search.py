@@ -9,7 +9,7 @@ from counterpoint.bench.report import BenchReport, Measurement, p50
 from counterpoint.bench.sections.filtered_search import distinct_questions, fill_attempts
 from counterpoint.bench.sections.size import SectionSize
 from counterpoint.memory.cache.cache import L1_ITEMS
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.memory import MemoryQuery, VectorSearch
 
 ITEMS = 10_000
@@ -39,7 +39,7 @@ async def measure(folder: Path, size: SectionSize, report: BenchReport) -> None:
     first, l1, l2 = [], [], []
     others = distinct_questions()
     async with bench_stack(folder / "stack") as bench:
-        await fill_attempts(bench, Search(None, None), min(ITEMS, size.searched[0]))
+        await fill_attempts(bench, SearchEngine(None, None), min(ITEMS, size.searched[0]))
         for _ in range(size.runs):
             report.note_load()
             texts = list(islice(others, size.samples))

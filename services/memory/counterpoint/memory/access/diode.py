@@ -26,7 +26,7 @@ ALWAYS = frozenset({"decisions", "actions"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AccessRequest:
     """Subject of one access: caller (the token in the subject), project, task, inbound message, and time."""
 
     caller: str
@@ -36,7 +36,7 @@ class Asked:
     now: datetime
 
 
-def holder(grant: Grant, asked: Asked) -> ErrorCode | None:
+def holder(grant: Grant, asked: AccessRequest) -> ErrorCode | None:
     """Why this caller may not use this grant here, or None."""
     if grant.audience != asked.caller:
         return ErrorCode.AUDIENCE
@@ -148,7 +148,7 @@ def capability(
     return _standing(policy, service, project, task, message, expires_at)
 
 
-def standing(policy: Policy, asked: Asked, principal: Principal | None) -> Grant:
+def standing(policy: Policy, asked: AccessRequest, principal: Principal | None) -> Grant:
     """Return the grant of a service without a capability, in one project; a principal's roles narrow it.
 
     Only administrators of `shared` write there, and only administrators of all projects write a system store.

@@ -4,12 +4,12 @@ import base64
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from counterpoint.memory.audit.check import Asked, Known, checked
-from counterpoint.memory.audit.export import Copy
+from counterpoint.memory.audit.check import KnownCheckpoint, VerificationScope, checked
+from counterpoint.memory.audit.export import CheckpointCopy
 from counterpoint.memory.audit.note import Checkpoint
 from counterpoint.memory.audit.refusals import EXPLAINED, explained
 from counterpoint.memory.audit.sequencer import Sequencer
-from counterpoint.memory.audit.tiles import Edge, places
+from counterpoint.memory.audit.tiles import RightEdge, places
 from counterpoint.memory.audit.tree import inclusion, proof
 from counterpoint.memory.record.database import Database
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
@@ -36,7 +36,7 @@ _ALL_NOTES = "SELECT size, root, note FROM audit_checkpoints"
 class Auditor:
     """Verifies, proves, lists and explains, in one project at a time."""
 
-    def __init__(self, database: Database, sequencer: Sequencer, copies: Sequence[Copy]) -> None:
+    def __init__(self, database: Database, sequencer: Sequencer, copies: Sequence[CheckpointCopy]) -> None:
         self._database = database
         self._sequencer = sequencer
         self._copies = copies
@@ -60,7 +60,7 @@ class Auditor:
     async def _verify(self, project: str, query: Verify) -> dict[str, Any]:
         await self._sequencer.once()
         faults = [self._sequencer.fault] if self._sequencer.fault else []
-        known: list[Known] = []
+        known: list[KnownCheckpoint] = []
         unread: list[str] = []
         recorded = await self._recorded()
         faults += [
@@ -79,10 +79,10 @@ class Auditor:
             read = self._sequencer.key.read(text)
             if read.forged:
                 faults.append(f"{where} holds {read.forged} checkpoints whose signature is wrong")
-            known += [Known(size=each.size, root=each.root.hex(), where=where) for each in read]
+            known += [KnownCheckpoint(size=each.size, root=each.root.hex(), where=where) for each in read]
             if read.last is not None and (last is None or read.last.size > last.size):
                 last = read.last
-        asked = Asked(
+        asked = VerificationScope(
             url=self._database.url, project=project, task_id=query.task_id, known=tuple(known), faults=tuple(faults)
         )
         report = await checked(asked)
@@ -124,7 +124,7 @@ class Auditor:
                 return list(await connection.fetch(_BY_ID, project, [query.id]))
             return list(await connection.fetch(_OF_TASK, project, query.task_id, query.after, query.limit))
 
-    async def _paths(self, rows: Sequence[Any], last: Checkpoint, edge: Edge) -> list[dict[str, Any]]:
+    async def _paths(self, rows: Sequence[Any], last: Checkpoint, edge: RightEdge) -> list[dict[str, Any]]:
         parts = [inclusion(row["position"] - 1, last.size) for row in rows]
         full = await self._sequencer.tiles(edge, places([part for each in parts for part in each]))
         try:

@@ -15,9 +15,9 @@ import asyncpg
 from pydantic import BaseModel
 from pydantic_core import from_json
 
-from counterpoint.memory.audit.rows import Rows
-from counterpoint.memory.audit.standing import Standing, Written, placed
-from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, Place, hashes
+from counterpoint.memory.audit.rows import RowVerifier
+from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, placed
+from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, TileId, hashes
 from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
 from counterpoint.proto.errors import Transient
 
@@ -81,7 +81,7 @@ _ROOMY = {"jit": "off", "work_mem": "128MB"}
 """A project's leaves are sorted in RAM as far as they fit."""
 
 
-class Known(BaseModel):
+class KnownCheckpoint(BaseModel):
     """A checkpoint that was kept somewhere, whose signature is ours: the root (hex) of the first `size` leaves."""
 
     size: int
@@ -89,19 +89,19 @@ class Known(BaseModel):
     where: str
 
 
-class Asked(BaseModel):
+class VerificationScope(BaseModel):
     """Scope of a verification: the database, the project and task, and the checkpoints that the tree must agree
     with."""
 
     url: str
     project: str
     task_id: str | None = None
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownCheckpoint, ...] = ()
     faults: tuple[str, ...] = ()
     """Faults found before."""
 
 
-async def checked(asked: Asked) -> dict[str, Any]:
+async def checked(asked: VerificationScope) -> dict[str, Any]:
     """The report, from a process of its own. Raises `Transient` when it ends without one."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -123,7 +123,7 @@ async def checked(asked: Asked) -> dict[str, Any]:
     return report
 
 
-async def check(asked: Asked) -> dict[str, Any]:
+async def check(asked: VerificationScope) -> dict[str, Any]:
     """Check in one read-only snapshot. Raises what asyncpg raises when the database goes."""
     connection = await asyncpg.connect(asked.url, timeout=10, server_settings=_ROOMY)
     try:
@@ -133,7 +133,7 @@ async def check(asked: Asked) -> dict[str, Any]:
         await connection.close()
 
 
-async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
+async def _check(connection: Any, asked: VerificationScope) -> dict[str, Any]:
     head = await connection.fetchval(_HEAD)
     faults = list(asked.faults) if head is not None else [*asked.faults, "nothing says where the log ends"]
     head = head or 0
@@ -145,9 +145,9 @@ async def _check(connection: Any, asked: Asked) -> dict[str, Any]:
         async for rows in _batches(connection, statement, row["project"], _CHUNK):
             leaves.take(rows)
     leaves.erasures()
-    kept = {Place(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_TILES)}
+    kept = {TileId(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_TILES)}
     root = leaves.tree(asked.known, kept)
-    records = Rows(leaves)
+    records = RowVerifier(leaves)
     await connection.execute(_FENCE, asked.project)
     async for rows in _batches(connection, _WRITTEN, asked.project, _BATCH):
         records.written(rows)
@@ -201,7 +201,7 @@ class _Leaves:
         self._head = head
         self._of_task: dict[str, bytes] = {}
         self._hashes = [_ZERO] * head
-        self.written: dict[tuple[str, str, int], Written] = {}
+        self.written: dict[tuple[str, str, int], LeafWrite] = {}
         self.messages: dict[str, list[Any]] = {}
         """Type, hash of the body and stamps of messages, by id; leaves of older releases have no stamps."""
         self.unknown: dict[int, str] = {}
@@ -210,7 +210,7 @@ class _Leaves:
         """Positions of leaves that an erasure says it has erased."""
         self.gone: dict[tuple[str, str], int] = {}
         """Up to which version an erasure says it has erased a record, whatever vouched for that before."""
-        self.standing = Standing()
+        self.standing = ExpectedRows()
         """Verify the rows of the project against its leaves."""
         self.counts = {"commit": 0, "refusal": 0}
         self.erased = self.waiting = 0
@@ -269,7 +269,7 @@ class _Leaves:
         for writes, by in ((placed(said), commit), (erased.get("kept", ()), None)):
             for store, record_id, version, sha256, *more in writes:
                 stamps, place = (*more, None, None)[:2]
-                self.written[store, record_id, version] = Written(sha256, stamps, by, place)
+                self.written[store, record_id, version] = LeafWrite(sha256, stamps, by, place)
         for message_id, *more in said.get("messages", ()):
             self.messages[message_id] = more
 
@@ -278,7 +278,7 @@ class _Leaves:
         for position in sorted(self.unknown.keys() - self.forgotten):
             self.broken.append(f"leaf {position} has no content, and no erasure says that it forgot it")
 
-    def tree(self, known: Sequence[Known], kept: Mapping[Place, bytes]) -> bytes:
+    def tree(self, known: Sequence[KnownCheckpoint], kept: Mapping[TileId, bytes]) -> bytes:
         """Build it over all leaves, compare it with checkpoints and with the tiles that are kept; its root."""
         for index, leaf in enumerate(self._hashes):
             if leaf is _ZERO:
@@ -296,7 +296,7 @@ class _Leaves:
         return built.root(len(nodes))
 
 
-def _tiles_broken(built: "_Built", kept: Mapping[Place, bytes], signed: int) -> Iterator[str]:
+def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) -> Iterator[str]:
     """The tiles that are not those of the tree, and those before its last checkpoint that are not there."""
     for place, said in kept.items():
         tile = built.tile(place)
@@ -307,7 +307,7 @@ def _tiles_broken(built: "_Built", kept: Mapping[Place, bytes], signed: int) -> 
             yield f"the tree as it is kept differs at leaf {((place.number * WIDTH + at) << HEIGHT * place.level) + 1}"
     for level in range(signed.bit_length() // HEIGHT):
         for number in range(signed >> HEIGHT * (level + 1)):
-            if Place(level, number) not in kept:
+            if TileId(level, number) not in kept:
                 yield f"the tile at level {level}, number {number} is missing"
 
 
@@ -319,7 +319,7 @@ class _Built:
         self.tiles = [nodes[at : at + WIDTH] for at in range(0, len(nodes) - WIDTH + 1, WIDTH)]
         self._roots = {Subtree(HEIGHT, number): complete_root(tile) for number, tile in enumerate(self.tiles)}
 
-    def tile(self, place: Place) -> list[bytes] | None:
+    def tile(self, place: TileId) -> list[bytes] | None:
         """The hashes of a tile, where the tree is large enough to have it."""
         if place.level < 0 or not 0 <= place.number < len(self._nodes) >> HEIGHT * (place.level + 1):
             return None
@@ -343,7 +343,7 @@ class _Built:
 
 def main() -> None:
     """The process."""
-    report = asyncio.run(check(Asked.model_validate_json(sys.stdin.buffer.read())))
+    report = asyncio.run(check(VerificationScope.model_validate_json(sys.stdin.buffer.read())))
     sys.stdout.write(json.dumps(report))
 
 

@@ -13,7 +13,7 @@ from counterpoint.proto.errors import Away
 _ID = "Nats-Msg-Id"
 
 
-class Copy(Protocol):
+class CheckpointCopy(Protocol):
     """One place outside the database."""
 
     name: str
@@ -25,7 +25,7 @@ class Copy(Protocol):
         """Keep one more; it is there when this returns. Raises `Transient`."""
 
 
-class File:
+class CheckpointFile:
     """Notes one after the other. What a crash left of a last one is ended, and passed over by whoever reads."""
 
     name = "file"
@@ -71,7 +71,7 @@ class File:
                 os.close(folder)
 
 
-class Stream:
+class CheckpointStream:
     """A stream of the bus that nobody may delete from."""
 
     name = "bus"

@@ -50,7 +50,7 @@ class NoteKey:
             size, root, f"{text}\n\u2014 {self.origin} {base64.b64encode(self._hash + signature).decode()}\n"
         )
 
-    def read(self, text: str) -> "Read":
+    def read(self, text: str) -> "ParsedNotes":
         """All notes in a text. What is no whole note is passed over: the end of a file may be torn."""
         good, forged, foreign = [], 0, 0
         for found in _NOTE.finditer(text):
@@ -64,11 +64,11 @@ class NoteKey:
                 forged += 1
                 continue
             good.append(Checkpoint(int(found["size"]), _root(found["root"]), found[0]))
-        return Read(tuple(good), forged, foreign)
+        return ParsedNotes(tuple(good), forged, foreign)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedNotes:
     """The checkpoints of a text that are ours, how many only say so, and how many are of another key."""
 
     checkpoints: tuple[Checkpoint, ...] = ()

@@ -5,28 +5,28 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from counterpoint.memory.audit.standing import Standing, Written
+from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite
 from counterpoint.memory.record.canonical import canonical
 
 _CANCELLED = ["cancelled", True, 0, "cancelled", {"status": "stale"}]
 """The step, and the columns, of what the inbox has of a timer that was cancelled."""
 
 
-class Leaves(Protocol):
+class LeafContents(Protocol):
     """Contents of the leaves; `unknown` are commits whose leaves were erased, `gone` the versions up to which a
     record is erased according to an erasure."""
 
-    written: dict[tuple[str, str, int], Written]
+    written: dict[tuple[str, str, int], LeafWrite]
     messages: dict[str, list[Any]]
     unknown: dict[int, str]
     gone: dict[tuple[str, str], int]
-    standing: Standing
+    standing: ExpectedRows
 
 
-class Rows:
+class RowVerifier:
     """Records, their history and messages, against what the leaves of their commits say."""
 
-    def __init__(self, leaves: Leaves) -> None:
+    def __init__(self, leaves: LeafContents) -> None:
         self._leaves = leaves
         self.found = 0
         self._timers: dict[str, list[str]] = {}

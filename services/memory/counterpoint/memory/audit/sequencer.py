@@ -12,9 +12,9 @@ import structlog
 from cachetools import LRUCache
 from prometheus_client import Counter
 
-from counterpoint.memory.audit.export import Copy
-from counterpoint.memory.audit.note import Checkpoint, NoteKey, Read
-from counterpoint.memory.audit.tiles import WIDTH, Edge, Nodes, Place, hashes, nodes, places
+from counterpoint.memory.audit.export import CheckpointCopy
+from counterpoint.memory.audit.note import Checkpoint, NoteKey, ParsedNotes
+from counterpoint.memory.audit.tiles import WIDTH, Nodes, RightEdge, TileId, hashes, nodes, places
 from counterpoint.memory.audit.tree import Range, complete_root, leaf_hash
 from counterpoint.memory.record.database import Database
 from counterpoint.proto.errors import Transient
@@ -48,7 +48,7 @@ _NOTES = "SELECT note FROM audit_checkpoints ORDER BY size"
 _ADD_NOTE = "INSERT INTO audit_checkpoints (size, root, note) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 
 
-class Refused(Exception):
+class LogMismatch(Exception):
     """The log is not what was signed before; the text says how."""
 
 
@@ -58,13 +58,13 @@ class Sequencer:
     `copies` are the places outside the database that checkpoints go to, first to last.
     """
 
-    def __init__(self, database: Database, key: NoteKey, copies: Sequence[Copy]) -> None:
+    def __init__(self, database: Database, key: NoteKey, copies: Sequence[CheckpointCopy]) -> None:
         self.key = key
         self._database = database
         self._copies = copies
-        self._edge: Edge | None = None
+        self._edge: RightEdge | None = None
         self._last: Checkpoint | None = None
-        self._tiles: LRUCache[Place, Nodes] = LRUCache(_TILES_IN_RAM)
+        self._tiles: LRUCache[TileId, Nodes] = LRUCache(_TILES_IN_RAM)
         self._signed_at = 0.0
         self._owed: dict[str, Checkpoint] = {}
         self._turn = asyncio.Lock()
@@ -113,7 +113,7 @@ class Sequencer:
         async with self._turn:
             try:
                 await self._once(sign)
-            except Refused as refused:
+            except LogMismatch as refused:
                 self._refuse(str(refused))
             except BaseException:
                 self._edge = None
@@ -131,11 +131,11 @@ class Sequencer:
             if copy.name in self._owed:
                 await self._add(copy, self._owed[copy.name])
 
-    def base(self) -> tuple[Checkpoint | None, Edge | None]:
+    def base(self) -> tuple[Checkpoint | None, RightEdge | None]:
         """The newest checkpoint and the edge to prove by, which has come at least as far."""
         return self._last, self._edge
 
-    async def tiles(self, edge: Edge, wanted: set[Place]) -> dict[Place, Nodes]:
+    async def tiles(self, edge: RightEdge, wanted: set[TileId]) -> dict[TileId, Nodes]:
         """The full ones of some tiles: from the record, or from RAM when they were asked for lately."""
         full = edge.missing(wanted)
         found = {place: self._tiles[place] for place in full & self._tiles.keys()}
@@ -144,14 +144,14 @@ class Sequencer:
             async with self._database.connection() as connection:
                 rows = await connection.fetch(_TILES, [p.level for p in unknown], [p.number for p in unknown])
             for row in rows:
-                place = Place(row["level"], row["number"])
+                place = TileId(row["level"], row["number"])
                 found[place] = self._tiles[place] = nodes(row["hashes"])
         return found
 
-    async def _current(self) -> Edge:
+    async def _current(self) -> RightEdge:
         """The tree as far as it is known; read anew at first, after a failure, and when the record has gone back.
 
-        Raises `Refused` when that is not what was given out.
+        Raises `LogMismatch` when that is not what was given out.
         """
         async with self._database.connection() as connection:
             head = await connection.fetchval(_HEAD)
@@ -170,7 +170,7 @@ class Sequencer:
             CHECKPOINTS.labels("refused").inc()
         self.fault, self._edge = fault, None
 
-    async def _stored(self) -> Edge:
+    async def _stored(self) -> RightEdge:
         """The edge at the last full tile in the record."""
         levels: list[tuple[bytes, ...]] = [()]
         async with self._database.connection() as connection:
@@ -184,9 +184,9 @@ class Sequencer:
             found = {row["number"]: row["hashes"] for row in rows}
             levels.append(await asyncio.to_thread(_roots, [found.get(number, b"") for number in wanted]))
             level, full = level + 1, above
-        return Edge(size, tuple(levels))
+        return RightEdge(size, tuple(levels))
 
-    async def _extended(self, edge: Edge) -> Edge:
+    async def _extended(self, edge: RightEdge) -> RightEdge:
         """Order what waits, and the tree with all that has a position. A step at a time: record first, then RAM."""
         while True:
             async with self._database.connection() as connection:
@@ -196,7 +196,7 @@ class Sequencer:
                     return edge
                 rows = await connection.fetch(_LEAVES, edge.size, _BATCH)
             if not rows or [row["leaf_position"] for row in rows] != [edge.size + n for n in range(1, len(rows) + 1)]:
-                raise Refused(f"a leaf after {edge.size} is missing")
+                raise LogMismatch(f"a leaf after {edge.size} is missing")
             grown, filled = await asyncio.to_thread(_grown, edge, [row["leaf_hash"] for row in rows])
             if filled:
                 async with self._database.connection() as connection:
@@ -207,15 +207,15 @@ class Sequencer:
                 self._tiles.update((place, nodes(tile)) for place, tile in filled.items())
             edge = grown
 
-    async def _root(self, edge: Edge, size: int) -> bytes:
+    async def _root(self, edge: RightEdge, size: int) -> bytes:
         full = await self.tiles(edge, places([Range(0, size)]))
         try:
             return edge.root(size, full)
         except KeyError as error:
-            raise Refused("a tile of the tree is missing") from error
+            raise LogMismatch("a tile of the tree is missing") from error
 
-    async def _agreed(self, edge: Edge) -> Checkpoint | None:
-        """The newest checkpoint there is anywhere; copies that lack it get it. Raises `Refused` or `Transient`."""
+    async def _agreed(self, edge: RightEdge) -> Checkpoint | None:
+        """The newest checkpoint there is anywhere; copies that lack it get it. Raises `LogMismatch` or `Transient`."""
         async with self._database.connection() as connection:
             notes = [row["note"] for row in await connection.fetch(_NOTES)]
         known = {"record": self.key.read("\n".join(notes))}
@@ -223,7 +223,7 @@ class Sequencer:
             known[copy.name] = self.key.read(await copy.read())
         for name, read in known.items():
             if read.forged:
-                raise Refused(f"{name} holds a checkpoint that was not signed by this key")
+                raise LogMismatch(f"{name} holds a checkpoint that was not signed by this key")
             for checkpoint in _newest(read):
                 await self._fits(edge, checkpoint, name)
         every = [checkpoint for read in known.values() for checkpoint in read]
@@ -238,11 +238,11 @@ class Sequencer:
             await self._note(last)
         return last
 
-    async def _fits(self, edge: Edge, checkpoint: Checkpoint, name: str) -> None:
+    async def _fits(self, edge: RightEdge, checkpoint: Checkpoint, name: str) -> None:
         if checkpoint.size > edge.size:
-            raise Refused(f"{name} vouches for {checkpoint.size} leaves, the log has {edge.size}")
+            raise LogMismatch(f"{name} vouches for {checkpoint.size} leaves, the log has {edge.size}")
         if await self._root(edge, checkpoint.size) != checkpoint.root:
-            raise Refused(f"{name} vouches for another tree of {checkpoint.size} leaves")
+            raise LogMismatch(f"{name} vouches for another tree of {checkpoint.size} leaves")
 
     async def _give(self, checkpoint: Checkpoint) -> None:
         """Outside first: what is in the record alone could be taken back without a trace.
@@ -260,7 +260,7 @@ class Sequencer:
         CHECKPOINTS.labels("signed").inc()
         log.info("audit.checkpoint", size=checkpoint.size)
 
-    async def _add(self, copy: Copy, checkpoint: Checkpoint) -> None:
+    async def _add(self, copy: CheckpointCopy, checkpoint: Checkpoint) -> None:
         try:
             await copy.add(checkpoint)
         except (Transient, OSError) as away:
@@ -273,7 +273,7 @@ class Sequencer:
             await connection.execute(_ADD_NOTE, checkpoint.size, checkpoint.root, checkpoint.note)
 
 
-def _newest(read: Read) -> tuple[Checkpoint, ...]:
+def _newest(read: ParsedNotes) -> tuple[Checkpoint, ...]:
     return (read.last,) if read.last else ()
 
 
@@ -282,5 +282,5 @@ def _roots(tiles: Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(complete_root(hashes(tile)) if tile else b"" for tile in tiles)
 
 
-def _grown(edge: Edge, leaves: Sequence[bytes]) -> tuple[Edge, dict[Place, bytes]]:
+def _grown(edge: RightEdge, leaves: Sequence[bytes]) -> tuple[RightEdge, dict[TileId, bytes]]:
     return edge.extended([leaf_hash(leaf) for leaf in leaves])

@@ -70,7 +70,7 @@ def placed(said: Mapping[str, Any]) -> Iterator[list[Any]]:
         yield [*write[:4], stamps, [own[0], seq, own[1]] if own else [seq, None, place[2]]]
 
 
-class Written(NamedTuple):
+class LeafWrite(NamedTuple):
     """A record's version as its leaf has it: the hash of its body, its stamps where the leaf has them, and its commit
     where that was not erased."""
 
@@ -80,7 +80,7 @@ class Written(NamedTuple):
     place: list[Any] | None = None
 
 
-class Standing:
+class ExpectedRows:
     """Expected rows of one project according to its leaves, as far as they have positions."""
 
     def __init__(self) -> None:

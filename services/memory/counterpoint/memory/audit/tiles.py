@@ -15,35 +15,35 @@ Nodes = tuple[Sequence[bytes], ...]
 """The nodes of a full tile by their height in it: its 256 hashes, and last the one over all of them."""
 
 
-class Place(NamedTuple):
+class TileId(NamedTuple):
     """Which tile: its level (0 holds the nodes of leaves) and its number from the left."""
 
     level: int
     number: int
 
 
-class Spot(NamedTuple):
+class SubtreeLocation(NamedTuple):
     """Location of the nodes of a subtree: `width` hashes of a tile from `begin` on; their root is the subtree's."""
 
-    tile: Place
+    tile: TileId
     begin: int
     width: int
 
 
-def spot(subtree: Subtree) -> Spot:
+def spot(subtree: Subtree) -> SubtreeLocation:
     """Return the location of a complete subtree."""
     level, below = divmod(subtree.height, HEIGHT)
     first = subtree.number << below
-    return Spot(Place(level, first // WIDTH), first % WIDTH, 1 << below)
+    return SubtreeLocation(TileId(level, first // WIDTH), first % WIDTH, 1 << below)
 
 
-def places(parts: Sequence[Range]) -> set[Place]:
+def places(parts: Sequence[Range]) -> set[TileId]:
     """The tiles that a proof, or a root, is made of."""
     return {spot(subtree).tile for part in parts for subtree in covering(part)}
 
 
 @dataclass(frozen=True)
-class Edge:
+class RightEdge:
     """The right edge of the tree: how many leaves it has, and by level the hashes after the last full tile."""
 
     size: int = 0
@@ -55,28 +55,28 @@ class Edge:
         """Return the number of full tiles of a level."""
         return self.size >> (HEIGHT * (level + 1))
 
-    def extended(self, nodes: Sequence[bytes]) -> "tuple[Edge, dict[Place, bytes]]":
+    def extended(self, nodes: Sequence[bytes]) -> "tuple[RightEdge, dict[TileId, bytes]]":
         """The edge after more leaves, whose nodes these are, and the tiles that became full by them."""
         levels: list[tuple[bytes, ...]] = []
-        filled: dict[Place, bytes] = {}
+        filled: dict[TileId, bytes] = {}
         level, coming = 0, list(nodes)
         while level < len(self.levels) or coming:
             waiting = [*(self.levels[level] if level < len(self.levels) else ()), *coming]
             number, coming = self.full(level), []
             for start in range(0, len(waiting) - len(waiting) % WIDTH, WIDTH):
                 tile = waiting[start : start + WIDTH]
-                filled[Place(level, number)] = b"".join(tile)
+                filled[TileId(level, number)] = b"".join(tile)
                 coming.append(complete_root(tile))
                 number += 1
             levels.append(tuple(waiting[len(waiting) - len(waiting) % WIDTH :]))
             level += 1
-        return Edge(self.size + len(nodes), tuple(levels)), filled
+        return RightEdge(self.size + len(nodes), tuple(levels)), filled
 
-    def missing(self, wanted: set[Place]) -> set[Place]:
+    def missing(self, wanted: set[TileId]) -> set[TileId]:
         """Those of the tiles that are full, and so in the record."""
         return {place for place in wanted if place.number < self.full(place.level)}
 
-    def root_of(self, subtree: Subtree, full: Mapping[Place, Nodes]) -> bytes:
+    def root_of(self, subtree: Subtree, full: Mapping[TileId, Nodes]) -> bytes:
         """The root of a complete subtree. Raises `KeyError` for a tile that is not there."""
         tile, start, count = spot(subtree)
         if tile.number < self.full(tile.level):
@@ -89,7 +89,7 @@ class Edge:
             self._roots[subtree] = complete_root(here)
         return self._roots[subtree]
 
-    def root(self, size: int, full: Mapping[Place, Nodes]) -> bytes:
+    def root(self, size: int, full: Mapping[TileId, Nodes]) -> bytes:
         """The root of the tree when it had `size` leaves. Raises `KeyError` like `root_of`."""
         return folded(self.root_of(subtree, full) for subtree in covering(Range(0, size)))
 

@@ -8,7 +8,7 @@ from cachetools import LRUCache, TTLCache
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
-from counterpoint.memory.provenance.read_sets import COMMITS_USED, Origins
+from counterpoint.memory.provenance.read_sets import COMMITS_USED, OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
@@ -40,7 +40,7 @@ CROSS JOIN LATERAL (
 class InboundMessages:
     """Inbound messages and their tasks, by the record; `origins` are the messages sent lately."""
 
-    def __init__(self, database: Database, policy: Policy, origins: Origins) -> None:
+    def __init__(self, database: Database, policy: Policy, origins: OriginCache) -> None:
         self._database = database
         self._policy = policy
         self._origins = origins

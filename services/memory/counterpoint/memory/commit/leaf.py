@@ -11,7 +11,7 @@ from typing import Any
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import is_harmless, is_project, kept, unnamed
-from counterpoint.memory.provenance.read_sets import COMMITS_USED, Memories
+from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadSet
 from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
@@ -81,7 +81,7 @@ def _ref_key(ref: Ref) -> tuple[str, str, int]:
 
 
 def read_set(
-    refs: frozenset[Ref], memories: Memories, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
+    refs: frozenset[Ref], memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
 ) -> str | None:
     """Return the read set of a commit as it is stored: the score of each item, its role (cited, quoted as a
     candidate, shown, or inherited from the message), whether it is of the shared project, and the commit whose

@@ -13,12 +13,12 @@ import structlog
 
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.commit.committer import Committer, ModelChanged
-from counterpoint.memory.embedding.model import EmbeddingModel, Whose
+from counterpoint.memory.embedding.model import EmbeddingModel, TextContext
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan, PlannedWrite
 from counterpoint.memory.search.fusion import LANGUAGES
 from counterpoint.memory.search.terms import terms
-from counterpoint.memory.search.vectors import ModelGone, Search, Text
+from counterpoint.memory.search.vectors import ModelGone, SearchEngine, SearchText
 from counterpoint.proto.errors import CounterpointError, Denied
 from counterpoint.proto.memory import CommitReply
 
@@ -40,10 +40,10 @@ ON CONFLICT DO NOTHING
 """
 
 
-class Embeddings:
+class EmbeddingPipeline:
     """Embeds through a table of what was embedded before, by project, model and content."""
 
-    def __init__(self, database: Database, policy: Policy, search: Search) -> None:
+    def __init__(self, database: Database, policy: Policy, search: SearchEngine) -> None:
         self._database = database
         self._policy = policy
         self._search = search
@@ -117,7 +117,7 @@ class Embeddings:
         known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
         if missing:
-            whose = Whose(project, label, job) if job else Whose(project, label)
+            whose = TextContext(project, label, job) if job else TextContext(project, label)
             made = await self._search.embed_texts(list(missing.values()), whose, model)
             known |= zip(missing, made, strict=True)
             as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
@@ -154,15 +154,15 @@ class Embeddings:
         values = (body.get(name) for name in row.text if name not in row.unsearched)
         return "\n".join(value for value in values if isinstance(value, str))
 
-    def _text(self, row: PlannedWrite, body: Mapping[str, Any]) -> Text:
+    def _text(self, row: PlannedWrite, body: Mapping[str, Any]) -> SearchText:
         text = self.text(row.store, body)
         if row.store != "chunks":
-            return Text(row.id, text)
+            return SearchText(row.id, text)
         title = body.get("title", "")
         context = body["context"] if title in ("", body["source"]) else f"{title}\n{body['context']}"
         if body.get("type") in LANGUAGES:
             context = f"{context}\n{body['type']}"
-        return Text(
+        return SearchText(
             source=body["source"],
             text=text,
             context=context,

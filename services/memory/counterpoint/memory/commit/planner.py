@@ -18,7 +18,7 @@ from counterpoint.memory.access.refusals import problems_of
 from counterpoint.memory.access.screening import PLAIN, Screen, Screening
 from counterpoint.memory.commit.dead_letters import dead_row, died
 from counterpoint.memory.commit.leaf import leaf, read_set
-from counterpoint.memory.provenance.read_sets import CANDIDATE, Memories, sources_of
+from counterpoint.memory.provenance.read_sets import CANDIDATE, ReadSet, sources_of
 from counterpoint.memory.record.plan import SYSTEM, CommitPlan, PlannedMessage, PlannedWrite, canonical, storable
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
@@ -50,7 +50,7 @@ def prepare(
     *,
     now: datetime,
     caused_by: Provenance,
-    memories: Memories,
+    memories: ReadSet,
     task_version: int | None,
     owners: Mapping[tuple[str, str], str] = MappingProxyType({}),
     restored: tuple[PlannedWrite, ...] = (),

@@ -15,7 +15,7 @@ from counterpoint.guard.capabilities import Keyring, mint
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import LoggedMessage
-from counterpoint.memory.provenance.read_sets import Origins
+from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import PlannedMessage
 from counterpoint.memory.record.stamps import Provenance
@@ -56,7 +56,7 @@ class Relay:
         connection: Connection,
         policy: Policy,
         keyring: Keyring,
-        origins: Origins,
+        origins: OriginCache,
         *,
         sweep_age_s: float,
         capability_life_s: float,

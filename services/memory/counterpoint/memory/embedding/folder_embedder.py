@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from counterpoint.memory.embedding.folder import Folder, LocalModel
-from counterpoint.memory.embedding.model import WORKERS, Vectors, Whose
+from counterpoint.memory.embedding.model import WORKERS, TextContext, Vectors
 from counterpoint.proto.errors import ErrorCode
 
 MAX_DIMENSIONS = 16_000
@@ -40,7 +40,7 @@ class FolderEmbedder:
             problem = f"{folder.path} makes vectors of {self.dimensions}, not of {dimensions}"
             raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem}, as COUNTERPOINT_EMBEDDING_DIMENSIONS says")
 
-    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
         """The vectors of `texts`, (n, dimensions), in their order; worked out in threads, the loop stays free."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), self.dimensions), np.float32)

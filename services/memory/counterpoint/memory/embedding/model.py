@@ -29,7 +29,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class TextContext:
     """Context of texts: their project, their highest label, and the job that pays for a remote model; a built-in
     model ignores `label` and `job`."""
 
@@ -53,7 +53,7 @@ class EmbeddingModel(Protocol):
     def outside(self) -> bool:
         """Whether somebody outside is told the texts."""
 
-    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
         """The vectors of `texts`, (n, dimensions), in their order; the loop stays free.
 
         A model outside wants to know `whose` they are. Raises `Transient`, `Denied` and `Permanent`.
@@ -81,7 +81,7 @@ class Embedder:
         """Load the model now, and build it where the cache holds none; raises `Permanent` as `load_model` does."""
         await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
 
-    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
         """The vectors of `texts`, (n, 384), in their order; worked out in threads, the loop stays free."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)

@@ -8,7 +8,7 @@ import structlog
 
 from counterpoint.client import Gateway
 from counterpoint.memory.access.tokens import Tokens
-from counterpoint.memory.embedding.model import Vectors, Whose
+from counterpoint.memory.embedding.model import TextContext, Vectors
 from counterpoint.proto.errors import CounterpointError, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import new_id
 
@@ -43,7 +43,7 @@ class RemoteEmbedder:
         self.dimensions = dimensions
         self.model_id = f"{gateway.embedding_model}@{dimensions}"
 
-    async def embed(self, texts: Sequence[str], whose: Whose | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
         """The vectors of `texts`, (n, dimensions), in their order; the same text is sent once.
 
         Raises `Denied` `label` for what providers may not be told, `Permanent` `embedding_dimensions` for vectors of
@@ -68,7 +68,7 @@ class RemoteEmbedder:
         rows = dict(zip(unique, np.concatenate([task.result() for task in made]), strict=True))
         return np.stack([rows[text] for text in said])
 
-    async def _batch(self, texts: list[str], whose: Whose) -> Vectors:
+    async def _batch(self, texts: list[str], whose: TextContext) -> Vectors:
         holder = self._tokens.of_job(whose.project, whose.job, whose.label)
         number = 1
         while True:

@@ -19,7 +19,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.access.screening import Screen
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.ingest.documents import STEP_WRITES, own_step
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import canonical
@@ -51,11 +51,11 @@ class _Wanted:
     problem: str | None = None
 
 
-class Handed:
+class BulkImport:
     """Writes what is handed in, one request for a store of a project at a time."""
 
     def __init__(
-        self, database: Database, policy: Policy, vectors: Embeddings, committer: Committer, releases: Releases
+        self, database: Database, policy: Policy, vectors: EmbeddingPipeline, committer: Committer, releases: Releases
     ) -> None:
         self._database = database
         self._policy = policy

@@ -8,7 +8,7 @@ from counterpoint.guard.field_detector import FieldFinding
 from counterpoint.guard.judge import Judgement, cleaned
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access.screening import Screen, first_places
-from counterpoint.memory.ingest.chunk import Chunked, chunk, chunk_id
+from counterpoint.memory.ingest.chunk import ChunkedDocument, chunk, chunk_id
 from counterpoint.memory.record.plan import canonical, storable
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.ingest import ContentType, Document
@@ -16,7 +16,7 @@ from counterpoint.proto.memory import Origin, Write
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StoredRecord:
     """A record's version, 0 when there is none; the body of a document, and the hash of the body of a chunk: None when
     it was deleted."""
 
@@ -26,7 +26,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class DocumentPlan:
     """Planned document: its record and those of its chunks by id. `problem` is the chunker's, or the reason of a
     quarantine, in which case there are no chunks. `redacted`: the text is not all of the content."""
 
@@ -38,7 +38,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParsedDocument:
     """A document with the text that was read, the type it has, and what of it was not read."""
 
     document: Document
@@ -46,7 +46,7 @@ class Found:
     problem: str | None
 
 
-def cut(policy: Policy, screen: Screen, found: Found, document_id: str, origin: Origin) -> Pieces:
+def cut(policy: Policy, screen: Screen, found: ParsedDocument, document_id: str, origin: Origin) -> DocumentPlan:
     """Plan a parsed document. It is redacted before it is split, so that the same text always gives the same chunks.
     Raises `Permanent` if it is refused."""
     document = found.document
@@ -63,8 +63,8 @@ def cut(policy: Policy, screen: Screen, found: Found, document_id: str, origin: 
         held = document.model_copy(
             update=cleaned(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
         )
-        kept = _body(held, document_id, Chunked(found.type, ()), origin)
-        return Pieces(
+        kept = _body(held, document_id, ChunkedDocument(found.type, ()), origin)
+        return DocumentPlan(
             {**kept, "quarantined": True, "kinds": list(judged.kinds)},
             {},
             "under quarantine: " + "; ".join(f"{p.field} {p.problem}" for p in problems),
@@ -80,7 +80,7 @@ def cut(policy: Policy, screen: Screen, found: Found, document_id: str, origin: 
         chunks[chunk_id(document_id, n)] = screen.judge(policy, body, policy.stores["chunks"].text, label).body
     body = _body(document, document_id, chunked, origin)
     storable(canonical(body), f"documents/{document_id}")
-    return Pieces(body, chunks, problem, redacted=redacted)
+    return DocumentPlan(body, chunks, problem, redacted=redacted)
 
 
 def _in_lines(said: dict[str, Any], screen: Screen, judged: Judgement) -> tuple[Problem, ...]:
@@ -97,7 +97,7 @@ def _line(text: str, found: FieldFinding) -> int:
     return text.count("\n", 0, found.finding.start) + 1
 
 
-def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin) -> dict[str, Any]:
+def _body(document: Document, document_id: str, chunked: ChunkedDocument, origin: Origin) -> dict[str, Any]:
     return {
         "document_id": document_id,
         "source": document.source,
@@ -113,7 +113,7 @@ def _body(document: Document, document_id: str, chunked: Chunked, origin: Origin
     }
 
 
-def _chunk_body(document: Document, document_id: str, chunked: Chunked, n: int) -> dict[str, Any]:
+def _chunk_body(document: Document, document_id: str, chunked: ChunkedDocument, n: int) -> dict[str, Any]:
     piece = chunked.chunks[n]
     turn = {"speaker": piece.speaker, "around": list(piece.around)} if piece.speaker else {}
     return {
@@ -138,11 +138,11 @@ def same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
     )
 
 
-def differences(known: dict[tuple[str, str], Known], wanted: dict[str, dict[str, Any]]) -> list[Write]:
+def differences(known: dict[tuple[str, str], StoredRecord], wanted: dict[str, dict[str, Any]]) -> list[Write]:
     """New versions of the chunks that changed, and deletions of those that are gone."""
     writes = []
     for wanted_id, body in wanted.items():
-        before = known.get(("chunks", wanted_id), Known())
+        before = known.get(("chunks", wanted_id), StoredRecord())
         if before.sha256 != hashlib.sha256(canonical(body).encode()).digest():
             writes.append(Write(store="chunks", id=wanted_id, body=body, expect=before.version))
     for (store, known_id), before in known.items():

@@ -23,12 +23,12 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.access.screening import Screen
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import prepare
 from counterpoint.memory.ingest.blobs import Blobs
-from counterpoint.memory.ingest.document_plan import Found, Known, Pieces, cut, differences, same
+from counterpoint.memory.ingest.document_plan import DocumentPlan, ParsedDocument, StoredRecord, cut, differences, same
 from counterpoint.memory.ingest.readers import read
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import UNTRUSTED, VOUCHED, Provenance
@@ -79,7 +79,7 @@ class Ingest:
         self,
         database: Database,
         policy: Policy,
-        vectors: Embeddings,
+        vectors: EmbeddingPipeline,
         committer: Committer,
         blobs: Blobs,
         releases: Releases,
@@ -128,7 +128,7 @@ class Ingest:
         document_id = ids.document_id(source)
         async with self._alone(origin.project, source):
             known = await self._known(origin.project, document_id)
-            if known.get(("documents", document_id), Known()).body is None:
+            if known.get(("documents", document_id), StoredRecord()).body is None:
                 await self._delete(origin, VOUCHED, differences(known, {}))
                 log.info("document.forgotten", document_id=document_id)
 
@@ -150,7 +150,7 @@ class Ingest:
         pieces = await self._pieces(origin, document, document_id)
         known = await self._known(origin.project, document_id)
         writes = await asyncio.to_thread(differences, known, pieces.chunks)
-        before = known.get(("documents", document_id), Known())
+        before = known.get(("documents", document_id), StoredRecord())
         result = Ingested(
             source=document.source,
             document_id=document_id,
@@ -171,7 +171,7 @@ class Ingest:
     async def _gone(self, origin: Origin, integrity: int, document: Document, document_id: str) -> Ingested:
         """Delete a document and its chunks, unless it was found elsewhere since. Its record goes last."""
         known = await self._known(origin.project, document_id)
-        before = known.get(("documents", document_id), Known())
+        before = known.get(("documents", document_id), StoredRecord())
         result = Ingested(source=document.source, document_id=document_id, status="unchanged")
         if before.body is None or before.body.get("root") != document.root:
             return result
@@ -181,7 +181,7 @@ class Ingest:
         return result.model_copy(update={"status": "deleted"})
 
     async def _delete(self, origin: Origin, integrity: int, writes: Sequence[Write]) -> None:
-        pieces = Pieces({"sha256": "gone"}, {}, None)
+        pieces = DocumentPlan({"sha256": "gone"}, {}, None)
         for start in range(0, len(writes), STEP_WRITES):
             await self._step(origin, integrity, pieces, writes[start : start + STEP_WRITES])
 
@@ -197,9 +197,9 @@ class Ingest:
             if row is not None and row["body"] == body:
                 return
             write = Write(store="ingests", id=job.job_id, body=body, expect=row["version"] if row else 0)
-            await self._step(origin, integrity, Pieces({"sha256": "progress"}, {}, None), [write])
+            await self._step(origin, integrity, DocumentPlan({"sha256": "progress"}, {}, None), [write])
 
-    async def _pieces(self, origin: Origin, document: Document, document_id: str) -> Pieces:
+    async def _pieces(self, origin: Origin, document: Document, document_id: str) -> DocumentPlan:
         """Plan a document. A blob that may not be stored as a whole is deleted. Raises `Permanent`."""
         blob, given = document.blob, document.content
         if blob is not None:
@@ -224,12 +224,12 @@ class Ingest:
             await self._blobs.drop(origin.project, blob.sha256)
         return pieces
 
-    async def _known(self, project: str, document_id: str) -> dict[tuple[str, str], Known]:
+    async def _known(self, project: str, document_id: str) -> dict[tuple[str, str], StoredRecord]:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_KNOWN, project, document_id)
-        return {(row["store"], row["id"]): Known(row["version"], row["body"], row["sha256"]) for row in rows}
+        return {(row["store"], row["id"]): StoredRecord(row["version"], row["body"], row["sha256"]) for row in rows}
 
-    async def _step(self, origin: Origin, integrity: int, pieces: Pieces, writes: Sequence[Write]) -> int:
+    async def _step(self, origin: Origin, integrity: int, pieces: DocumentPlan, writes: Sequence[Write]) -> int:
         """Apply some of a document's writes; how many texts were embedded for them.
 
         The step is known by its content and by the version that it changes: what is asked again is applied once, and
@@ -254,7 +254,7 @@ def own_step(policy: Policy, origin: Origin, integrity: int, writes: Sequence[Wr
         Commit(step="ingest", writes=tuple(writes)),
         now=now,
         caused_by=Provenance(integrity=integrity),
-        memories=Memories(),
+        memories=ReadSet(),
         task_version=None,
         screen=screen,
     )
@@ -295,7 +295,7 @@ def _foreseen(work: Callable[[], T]) -> T:
         raise Permanent(ErrorCode.UNREADABLE, (problem,)) from error
 
 
-def _read(document: Document, given: bytes | None) -> Found:
+def _read(document: Document, given: bytes | None) -> ParsedDocument:
     """Raises `Permanent` for a document that cannot be read."""
     found = read(document.source, document.text if given is None else given, document.type)
     if "\x00" in found.text:
@@ -307,4 +307,4 @@ def _read(document: Document, given: bytes | None) -> Found:
         raise Permanent(ErrorCode.EMPTY, (Problem(field="text", problem="is empty"),))
     own = {"text": found.text, "title": document.title or (found.title or "")[:TITLE_CHARS] or None}
     document = document.model_copy(update={**own, "content": None, "blob": None})
-    return Found(document, found.type, found.problem)
+    return ParsedDocument(document, found.type, found.problem)

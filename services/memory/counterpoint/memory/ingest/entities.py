@@ -13,12 +13,12 @@ from typing import Any
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import prepare
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.mentions import Mention, mentions
 from counterpoint.memory.ingest.relations import stated_in
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Transient
@@ -63,7 +63,7 @@ WHERE project = $1 AND store = 'relationships' AND by_source = left($5, 200) AND
 _SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal")
 
 
-class Knowledge(Follower):
+class KnowledgeGraph(Follower):
     """Follows documents and ended tasks."""
 
     name = "knowledge"
@@ -76,7 +76,7 @@ class Knowledge(Follower):
         database: Database,
         policy: Policy,
         committer: Committer,
-        vectors: Embeddings,
+        vectors: EmbeddingPipeline,
         alone: Callable[[str], asyncio.Lock],
     ) -> None:
         super().__init__(database)
@@ -125,10 +125,10 @@ class Knowledge(Follower):
             if each["store"] == RELATIONSHIPS and each["there"] and each["id"] not in wanted
         ]
         ref = Ref(store=row["store"], id=row["id"], version=row["version"])
-        resting = Memories(
+        resting = ReadSet(
             Provenance(row["label"], row["integrity"], frozenset({ref})), {ref: None}, named=frozenset({ref})
         )
-        await self._commit(project, f"{subject}@{row['version']} entities", entities, Memories())
+        await self._commit(project, f"{subject}@{row['version']} entities", entities, ReadSet())
         await self._commit(project, f"{subject}@{row['version']} relationships", relations, resting)
 
     async def _text(self, project: str, row: Any) -> str:
@@ -141,7 +141,7 @@ class Knowledge(Follower):
             chunks = await connection.fetch(_TEXT, project, row["id"])
         return "\n".join(chunk["text"] for chunk in chunks)
 
-    async def _commit(self, project: str, what: str, writes: Sequence[Write], memories: Memories) -> None:
+    async def _commit(self, project: str, what: str, writes: Sequence[Write], memories: ReadSet) -> None:
         for start in range(0, len(writes), _WRITES):
             part = tuple(writes[start : start + _WRITES])
             digest = hashlib.sha256("".join(f"{each.id}@{each.expect}" for each in part).encode()).hexdigest()

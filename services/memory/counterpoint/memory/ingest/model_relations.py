@@ -23,8 +23,15 @@ from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.planner import prepare
 from counterpoint.memory.ingest.entities import RELATIONSHIPS, STANDS
 from counterpoint.memory.ingest.follower import Follower
-from counterpoint.memory.ingest.relations import Checked, checked, key, question, relationship, relationship_id
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.ingest.relations import (
+    ValidatedRelations,
+    checked,
+    key,
+    question,
+    relationship,
+    relationship_id,
+)
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.stamps import DERIVED, Provenance
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Transient
@@ -101,7 +108,7 @@ class ModelRelations(Follower):
             passages = await connection.fetch(_PASSAGES, project, row["id"], PASSAGES)
         passages = [each for each in passages if len(each["text"].strip()) >= _SHORT_CHARS]
         holder = self._tokens.of_job(project, RELATIONS_JOB, max([row["label"], *(each["label"] for each in passages)]))
-        found: list[tuple[Any, Checked]] = []
+        found: list[tuple[Any, ValidatedRelations]] = []
         for start in range(0, len(passages), PARALLEL):
             part = passages[start : start + PARALLEL]
             answers = await asyncio.gather(*(self._asked(holder, row["id"], each["text"]) for each in part))
@@ -115,7 +122,7 @@ class ModelRelations(Follower):
             RELATIONS.labels(project, outcome).inc(count)
         log.info("document.related", document_id=row["id"], passages=len(passages), **outcomes)
 
-    async def _asked(self, holder: JobHolder, document_id: str, passage: str) -> Checked:
+    async def _asked(self, holder: JobHolder, document_id: str, passage: str) -> ValidatedRelations:
         """Return the accepted relations of a model's answer. Raises `Transient` for a retry, and `Denied` `label`."""
         model = self._gateway.model or ""
         try:
@@ -130,7 +137,7 @@ class ModelRelations(Follower):
         except Permanent as nothing:
             is_about_it = nothing.code == ErrorCode.REFUSED and any(each.field == "prompt" for each in nothing.problems)
             if nothing.code in _PASSED_OVER or is_about_it:
-                return Checked((), {nothing.code: 1})
+                return ValidatedRelations((), {nothing.code: 1})
             raise Transient(str(nothing)) from nothing
         except Denied as denied:
             if denied.rule == ErrorCode.LABEL:
@@ -138,7 +145,7 @@ class ModelRelations(Follower):
             raise Transient(str(denied)) from denied
         return checked(said.text, passage)
 
-    async def _keep(self, project: str, row: Any, found: list[tuple[Any, Checked]]) -> None:
+    async def _keep(self, project: str, row: Any, found: list[tuple[Any, ValidatedRelations]]) -> None:
         """Write the relations of each passage, unless the document has changed: then it is looked at there."""
         async with self._database.reading(project) as connection:
             if not await connection.fetchval(STANDS, project, row["store"], row["id"], row["version"]):
@@ -183,7 +190,7 @@ class ModelRelations(Follower):
             Commit(step="relations", writes=writes),
             now=now,
             caused_by=Provenance(),
-            memories=Memories(resting, dict.fromkeys(rests_on), named=rests_on),
+            memories=ReadSet(resting, dict.fromkeys(rests_on), named=rests_on),
             task_version=None,
         )
         try:

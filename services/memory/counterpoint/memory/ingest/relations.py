@@ -40,7 +40,7 @@ Answer with one JSON object: {{"relations": [{{"subject": "", "relation": "", "o
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatedRelation:
     """A relation as a passage states it: `subject` `kind` `object`, and the words that say so."""
 
     kind: str
@@ -50,10 +50,10 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ValidatedRelations:
     """Accepted relations of an answer, and the number of dropped ones by reason."""
 
-    kept: tuple[Stated, ...]
+    kept: tuple[StatedRelation, ...]
     dropped: Mapping[str, int]
 
 
@@ -71,14 +71,14 @@ def key(project: str, document_id: str, model: str, passage: str) -> str:
     return f"relations:{document_id}:{hashlib.sha256(said.encode()).hexdigest()[:40]}"
 
 
-def checked(answer: str, passage: str) -> Checked:
+def checked(answer: str, passage: str) -> ValidatedRelations:
     """Validate an answer about a passage. Reasons for dropping a relation: `malformed`, `kind`, `span`, `name`,
     `order` (the span is addressed to the model), `more`."""
     listed = _listed(answer)
     if listed is None:
-        return Checked((), {"malformed": 1})
+        return ValidatedRelations((), {"malformed": 1})
     shown, dropped = passage[:PASSAGE_CHARS], Counter[str]()
-    kept: dict[tuple[str, str, str], Stated] = {}
+    kept: dict[tuple[str, str, str], StatedRelation] = {}
     for each in listed:
         found = _stated(each, shown)
         if isinstance(found, str):
@@ -87,7 +87,7 @@ def checked(answer: str, passage: str) -> Checked:
             dropped["more"] += 1
         else:
             kept.setdefault((found.kind, found.subject.casefold(), found.object.casefold()), found)
-    return Checked(tuple(kept.values()), dropped)
+    return ValidatedRelations(tuple(kept.values()), dropped)
 
 
 def stated_in(document_id: str) -> str:
@@ -96,7 +96,7 @@ def stated_in(document_id: str) -> str:
 
 
 def relationship(
-    stated: Stated, document: Mapping[str, Any], version: int, chunk_id: str, model: str
+    stated: StatedRelation, document: Mapping[str, Any], version: int, chunk_id: str, model: str
 ) -> dict[str, Any]:
     """The record of a relation. `names` are those that it is looked up by."""
     return {
@@ -115,7 +115,7 @@ def relationship(
     }
 
 
-def relationship_id(document_id: str, version: int, chunk_id: str, stated: Stated) -> str:
+def relationship_id(document_id: str, version: int, chunk_id: str, stated: StatedRelation) -> str:
     """The id of the record of a relation in a version of a document."""
     said = json.dumps([document_id, version, chunk_id, stated.kind, stated.subject, stated.object])
     return hashlib.sha256(said.encode()).hexdigest()[:32]
@@ -130,7 +130,7 @@ def _listed(answer: str) -> list[Any] | None:
     return listed if isinstance(listed, list) else None
 
 
-def _stated(each: Any, passage: str) -> Stated | str:
+def _stated(each: Any, passage: str) -> StatedRelation | str:
     """One relation of an answer, or why it is dropped."""
     names = ("subject", "relation", "object", "span")
     if not isinstance(each, dict) or not all(isinstance(each.get(name), str) for name in names):
@@ -145,7 +145,7 @@ def _stated(each: Any, passage: str) -> Stated | str:
         return "order"
     if subject.casefold() == target.casefold() or not (_is_named(subject, span) and _is_named(target, span)):
         return "name"
-    return Stated(kind, subject, target, span)
+    return StatedRelation(kind, subject, target, span)
 
 
 def _verbatim(said: str, passage: str) -> str | None:

@@ -13,7 +13,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import prepare
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.stamps import UNTRUSTED, Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, ErrorCode, Permanent, Transient
@@ -78,7 +78,7 @@ class Advisories:
             Commit(step="dead", dead_letter=dead_letter(found.subject, found.headers, found.data, error)),
             now=utc_now(),
             caused_by=Provenance(integrity=UNTRUSTED),
-            memories=Memories(),
+            memories=ReadSet(),
             task_version=None,
         )
         reply = await self._committer.apply(prepared)

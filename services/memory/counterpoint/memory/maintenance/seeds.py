@@ -9,7 +9,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import prepare
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.stamps import Provenance
@@ -43,7 +43,7 @@ async def plant(
         Commit(step="seed", writes=missing),
         now=now,
         caused_by=Provenance(),
-        memories=Memories(),
+        memories=ReadSet(),
         task_version=None,
     )
     await committer.apply(prepared)

@@ -72,7 +72,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecordRollback:
     """A record to be taken back: the version that stands now, and the one to put in its place."""
 
     store: str
@@ -82,7 +82,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class OriginalVersion:
     """A version of a record that no take-back made: its place in the project's order, and whether it was a deletion."""
 
     version: int
@@ -91,7 +91,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActiveTakeBack:
     """A take-back that stands: its id, its place, whether it puts back what stood before, and what it says is wrong."""
 
     id: str
@@ -100,7 +100,9 @@ class Standing:
     wrong: frozenset[Version]
 
 
-def taken_back(written: Sequence[Written], present: int | None, wrong: frozenset[int], *, restores: bool) -> int | None:
+def taken_back(
+    written: Sequence[OriginalVersion], present: int | None, wrong: frozenset[int], *, restores: bool
+) -> int | None:
     """Return the version that stands after a take-back of the `wrong` ones, where `present` stood; None for none.
 
     `written` are the versions until then, oldest first. A quarantine takes out what is wrong. A rollback puts the last
@@ -115,11 +117,13 @@ def taken_back(written: Sequence[Written], present: int | None, wrong: frozenset
     return good.version if good is not None and good.there else None
 
 
-def standing_version(written: Sequence[Written], take_backs: Sequence[tuple[int, bool, frozenset[int]]]) -> int | None:
+def standing_version(
+    written: Sequence[OriginalVersion], take_backs: Sequence[tuple[int, bool, frozenset[int]]]
+) -> int | None:
     """Return the version of a record that stands: its versions and some take-backs (place, whether it restores, what is
     wrong), replayed in the order of their places. One that was under way meanwhile is taken back behind."""
     present: int | None = None
-    seen: list[Written] = []
+    seen: list[OriginalVersion] = []
     left = sorted(take_backs, key=lambda each: each[0])
     done: list[tuple[int, bool, frozenset[int]]] = []
     for each in (*written, None):
@@ -136,7 +140,7 @@ def standing_version(written: Sequence[Written], take_backs: Sequence[tuple[int,
     return present
 
 
-class Changes:
+class VersionHistory:
     """Looks up what stands, what stood, and what was taken out."""
 
     def __init__(self, database: Database, policy: Policy) -> None:
@@ -147,7 +151,7 @@ class Changes:
         """Whether what a store holds is taken back when it is wrong."""
         return store in self._policy.stores and self._policy.stores[store].learned
 
-    async def of(self, project: str, wrong: Iterable[Version], *, restores: bool) -> list[Change]:
+    async def of(self, project: str, wrong: Iterable[Version], *, restores: bool) -> list[RecordRollback]:
         """Return the records as they stand once the newest take-back declares some versions wrong."""
         wrong = frozenset(wrong)
         keys = {(store, record) for store, record, _ in wrong}
@@ -162,12 +166,14 @@ class Changes:
         async with self._database.snapshot(project) as connection:
             rows = await connection.fetch(_PRESENT, project, *columns)
         return [
-            Change(row["store"], row["id"], row["version"])
+            RecordRollback(row["store"], row["id"], row["version"])
             for row in rows
             if row["there"] and (row["store"], row["id"], row["version"]) in wrong
         ]
 
-    async def replayed(self, project: str, keys: Iterable[Key], standing: Sequence[Standing]) -> list[Change]:
+    async def replayed(
+        self, project: str, keys: Iterable[Key], standing: Sequence[ActiveTakeBack]
+    ) -> list[RecordRollback]:
         """Return some records as they are when no other take-backs than these stand."""
         wrongs = [(each.place, each.restores, _by_key(each.wrong)) for each in standing]
         changes = []
@@ -190,7 +196,7 @@ class Changes:
             rows = await connection.fetch(_PUT_BACK, project, after, list(lifted))
         return frozenset((row["store"], row["id"], row["version"]) for row in rows)
 
-    async def restored(self, project: str, changes: Sequence[Change]) -> tuple[PlannedWrite, ...]:
+    async def restored(self, project: str, changes: Sequence[RecordRollback]) -> tuple[PlannedWrite, ...]:
         """The records to put back, as they were: with their stamps, their place and their time."""
         present = {(each.store, each.id): each.present for each in changes if each.before is not None}
         back = [each for each in changes if each.before is not None]
@@ -217,7 +223,7 @@ class Changes:
 
     async def _histories(
         self, project: str, keys: Iterable[Key]
-    ) -> Mapping[Key, tuple[list[Written], int | None, "_Row"]]:
+    ) -> Mapping[Key, tuple[list[OriginalVersion], int | None, "_Row"]]:
         """Return for each record the versions that no take-back made, the one of them that is current, and its row."""
         async with self._database.snapshot(project) as connection:
             rows = await connection.fetch(_VERSIONS, project, *self._columns(keys))
@@ -229,7 +235,7 @@ class Changes:
         for key, every in versions.items():
             own = [each for each in every if not each.wished]
             if own:
-                written = [Written(each.version, each.seq, each.there) for each in own]
+                written = [OriginalVersion(each.version, each.seq, each.there) for each in own]
                 histories[key] = (written, _presented(own, every[-1]), every[-1])
         return histories
 
@@ -253,10 +259,10 @@ def _presented(own: Sequence[_Row], last: _Row) -> int | None:
     return same[-1].version if same else None
 
 
-def _change(key: Key, row: _Row, present: int | None, wanted: int | None) -> Change | None:
+def _change(key: Key, row: _Row, present: int | None, wanted: int | None) -> RecordRollback | None:
     if present == wanted:
         return None
-    return Change(*key, row.version, wanted)
+    return RecordRollback(*key, row.version, wanted)
 
 
 def _by_key(wrong: Iterable[Version]) -> dict[Key, frozenset[int]]:

@@ -24,7 +24,7 @@ from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.planner import prepare
 from counterpoint.memory.provenance.influence import Influence, Version
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Conflict, ErrorCode, Permanent, Problem
@@ -271,7 +271,7 @@ class Erasures:
             Commit(step=step, writes=tuple(writes)),
             now=now,
             caused_by=Provenance(),
-            memories=Memories(),
+            memories=ReadSet(),
             task_version=None,
             forgets=forgets,
         )

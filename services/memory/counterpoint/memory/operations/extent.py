@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import structlog
 
-from counterpoint.memory.operations.changes import Changes, Standing
-from counterpoint.memory.operations.quarantines import Wish, Wishes
+from counterpoint.memory.operations.changes import ActiveTakeBack, VersionHistory
+from counterpoint.memory.operations.quarantines import TakeBackRecord, TakeBackRecords
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import TakeBack
@@ -20,7 +20,7 @@ LIMIT = 200_000
 class Extent:
     """Follows take-backs to what used the versions that they are about."""
 
-    def __init__(self, influence: Influence, changes: Changes, wishes: Wishes) -> None:
+    def __init__(self, influence: Influence, changes: VersionHistory, wishes: TakeBackRecords) -> None:
         self._influence = influence
         self._changes = changes
         self._wishes = wishes
@@ -50,7 +50,7 @@ class Extent:
         wrong = frozenset(each.key for each in radius.touched)
         return wrong if shared else roots | wrong, tuple(tasks)
 
-    async def of_wish(self, project: str, wish: Wish, lifted: str | None = None) -> frozenset[Version]:
+    async def of_wish(self, project: str, wish: TakeBackRecord, lifted: str | None = None) -> frozenset[Version]:
         """Return the records that a take-back covered and those derived from them, except what another one that is
         not `lifted` has restored since."""
         before: int | None = wish.seq
@@ -67,10 +67,12 @@ class Extent:
             return frozenset()
         return wrong
 
-    async def standing(self, project: str, wishes: Sequence[Wish], lifted: str | None = None) -> list[Standing]:
+    async def standing(
+        self, project: str, wishes: Sequence[TakeBackRecord], lifted: str | None = None
+    ) -> list[ActiveTakeBack]:
         """The take-backs that stand, in the order they were done; without the one that is about to be lifted."""
         return [
-            Standing(each.id, each.seq, each.done.restores, await self.of_wish(project, each, lifted))
+            ActiveTakeBack(each.id, each.seq, each.done.restores, await self.of_wish(project, each, lifted))
             for each in wishes
             if each.stands and each.id != lifted
         ]

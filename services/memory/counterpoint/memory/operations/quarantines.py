@@ -21,7 +21,7 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TakeBackRecord:
     """A wish that was done: its id and version, what it says, and its place in the order of its project."""
 
     id: str
@@ -35,7 +35,7 @@ class Wish:
         return self.done.kind != "lift" and not self.done.lifted and self.done.of is None
 
 
-class Wishes:
+class TakeBackRecords:
     """Reads the wishes of projects."""
 
     def __init__(self, database: Database) -> None:
@@ -46,18 +46,18 @@ class Wishes:
         async with self._database.connection() as connection:
             return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
 
-    async def all(self, project: str, since: datetime = _EVER) -> list[Wish]:
+    async def all(self, project: str, since: datetime = _EVER) -> list[TakeBackRecord]:
         """The wishes that were done or changed since a moment, in the order of the project."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_WISHES, project, since)
         return [_wish(row) for row in rows]
 
-    async def get(self, project: str, wish_id: str) -> Wish | None:
+    async def get(self, project: str, wish_id: str) -> TakeBackRecord | None:
         """One of them."""
         async with self._database.reading(project) as connection:
             row = await connection.fetchrow(_WISH, project, wish_id)
         return _wish(row) if row is not None else None
 
 
-def _wish(row: Any) -> Wish:
-    return Wish(row["id"], row["version"], TakenBack.model_validate(row["body"]), row["seq"])
+def _wish(row: Any) -> TakeBackRecord:
+    return TakeBackRecord(row["id"], row["version"], TakenBack.model_validate(row["body"]), row["seq"])

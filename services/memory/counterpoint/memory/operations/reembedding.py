@@ -17,16 +17,16 @@ import asyncpg
 import structlog
 
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.pipeline import Embeddings
-from counterpoint.memory.embedding.model import EmbeddingModel, Whose
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
+from counterpoint.memory.embedding.model import EmbeddingModel, TextContext
 from counterpoint.memory.projection.projections import Tiers
 from counterpoint.memory.record.canonical import canonical
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.search.hybrid import EXACT_ROWS
-from counterpoint.memory.search.model_registry import Models
+from counterpoint.memory.search.model_registry import ModelRegistry
 from counterpoint.memory.search.scan import index_of, indexed_as
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.commands import ChangeEmbeddingModel
 from counterpoint.proto.errors import CounterpointError, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import new_id
@@ -94,9 +94,9 @@ class Reembedding:
     def __init__(
         self,
         database: Database,
-        models: Models,
-        search: Search,
-        embeddings: Embeddings,
+        models: ModelRegistry,
+        search: SearchEngine,
+        embeddings: EmbeddingPipeline,
         committer: Committer,
         tiers: Tiers,
     ) -> None:
@@ -219,7 +219,7 @@ class Reembedding:
         # Whether it can be asked at all is found out before anything is begun.
         try:
             async with asyncio.timeout(_PROBE_S):
-                await model.embed(["ready?"], Whose(origin.project, 0, "reembedding"))
+                await model.embed(["ready?"], TextContext(origin.project, 0, "reembedding"))
         except TimeoutError as error:
             raise Transient(f"{model.model_id} does not answer") from error
         await self._noted(caller, origin, asked, model.model_id)

@@ -19,13 +19,13 @@ from counterpoint.client import retry_on_conflict
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import prepare
-from counterpoint.memory.operations.changes import Change, Changes
+from counterpoint.memory.operations.changes import RecordRollback, VersionHistory
 from counterpoint.memory.operations.extent import Extent
-from counterpoint.memory.operations.quarantines import STORE, Wish, Wishes
+from counterpoint.memory.operations.quarantines import STORE, TakeBackRecord, TakeBackRecords
 from counterpoint.memory.provenance.influence import Influence, Version
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
@@ -50,14 +50,14 @@ class TakeBacks:
     """Does what persons wish, a project's wishes one after another, and knows what was wrong lately."""
 
     def __init__(
-        self, database: Database, policy: Policy, committer: Committer, vectors: Embeddings, influence: Influence
+        self, database: Database, policy: Policy, committer: Committer, vectors: EmbeddingPipeline, influence: Influence
     ) -> None:
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
         self._influence = influence
-        self._changes = Changes(database, policy)
-        self._wishes = Wishes(database)
+        self._changes = VersionHistory(database, policy)
+        self._wishes = TakeBackRecords(database)
         self._extent = Extent(influence, self._changes, self._wishes)
         self._wrong: dict[str, dict[str, frozenset[Version]]] = {}
         self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -93,13 +93,13 @@ class TakeBacks:
                     await self._finish_or_say(project, wish)
                 self._unsure.pop((project, wish_id), None)
 
-    async def _finish_or_say(self, project: str, wish: Wish) -> None:
+    async def _finish_or_say(self, project: str, wish: TakeBackRecord) -> None:
         try:
             await self._finish(project, wish)
         except (Permanent, Conflict) as error:
             log.error("takeback.unfinished", project=project, quarantine_id=wish.id, reason=str(error))
 
-    async def _finish(self, project: str, wish: Wish) -> None:
+    async def _finish(self, project: str, wish: TakeBackRecord) -> None:
         if wish.stands:
             await retry_on_conflict(partial(self._rest, project, wish), _ATTEMPTS)
         if project == SHARED_PROJECT and wish.done.of is None and wish.done.kind != "lift":
@@ -109,7 +109,7 @@ class TakeBacks:
             else:
                 await self._elsewhere(origin, wish.id, wish.done, wish.seq)
 
-    def wrong(self, project: str, read: Memories) -> Ref | None:
+    def wrong(self, project: str, read: ReadSet) -> Ref | None:
         """One of the items that were read and have been taken back lately, None when there is none.
 
         What is no lesson, as a task is none, stays where it is and can be read: what is made of it is taken out behind.
@@ -241,7 +241,7 @@ class TakeBacks:
             late = derived_id(wish_id, "late")
             await self._commit(origin, late, wish, changes, tasks, (), shared=shared, of=wish_id)
 
-    async def _rest(self, project: str, wish: Wish) -> None:
+    async def _rest(self, project: str, wish: TakeBackRecord) -> None:
         """Take back what was committed while it was looked for, and was not found before the process ended."""
         wrong = await self._extent.of_wish(project, wish)
         self._known(project)[wish.id] = wrong
@@ -285,7 +285,7 @@ class TakeBacks:
         origin: Origin,
         wish_id: str,
         wish: TakeBack,
-        changes: Sequence[Change],
+        changes: Sequence[RecordRollback],
         tasks: Sequence[str],
         writes: tuple[Write, ...],
         *,
@@ -318,7 +318,7 @@ class TakeBacks:
             Commit(step=f"take back {wish_id}", writes=(record, *writes, *deleted)),
             now=now,
             caused_by=Provenance(),
-            memories=Memories(),
+            memories=ReadSet(),
             task_version=None,
             restored=restored,
         )
@@ -330,11 +330,11 @@ class TakeBacks:
         return self._wrong.setdefault(project, {})
 
 
-def _lifted(wish: Wish) -> dict[str, Any]:
+def _lifted(wish: TakeBackRecord) -> dict[str, Any]:
     return wish.done.model_copy(update={"lifted": True}).model_dump(mode="json", exclude_none=True)
 
 
-def _lifting(wish: Wish) -> TakeBack:
+def _lifting(wish: TakeBackRecord) -> TakeBack:
     return TakeBack(kind="lift", id=wish.id, reason="was lifted in the shared project")
 
 

@@ -48,7 +48,7 @@ _READING_FUNCTIONS = frozenset({"READ_FTABLE"})
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class CypherResult:
     """Rows of an answer. `cut`: there are more than the limit, or than fit into a message."""
 
     columns: tuple[str, ...]
@@ -76,7 +76,7 @@ def check_plan(plan: str) -> None:
         raise refused(f"{min(wrong)} is not allowed: this only reads")
 
 
-def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> Rows:
+def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> CypherResult:
     """The first rows as JSON has them."""
     kept: list[tuple[Any, ...]] = []
     size = 0
@@ -84,9 +84,9 @@ def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> Ro
         plain = tuple(_plain(value) for value in row)
         size += len(json.dumps(plain))
         if len(kept) == limit or size > REPLY_BYTES:
-            return Rows(tuple(columns), tuple(kept), True)
+            return CypherResult(tuple(columns), tuple(kept), True)
         kept.append(plain)
-    return Rows(tuple(columns), tuple(kept), False)
+    return CypherResult(tuple(columns), tuple(kept), False)
 
 
 def refused(problem: str) -> Permanent:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from uuid import UUID, uuid5
 
 from counterpoint.memory.embedding.model import DIMENSIONS, Vectors
-from counterpoint.memory.projection.tier import Change, Hit, Place, Scope, SearchingTier, newest
+from counterpoint.memory.projection.tier import RecordChange, SearchingTier, TierHit, TierPosition, TierScope, newest
 from counterpoint.proto.errors import Away, ErrorCode, Permanent, Problem
 
 FACET_CHARS = 200
@@ -52,10 +52,10 @@ class Points(Protocol):
     ) -> list[tuple[dict[str, Any], float]]:
         """Payload and cosine of the nearest, filtered while the engine looks for them."""
 
-    async def place(self) -> Place | None:
+    async def place(self) -> TierPosition | None:
         """Storage of the points of one project."""
 
-    async def settle(self, place: Place) -> None:
+    async def settle(self, place: TierPosition) -> None:
         """Keep all that was written, and then where the points are."""
 
 
@@ -72,12 +72,14 @@ class Episodic(SearchingTier):
     def opened(self, project: str, draft: bool) -> AbstractAsyncContextManager[Points]:
         """The points of a project. Raises `Away`."""
 
-    async def place(self, project: str, *, draft: bool = False) -> Place | None:
+    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position of the projection in a project."""
         async with self.opened(project, draft) as points:
             return await points.place()
 
-    async def apply(self, project: str, changes: Sequence[Change], place: Place, *, draft: bool = False) -> None:
+    async def apply(
+        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+    ) -> None:
         """Take changes. Raises `Permanent` `vector` for a vector of another length."""
         for change in changes:
             if change.body is not None:
@@ -90,7 +92,7 @@ class Episodic(SearchingTier):
                 await points.upsert([point(change, self.dimensions) for change in fresh])
             await points.settle(place)
 
-    async def search(self, scope: Scope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[Hit]:
+    async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[TierHit]:
         """The nearest records. Raises `Away`, or `Permanent` for what cannot be searched or filtered by."""
         wanted = [facet(name, value) for name, value in where.items()]
         asked = self.fits(vector).tolist()
@@ -98,7 +100,7 @@ class Episodic(SearchingTier):
             if await points.place() is None:
                 raise Away(f"{self.name} holds nothing of {scope.project} yet")
             found = await points.nearest(asked, scope.stores, wanted, scope.clearance, k + TIES)
-        hits = [Hit(payload["store"], payload["id"], payload["version"], round(s, DIGITS)) for payload, s in found]
+        hits = [TierHit(payload["store"], payload["id"], payload["version"], round(s, DIGITS)) for payload, s in found]
         return sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]
 
 
@@ -114,7 +116,7 @@ def point_id(store: str, record_id: str) -> str:
     return str(uuid5(_NAMESPACE, f"{store}/{record_id}"))
 
 
-def point(change: Change, dimensions: int = DIMENSIONS) -> Point:
+def point(change: RecordChange, dimensions: int = DIMENSIONS) -> Point:
     """A record as a point; a removed one has a direction, as every point must, and is never looked at."""
     payload: dict[str, Any] = {
         "store": change.store,
@@ -128,7 +130,7 @@ def point(change: Change, dimensions: int = DIMENSIONS) -> Point:
     return Point(point_id(change.store, change.id), vector, payload)
 
 
-def facets(change: Change) -> list[str]:
+def facets(change: RecordChange) -> list[str]:
     """Return the filterable fields of a record: author, task and the plain fields of its body."""
     if change.body is None:
         return []
@@ -147,7 +149,7 @@ def facet(name: str, value: Any) -> str:
     return f"{name}={json.dumps(value, ensure_ascii=False)}"
 
 
-def matches(change: Change, where: Mapping[str, Any]) -> bool:
+def matches(change: RecordChange, where: Mapping[str, Any]) -> bool:
     """Whether a record is as `where` says. Raises `Permanent` as `facet` does."""
     return {facet(name, value) for name, value in where.items()} <= set(facets(change))
 

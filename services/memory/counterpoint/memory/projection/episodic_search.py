@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.embedding.model import Vectors
 from counterpoint.memory.projection.episodic import DIGITS, matches
 from counterpoint.memory.projection.projection import Projection, change_of, with_vectors
-from counterpoint.memory.projection.tier import Hit, Scope, SearchingTier
+from counterpoint.memory.projection.tier import SearchingTier, TierHit, TierScope
 from counterpoint.memory.record.database import Database
 from counterpoint.proto.errors import Away
 
@@ -26,34 +26,36 @@ WHERE project = $1 AND store = ANY ($2) AND label <= $3 AND body IS NOT NULL AND
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class EpisodicResults:
     """Results of a search, best first, and its plan."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[TierHit, ...]
     plan: str
 
 
-class Recall:
+class EpisodicSearch:
     """Searches episodic stores."""
 
-    def __init__(self, tier: SearchingTier, projection: Projection, database: Database, embeddings: Embeddings) -> None:
+    def __init__(
+        self, tier: SearchingTier, projection: Projection, database: Database, embeddings: EmbeddingPipeline
+    ) -> None:
         self._tier = tier
         self._projection = projection
         self._database = database
         self._embeddings = embeddings
 
-    async def search(self, scope: Scope, vector: Vectors, where: Mapping[str, Any], k: int) -> Recalled:
+    async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> EpisodicResults:
         """The `k` nearest. Raises `Permanent` for what cannot be filtered by, `Away` when the record is away too."""
         if await self._projection.caught_up(scope.project, PATIENCE_S):
             try:
-                return Recalled(tuple(await self._tier.search(scope, vector, where, k)), "nearest")
+                return EpisodicResults(tuple(await self._tier.search(scope, vector, where, k)), "nearest")
             except Away:
                 self._projection.mark(scope.project)
-        return Recalled(await self._exact(scope, vector, where, k), WITHOUT_TIER)
+        return EpisodicResults(await self._exact(scope, vector, where, k), WITHOUT_TIER)
 
-    async def _exact(self, scope: Scope, vector: Vectors, where: Mapping[str, Any], k: int) -> tuple[Hit, ...]:
+    async def _exact(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> tuple[TierHit, ...]:
         """Every record in scope, by its cosine."""
-        hits: list[Hit] = []
+        hits: list[TierHit] = []
         after = 0
         while True:
             async with self._database.reading(scope.project) as connection:
@@ -62,7 +64,7 @@ class Recall:
             changes = [change for row in rows if matches(change := change_of(scope.project, row), where)]
             for change in await with_vectors(self._embeddings, scope.project, changes, self._tier.model):
                 score = round(float(np.dot(change.vector, vector)), DIGITS) if change.vector is not None else 0.0
-                hits.append(Hit(change.store, change.id, change.version, score))
+                hits.append(TierHit(change.store, change.id, change.version, score))
             hits = sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]
             if len(rows) < _PAGE:
                 return tuple(hits)

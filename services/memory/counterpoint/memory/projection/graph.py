@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from counterpoint.memory.projection import line_graph
-from counterpoint.memory.projection.cypher import Rows, check_plan, check_words, cut, refused
-from counterpoint.memory.projection.handle_pool import Shelf
-from counterpoint.memory.projection.tier import Change, Place, Tier
+from counterpoint.memory.projection.cypher import CypherResult, check_plan, check_words, cut, refused
+from counterpoint.memory.projection.handle_pool import HandlePool
+from counterpoint.memory.projection.tier import RecordChange, Tier, TierPosition
 from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
 
 if TYPE_CHECKING:
@@ -49,15 +49,17 @@ class Graph(Tier):
 
     def __init__(self, root: Path, highest_label: int, *, keep: int = OPEN) -> None:
         self.highest_label = highest_label
-        self._shelf: Shelf[_Database] = Shelf(root, _Database, _Database.close, keep=keep)
+        self._shelf: HandlePool[_Database] = HandlePool(root, _Database, _Database.close, keep=keep)
         self._turns = asyncio.Semaphore(_THREADS)
 
-    async def place(self, project: str, *, draft: bool = False) -> Place | None:
+    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position of the projection in a project."""
         async with self._shelf.taken(project, draft) as database:
             return await asyncio.to_thread(database.place)
 
-    async def apply(self, project: str, changes: Sequence[Change], place: Place, *, draft: bool = False) -> None:
+    async def apply(
+        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+    ) -> None:
         """Take changes, in one transaction."""
         async with self._shelf.taken(project, draft) as database:
             await asyncio.to_thread(database.write, changes, place, self.highest_label)
@@ -76,7 +78,7 @@ class Graph(Tier):
 
     async def cypher(
         self, project: str, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
-    ) -> Rows:
+    ) -> CypherResult:
         """The first `limit` rows. Raises `Permanent` `cypher` for a query that does not only read, is none, or took too
         long or too much, and `Away`."""
         check_words(query)
@@ -116,21 +118,21 @@ class _Database:
             self._database.close()
         _give_back()
 
-    def place(self) -> Place | None:
+    def place(self) -> TierPosition | None:
         with self._lock, _failing("read"):
             place = line_graph.where(self._run)
             self._settled = place is not None
             return place
 
-    def write(self, changes: Sequence[Change], place: Place, highest_label: int) -> None:
+    def write(self, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
         """In one transaction, or in several where one would be too large: the place is the last one's."""
         parts = line_graph.parts(changes, _TRANSACTION_CHARS)
         with self._lock:
             for part in parts[:-1]:
-                self._write(part, line_graph.where(self._run) or Place(place.life, 0), highest_label)
+                self._write(part, line_graph.where(self._run) or TierPosition(place.life, 0), highest_label)
             self._write(parts[-1], place, highest_label)
 
-    def _write(self, changes: Sequence[Change], place: Place, highest_label: int) -> None:
+    def _write(self, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
         try:
             with _failing("write"):
                 self._run("BEGIN TRANSACTION", {})
@@ -155,7 +157,7 @@ class _Database:
     def _run(self, query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
         return _rows(self._writer, query, parameters)
 
-    def read(self, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> Rows:
+    def read(self, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> CypherResult:
         if not self._settled and self.place() is None:
             raise Away("the graph holds nothing of the project yet")
         reader = self._readers.pop() if self._readers else self._reader()
@@ -175,7 +177,7 @@ class _Database:
 
     def _read(
         self, reader: "Connection", query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
-    ) -> Rows:
+    ) -> CypherResult:
         try:
             reader.set_query_timeout(timeout_ms)
             _rows(reader, "BEGIN TRANSACTION READ ONLY", {})

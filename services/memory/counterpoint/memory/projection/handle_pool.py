@@ -34,7 +34,7 @@ class _Book(Generic[H]):
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Shelf(Generic[H]):
+class HandlePool(Generic[H]):
     """Opens what is asked for, in a thread, and closes what was not used for longest when more than `keep` are open.
 
     What cannot be opened is put aside, where somebody may look at it, and begun anew. One process at a time has the

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from counterpoint.memory.projection.tier import Change, Place, newest
+from counterpoint.memory.projection.tier import RecordChange, TierPosition, newest
 
 SCHEMA = files(__package__).joinpath("schema.cypher").read_text()
 STORES = ("actions", "tasks")
@@ -49,7 +49,7 @@ _WAITING = {
 }
 
 
-def write(run: Run, changes: Sequence[Change], place: Place, highest_label: int) -> None:
+def write(run: Run, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
     """Take changes, inside one transaction. What is labelled higher is not kept, as if it were removed."""
     held, removed = _held(run, changes)
     fresh = newest(changes, held | {key: max(removed[key], held.get(key, 0)) for key in removed})
@@ -71,9 +71,9 @@ def write(run: Run, changes: Sequence[Change], place: Place, highest_label: int)
     run("MERGE (p:Place {name: 'place'}) SET p.life = $life, p.seq = $seq", parameters)
 
 
-def parts(changes: Sequence[Change], chars: int) -> list[list[Change]]:
+def parts(changes: Sequence[RecordChange], chars: int) -> list[list[RecordChange]]:
     """The changes in their order, in parts of about so many characters of text; one part at least."""
-    found: list[list[Change]] = [[]]
+    found: list[list[RecordChange]] = [[]]
     size = 0
     for change in changes:
         size += sum(len(text) for text in _row(change).values() if isinstance(text, str))
@@ -84,13 +84,13 @@ def parts(changes: Sequence[Change], chars: int) -> list[list[Change]]:
     return found
 
 
-def where(run: Run) -> Place | None:
+def where(run: Run) -> TierPosition | None:
     """Return the position of the database."""
     found = run("MATCH (p:Place {name: 'place'}) RETURN p.life, p.seq", {})
-    return Place(found[0][0], found[0][1]) if found else None
+    return TierPosition(found[0][0], found[0][1]) if found else None
 
 
-def _held(run: Run, changes: Iterable[Change]) -> tuple[dict[_Key, int], dict[_Key, int]]:
+def _held(run: Run, changes: Iterable[RecordChange]) -> tuple[dict[_Key, int], dict[_Key, int]]:
     """The versions of nodes, and of what was removed."""
     held: dict[_Key, int] = {}
     removed: dict[_Key, int] = {}
@@ -106,7 +106,7 @@ def _held(run: Run, changes: Iterable[Change]) -> tuple[dict[_Key, int], dict[_K
     return held, removed
 
 
-def _remove(run: Run, change: Change) -> list[str]:
+def _remove(run: Run, change: RecordChange) -> list[str]:
     """Those that are linked to it, and wait for it from now on."""
     node, key = _NODE[change.store]
     waiting = [row[0] for query in _WAITING[change.store] for row in run(query, {"id": change.id})]
@@ -116,7 +116,7 @@ def _remove(run: Run, change: Change) -> list[str]:
     return waiting
 
 
-def _keep(run: Run, store: str, there: Sequence[Change], held: Iterable[_Key]) -> None:
+def _keep(run: Run, store: str, there: Sequence[RecordChange], held: Iterable[_Key]) -> None:
     """Write the nodes of a store. What an action named before it names no more."""
     if not there:
         return
@@ -129,7 +129,7 @@ def _keep(run: Run, store: str, there: Sequence[Change], held: Iterable[_Key]) -
     run(f"UNWIND $rows AS r MERGE (n:{node} {{{key}: r.id}}) SET {setting}", {"rows": rows})
 
 
-def _row(change: Change) -> dict[str, Any]:
+def _row(change: RecordChange) -> dict[str, Any]:
     """A record as the properties of its node."""
     body = change.body or {}
     row: dict[str, Any] = {"id": change.id, "seq": change.seq, "version": change.version}
@@ -141,7 +141,7 @@ def _row(change: Change) -> dict[str, Any]:
     return row
 
 
-def _links(change: Change) -> list[_Link]:
+def _links(change: RecordChange) -> list[_Link]:
     """Return the links that a record names."""
     if change.store != "actions" or change.body is None:
         return []
@@ -151,7 +151,7 @@ def _links(change: Change) -> list[_Link]:
     return [*links, ("PART_OF", change.id, str(task))] if task else links
 
 
-def _links_to(run: Run, there: Sequence[Change]) -> list[_Link]:
+def _links_to(run: Run, there: Sequence[RecordChange]) -> list[_Link]:
     """Return the links that waited for these records and are still named."""
     records = {_record(change): change for change in there}
     found = run("UNWIND $ids AS id MATCH (w:Awaited {record: id}) RETURN id, w.waiting", {"ids": list(records) or [""]})
@@ -203,11 +203,11 @@ def _await(run: Run, awaited: Mapping[str, Sequence[str]]) -> None:
         run("MERGE (w:Awaited {record: $id}) SET w.waiting = $waiting", {"id": record, "waiting": merged})
 
 
-def _record(change: Change) -> str:
+def _record(change: RecordChange) -> str:
     return f"{change.store}/{change.id}"
 
 
-def _key(change: Change) -> _Key:
+def _key(change: RecordChange) -> _Key:
     return change.store, change.id
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import structlog
 
-from counterpoint.memory.commit.pipeline import Embeddings
-from counterpoint.memory.projection.tier import Change, Place, SearchingTier, Tier
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
+from counterpoint.memory.projection.tier import RecordChange, SearchingTier, Tier, TierPosition
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
@@ -48,7 +48,7 @@ def _silent(records: int) -> None:
 
 
 @dataclass(slots=True)
-class Rebuilding:
+class RebuildState:
     """Progress of a rebuild: `records` of the `of` there were at its beginning."""
 
     project: str
@@ -66,7 +66,7 @@ class Projection:
         tier: Tier,
         stores: Sequence[str],
         database: Database,
-        embeddings: Embeddings | None = None,
+        embeddings: EmbeddingPipeline | None = None,
         *,
         gather_s: float = GATHER_S,
     ) -> None:
@@ -85,7 +85,7 @@ class Projection:
         self._locks: dict[str, asyncio.Lock] = {}
         self._wake = asyncio.Event()
         self._moved = asyncio.Condition()
-        self._rebuilding: dict[str, Rebuilding] = {}
+        self._rebuilding: dict[str, RebuildState] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
@@ -142,19 +142,19 @@ class Projection:
             self._asked.pop(project, None)
         return self._reached.get(project, 0) >= wanted
 
-    def rebuild(self, project: str) -> Rebuilding:
+    def rebuild(self, project: str) -> RebuildState:
         """Build a project anew beside what there is, and put it in its place. Raises `Permanent` `conflict`."""
         running = self._rebuilding.get(project)
         if running is not None and running.state == "running":
             problem = f"{self.tier.name} of {project} is being rebuilt: {running.records} of {running.of} records"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="rebuild", problem=problem),))
-        progress = self._rebuilding[project] = Rebuilding(project)
+        progress = self._rebuilding[project] = RebuildState(project)
         task = asyncio.create_task(self._rebuild(progress))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return progress
 
-    def rebuilding(self, project: str) -> Rebuilding | None:
+    def rebuilding(self, project: str) -> RebuildState | None:
         """The last rebuild of a project since this process began."""
         return self._rebuilding.get(project)
 
@@ -209,24 +209,30 @@ class Projection:
                 log.warning("projection.foreign", tier=self.tier.name, project=project)
                 await self.tier.drop(project)
                 place = None
-            await self._advance(project, place or Place(life, 0), settled=place is not None)
+            await self._advance(project, place or TierPosition(life, 0), settled=place is not None)
             self._reached[project] = wanted
 
     async def _advance(
-        self, project: str, place: Place, *, settled: bool, draft: bool = False, tell: Callable[[int], None] = _silent
-    ) -> Place:
+        self,
+        project: str,
+        place: TierPosition,
+        *,
+        settled: bool,
+        draft: bool = False,
+        tell: Callable[[int], None] = _silent,
+    ) -> TierPosition:
         """Apply everything after `place`; where it is then."""
         while True:
             changes, reached = await self._changes(project, place.seq)
             if changes or not settled:
-                place = Place(place.life, reached)
+                place = TierPosition(place.life, reached)
                 await self.tier.apply(project, changes, place, draft=draft)
                 settled = True
                 tell(len(changes))
             if len(changes) < BATCH:
                 return place
 
-    async def _rebuild(self, progress: Rebuilding) -> None:
+    async def _rebuild(self, progress: RebuildState) -> None:
         project = progress.project
 
         def tell(records: int) -> None:
@@ -237,7 +243,7 @@ class Projection:
                 progress.of = await connection.fetchval(_COUNT, project, list(self.stores))
             life, _ = await self._life(project)
             await self.tier.drop(project, draft=True)
-            place = await self._advance(project, Place(life, 0), settled=False, draft=True, tell=tell)
+            place = await self._advance(project, TierPosition(life, 0), settled=False, draft=True, tell=tell)
             # The rest while nobody else moves the project, and then it is in its place.
             async with self._locks.setdefault(project, asyncio.Lock()):
                 await self._advance(project, place, settled=True, draft=True, tell=tell)
@@ -257,7 +263,7 @@ class Projection:
         # A project nobody has written to yet has nothing to follow.
         return (row["created_at"].isoformat(), row["last_seq"]) if row else ("", 0)
 
-    async def _changes(self, project: str, after: int) -> tuple[list[Change], int]:
+    async def _changes(self, project: str, after: int) -> tuple[list[RecordChange], int]:
         """The next changes after a place, and the place of the last of them."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_CHANGES, project, list(self.stores), after)
@@ -267,10 +273,10 @@ class Projection:
         return changes, reached
 
 
-def change_of(project: str, row: Any) -> Change:
+def change_of(project: str, row: Any) -> RecordChange:
     """A row of `records` as a change."""
     body = row["body"]
-    return Change(
+    return RecordChange(
         project=project,
         store=row["store"],
         id=row["id"],
@@ -285,8 +291,8 @@ def change_of(project: str, row: Any) -> Change:
 
 
 async def with_vectors(
-    embeddings: Embeddings, project: str, changes: Sequence[Change], model: str | None
-) -> list[Change]:
+    embeddings: EmbeddingPipeline, project: str, changes: Sequence[RecordChange], model: str | None
+) -> list[RecordChange]:
     """The changes, each that is not a removal with its vector by a model."""
     texts = [embeddings.text(change.store, change.body) for change in changes if change.body is not None]
     label = max((change.label for change in changes), default=0)

@@ -10,18 +10,18 @@ from typing import assert_never
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.embedding.model import EmbeddingModel, Vectors
 from counterpoint.memory.projection.episodic import Episodic
-from counterpoint.memory.projection.episodic_search import PATIENCE_S, Recall, Recalled
+from counterpoint.memory.projection.episodic_search import PATIENCE_S, EpisodicResults, EpisodicSearch
 from counterpoint.memory.projection.graph import Graph
 from counterpoint.memory.projection.projection import Projection
 from counterpoint.memory.projection.qdrant_embedded import EdgeEpisodic
 from counterpoint.memory.projection.qdrant_server import ServerEpisodic
-from counterpoint.memory.projection.tier import Scope
+from counterpoint.memory.projection.tier import TierScope
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import Away, Denied, ErrorCode
 from counterpoint.proto.memory import Cypher, HybridSearch, QueryResult, Rebuild, VectorSearch
 
@@ -36,7 +36,7 @@ class _OfModel:
     """The episodic memory of one model."""
 
     projection: Projection
-    recall: Recall
+    recall: EpisodicSearch
     following: "asyncio.Task[None] | None" = None
 
 
@@ -50,13 +50,13 @@ class Tiers:
         graph: Graph,
         database: Database,
         policy: Policy,
-        search: Search,
+        search: SearchEngine,
     ) -> None:
         self._make = episodic
         self._database = database
         self._stores = policy.kept_in("episodic")
         self._search = search
-        self._embeddings = Embeddings(database, policy, search)
+        self._embeddings = EmbeddingPipeline(database, policy, search)
         self._episodic: dict[str, _OfModel] = {}
         self._group: asyncio.TaskGroup | None = None
         self.graph = Projection(graph, policy.kept_in("graph"), database, gather_s=GRAPH_GATHER_S)
@@ -87,7 +87,7 @@ class Tiers:
         if known is None:
             tier = self._make(model)
             projection = Projection(tier, self._stores, self._database, self._embeddings)
-            recall = Recall(tier, projection, self._database, self._embeddings)
+            recall = EpisodicSearch(tier, projection, self._database, self._embeddings)
             known = self._episodic[model.model_id] = _OfModel(projection, recall)
             if self._group is not None:
                 known.following = self._group.create_task(projection.run())
@@ -116,9 +116,11 @@ class Tiers:
             await each.projection.close()
         await self.graph.close()
 
-    async def recall(self, grant: Grant, query: VectorSearch | HybridSearch, vector: Vectors, model: str) -> Recalled:
+    async def recall(
+        self, grant: Grant, query: VectorSearch | HybridSearch, vector: Vectors, model: str
+    ) -> EpisodicResults:
         """Search episodic memory; the query's vector is by this model. Raises `ModelGone`."""
-        scope = Scope(grant.project, (query.store,), grant.clearance)
+        scope = TierScope(grant.project, (query.store,), grant.clearance)
         return await self._of(self._search.model(model)).recall.search(scope, vector, query.where, query.k)
 
     async def answer(self, grant: Grant, query: Cypher | Rebuild) -> QueryResult:
@@ -150,7 +152,12 @@ class Tiers:
 
 
 def embedded_or_server(
-    database: Database, policy: Policy, search: Search, folder: Path, qdrant_url: str | None, qdrant_key: str | None
+    database: Database,
+    policy: Policy,
+    search: SearchEngine,
+    folder: Path,
+    qdrant_url: str | None,
+    qdrant_key: str | None,
 ) -> Tiers:
     """The projections below `folder`, or the episodic one on the Qdrant server of `qdrant_url`."""
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterpoint.memory.embedding.model import DIMENSIONS
 from counterpoint.memory.projection.episodic import Episodic, Point, Points, name_of
-from counterpoint.memory.projection.handle_pool import Shelf
-from counterpoint.memory.projection.tier import Place
+from counterpoint.memory.projection.handle_pool import HandlePool
+from counterpoint.memory.projection.tier import TierPosition
 from counterpoint.proto.errors import Away
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class EdgeEpisodic(Episodic):
     def __init__(self, root: Path, model: str, dimensions: int = DIMENSIONS, *, keep: int = OPEN) -> None:
         super().__init__(model, dimensions)
         # The folder of a model: vectors of two are never in one shard.
-        self._shelf: Shelf[_Shard] = Shelf(
+        self._shelf: HandlePool[_Shard] = HandlePool(
             root / name_of(model), lambda path: _Shard(path, dimensions), _Shard.close, keep=keep
         )
 
@@ -108,15 +108,15 @@ class _Shard:
 
         return await self._do(look)
 
-    async def place(self) -> Place | None:
+    async def place(self) -> TierPosition | None:
         try:
-            return Place(**json.loads(self._place.read_text()))
+            return TierPosition(**json.loads(self._place.read_text()))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
             raise Away(f"where the shard is cannot be read: {type(error).__name__}") from error
 
-    async def settle(self, place: Place) -> None:
+    async def settle(self, place: TierPosition) -> None:
         def keep() -> None:
             self._shard.flush()
             written = self._place.with_suffix(".new")

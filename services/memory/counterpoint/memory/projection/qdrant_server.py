@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterpoint.memory.embedding.model import DIMENSIONS
 from counterpoint.memory.projection.episodic import Episodic, Point, Points, name_of, point_id
-from counterpoint.memory.projection.tier import Place
+from counterpoint.memory.projection.tier import TierPosition
 from counterpoint.proto.errors import Away
 
 if TYPE_CHECKING:
@@ -145,11 +145,11 @@ class _Collection:
         found = await _do(self._client.query_points(self._name, vector, query_filter=models.Filter(must=must), limit=k))
         return [(dict(row.payload or {}), row.score) for row in found.points]
 
-    async def place(self) -> Place | None:
+    async def place(self) -> TierPosition | None:
         found = await self.payloads([_PLACE])
-        return Place(found[0]["life"], found[0]["seq"]) if found else None
+        return TierPosition(found[0]["life"], found[0]["seq"]) if found else None
 
-    async def settle(self, place: Place) -> None:
+    async def settle(self, place: TierPosition) -> None:
         payload = {"removed": "yes", "life": place.life, "seq": place.seq}
         await self.upsert([Point(_PLACE, [1.0] + [0.0] * (self._dimensions - 1), payload)])
 

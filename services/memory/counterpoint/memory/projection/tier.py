@@ -13,7 +13,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecordChange:
     """A record as it is now: at a version, or removed (no `body`). `vector` where the tier searches by meaning."""
 
     project: str
@@ -30,7 +30,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TierPosition:
     """Position of a tier in a project: every change up to `seq` of this `life` of it is in the tier.
 
     A project of the same name in another database has another life.
@@ -41,7 +41,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class TierScope:
     """Visibility of a query: stores of one project, and a maximum label."""
 
     project: str
@@ -50,7 +50,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class TierHit:
     """A record found, and how near it is, from -1 to 1."""
 
     store: str
@@ -69,11 +69,13 @@ class Tier(ABC):
     name: str
 
     @abstractmethod
-    async def place(self, project: str, *, draft: bool = False) -> Place | None:
+    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position in a project; None if the tier has nothing of it, or cannot read it."""
 
     @abstractmethod
-    async def apply(self, project: str, changes: Sequence[Change], place: Place, *, draft: bool = False) -> None:
+    async def apply(
+        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+    ) -> None:
         """Take these changes, in any order and as often as one likes, and be at `place`.
 
         An older version than is held changes nothing.
@@ -99,7 +101,7 @@ class SearchingTier(Tier):
     dimensions: int
 
     @abstractmethod
-    async def search(self, scope: Scope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[Hit]:
+    async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[TierHit]:
         """The `k` nearest records in scope whose fields are as `where` says; fewer only when there are fewer."""
 
     def fits(self, vector: Vectors | None) -> Vectors:
@@ -112,9 +114,9 @@ class SearchingTier(Tier):
         return vector
 
 
-def newest(changes: Sequence[Change], held: Mapping[tuple[str, str], int]) -> list[Change]:
+def newest(changes: Sequence[RecordChange], held: Mapping[tuple[str, str], int]) -> list[RecordChange]:
     """Return the newest change of each record that is newer than the stored one."""
-    found: dict[tuple[str, str], Change] = {}
+    found: dict[tuple[str, str], RecordChange] = {}
     for change in changes:
         key = (change.store, change.id)
         known = found.get(key)

@@ -89,7 +89,7 @@ Version = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class DerivedItem:
     """One version of a record that rests on what was asked about, so many hops away."""
 
     store: str
@@ -113,7 +113,7 @@ class Radius:
     limit."""
 
     roots: frozenset[Version]
-    touched: tuple[Touched, ...]
+    touched: tuple[DerivedItem, ...]
     truncated: bool
 
     def whole(self) -> "Radius":
@@ -130,9 +130,9 @@ class _Walk:
     def __init__(self, reach: Reach, passed: Collection[Version]) -> None:
         self._by_sources = reach == "used"
         self._passed = passed
-        self._rows: defaultdict[UUID, list[tuple[Version, frozenset[Version], Touched]]] = defaultdict(list)
+        self._rows: defaultdict[UUID, list[tuple[Version, frozenset[Version], DerivedItem]]] = defaultdict(list)
         self._hits: defaultdict[UUID, set[Version]] = defaultdict(set)
-        self.touched: dict[Version, Touched] = {}
+        self.touched: dict[Version, DerivedItem] = {}
 
     def reached(self, commit: UUID, sources: Sequence[Version]) -> bool:
         """Note that a commit follows from these versions; whether it had not been reached before."""
@@ -270,5 +270,7 @@ class Influence:
         return fresh
 
 
-def _touched(row: Any, hops: int) -> Touched:
-    return Touched(row["store"], row["id"], row["version"], hops, row["task_id"], row["label"], row["seq"], row["at"])
+def _touched(row: Any, hops: int) -> DerivedItem:
+    return DerivedItem(
+        row["store"], row["id"], row["version"], hops, row["task_id"], row["label"], row["seq"], row["at"]
+    )

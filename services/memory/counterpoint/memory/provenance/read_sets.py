@@ -23,7 +23,7 @@ CANDIDATE = "candidate"
 
 
 @dataclass(slots=True)
-class _ReadSet:
+class _OpenReadSet:
     requests: int = 0
     label: int = 0
     integrity: int = VOUCHED
@@ -33,7 +33,7 @@ class _ReadSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReadItem:
     """One item as it was read, and what its body cites in turn; `shared` when it is of the shared project."""
 
     ref: Ref
@@ -45,7 +45,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Memories:
+class ReadSet:
     """Read set of a delivery: its provenance, the score of each item, the items of the shared project, the citations
     of these items, the sources named without a message (`named`), and the reads of `earlier` runs and deliveries."""
 
@@ -81,11 +81,11 @@ def sources_of(body: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-class Forgotten(LookupError):
+class ReadSetLost(LookupError):
     """The read set of this delivery is no longer in RAM."""
 
 
-class Reads:
+class ReadSets:
     """The read sets of deliveries under way, in this process alone; of `limit` items in all, the oldest are forgotten.
 
     A set takes up one more than it holds. The label and the integrity of what a caller has read for a message count in
@@ -95,7 +95,7 @@ class Reads:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held = 0
-        self._sets: OrderedDict[Key, _ReadSet] = OrderedDict()
+        self._sets: OrderedDict[Key, _OpenReadSet] = OrderedDict()
         self._of_message: dict[str, set[Key]] = {}
         self._stamps: LRUCache[tuple[str, str], tuple[int, int]] = LRUCache(_FENCES)
         self._fences: LRUCache[tuple[str, str], int] = LRUCache(_FENCES)
@@ -109,11 +109,11 @@ class Reads:
         self._fences[key] = fence
         return True
 
-    def note(self, key: Key, items: list[Seen], integrity: int = VOUCHED) -> None:
+    def note(self, key: Key, items: list[ReadItem], integrity: int = VOUCHED) -> None:
         """One more request of this delivery was answered with these items, or with something of this `integrity`."""
         known = self._sets.get(key)
         if known is None:
-            known = self._sets[key] = _ReadSet()
+            known = self._sets[key] = _OpenReadSet()
             self._of_message.setdefault(key[1], set()).add(key)
             self._held += 1
         self._sets.move_to_end(key)
@@ -156,22 +156,22 @@ class Reads:
             frozenset(ref for each in known for ref in each.refs),
         )
 
-    def of(self, key: Key, requests: int) -> Memories:
-        """Return the read set of a delivery. Raises `Forgotten` unless exactly `requests` answers are remembered."""
+    def of(self, key: Key, requests: int) -> ReadSet:
+        """Return the read set of a delivery. Raises `ReadSetLost` unless exactly `requests` answers are remembered."""
         known = self._sets.get(key)
         if (known.requests if known else 0) != requests:
-            raise Forgotten
+            raise ReadSetLost
         return self.so_far(key, requests)
 
-    def so_far(self, key: Key, requests: int) -> Memories:
-        """Return the read set of a delivery, which may include answers that have not arrived yet. Raises `Forgotten`
+    def so_far(self, key: Key, requests: int) -> ReadSet:
+        """Return the read set of a delivery, which may include answers that have not arrived yet. Raises `ReadSetLost`
         if fewer than `requests` answers are remembered."""
-        known = self._sets.get(key) or _ReadSet()
+        known = self._sets.get(key) or _OpenReadSet()
         if known.requests < requests:
-            raise Forgotten
+            raise ReadSetLost
         label, integrity = self._stamps.get(key[:2], (0, VOUCHED))
         others = (each for each in self._of_message.get(key[1], ()) if each[0] == key[0] and each != key)
-        return Memories(
+        return ReadSet(
             Provenance(label, integrity, frozenset(known.refs)),
             known.refs,
             frozenset(known.cited),
@@ -180,7 +180,7 @@ class Reads:
         )
 
 
-class Origins:
+class OriginCache:
     """The provenance of messages sent lately, so that a commit need not look up the message that caused it.
 
     Of `limit` items in all, a message's own among them; the oldest are looked up again.

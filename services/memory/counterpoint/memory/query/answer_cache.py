@@ -17,27 +17,27 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.cache.cache import Cache
 from counterpoint.memory.cache.valkey import Valkey
 from counterpoint.memory.projection.episodic_search import WITHOUT_TIER
-from counterpoint.memory.provenance.read_sets import Seen
+from counterpoint.memory.provenance.read_sets import ReadItem
 from counterpoint.memory.query.epochs import Epoch, Epochs
 from counterpoint.memory.query.item_view import seen
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.memory import Get, HybridSearch, List, MemoryQuery, QueryResult, VectorSearch
 from counterpoint.proto.upcast import current_version
 
 _FORMAT = 2
 """Raised when the same key would stand for another answer."""
 _HEAD_BYTES = 4
-_SEEN = TypeAdapter(tuple[Seen, ...])
+_SEEN = TypeAdapter(tuple[ReadItem, ...])
 _SEEN_BYTES = 500
 """About what an item takes in RAM for the read set."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CachedAnswer:
     """A `QueryResult` as JSON, open at its end, for its time and whether it was cached come last."""
 
     body: bytes
-    seen: tuple[Seen, ...]
+    seen: tuple[ReadItem, ...]
 
     def json(self, took_us: int, cache: str) -> bytes:
         """The whole of it."""
@@ -45,44 +45,46 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class CacheLookup:
     """Result of a lookup: the keys, and the answers if all were cached. Without an `epoch` nothing is stored."""
 
     keys: tuple[bytes, ...] = ()
     epoch: Epoch | None = None
     changes: int = 0
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[CachedAnswer, ...] = ()
 
 
-class Answers:
+class AnswerCache:
     """The cache of answers. Searches are kept in both levels; a record or a list is read as fast as L2 is asked."""
 
-    def __init__(self, policy: Policy, epochs: Epochs, far: Valkey | None, search: Search) -> None:
+    def __init__(self, policy: Policy, epochs: Epochs, far: Valkey | None, search: SearchEngine) -> None:
         self._policy = policy
         self._epochs = epochs
         self._search = search
-        self._searches: Cache[Answer] = Cache(far, _encode, _decode, _weigh)
-        self._records: Cache[Answer] = Cache(None, _encode, _decode, _weigh)
+        self._searches: Cache[CachedAnswer] = Cache(far, _encode, _decode, _weigh)
+        self._records: Cache[CachedAnswer] = Cache(None, _encode, _decode, _weigh)
 
-    async def look(self, grant: Grant, queries: Sequence[MemoryQuery]) -> Looked:
+    async def look(self, grant: Grant, queries: Sequence[MemoryQuery]) -> CacheLookup:
         """The answers to a request if all of them are there: they are of one moment, as fresh ones would be."""
         wanted = [query for query in queries if isinstance(query, Get | List | VectorSearch | HybridSearch)]
         if len(wanted) < len(queries) or not all(self._kept(query) for query in wanted):
-            return Looked()
+            return CacheLookup()
         epoch = await self._epochs.of(grant.project, [query.store for query in wanted])
         if epoch is None:
-            return Looked()
+            return CacheLookup()
         changes = self._search.changes
         keys = tuple(self._key(grant, epoch, query) for query in wanted)
         answers = []
         for query, key in zip(wanted, keys, strict=True):
             answer = await self._cache(query).get(key)
             if answer is None:
-                return Looked(keys, epoch, changes)
+                return CacheLookup(keys, epoch, changes)
             answers.append(answer)
-        return Looked(keys, epoch, changes, tuple(answers))
+        return CacheLookup(keys, epoch, changes, tuple(answers))
 
-    def keep(self, looked: Looked, queries: Sequence[MemoryQuery], found: Sequence[QueryResult]) -> tuple[Answer, ...]:
+    def keep(
+        self, looked: CacheLookup, queries: Sequence[MemoryQuery], found: Sequence[QueryResult]
+    ) -> tuple[CachedAnswer, ...]:
         """Fresh answers as they go out; kept where they are the answers of the epoch that was looked for."""
         answers = tuple(answer_of(each) for each in found)
         stands = looked.epoch is not None and self._epochs.stands(looked.epoch)
@@ -96,7 +98,7 @@ class Answers:
         row = self._policy.stores.get(query.store)
         return query.as_of is None and row is not None and not row.system
 
-    def _cache(self, query: MemoryQuery) -> Cache[Answer]:
+    def _cache(self, query: MemoryQuery) -> Cache[CachedAnswer]:
         return self._searches if isinstance(query, VectorSearch | HybridSearch) else self._records
 
     def _key(self, grant: Grant, epoch: Epoch, query: Get | List | VectorSearch | HybridSearch) -> bytes:
@@ -112,21 +114,21 @@ class Answers:
         return b"answer:" + digest.digest()
 
 
-def answer_of(found: QueryResult) -> Answer:
+def answer_of(found: QueryResult) -> CachedAnswer:
     """An answer as it goes out."""
     body = found.model_dump_json(exclude={"took_us", "cache"}, exclude_none=True).encode()[:-1]
-    return Answer(body, tuple(seen(item) for item in found.items))
+    return CachedAnswer(body, tuple(seen(item) for item in found.items))
 
 
-def _weigh(answer: Answer) -> int:
+def _weigh(answer: CachedAnswer) -> int:
     return len(answer.body) + sum(_SEEN_BYTES * (1 + len(each.cites)) for each in answer.seen)
 
 
-def _encode(answer: Answer) -> bytes:
+def _encode(answer: CachedAnswer) -> bytes:
     noted = _SEEN.dump_json(answer.seen)
     return len(noted).to_bytes(_HEAD_BYTES, "big") + noted + answer.body
 
 
-def _decode(raw: bytes) -> Answer:
+def _decode(raw: bytes) -> CachedAnswer:
     ends = _HEAD_BYTES + int.from_bytes(raw[:_HEAD_BYTES], "big")
-    return Answer(raw[ends:], _SEEN.validate_json(raw[_HEAD_BYTES:ends]))
+    return CachedAnswer(raw[ends:], _SEEN.validate_json(raw[_HEAD_BYTES:ends]))

@@ -7,19 +7,19 @@ import numpy as np
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.query.item_view import item, projects, ref, visible
 from counterpoint.memory.query.moments import moment, then
 from counterpoint.memory.search.hybrid import EXACT_ROWS
-from counterpoint.memory.search.vectors import Embedded
+from counterpoint.memory.search.vectors import EmbeddedTexts
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Filter, Get, HybridSearch, Item, Line, List, QueryResult, VectorSearch
 
 
-class Past:
+class AsOfReader:
     """Reads of stores as of a moment, for one grant."""
 
-    def __init__(self, policy: Policy, embeddings: Embeddings) -> None:
+    def __init__(self, policy: Policy, embeddings: EmbeddingPipeline) -> None:
         self._policy = policy
         self._embeddings = embeddings
 
@@ -29,7 +29,7 @@ class Past:
         grant: Grant,
         query: Get | List | Line | VectorSearch | HybridSearch,
         as_of: str,
-        embedded: Embedded,
+        embedded: EmbeddedTexts,
     ) -> QueryResult:
         """Answer a query as of a moment. A search compares the newest records of that moment by meaning alone."""
         at = await moment(connection, grant.project, as_of)
@@ -73,7 +73,7 @@ class Past:
         )  # fmt: skip
 
     async def _nearest(
-        self, grant: Grant, query: VectorSearch | HybridSearch, wanted: Embedded, rows: Sequence[Any]
+        self, grant: Grant, query: VectorSearch | HybridSearch, wanted: EmbeddedTexts, rows: Sequence[Any]
     ) -> tuple[Item, ...]:
         texts = [self._embeddings.text(query.store, row["body"]) for row in rows]
         if not texts:

@@ -13,17 +13,17 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.audit.auditor import Auditor
 from counterpoint.memory.ingest.chunk import beside
-from counterpoint.memory.projection.episodic_search import Recalled
+from counterpoint.memory.projection.episodic_search import EpisodicResults
 from counterpoint.memory.projection.projections import Tiers
 from counterpoint.memory.provenance.influence import Influence
-from counterpoint.memory.query.as_of import Past
+from counterpoint.memory.query.as_of import AsOfReader
 from counterpoint.memory.query.item_view import item, projects, visible
-from counterpoint.memory.query.recall_sampler import Ids, Sampler
+from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.statements import COLUMNS, GETS, listing, walking
 from counterpoint.memory.search.rerank import reranked, widened
-from counterpoint.memory.search.vectors import Embedded, ModelGone, Search
+from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import (
     AuditLeaves,
@@ -82,15 +82,15 @@ PATIENCE_S = 8.0
 read."""
 
 
-class Queries:
+class QueryExecutor:
     """Answers queries for one grant."""
 
     def __init__(
         self,
         database: Database,
         policy: Policy,
-        search: Search,
-        past: Past,
+        search: SearchEngine,
+        past: AsOfReader,
         influence: Influence,
         tiers: Tiers,
         auditor: Auditor,
@@ -99,7 +99,7 @@ class Queries:
     ) -> None:
         self._auditor = auditor
         self._turns, self._long_turns, self._gateway_turns = map(FairLimiter, (TURNS, LONG_TURNS, GATEWAY_TURNS))
-        self.sampler = Sampler(sample_share, self._turns.locked)
+        self.sampler = RecallSampler(sample_share, self._turns.locked)
         self._database = database
         self._policy = policy
         self._search = search
@@ -152,7 +152,7 @@ class Queries:
             return await self._answer(grant, queries, embedded), embedded.model
 
     async def _answer(
-        self, grant: Grant, queries: Sequence[MemoryQuery], embedded: Embedded
+        self, grant: Grant, queries: Sequence[MemoryQuery], embedded: EmbeddedTexts
     ) -> tuple[QueryResult, ...]:
         beside = {n: await self._beside(grant, query, embedded) for n, query in enumerate(queries)}
         if all(isinstance(answer, QueryResult) for answer in beside.values()):
@@ -179,7 +179,9 @@ class Queries:
                 found.append(answer.model_copy(update={"took_us": took_us}))
         return tuple(found)
 
-    async def _beside(self, grant: Grant, query: MemoryQuery, embedded: Embedded) -> QueryResult | Recalled | None:
+    async def _beside(
+        self, grant: Grant, query: MemoryQuery, embedded: EmbeddedTexts
+    ) -> QueryResult | EpisodicResults | None:
         """Answer queries of the other tiers before a connection is taken for the rest."""
         match query:
             case Cypher() | Rebuild():
@@ -216,9 +218,9 @@ class Queries:
         connection: Any,
         grant: Grant,
         query: MemoryQuery,
-        embedded: Embedded,
+        embedded: EmbeddedTexts,
         got: dict[tuple[str, str], Any],
-        beside: QueryResult | Recalled | None,
+        beside: QueryResult | EpisodicResults | None,
     ) -> QueryResult:
         if isinstance(beside, QueryResult):
             return beside
@@ -298,7 +300,7 @@ class Queries:
         return QueryResult(tier="record", plan="influence", took_us=0, report=report.model_dump(mode="json"))
 
     async def _best(
-        self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, embedded: Embedded
+        self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, embedded: EmbeddedTexts
     ) -> tuple[tuple[Item, ...], str]:
         """The best of a search, ordered by the reranker where there is one."""
         reranker = self._search.reranker
@@ -313,7 +315,7 @@ class Queries:
         connection: Any,
         grant: Grant,
         query: VectorSearch | HybridSearch,
-        embedded: Embedded,
+        embedded: EmbeddedTexts,
         *,
         exact: bool = False,
     ) -> tuple[tuple[Item, ...], str]:
@@ -347,7 +349,9 @@ class Queries:
             item(known[place]) for place in wanted if place in known and visible(self._policy, grant, known[place])
         )
 
-    async def _compared(self, grant: Grant, query: VectorSearch | HybridSearch, embedded: Embedded) -> tuple[Ids, Ids]:
+    async def _compared(
+        self, grant: Grant, query: VectorSearch | HybridSearch, embedded: EmbeddedTexts
+    ) -> tuple[Ids, Ids]:
         """Return the result of a search and the exact result, from one snapshot of the record."""
         async with self._database.snapshot(grant.project) as connection:
             found, _ = await self._searched(connection, grant, query, embedded)
@@ -355,7 +359,7 @@ class Queries:
         return _ids(found), _ids(exact)
 
     async def _recalled(
-        self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, recalled: Recalled
+        self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, recalled: EpisodicResults
     ) -> QueryResult:
         """Replace recalled items by their current records; drop those that changed since."""
         rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in recalled.hits])

@@ -5,7 +5,7 @@ from typing import Any
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
-from counterpoint.memory.provenance.read_sets import Seen, cites
+from counterpoint.memory.provenance.read_sets import ReadItem, cites
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.proto.memory import Item, Ref
 from counterpoint.proto.subjects import SHARED_PROJECT
@@ -62,8 +62,8 @@ def ref(row: Any) -> Ref:
     return Ref(store=row["store"], id=row["id"], version=row["version"])
 
 
-def seen(shown: Item) -> Seen:
+def seen(shown: Item) -> ReadItem:
     """An item as it was shown, for the read set."""
     named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(shown.body))
     which = Ref(store=shown.store, id=shown.id, version=shown.version)
-    return Seen(which, shown.label, shown.integrity, shown.score, named, shown.project == SHARED_PROJECT)
+    return ReadItem(which, shown.label, shown.integrity, shown.score, named, shown.project == SHARED_PROJECT)

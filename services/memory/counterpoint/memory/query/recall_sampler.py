@@ -35,7 +35,7 @@ def recall(found: Ids, exact: Ids) -> float:
     return len(found & exact) / len(exact) if exact else 1.0
 
 
-class Sampler:
+class RecallSampler:
     """Takes `share` of what it is offered, unless `busy`."""
 
     def __init__(self, share: float, busy: Callable[[], bool], choose: random.Random | None = None) -> None:

@@ -10,7 +10,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.principals import Principals
 from counterpoint.memory.access.revocations import Revocations
 from counterpoint.memory.commit.inbound import InboundMessages
-from counterpoint.memory.provenance.read_sets import Forgotten, Key, Memories, Reads
+from counterpoint.memory.provenance.read_sets import Key, ReadSet, ReadSetLost, ReadSets
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import DERIVED, VOUCHED
 from counterpoint.proto.errors import Denied, ErrorCode, Transient
@@ -28,7 +28,7 @@ class Authority:
         principals: Principals,
         revocations: Revocations,
         causes: InboundMessages,
-        reads: Reads,
+        reads: ReadSets,
     ) -> None:
         self._policy = policy
         self._keyring = keyring
@@ -41,7 +41,7 @@ class Authority:
         """Return the grant of a caller for an origin, and the integrity of its work. Raises `Denied`."""
         if not is_project(origin.project):
             raise Denied(ErrorCode.PROJECT, "a project name, in which nothing looks like a secret")
-        asked = diode.Asked(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
+        asked = diode.AccessRequest(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
         if origin.capability is not None:
             revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
             grant = verify(self._keyring, origin.capability, accesses, now=asked.now, revoked=revoked)
@@ -86,11 +86,11 @@ class Authority:
         self.causes.changed(prepared)
 
 
-def remembered(look: Callable[[], Memories]) -> Memories:
+def remembered(look: Callable[[], ReadSet]) -> ReadSet:
     """The read set of a delivery. Raises `Transient` when it is not known any more."""
     try:
         return look()
-    except Forgotten as error:
+    except ReadSetLost as error:
         raise Transient("what this delivery has read is not known any more") from error
 
 

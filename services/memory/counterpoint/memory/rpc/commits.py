@@ -8,10 +8,10 @@ from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.dead_letters import DeadLetters
 from counterpoint.memory.commit.leaf import also_sending
-from counterpoint.memory.commit.pipeline import Embeddings
+from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import accesses_of, owned, prepare
 from counterpoint.memory.operations.take_back import TakeBacks
-from counterpoint.memory.provenance.read_sets import Memories
+from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.memory.rpc.authority import Authority, key_of, remembered
@@ -26,7 +26,7 @@ class CommitHandler:
         self,
         policy: Policy,
         authority: Authority,
-        pipeline: Embeddings,
+        pipeline: EmbeddingPipeline,
         committer: Committer,
         dead_letters: DeadLetters,
         takebacks: TakeBacks,
@@ -88,7 +88,7 @@ class CommitHandler:
             self._authority.reads.finish(caller, origin.message_id)
         return reply
 
-    def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> Memories:
+    def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> ReadSet:
         """Return what the delivery has read. A command has no content of the sender's, so no read of it may be missing
         without harm. Raises `Transient`."""
         reads, key = self._authority.reads, key_of(caller, request.origin)

@@ -2,7 +2,7 @@
 
 from counterpoint.guard.names import is_harmless
 from counterpoint.memory.ingest.blobs import Blobs
-from counterpoint.memory.ingest.bulk_import import Handed
+from counterpoint.memory.ingest.bulk_import import BulkImport
 from counterpoint.memory.ingest.documents import Ingest
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.rpc.authority import Authority
@@ -13,7 +13,9 @@ from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutRe
 class IngestHandler:
     """Executes ingest requests and takes parts of uploads."""
 
-    def __init__(self, authority: Authority, documents: Ingest, bulk: Handed, blobs: Blobs, room: DiskSpace) -> None:
+    def __init__(
+        self, authority: Authority, documents: Ingest, bulk: BulkImport, blobs: Blobs, room: DiskSpace
+    ) -> None:
         self._authority = authority
         self._documents = documents
         self._bulk = bulk

@@ -8,8 +8,8 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.operations.reembedding import Reembedding
-from counterpoint.memory.query.answer_cache import Answer, Answers, answer_of
-from counterpoint.memory.query.executor import Queries
+from counterpoint.memory.query.answer_cache import AnswerCache, CachedAnswer, answer_of
+from counterpoint.memory.query.executor import QueryExecutor
 from counterpoint.memory.rpc.authority import Authority, key_of
 from counterpoint.memory.rpc.reply_limit import shortened
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
@@ -26,8 +26,8 @@ class QueryHandler:
         self,
         policy: Policy,
         authority: Authority,
-        executor: Queries,
-        cache: Answers,
+        executor: QueryExecutor,
+        cache: AnswerCache,
         releases: Releases,
         reembedding: Reembedding,
         alive: Callable[[], Awaitable[None]],
@@ -105,5 +105,5 @@ def _reply(found: Sequence[bytes]) -> bytes:
     return b'{"found":[%b]}' % b",".join(found)
 
 
-def _fresh(answers: Sequence[Answer], found: Sequence[QueryResult], cache: str) -> bytes:
+def _fresh(answers: Sequence[CachedAnswer], found: Sequence[QueryResult], cache: str) -> bytes:
     return _reply([answer.json(each.took_us, cache) for answer, each in zip(answers, found, strict=True)])

@@ -19,7 +19,7 @@ from counterpoint.proto.memory import CommitReply, CommitRequest, QueryReply, Qu
 COMMITS = Histogram("counterpoint_commit_duration_seconds", "From request to reply", ["service"])
 
 
-class Server:
+class RequestServer:
     """Answers requests as bytes; the caller's name comes from the subject, never from the body."""
 
     def __init__(

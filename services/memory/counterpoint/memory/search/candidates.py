@@ -11,7 +11,7 @@ from counterpoint.memory.embedding.model import Vectors
 
 
 @dataclass(frozen=True)
-class Scope:
+class SearchScope:
     """Visibility of a search: a project and the shared one, stores, vectors of one model, and a maximum label."""
 
     project: str
@@ -21,7 +21,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ParsedQuery:
     """Parsed search. `vector` of the text, (dimensions,); `bring` are the terms whose rows become candidates and
     `other` those that only score, each with its idf; `hashes` are those of both; `phrases` are tsqueries, each
     with its rarest word; `names` are terms that name one thing. The corpus has `rows` rows of `mean_length`

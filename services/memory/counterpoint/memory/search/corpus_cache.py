@@ -36,7 +36,7 @@ _Key = tuple[Place, str]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CorpusState:
     """Which transactions last changed a place (`CHANGED`), and how many rows and postings it has."""
 
     changed: str
@@ -69,7 +69,7 @@ FROM (
 """
 
 
-class Held:
+class CorpusCache:
     """Corpora by project, store and model. What is found in them is what the database would find in the same state.
 
     They are read beside the searches, one at a time, for what is read takes more than twice the memory meanwhile.
@@ -116,7 +116,7 @@ class Held:
         await self.settled()
         self.clear()
 
-    def corpora(self, states: Mapping[Place, State], model: str, dimensions: int) -> list[Corpus] | None:
+    def corpora(self, states: Mapping[Place, CorpusState], model: str, dimensions: int) -> list[Corpus] | None:
         """Those of some places in these states; None where not all are held, and one of them is read for the next."""
         # What cannot be held together is not read.
         if sum(bytes_of(each.rows, dimensions, each.postings) for each in states.values()) > self._limit_bytes:
@@ -153,7 +153,7 @@ class Held:
         finally:
             self._read = None
 
-    def _often(self, place: Place, state: State) -> bool:
+    def _often(self, place: Place, state: CorpusState) -> bool:
         changed, times = self._asked.pop(place, (state.changed, 0))
         times = times + 1 if changed == state.changed else 1
         self._asked[place] = (state.changed, times)

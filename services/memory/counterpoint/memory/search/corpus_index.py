@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from counterpoint.memory.embedding.model import Vectors
 from counterpoint.memory.search.bm25 import idf
-from counterpoint.memory.search.candidates import Candidate, Candidates, Wanted
+from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery
 
 Place = tuple[str, str]
 """Project and store."""
@@ -72,7 +72,7 @@ def bytes_of(rows: int, dimensions: int, postings: int) -> int:
 
 def find(
     corpora: Sequence[Corpus],
-    wanted: Wanted,
+    wanted: ParsedQuery,
     max_label: int,
     spoken: Iterable[Sequence[int]] = (),
     of_rows: Sequence[int] | None = None,
@@ -121,7 +121,7 @@ def find(
 class _Scored:
     """Return the scores of each row: its cosine, and BM25 with k1 = 1.2 and b = 0.75."""
 
-    def __init__(self, corpus: Corpus, wanted: Wanted, seen: _Flags) -> None:
+    def __init__(self, corpus: Corpus, wanted: ParsedQuery, seen: _Flags) -> None:
         self.corpus, self.seen = corpus, seen
         self.lexical, self._covered, self._named = np.zeros((3, len(corpus.rows)))
         self._lengths: _Floats = 0.3 + corpus.lengths * np.float64(0.9 / wanted.mean_length)
@@ -140,7 +140,7 @@ class _Scored:
         if named:
             self._named[places] += worth
 
-    def add_terms(self, terms: Mapping[str, float], wanted: Wanted) -> None:
+    def add_terms(self, terms: Mapping[str, float], wanted: ParsedQuery) -> None:
         """All rows that hold them."""
         for term, worth in terms.items():
             of_term = self.corpus.postings(wanted.hashes[term])

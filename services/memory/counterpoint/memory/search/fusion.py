@@ -11,7 +11,7 @@ FULL_CHARS = 100
 """A text of this length is half full: shorter ones rarely hold an answer, whatever they match."""
 
 
-class Signs(NamedTuple):
+class CandidateFeatures(NamedTuple):
     """Features of a candidate: the scores of both legs, whether its speaker is named in the query, its length in
     characters, its mean cosine to the best candidates where it was compared with them, and the weight of the
     names, codes and quotes of the query that it contains (1 is the weight of a term that one row contains)."""
@@ -39,7 +39,7 @@ class Weights:
     exact: float = 0.5
 
 
-class Fused(NamedTuple):
+class FusedScore(NamedTuple):
     """A candidate's score in [0, 1], and what each sign added to it."""
 
     score: float
@@ -85,7 +85,7 @@ def adaptive(types: Iterable[str]) -> Weights:
     )
 
 
-def fuse(candidates: Mapping[Key, Signs], weights: Weights) -> list[tuple[Key, Fused]]:
+def fuse(candidates: Mapping[Key, CandidateFeatures], weights: Weights) -> list[tuple[Key, FusedScore]]:
     """Candidates with their fused score, best first, equal ones by key.
 
     Both legs have scored every candidate, and each is brought to [0, 1] by its minimum and maximum. More of any sign
@@ -105,7 +105,7 @@ def fuse(candidates: Mapping[Key, Signs], weights: Weights) -> list[tuple[Key, F
             rest * weights.fullness * signs.chars / (signs.chars + FULL_CHARS),
             exact * signs.exact / holds if holds else 0.0,
         )
-        fused[key] = Fused(sum(parts), *parts)
+        fused[key] = FusedScore(sum(parts), *parts)
     return sorted(fused.items(), key=lambda item: (-item[1].score, item[0]))
 
 

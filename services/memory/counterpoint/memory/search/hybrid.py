@@ -8,10 +8,10 @@ import numpy as np
 
 from counterpoint.memory.embedding.model import Vectors
 from counterpoint.memory.search.bm25 import bringing, idf
-from counterpoint.memory.search.candidates import Candidate, Candidates, Scope, Wanted
-from counterpoint.memory.search.corpus_cache import CHANGED, HASH, Held, State
+from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
+from counterpoint.memory.search.corpus_cache import CHANGED, HASH, CorpusCache, CorpusState
 from counterpoint.memory.search.corpus_index import Place
-from counterpoint.memory.search.fusion import Fused, Signs, Weights, adaptive, fixed, fuse
+from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Weights, adaptive, fixed, fuse
 from counterpoint.memory.search.scan import compared, index_of, indexed_as, walked
 from counterpoint.memory.search.terms import Terms, terms
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -76,7 +76,7 @@ WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3
 
 
 @dataclass(frozen=True)
-class Hit:
+class HybridHit:
     """A row found. `score` is in [0, 1] within the result.
 
     `scores` say why: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z` how
@@ -93,14 +93,14 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchResult:
     """The hits, best first, and how they were found: `none` means that there was nothing to look for or in.
 
     `terms` are what the lexical leg looked for; without any (a query of stop words) nothing is found, unless the dense
     leg alone was asked.
     """
 
-    hits: tuple[Hit, ...]
+    hits: tuple[HybridHit, ...]
     method: Literal["exact", "indexed", "none"]
     terms: tuple[str, ...]
 
@@ -120,7 +120,7 @@ def prepare(text: str) -> Terms:
 
 async def search(
     connection: "Connection",
-    scope: Scope,
+    scope: SearchScope,
     text: str,
     vector: Vectors,
     k: int,
@@ -128,8 +128,8 @@ async def search(
     exact_rows: int = EXACT_ROWS,
     ef_search: int | None = None,
     of_rows: Sequence[int] | None = None,
-    held: Held | None = None,
-) -> Searched:
+    held: CorpusCache | None = None,
+) -> SearchResult:
     """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,) float32.
 
     Without `weights` the types of the candidates decide them. The connection's `counterpoint.project` is set by the
@@ -159,10 +159,10 @@ async def search(
     rows = analysed["rows"]
     meaning_alone = weights == fixed(1)
     if not rows or not (asked or meaning_alone):
-        return Searched((), "none", asked)
+        return SearchResult((), "none", asked)
     holders = dict(zip(analysed["terms"], analysed["holders"], strict=True))
     worth = {term: idf(rows, holders.get(term, 0)) for term in words}
-    wanted = Wanted(
+    wanted = ParsedQuery(
         vector=vector,
         phrases=_guided(
             [(query, words) for query, words in phrases if all(word in holders for word in words)], holders
@@ -197,11 +197,11 @@ async def search(
     by_row = {each.row: each for each in found.each}
     ordered = _ordered(signs, by_row, weights)[:k]
     hits = tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
-    return Searched(hits, method, asked)
+    return SearchResult(hits, method, asked)
 
 
-def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) -> Signs:
-    return Signs(
+def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) -> CandidateFeatures:
+    return CandidateFeatures(
         lexical=round(candidate.lexical, DIGITS),
         dense=round(cosine, DIGITS),
         named=not names.isdisjoint(candidate.names),
@@ -210,7 +210,9 @@ def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) 
     )
 
 
-def _ordered(signs: Mapping[int, Signs], by_row: Mapping[int, Candidate], weights: Weights) -> list[tuple[int, Fused]]:
+def _ordered(
+    signs: Mapping[int, CandidateFeatures], by_row: Mapping[int, Candidate], weights: Weights
+) -> list[tuple[int, FusedScore]]:
     """Fused and best first; equal ones by where and what they are, not by when they were written."""
     keys = {row: (of.project, of.store, of.id, row) for row, of in by_row.items()}
     return [(key[3], fused) for key, fused in fuse({keys[row]: each for row, each in signs.items()}, weights)]
@@ -233,7 +235,7 @@ class _Spread:
         deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
         return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth, rarest)
 
-    def hit(self, candidate: Candidate, cosine: float, fused: Fused) -> Hit:
+    def hit(self, candidate: Candidate, cosine: float, fused: FusedScore) -> HybridHit:
         lexical = candidate.lexical
         scores = {
             "lexical": lexical,
@@ -250,7 +252,7 @@ class _Spread:
             "by_exact_form": fused.exact,
         }
         rounded = {name: round(value, _Z_DIGITS if name.endswith("_z") else 6) for name, value in scores.items()}
-        return Hit(candidate.project, candidate.store, candidate.id, fused.score, rounded)
+        return HybridHit(candidate.project, candidate.store, candidate.id, fused.score, rounded)
 
 
 def _z(value: float, mean: float, deviation: float) -> float:
@@ -275,7 +277,8 @@ def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]
     ]
 
 
-def _states(states: Sequence[Sequence[str]]) -> dict[Place, State]:
+def _states(states: Sequence[Sequence[str]]) -> dict[Place, CorpusState]:
     return {
-        (project, store): State(changed, int(rows), int(length)) for project, store, changed, rows, length in states
+        (project, store): CorpusState(changed, int(rows), int(length))
+        for project, store, changed, rows, length in states
     }

@@ -17,7 +17,7 @@ from counterpoint.memory.embedding import folder
 from counterpoint.memory.embedding.files import GRAPHS
 from counterpoint.memory.embedding.model import EmbeddingModel
 from counterpoint.memory.record.database import Database
-from counterpoint.memory.search.vectors import Search
+from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ Beside = Literal["next", "before"]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ModelName:
     """A model by its name, and how long its vectors are; None where its name alone says so."""
 
     name: str
     dimensions: int | None = None
 
 
-class Models:
+class ModelRegistry:
     """Knows the models in use, and changes them. `make` makes one from its name; `epoch` is the lease's.
 
     `changed` is called after every change, and `search` uses what there is then.
@@ -71,8 +71,8 @@ class Models:
     def __init__(
         self,
         database: Database,
-        search: Search,
-        make: Callable[[Named], EmbeddingModel],
+        search: SearchEngine,
+        make: Callable[[ModelName], EmbeddingModel],
         epoch: Callable[[], int],
     ) -> None:
         self._database = database
@@ -114,9 +114,9 @@ class Models:
             if known.model_id == text:
                 return known
         if text in GRAPHS or folder.ID.fullmatch(text):
-            return self._make(Named(text))
+            return self._make(ModelName(text))
         if text.startswith(folder.SCHEME):
-            own = self._make(Named(text))
+            own = self._make(ModelName(text))
             return next((known for known in self._search.models if known.model_id == own.model_id), own)
         remote = _REMOTE.fullmatch(text)
         dimensions = int(remote["dimensions"]) if remote and remote["dimensions"] else None
@@ -127,7 +127,7 @@ class Models:
                 " provider/model@dimensions"
             )
             raise Permanent(ErrorCode.INVALID, (Problem(field="model", problem=problem),))
-        return self._make(Named(remote["name"], dimensions))
+        return self._make(ModelName(remote["name"], dimensions))
 
     async def put_beside(self, model: EmbeddingModel) -> None:
         """From now on vectors of this model are made beside; those of another one beside are forgotten."""

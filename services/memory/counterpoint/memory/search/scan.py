@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterpoint.memory.search.candidates import Candidate, Candidates, Scope, Wanted
-from counterpoint.memory.search.corpus_cache import Held, State
+from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
+from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
 from counterpoint.memory.search.corpus_index import Place, find
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def indexed_as(dimensions: int) -> str | None:
     return f"vector({dimensions})" if dimensions <= INDEXED_DIMENSIONS else f"halfvec({dimensions})"
 
 
-def _parameters(scope: Scope, wanted: Wanted) -> tuple[Any, ...]:
+def _parameters(scope: SearchScope, wanted: ParsedQuery) -> tuple[Any, ...]:
     """Those of `search.sql`."""
     return (
         *_scoped(scope, wanted), scope.model, wanted.vector.tolist(),
@@ -83,18 +83,18 @@ def _parameters(scope: Scope, wanted: Wanted) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _scoped(scope: Scope, wanted: Wanted) -> tuple[Any, ...]:
+def _scoped(scope: SearchScope, wanted: ParsedQuery) -> tuple[Any, ...]:
     phrases, guides = [query for query, _ in wanted.phrases], [guide for _, guide in wanted.phrases]
     return scope.project, list(scope.stores), scope.max_label, phrases, guides
 
 
 async def compared(
     connection: "Connection",
-    scope: Scope,
-    states: Mapping[Place, State],
-    wanted: Wanted,
+    scope: SearchScope,
+    states: Mapping[Place, CorpusState],
+    wanted: ParsedQuery,
     of_rows: Sequence[int] | None,
-    held: Held | None,
+    held: CorpusCache | None,
 ) -> Candidates:
     """All rows are compared: in RAM where they are held, else by the database."""
     corpora = None
@@ -111,7 +111,9 @@ async def compared(
     return _candidates(found)
 
 
-async def walked(connection: "Connection", scope: Scope, wanted: Wanted, kind: str, ef_search: int) -> Candidates:
+async def walked(
+    connection: "Connection", scope: SearchScope, wanted: ParsedQuery, kind: str, ef_search: int
+) -> Candidates:
     """The index walks on until it has enough rows of the scope; by default it stops at the nearest of all projects."""
     async with connection.transaction():
         await connection.execute(

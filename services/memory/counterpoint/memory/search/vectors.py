@@ -7,12 +7,12 @@ from typing import Any
 
 from counterpoint.memory.cache.valkey import Valkey
 from counterpoint.memory.embedding.files import ModelSettings
-from counterpoint.memory.embedding.model import Embedder, EmbeddingModel, Vectors, Whose
+from counterpoint.memory.embedding.model import Embedder, EmbeddingModel, TextContext, Vectors
 from counterpoint.memory.embedding.vector_cache import VectorCache
 from counterpoint.memory.record.plan import CommitPlan, PlannedVector
 from counterpoint.memory.record.statements import matching
-from counterpoint.memory.search.candidates import Scope
-from counterpoint.memory.search.corpus_cache import Held
+from counterpoint.memory.search.candidates import SearchScope
+from counterpoint.memory.search.corpus_cache import CorpusCache
 from counterpoint.memory.search.fusion import Weights, fixed
 from counterpoint.memory.search.hybrid import CANDIDATES, EXACT_ROWS, prepare, search
 from counterpoint.memory.search.rerank import Reranker
@@ -34,7 +34,7 @@ class ScoredHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SearchText:
     """A record's text as it is searched: `text` by meaning and by words, `context` and `around` by words alone.
 
     `around` is what stands beside it, then what stands one step further, each counting less than the one before, and
@@ -56,7 +56,7 @@ class Text:
         return weighed([(self.text, steps + 1), *beside, (self.context, 1)])
 
 
-class Embedded(dict[str, Vectors]):
+class EmbeddedTexts(dict[str, Vectors]):
     """The vectors of texts, all by one `model`."""
 
     def __init__(self, model: str, vectors: Mapping[str, Vectors]) -> None:
@@ -68,7 +68,7 @@ class ModelGone(Transient):
     """A model was asked for whose vectors are not kept any more."""
 
 
-class Search:
+class SearchEngine:
     """Embeds and searches. A model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`.
 
     `active` is the model that is searched by, `other` one whose vectors are kept beside; `changes` counts how often
@@ -83,7 +83,7 @@ class Search:
         exact_rows: int = EXACT_ROWS,
         ef_search: int | None = None,
         embedder: EmbeddingModel | None = None,
-        held: Held | None = None,
+        held: CorpusCache | None = None,
         reranker: Reranker | None = None,
     ) -> None:
         self.reranker = reranker
@@ -136,12 +136,12 @@ class Search:
         raise ModelGone(f"{model_id} is not in use", retry_after_s=0.1)
 
     async def embed_texts(
-        self, texts: Sequence[str], whose: Whose | None = None, model_id: str | None = None
+        self, texts: Sequence[str], whose: TextContext | None = None, model_id: str | None = None
     ) -> Vectors:
         """One unit vector a text, by the active model or another one that is kept. Raises `ModelGone`."""
         return await self.model(model_id or self.model_id).embed(texts, whose)
 
-    async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int | None = None) -> Embedded:
+    async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int | None = None) -> EmbeddedTexts:
         """The vectors of the texts that are searched for, by the active model.
 
         Raises `Permanent` for a text nothing can be searched by, and `ModelGone` where a model outside would be told a
@@ -158,18 +158,18 @@ class Search:
         if missing:
             if label is None and model.outside:
                 raise ModelGone("a model outside is the active one now", retry_after_s=0.1)
-            made = await model.embed(missing, Whose(project, label or 0))
+            made = await model.embed(missing, TextContext(project, label or 0))
             for text, vector in zip(missing, made, strict=True):
                 known[text] = vector
                 cache.put(project, text, vector)
-        return Embedded(model.model_id, known)
+        return EmbeddedTexts(model.model_id, known)
 
     async def run(
         self,
         connection: Any,
         project: str,
         query: VectorSearch | HybridSearch,
-        embedded: Embedded,
+        embedded: EmbeddedTexts,
         clearance: int,
         *,
         exact: bool = False,
@@ -180,7 +180,7 @@ class Search:
         Of several texts a record has the best of its scores, and the signs that it has for the first: of what only
         another one brought nobody says how well it fits that.
         """
-        scope = Scope(project, (query.store,), embedded.model, clearance)
+        scope = SearchScope(project, (query.store,), embedded.model, clearance)
         most = _ALL_ROWS if exact else self._exact_rows
         of_rows = None
         if query.filters:
@@ -212,7 +212,7 @@ class Search:
         return sorted(best.values(), key=lambda hit: (-hit.score, hit.project, hit.id))[: query.k], method
 
     def row(
-        self, store: str, record_id: str, version: int, label: int, text: Text, vectors: Mapping[str, Any]
+        self, store: str, record_id: str, version: int, label: int, text: SearchText, vectors: Mapping[str, Any]
     ) -> PlannedVector:
         """The row of one text and its vectors by model."""
         lexical = text.lexical

@@ -11,7 +11,15 @@ from counterpoint.memory.ingest.chunk.conversation import conversation
 from counterpoint.memory.ingest.chunk.detect import detect
 from counterpoint.memory.ingest.chunk.markdown import markdown
 from counterpoint.memory.ingest.chunk.pages import pages
-from counterpoint.memory.ingest.chunk.pieces import MAX_CHARS, Chunk, Chunked, Section, beside, chunk_id, chunks_of
+from counterpoint.memory.ingest.chunk.pieces import (
+    MAX_CHARS,
+    Chunk,
+    ChunkedDocument,
+    SourceSection,
+    beside,
+    chunk_id,
+    chunks_of,
+)
 from counterpoint.memory.ingest.chunk.python import PYTHON_LIMIT_CHARS, python
 from counterpoint.memory.ingest.chunk.restructuredtext import restructuredtext
 from counterpoint.memory.ingest.chunk.script import script
@@ -21,7 +29,7 @@ __all__ = [
     "MAX_CHARS",
     "PYTHON_LIMIT_CHARS",
     "Chunk",
-    "Chunked",
+    "ChunkedDocument",
     "ContentType",
     "beside",
     "chunk",
@@ -33,7 +41,7 @@ __all__ = [
 _NAMES = {"python": "Python", "javascript": "JavaScript", "typescript": "TypeScript"}
 
 
-def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS, title: str = "") -> Chunked:
+def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS, title: str = "") -> ChunkedDocument:
     """Cut a document into chunks of at most `max_chars` characters; `title` is what a page is a page of.
 
     Python that does not parse, and a program that is too long, are cut as plain text, and `problem` says so: programs
@@ -43,11 +51,11 @@ def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS, title: str
         sections = _sections(source, type, max_chars, title)
     except ValueError as error:
         text = chunk(source, "text", max_chars)
-        return Chunked(type, text.chunks, f"not read as {_NAMES.get(type, type)} but as plain text: {error}")
-    return Chunked(type, tuple(chunks_of(source, sections, max_chars)))
+        return ChunkedDocument(type, text.chunks, f"not read as {_NAMES.get(type, type)} but as plain text: {error}")
+    return ChunkedDocument(type, tuple(chunks_of(source, sections, max_chars)))
 
 
-def _sections(source: str, type: ContentType, max_chars: int, title: str) -> list[Section]:
+def _sections(source: str, type: ContentType, max_chars: int, title: str) -> list[SourceSection]:
     """Raises `ValueError` with the reason where the source is not of this type."""
     match type:
         case "markdown" | "html" | "notebook":
@@ -63,6 +71,6 @@ def _sections(source: str, type: ContentType, max_chars: int, title: str) -> lis
         case "conversation":
             return list(conversation(source))
         case "text":
-            return [Section(0, len(source), "")]
+            return [SourceSection(0, len(source), "")]
         case _:
             assert_never(type)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from counterpoint.memory.ingest.chunk.pieces import Section
+from counterpoint.memory.ingest.chunk.pieces import SourceSection
 from counterpoint.proto.conversation import TURN
 
 AROUND_CHARS = 300
@@ -10,7 +10,7 @@ STEPS = 2
 """Turns before and after a turn that belong to its surroundings."""
 
 
-def conversation(source: str) -> Iterator[Section]:
+def conversation(source: str) -> Iterator[SourceSection]:
     """One section a turn, of its text alone; its context is `<at> | <speaker>`.
 
     Who speaks is no part of the section, and so what was said can be quoted as it was said. What stands before the
@@ -19,11 +19,11 @@ def conversation(source: str) -> Iterator[Section]:
     heads = list(TURN.finditer(source))
     ends = [*(head.start() for head in heads[1:]), len(source)]
     said = [_line(source[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
-    yield Section(0, heads[0].start() if heads else len(source), "")
+    yield SourceSection(0, heads[0].start() if heads else len(source), "")
     for n, (head, end) in enumerate(zip(heads, ends, strict=True)):
         speaker = _line(head["speaker"])
         context = " | ".join(part for part in (_line(head["at"]), speaker) if part)
-        yield Section(head.end(), end, context, speaker=speaker, around=_around(said, n))
+        yield SourceSection(head.end(), end, context, speaker=speaker, around=_around(said, n))
 
 
 def _around(said: Sequence[str], n: int) -> tuple[str, ...]:

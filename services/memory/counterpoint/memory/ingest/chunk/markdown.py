@@ -4,12 +4,12 @@ import re
 
 from markdown_it import MarkdownIt
 
-from counterpoint.memory.ingest.chunk.pieces import Section, line_starts, short
+from counterpoint.memory.ingest.chunk.pieces import SourceSection, line_starts, short
 
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?=[\w-]+[ \t]*:)(?:[^\n]*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 
 
-def markdown(source: str) -> list[Section]:
+def markdown(source: str) -> list[SourceSection]:
     """One section per heading, under the path of titles above it; a heading without text joins what follows it."""
     starts = line_starts(source)
     front = _FRONT_MATTER.match(source)
@@ -21,12 +21,12 @@ def markdown(source: str) -> list[Section]:
     def at(line: int) -> int:
         return starts[min(first_line + line, len(starts) - 1)]
 
-    sections: list[Section] = []
+    sections: list[SourceSection] = []
     path: list[tuple[int, str]] = []
     begin, context, breaks, empty = 0, "", list[int](), True
 
     def close(end: int) -> None:
-        sections.append(Section(begin, end, context, tuple(cut for cut in breaks if begin < cut < end)))
+        sections.append(SourceSection(begin, end, context, tuple(cut for cut in breaks if begin < cut < end)))
 
     for n, token in enumerate(blocks):
         if token.map is None or token.level or token.nesting < 0:

@@ -35,7 +35,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Chunked:
+class ChunkedDocument:
     """The chunks of a document and the type it was read as; `problem` says why that is not the type expected."""
 
     type: ContentType
@@ -44,7 +44,7 @@ class Chunked:
 
 
 @dataclass(frozen=True)
-class Section:
+class SourceSection:
     """A stretch of the source with one context; `breaks` are good places to cut it, ascending, inside it."""
 
     start: int
@@ -55,7 +55,7 @@ class Section:
     around: tuple[str, ...] = ()
 
 
-def chunks_of(source: str, sections: Iterable[Section], max_chars: int) -> Iterator[Chunk]:
+def chunks_of(source: str, sections: Iterable[SourceSection], max_chars: int) -> Iterator[Chunk]:
     """The chunks of sections in their order, each of at most `max_chars` characters and without blank lines around."""
     for section in sections:
         for start, end in _spans(source, section, max_chars):
@@ -84,7 +84,7 @@ def short(title: str) -> str:
     return " ".join(title.split())[:MAX_TITLE_CHARS]
 
 
-def _spans(source: str, section: Section, max_chars: int) -> Iterator[tuple[int, int]]:
+def _spans(source: str, section: SourceSection, max_chars: int) -> Iterator[tuple[int, int]]:
     start = _skip_blank(source, section.start, section.end)
     while start < section.end:
         cut = min(section.end, start + max_chars)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from counterpoint.memory.ingest.chunk.pieces import Section, line_starts, short
+from counterpoint.memory.ingest.chunk.pieces import SourceSection, line_starts, short
 
 PYTHON_LIMIT_CHARS = 256 * 1024
 """Python's own parser stops every thread while it works: half a second for the densest source of this length."""
@@ -58,7 +58,7 @@ class _PythonSource:
 
     def suite(
         self, body: Sequence[ast.stmt], start: int, end: int, context: str, *, defines: bool
-    ) -> Iterator[Section]:
+    ) -> Iterator[SourceSection]:
         """Sections of `text[start:end]`, whose statements are `body`, below their head where there is one.
 
         Each holds as many whole statements as fit, and none leaves the suite it begins in: so it parses when it is
@@ -69,15 +69,15 @@ class _PythonSource:
         for unit in self._units(body, start):
             defined = defines and unit.definition is not None
             if filled > begin and (defined or unit.end - begin > self.max_chars):
-                yield Section(begin, filled, context)
+                yield SourceSection(begin, filled, context)
                 begin = filled
             if defined or unit.end - begin > self.max_chars:
                 yield from self._alone(unit, context, defines=defines)
                 begin = unit.end
             filled = unit.end
-        yield Section(begin, end, context)
+        yield SourceSection(begin, end, context)
 
-    def _alone(self, unit: _Unit, outer: str, *, defines: bool) -> Iterator[Section]:
+    def _alone(self, unit: _Unit, outer: str, *, defines: bool) -> Iterator[SourceSection]:
         """Sections of a statement: itself, or what stands in it where it is too long."""
         node, definition, start = unit.statements[0], unit.definition, unit.start
         context = outer
@@ -86,28 +86,28 @@ class _PythonSource:
             defines = isinstance(definition, ast.ClassDef)
         own = self.starts[_first_line(node) - 1]
         if unit.end - start > self.max_chars and _only_comments(self.text[start:own]):
-            yield Section(start, own, context)
+            yield SourceSection(start, own, context)
             start = own
         if unit.end - start > self.max_chars and len(unit.statements) == 1:
             yield from self._clauses(_suites(node), start, unit.end, context, defines=defines)
         else:
-            yield Section(start, unit.end, context)
+            yield SourceSection(start, unit.end, context)
 
     def _clauses(
         self, suites: Iterable[Sequence[ast.stmt]], start: int, end: int, context: str, *, defines: bool
-    ) -> Iterator[Section]:
+    ) -> Iterator[SourceSection]:
         """Sections of a statement of several suites: one that does not fit is cut, with what fits before it."""
         begin = filled = start
         for body in suites:
             finish = self._after(body[-1])
             if finish - begin > self.max_chars:
                 if filled > begin and next(self._units(body, filled)).end - begin > self.max_chars:
-                    yield Section(begin, filled, context)
+                    yield SourceSection(begin, filled, context)
                     begin = filled
                 yield from self.suite(body, begin, finish, context, defines=defines)
                 begin = finish
             filled = finish
-        yield Section(begin, end, context)
+        yield SourceSection(begin, end, context)
 
     def _units(self, body: Sequence[ast.stmt], start: int) -> Iterator[_Unit]:
         together = list[ast.stmt]()
@@ -160,7 +160,7 @@ def _is_elif(node: ast.If, inner: ast.If) -> bool:
     return inner.col_offset == node.col_offset
 
 
-def python(source: str, max_chars: int) -> list[Section]:
+def python(source: str, max_chars: int) -> list[SourceSection]:
     """Each definition a section, and of a class that is too long each of its members.
 
     Raises `ValueError` with the reason where it does not parse.

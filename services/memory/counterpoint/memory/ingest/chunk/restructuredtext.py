@@ -6,19 +6,19 @@ A scanner of its own: docutils does not say where in the text a section begins.
 import re
 from itertools import pairwise
 
-from counterpoint.memory.ingest.chunk.pieces import Section, line_starts, short
+from counterpoint.memory.ingest.chunk.pieces import SourceSection, line_starts, short
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1+\s*")
 
 
-def restructuredtext(source: str) -> list[Section]:
+def restructuredtext(source: str) -> list[SourceSection]:
     """One section per heading; a heading without text joins what follows it.
 
     Which adornment is which level is told by the order in which they come, as the format has it.
     """
     starts = line_starts(source)
     lines = [source[start:end] for start, end in pairwise(starts)]
-    sections: list[Section] = []
+    sections: list[SourceSection] = []
     path: list[tuple[int, str]] = []
     styles: list[str] = []
     begin, context, after = 0, "", 0
@@ -33,10 +33,10 @@ def restructuredtext(source: str) -> list[Section]:
         joined = bool(path) and path[-1][0] < level and not "".join(lines[after:first]).strip()
         path = [(above, title) for above, title in path if above < level] + [(level, short(lines[n - 1]))]
         if not joined:
-            sections.append(Section(begin, starts[first], context))
+            sections.append(SourceSection(begin, starts[first], context))
             begin = starts[first]
         context, after = " > ".join(title for _, title in path), n + 1
-    sections.append(Section(begin, len(source), context))
+    sections.append(SourceSection(begin, len(source), context))
     return sections
 
 

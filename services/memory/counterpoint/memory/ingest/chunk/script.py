@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
-from counterpoint.memory.ingest.chunk.pieces import Section, short
+from counterpoint.memory.ingest.chunk.pieces import SourceSection, short
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -40,7 +40,7 @@ _OPENED = frozenset({"class_declaration", "abstract_class_declaration", "class",
 _BESIDE = frozenset({"comment", "decorator"})
 
 
-def script(source: str, dialect: Literal["javascript", "typescript"], max_chars: int) -> list[Section]:
+def script(source: str, dialect: Literal["javascript", "typescript"], max_chars: int) -> list[SourceSection]:
     """Each definition a section with the comments above it, and of a class that is too long each of its members.
 
     What does not parse is passed over by the grammar and is cut like what stands around it. Raises `ValueError` for
@@ -112,21 +112,21 @@ class _Script:
     offsets: Sequence[int]
     max_chars: int
 
-    def suite(self, nodes: Sequence["Node"], start: int, end: int, context: str) -> Iterator[Section]:
+    def suite(self, nodes: Sequence["Node"], start: int, end: int, context: str) -> Iterator[SourceSection]:
         """Sections of `text[start:end]`, which holds `nodes`: each definition one, what lies between them together."""
         begin = filled = start
         for unit in self._units(nodes, start, end):
             defined = _defines(unit.nodes[0])
             if filled > begin and (defined or unit.end - begin > self.max_chars):
-                yield Section(begin, filled, context)
+                yield SourceSection(begin, filled, context)
                 begin = filled
             if defined or unit.end - begin > self.max_chars:
                 yield from self._alone(unit, context)
                 begin = unit.end
             filled = unit.end
-        yield Section(begin, end, context)
+        yield SourceSection(begin, end, context)
 
-    def _alone(self, unit: _Unit, outer: str) -> Iterator[Section]:
+    def _alone(self, unit: _Unit, outer: str) -> Iterator[SourceSection]:
         node, context = unit.nodes[0], outer
         if _defines(node):
             context = f"{outer} > {self._signature(node)}" if outer else self._signature(node)
@@ -136,7 +136,7 @@ class _Script:
         if opened and body is not None and inner.type in _OPENED and body.type in _MEMBERS:
             yield from self.suite(body.children[1:-1], unit.start, unit.end, context)
         else:
-            yield Section(unit.start, unit.end, context, tuple(sorted(self._breaks(unit))) if opened else ())
+            yield SourceSection(unit.start, unit.end, context, tuple(sorted(self._breaks(unit))) if opened else ())
 
     def _units(self, nodes: Sequence["Node"], start: int, end: int) -> Iterator[_Unit]:
         """The last one reaches to the `end`: a closing bracket is nothing by itself."""

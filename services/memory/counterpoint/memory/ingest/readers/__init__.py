@@ -4,6 +4,6 @@ The text is redacted between the two, so that it can be split from itself alone.
 content alone; PDF and HTML are read in a process of their own.
 """
 
-from counterpoint.memory.ingest.readers.document import Read, read
+from counterpoint.memory.ingest.readers.document import DocumentText, read
 
-__all__ = ["Read", "read"]
+__all__ = ["DocumentText", "read"]

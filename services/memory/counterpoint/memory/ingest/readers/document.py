@@ -21,7 +21,7 @@ _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class DocumentText:
     """The text of a document and what it is to be cut as; `title` is its own, where it has one.
 
     `problem` says what of it was not read, or why it was not read as what was asked for.
@@ -33,7 +33,7 @@ class Read:
     problem: str | None = None
 
 
-def read(name: str, given: str | bytes, type: ContentType | None = None) -> Read:
+def read(name: str, given: str | bytes, type: ContentType | None = None) -> DocumentText:
     """The text of a document; without a `type` it is told by the name, and then by the content.
 
     Raises `Permanent`, with the reason, for what cannot be read.
@@ -41,23 +41,23 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Read
     if isinstance(given, bytes):
         if type == "pdf" or (type is None and is_pdf(given)):
             found = pdf(given)
-            return Read(_whole(found.text), "pdf", found.title and _whole(found.title), found.problem)
+            return DocumentText(_whole(found.text), "pdf", found.title and _whole(found.title), found.problem)
         given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
     kind = type or _kind(name, given)
     match kind:
         case "html":
             page = _or_refused(html, given)
-            return Read(page.text, "html", page.title)
+            return DocumentText(page.text, "html", page.title)
         case "notebook":
-            return Read(_whole(_or_refused(notebook, given)), "notebook")
+            return DocumentText(_whole(_or_refused(notebook, given)), "notebook")
         case "conversation":
             try:
                 turns = turns_of(given)
             except ValueError as error:
-                return Read(given, "text", problem=f"not read as a conversation but as plain text: {error}")
-            return Read(given if turns is None else _whole(transcript(turns)), "conversation")
+                return DocumentText(given, "text", problem=f"not read as a conversation but as plain text: {error}")
+            return DocumentText(given if turns is None else _whole(transcript(turns)), "conversation")
         case _:
-            return Read(given, kind)
+            return DocumentText(given, kind)
 
 
 def _kind(name: str, text: str) -> ContentType:
