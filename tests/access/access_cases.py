@@ -172,7 +172,7 @@ def standing(diode: ModuleType, asked: Any, asker: Asker | None) -> Grant:
 
 def judged(diode: ModuleType, case: Case) -> str | None:
     """What the real diode says, asked as the door asks it: the rule that refuses, `HIDDEN`, or None."""
-    asked = diode.Asked(case.service, case.project, case.task, case.message, NOW)
+    asked = diode.AccessRequest(case.service, case.project, case.task, case.message, NOW)
     try:
         if case.work:
             grant = getattr(diode, case.work)(policy(), case.project, case.message, NOW)

@@ -99,12 +99,12 @@ class TestALargeDocument:
         assert of_all[steps[-1]][-1] == "documents"
         assert all(later - earlier > 1 for earlier, later in pairwise(steps))
 
-    @pytest.mark.parametrize("part", ["judge", "chunk", "prepare", "row"])
+    @pytest.mark.parametrize("part", ["judge", "chunk", "plan_commit", "row"])
     async def test_does_not_stop_the_loop(
         self, house: House, project: str, monkeypatch: pytest.MonkeyPatch, part: str
     ) -> None:
         loop, begun, others_went_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
-        whole: Any = {"row": pipeline.Search, "judge": document_plan.Screen, "chunk": document_plan}.get(
+        whole: Any = {"row": pipeline.SearchEngine, "judge": document_plan.Screen, "chunk": document_plan}.get(
             part, documents
         )
         real: Callable[..., Any] = getattr(whole, part)

@@ -18,7 +18,7 @@ from counterpoint.guard import names
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import policy
 from counterpoint.memory.access import diode
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.read_sets import ReadItem, ReadSets
 from counterpoint.memory.record.plan import SYSTEM, CommitPlan
 from counterpoint.memory.record.stamps import Provenance
@@ -350,7 +350,7 @@ class FakeMemory:
         if known := self.applied.get((origin.message_id, commit.step)):
             return known.model_copy(update={"status": "replayed"})
         grant = self.grant(origin)
-        plan = prepare(
+        plan = plan_commit(
             policy(),
             grant,
             origin,

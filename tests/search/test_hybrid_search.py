@@ -13,7 +13,7 @@ from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.embedding.model import DIMENSIONS, Embedder, Vectors
 from counterpoint.memory.search.candidates import SearchScope
 from counterpoint.memory.search.fusion import fixed
-from counterpoint.memory.search.hybrid import MAX_QUERY_CHARS, HybridHit, SearchResult, prepare, search
+from counterpoint.memory.search.hybrid import MAX_QUERY_CHARS, HybridHit, SearchResult, parse_query, search
 from counterpoint.memory.search.index import index_projects
 from counterpoint.memory.search.scan import index_of
 from counterpoint.memory.search.terms import terms
@@ -370,4 +370,4 @@ async def test_an_index_that_was_not_finished_is_not_used_and_made_again(
 
 
 def test_a_query_is_prepared_as_texts_are() -> None:
-    assert prepare("clean_orders") == terms("clean_orders")
+    assert parse_query("clean_orders") == terms("clean_orders")

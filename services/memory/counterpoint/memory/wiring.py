@@ -116,47 +116,40 @@ class Components:
             policy, keys.ring, Principals(database), Revocations(database), core.causes, ReadSets(read_set_items)
         )
 
+        self.commits, self.server = self._handlers(policy, keys, core, searching, releases, blobs)
+
+    def _handlers(
+        self,
+        policy: Policy,
+        keys: SigningKeys,
+        core: CoreComponents,
+        searching: SearchComponents,
+        releases: Releases,
+        blobs: Blobs,
+    ) -> tuple[CommitHandler, RequestServer]:
+        database, committer, authority = core.database, core.committer, self.authority
+
         async def alive() -> None:
             committer.disk.check()
             await database.answers()
 
         dead_letters = DeadLetters(database, policy)
-        self.commits = CommitHandler(
+        commits = CommitHandler(policy, authority, self.vectors, committer, dead_letters, self.takebacks, releases)
+        commands = CommandHandler(
             policy,
-            self.authority,
-            self.vectors,
-            committer,
+            authority,
+            commits,
             dead_letters,
             self.takebacks,
-            releases,
+            self.erasures,
+            (searching.tiers, self.reembedding),
+            GatewayTokens(authority, keys.tokens),
         )
-        self.server = RequestServer(
-            QueryHandler(
-                policy,
-                self.authority,
-                self.queries,
-                self.answers,
-                releases,
-                self.reembedding,
-                alive,
-            ),
-            self.commits,
-            CommandHandler(
-                policy,
-                self.authority,
-                self.commits,
-                dead_letters,
-                self.takebacks,
-                self.erasures,
-                (searching.tiers, self.reembedding),
-                GatewayTokens(self.authority, keys.tokens),
-            ),
-            IngestHandler(
-                self.authority,
-                self.ingest,
-                BulkImport(database, policy, self.vectors, committer, releases),
-                blobs,
-                committer.disk,
-            ),
+        bulk = BulkImport(database, policy, self.vectors, committer, releases)
+        return commits, RequestServer(
+            QueryHandler(policy, authority, self.queries, self.answers, releases, self.reembedding, alive),
+            commits,
+            commands,
+            IngestHandler(authority, self.ingest, bulk, blobs, committer.disk),
             Refusals(committer),
         )

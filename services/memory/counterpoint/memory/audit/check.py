@@ -1,7 +1,6 @@
 """The check of the whole log, in a process of its own: every leaf, every chain, the tree, and what was written.
 
-`python -m counterpoint.memory.audit.check` reads what to check from standard input and prints the report. So the one
-that answers others goes on undisturbed, however long the log is.
+`python -m counterpoint.memory.audit.check` reads a `VerificationScope` from standard input and prints the report.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""From a commit as it was asked for to the rows it becomes: the write side of the diode, pure but for the clock."""
+"""Planner: from a requested commit to its rows, through the write side of the diode. Pure but for the salt."""
 
 import dataclasses
 import hashlib
@@ -16,12 +16,12 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.refusals import problems_of
 from counterpoint.memory.access.screening import PLAIN, Screen, Screening
-from counterpoint.memory.commit.dead_letters import dead_row, died
+from counterpoint.memory.commit.dead_letters import dead_row
 from counterpoint.memory.commit.leaf import leaf, read_set
+from counterpoint.memory.commit.planned_messages import check_send, planned_messages, project_of, refs_of
 from counterpoint.memory.provenance.read_sets import CANDIDATE, ReadSet, sources_of
-from counterpoint.memory.record.plan import SYSTEM, CommitPlan, PlannedMessage, PlannedWrite, canonical, storable
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, storable
 from counterpoint.memory.record.stamps import Provenance
-from counterpoint.proto import subjects
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import derived_id
@@ -30,19 +30,17 @@ from counterpoint.proto.memory import (
     CommitReply,
     Origin,
     Outgoing,
-    RecordsChanged,
     Ref,
     Write,
 )
 from counterpoint.proto.records import body_problems
-from counterpoint.proto.tasks import ENDED
 
 WRITES_LIMIT = 500
 MESSAGES_LIMIT = 200
 _RECORD_ID = re.compile(r"(?!\s|\.{1,2}(?:/|$))[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]{1,2048}(?<!\s)")
 
 
-def prepare(
+def plan_commit(
     policy: Policy,
     grant: Grant,
     origin: Origin,
@@ -57,61 +55,27 @@ def prepare(
     forgets: Mapping[str, Any] | None = None,
     screen: Screen = PLAIN,
 ) -> CommitPlan:
-    """The rows of a commit, stamped with the provenance of the inbound message and of all that this delivery has read;
-    rows that are `restored` keep the stamps that they had. `owners` are the tasks of records that are there already.
-    An erasure says in its leaf which others it `forgets`.
+    """Plan a commit: its rows, messages and audit leaf, redacted for their labels.
 
-    What the policy wants redacted at a row's label is not in it any more.
-
-    Raises `Denied` with the diode's rule, and `Permanent` with `too_large`, `sensitive` or `uncited` and the fields.
+    Rows get the provenance of the message and of the read set, `restored` ones keep theirs. `owners` are the tasks of
+    existing records. The leaf of an erasure names the records it `forgets`. Raises `Denied` with the diode's rule, and
+    `Permanent` with `too_large`, `sensitive` or `uncited` and the fields.
     """
-    if grant.audience != "memory" and (len(commit.writes) > WRITES_LIMIT or len(commit.messages) > MESSAGES_LIMIT):
-        raise Permanent(
-            ErrorCode.TOO_LARGE,
-            (Problem(field="commit", problem=f"more than {WRITES_LIMIT} writes or {MESSAGES_LIMIT} messages"),),
-        )
+    _check(policy, grant, commit)
     provenance = caused_by.with_(memories.provenance)
+    screening, writes = Screening(policy, screen), _writes(policy, commit)
     commit_id = derived_id(origin.message_id, "commit", grant.audience, commit.step)
-    asked = commit.messages
-    for message in asked:
-        _may_send(policy, grant, message)
-    writes = [*commit.writes, *_kept(policy, asked)]
-    if not commit.last:
-        _only_traces(policy, writes, asked)
-    cited, quoted = _cited(asked, provenance.refs | memories.cited)
-    announced: list[Outgoing] = []
-    screening = Screening(policy, screen)
-    rows = tuple(_write_row(policy, grant, origin, write, provenance, screening, owners) for write in writes)
-    rows += restored
+    cited, quoted = _cited(commit.messages, provenance.refs | memories.cited)
+    rows = tuple(_write_row(policy, grant, origin, write, provenance, screening, owners) for write in writes) + restored
     if commit.dead_letter is not None:
         rows += (dead_row(policy, screen, commit_id, origin, grant, commit.dead_letter),)
-        announced.append(died(commit_id, grant, commit.dead_letter))
-    project = _project(policy, origin.project, rows)
-    refs = tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
-    if rows and project == origin.project:
-        ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
-        announced.append(_announcement(commit_id, origin, grant, now, tuple(memories.scores), refs, ended=ended))
-    settling = bool(rows) and not asked and all(row.expect > 0 and policy.stores[row.store].settles for row in rows)
-    messages = tuple(
-        _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
-        for index, message in enumerate((*asked, *announced))
-    )
+    project = project_of(policy, origin.project, rows)
+    messages = planned_messages(policy, grant, origin, commit, commit_id, provenance, screening, rows, memories, now)
     screening.settle()
-    reply = CommitReply(
-        status="done",
-        versions={f"{ref.store}/{ref.id}": ref.version for ref in refs},
-        message_ids=tuple(message.id for message in messages),
-    )
-    reads = read_set(
-        provenance.refs,
-        memories,
-        cited | memories.named | _declared(writes),
-        quoted,
-        caused_by.commit if caused_by.result else None,
-    )
-    own = memories.earlier.union(memories.scores)
-    made = (rows, messages, own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
-    audit = leaf(project, origin, grant, commit, commit_id, *made)
+    cited |= memories.named | _declared(writes)
+    reads = read_set(provenance.refs, memories, cited, quoted, caused_by.commit if caused_by.result else None)
+    reply, settling = _reply(rows, messages), _settles(policy, commit, rows)
+    made = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
     return CommitPlan(
         project=project,
         commit_id=commit_id,
@@ -122,12 +86,9 @@ def prepare(
         fence=origin.fence,
         task_id=origin.task_id,
         task_version=None if settling else task_version,
-        ended_ok=grant.task is None
-        or settling
-        or commit.dead_letter is not None
-        or diode.after_end(policy, caused_by.type, {row.store for row in rows}, {m.type for m in commit.messages}),
+        ended_ok=settling or _may_be_late(policy, grant, commit, caused_by, rows),
         kind="commit",
-        audit=audit,
+        audit=leaf(project, origin, grant, commit, commit_id, *made),
         salt=secrets.token_bytes(16),
         reads=reads,
         writes=rows,
@@ -141,12 +102,41 @@ def prepare(
     )
 
 
-def _project(policy: Policy, asked: str, rows: Iterable[PlannedWrite]) -> str:
-    """Return the project of the rows: the one of the request, or `SYSTEM` if all stores are system stores."""
-    places = {policy.stores[row.store].system for row in rows}
-    if len(places) > 1:
-        raise Denied(ErrorCode.STORE, "a commit inside one project, or outside all")
-    return SYSTEM if places == {True} else asked
+def _check(policy: Policy, grant: Grant, commit: Commit) -> None:
+    if grant.audience != "memory" and (len(commit.writes) > WRITES_LIMIT or len(commit.messages) > MESSAGES_LIMIT):
+        raise Permanent(
+            ErrorCode.TOO_LARGE,
+            (Problem(field="commit", problem=f"more than {WRITES_LIMIT} writes or {MESSAGES_LIMIT} messages"),),
+        )
+    for message in commit.messages:
+        check_send(policy, grant, message)
+
+
+def _writes(policy: Policy, commit: Commit) -> list[Write]:
+    """Return the writes of a commit, and those of its messages that are also records."""
+    writes = [*commit.writes, *_kept(policy, commit.messages)]
+    if not commit.last:
+        _only_traces(policy, writes, commit.messages)
+    return writes
+
+
+def _reply(rows: Iterable[PlannedWrite], messages: Iterable[PlannedMessage]) -> CommitReply:
+    versions = {f"{ref.store}/{ref.id}": ref.version for ref in refs_of(rows)}
+    return CommitReply(status="done", versions=versions, message_ids=tuple(message.id for message in messages))
+
+
+def _settles(policy: Policy, commit: Commit, rows: tuple[PlannedWrite, ...]) -> bool:
+    """Whether a commit only settles what was begun before."""
+    return bool(rows) and not commit.messages and all(r.expect > 0 and policy.stores[r.store].settles for r in rows)
+
+
+def _may_be_late(
+    policy: Policy, grant: Grant, commit: Commit, caused_by: Provenance, rows: Iterable[PlannedWrite]
+) -> bool:
+    """Whether a commit is allowed after the end of its task."""
+    if grant.task is None or commit.dead_letter is not None:
+        return True
+    return diode.after_end(policy, caused_by.type, {row.store for row in rows}, {m.type for m in commit.messages})
 
 
 def _kept(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
@@ -223,52 +213,6 @@ def _fitting(where: str, write: Write, body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _message_row(
-    policy: Policy,
-    grant: Grant,
-    origin: Origin,
-    commit_id: str,
-    index: int,
-    message: Outgoing,
-    provenance: Provenance,
-    screening: Screening,
-) -> PlannedMessage:
-    task = message.task_id or message.data.get("task_id")
-    row = policy.messages[message.type]
-    data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
-    audience = row.audience
-    if message.type == "counterpoint.records.changed.v1":
-        audience = tuple(name for name in audience if grant.audience in policy.services[name].changes_of)
-    return PlannedMessage(
-        id=derived_id(commit_id, index),
-        type=message.type,
-        subject=subjects.of(
-            message.type, origin.project, agent=str(message.data.get("agent", "*")), service=grant.audience
-        ),
-        task_id=task,
-        versioned=row.workflow or message.timer is not None,
-        audience=audience,
-        body=storable(canonical(data), message.type),
-        label=provenance.label,
-        integrity=provenance.integrity,
-        due_at=message.due_at,
-        timer=message.timer,
-        result=row.result,
-    )
-
-
-def _may_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
-    inside = message.data.get("task_id")
-    if message.task_id is not None and inside is not None and message.task_id != inside:
-        raise Denied(ErrorCode.TASK, "a message about one task")
-    rule = diode.send(policy, grant, message.type, message.task_id or inside)
-    if rule is not None:
-        raise Denied(rule, f"the right to send {message.type}")
-    signer = str(message.data.get("agent"))
-    if message.type == DecisionMade.TYPE and not policy.services[grant.audience].signs(signer):
-        raise Denied(ErrorCode.AGENT, f"the right to sign as {signer}")
-
-
 def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> tuple[frozenset[Ref], frozenset[Ref]]:
     """Return the sources of the messages, and the items that they only quote as candidates. Raises `Permanent`
     `uncited` for an item that was not read."""
@@ -299,29 +243,6 @@ def _declared(writes: Iterable[Write]) -> frozenset[Ref]:
         for write in writes
         for each in sources_of(write.body)
     )
-
-
-def _announcement(
-    commit_id: str,
-    origin: Origin,
-    grant: Grant,
-    now: datetime,
-    reads: tuple[Ref, ...],
-    writes: tuple[Ref, ...],
-    *,
-    ended: bool,
-) -> Outgoing:
-    changed = RecordsChanged(
-        commit_id=commit_id,
-        project=origin.project,
-        service=grant.audience,
-        task_id=origin.task_id,
-        reads=reads[:200],
-        writes=writes[:200],
-        ended=ended,
-        at=now,
-    )
-    return Outgoing(type=RecordsChanged.TYPE, data=changed.model_dump(mode="json", exclude_none=True))
 
 
 def owned(policy: Policy, grant: Grant, commit: Commit) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,7 @@ from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.access.screening import Screen
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.ingest.blobs import Blobs
 from counterpoint.memory.ingest.document_plan import DocumentPlan, ParsedDocument, StoredRecord, cut, differences, same
 from counterpoint.memory.ingest.readers import read
@@ -247,7 +247,7 @@ class Ingest:
 def own_step(policy: Policy, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> CommitPlan:
     """Writes of memory's own for somebody who may ingest, ready to be applied. Raises what `prepare` raises."""
     now = datetime.now(UTC)
-    return prepare(
+    return plan_commit(
         policy,
         diode.own(policy, origin.project, origin.message_id, now),
         origin,

@@ -14,7 +14,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.mentions import Mention, mentions
 from counterpoint.memory.ingest.relations import stated_in
@@ -147,7 +147,7 @@ class KnowledgeGraph(Follower):
             digest = hashlib.sha256("".join(f"{each.id}@{each.expect}" for each in part).encode()).hexdigest()
             origin = Origin(message_id=derived_id(project, what, digest), project=project)
             now = datetime.now(UTC)
-            prepared = prepare(
+            plan = plan_commit(
                 self._policy,
                 diode.own(self._policy, project, origin.message_id, now),
                 origin,
@@ -158,7 +158,7 @@ class KnowledgeGraph(Follower):
                 task_version=None,
             )
             try:
-                await self._vectors.applied(self._committer, prepared)
+                await self._vectors.applied(self._committer, plan)
             except TombstoneConflict as error:
                 raise Transient(f"{error.store}/{error.record_id} was deleted meanwhile") from error
 

@@ -20,7 +20,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.tokens import JobHolder, Tokens
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.ingest.entities import RELATIONSHIPS, STANDS
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.relations import (
@@ -183,7 +183,7 @@ class ModelRelations(Follower):
         resting = Provenance(
             max(row["label"], chunk["label"]), min(row["integrity"], chunk["integrity"], DERIVED), rests_on
         )
-        prepared = prepare(
+        plan = plan_commit(
             self._policy,
             diode.own(self._policy, project, origin.message_id, now),
             origin,
@@ -194,6 +194,6 @@ class ModelRelations(Follower):
             task_version=None,
         )
         try:
-            await self._committer.apply(prepared)
+            await self._committer.apply(plan)
         except TombstoneConflict as error:
             raise Transient(f"{error.store}/{error.record_id} was deleted meanwhile") from error

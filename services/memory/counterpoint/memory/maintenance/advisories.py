@@ -12,7 +12,7 @@ from counterpoint.bus.stream_api import StoredMessage
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.stamps import UNTRUSTED, Provenance
 from counterpoint.proto import subjects
@@ -71,7 +71,7 @@ class Advisories:
         origin = Origin(message_id=known.id, fence=_LAST_WORD, project=known.project, task_id=known.task_id)
         grant = diode.own(self._policy, known.project, known.id, utc_now())
         error = Permanent(ErrorCode.MAX_DELIVERIES)
-        prepared = prepare(
+        plan = plan_commit(
             self._policy,
             grant.model_copy(update={"audience": consumer}),
             origin,
@@ -81,5 +81,5 @@ class Advisories:
             memories=ReadSet(),
             task_version=None,
         )
-        reply = await self._committer.apply(prepared)
+        reply = await self._committer.apply(plan)
         log.error("message.dead", message_id=known.id, consumer=consumer, status=reply.status)

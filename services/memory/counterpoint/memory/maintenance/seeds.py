@@ -8,7 +8,7 @@ import structlog
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
@@ -36,7 +36,7 @@ async def plant(
     digest = hashlib.sha256("".join(write.id for write in missing).encode()).hexdigest()
     origin = Origin(message_id=foreign_id("seed", digest, 0), project=project)
     grant = diode.own(policy, project, origin.message_id, now)
-    prepared = prepare(
+    prepared = plan_commit(
         policy,
         grant,
         origin,

@@ -22,7 +22,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.audit.standing import placed
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
@@ -264,7 +264,7 @@ class Erasures:
         self, origin: Origin, step: str, writes: Iterable[Write], forgets: Mapping[str, Any] | None
     ) -> tuple[CommitReply, str]:
         now = datetime.now(UTC)
-        prepared = prepare(
+        plan = plan_commit(
             self._policy,
             diode.erasing(self._policy, origin.project, origin.message_id, now),
             origin,
@@ -275,7 +275,7 @@ class Erasures:
             task_version=None,
             forgets=forgets,
         )
-        return await self._committer.apply(prepared), prepared.commit_id
+        return await self._committer.apply(plan), plan.commit_id
 
     async def _projects(self) -> list[str]:
         async with self._database.connection() as connection:

@@ -20,7 +20,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
-from counterpoint.memory.commit.planner import prepare
+from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.operations.changes import RecordRollback, VersionHistory
 from counterpoint.memory.operations.extent import Extent
 from counterpoint.memory.operations.quarantines import STORE, TakeBackRecord, TakeBackRecords
@@ -311,7 +311,7 @@ class TakeBacks:
         )
         record = Write(store=STORE, id=wish_id, body=done.model_dump(mode="json", exclude_none=True))
         deleted = (Write(store=each.store, id=each.id, body=None, expect=each.present) for each in outs)
-        prepared = prepare(
+        prepared = plan_commit(
             self._policy,
             diode.taking_back(self._policy, origin.project, origin.message_id, now),
             origin,

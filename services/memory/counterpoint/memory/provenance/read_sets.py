@@ -56,6 +56,11 @@ class ReadSet:
     named: frozenset[Ref] = frozenset()
     earlier: frozenset[Ref] = frozenset()
 
+    @property
+    def own(self) -> frozenset[Ref]:
+        """Items read for this message, in any of its runs and deliveries."""
+        return self.earlier.union(self.scores)
+
 
 def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Return the names in a record or message: its `sources` and the citations of its findings, candidates too."""

@@ -17,14 +17,16 @@ from counterpoint.memory.projection.episodic_search import EpisodicResults
 from counterpoint.memory.projection.projections import Tiers
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.query.as_of import AsOfReader
+from counterpoint.memory.query.dependents import dependents
 from counterpoint.memory.query.item_view import item, projects, visible
+from counterpoint.memory.query.message_log import log_page
 from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.statements import COLUMNS, GETS, listing, walking
 from counterpoint.memory.search.rerank import reranked, widened
 from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
-from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import (
     AuditLeaves,
     AuditQuery,
@@ -40,13 +42,10 @@ from counterpoint.proto.memory import (
     List,
     LogAfter,
     MemoryQuery,
-    MemoryRadius,
     Prove,
     QueryResult,
     Rebuild,
     Reembed,
-    Ref,
-    RestingItem,
     VectorSearch,
     Verify,
 )
@@ -56,13 +55,6 @@ _LINE = f"""
 SELECT {COLUMNS} FROM records
 WHERE project = $1 AND store = 'actions' AND task_id = $2 AND body IS NOT NULL ORDER BY seq
 """
-_LOG = """
-SELECT seq, id, type, subject, task_id, body, sender, at FROM messages
-WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
-    AND body <> '{}'
-ORDER BY seq LIMIT $5
-"""
-_PLACE = "SELECT last_seq, forgotten_seq FROM projects WHERE project = $1"
 _STORE_OF = {
     "line": "actions",
     "log_after": "decisions",
@@ -71,12 +63,11 @@ _STORE_OF = {
     "reembed": "projections",
 }
 TURNS = 8
-"""Requests answered beside each other; fewer than there are connections, so that others find one."""
+"""Concurrent requests; fewer than there are connections, so that other work finds one."""
 LONG_TURNS = 2
-"""Those that may take seconds, and have turns of their own, so that nobody else waits for them."""
+"""Concurrent requests that may take seconds; others do not wait for them."""
 GATEWAY_TURNS = 2
-"""Those of the gateway, for which a search in its turn may be waiting: it embeds what memory asks it to."""
-RADIUS_BYTES = 900_000
+"""Concurrent requests of the gateway. A search may wait for one of them: the gateway embeds its query."""
 PATIENCE_S = 8.0
 """Maximum wait of a query for its turn, in seconds. Callers wait for ten seconds, so a later answer would not be
 read."""
@@ -239,9 +230,7 @@ class QueryExecutor:
                 rows = await connection.fetch(sql, *values)
                 return self._found(grant, rows, "record", "recursive", score="hops")
             case LogAfter():
-                if grant.task is not None and query.task_id != grant.task:
-                    raise Denied(ErrorCode.TASK, "the log of the capability's task")
-                return await self._log(connection, grant, query)
+                return await log_page(connection, grant, query)
             case VectorSearch() | HybridSearch() if beside is not None:
                 return await self._recalled(connection, grant, query, beside)
             case VectorSearch() | HybridSearch():
@@ -251,53 +240,11 @@ class QueryExecutor:
                 items += await self._neighbours(connection, grant, query, items)
                 return QueryResult(items=items, tier="vector", plan=plan, took_us=0)
             case Dependents():
-                return await self._rests_on(grant, query)
+                return await dependents(self._policy, self._influence, grant, query)
             case Cypher() | Rebuild() | Reembed() | Verify() | Prove() | Checkpoints() | AuditLeaves() | Explain():
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:
                 assert_never(query)
-
-    async def _rests_on(self, grant: Grant, query: Dependents) -> QueryResult:
-        """Return everything derived from an item of the project, or of the shared project if it has none."""
-        for project in projects(self._policy, grant, query.store):
-            roots = await self._influence.roots(project, query.store, query.id, query.version)
-            if roots:
-                shared = project != grant.project
-                radius = await self._influence.of(grant.project, roots, shared=shared, limit=query.limit)
-                used = {each.key for each in radius.touched}
-                if query.shown:
-                    radius = await self._influence.of(
-                        grant.project, roots, reach="shown", shared=shared, limit=query.limit
-                    )
-                break
-        else:
-            return QueryResult(tier="record", plan="influence", took_us=0)
-        shown = [
-            each
-            for each in radius.touched
-            if each.label <= grant.clearance and diode.read(self._policy, grant, each.store) is None
-        ]
-        items = [
-            RestingItem(
-                store=each.store, id=each.id, version=each.version, hops=each.hops, cited=each.key in used,
-                task_id=each.task_id, at=each.at,
-            )
-            for each in shown
-        ]  # fmt: skip
-        # The nearest, as many as a message carries with the tasks they are about.
-        size = 0
-        for n, each in enumerate(items):
-            size += len(each.model_dump_json()) + 100
-            if size > RADIUS_BYTES:
-                items = items[:n]
-                break
-        report = MemoryRadius(
-            item=Ref(store=query.store, id=query.id, version=query.version),
-            items=tuple(items),
-            tasks=tuple(dict.fromkeys(each.task_id for each in items if each.task_id)),
-            truncated=radius.truncated or len(items) < len(shown),
-        )
-        return QueryResult(tier="record", plan="influence", took_us=0, report=report.model_dump(mode="json"))
 
     async def _best(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, embedded: EmbeddedTexts
@@ -374,37 +321,6 @@ class QueryExecutor:
         found = self._found(grant, rows[: query.limit], "record", "list")
         more = len(rows) > query.limit
         return found.model_copy(update={"next_cursor": rows[query.limit - 1]["seq"] if more else None})
-
-    async def _log(self, connection: Any, grant: Grant, query: LogAfter) -> QueryResult:
-        kinds = list(query.kinds)
-        rows = await connection.fetch(_LOG, grant.project, query.after, kinds, query.task_id, query.limit)
-        place = await connection.fetchrow(_PLACE, grant.project)
-        last, forgotten = (place["last_seq"], place["forgotten_seq"]) if place else (0, 0)
-        items = [
-            Item(
-                store="messages",
-                id=str(row["id"]),
-                project=grant.project,
-                version=1,
-                body={
-                    "type": row["type"],
-                    "subject": row["subject"],
-                    "task_id": row["task_id"],
-                    "data": row["body"],
-                    "time": row["at"].isoformat(),
-                },
-                author=row["sender"],
-                label=0,
-                integrity=2,
-                seq=row["seq"],
-                at=row["at"],
-            )
-            for row in rows
-        ]
-        # Who has been shown all there is has come to the end of the log, whatever there is in it for others.
-        cursor = rows[-1]["seq"] if len(rows) == query.limit else max(last, query.after)
-        gap = query.after < forgotten
-        return QueryResult(items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap)
 
     def _found(self, grant: Grant, rows: Sequence[Any], tier: str, plan: str, score: str | None = None) -> QueryResult:
         items = tuple(item(row, row[score] if score else None) for row in rows if visible(self._policy, grant, row))

@@ -9,7 +9,7 @@ from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.dead_letters import DeadLetters
 from counterpoint.memory.commit.leaf import also_sending
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
-from counterpoint.memory.commit.planner import accesses_of, owned, prepare
+from counterpoint.memory.commit.planner import accesses_of, owned, plan_commit
 from counterpoint.memory.operations.take_back import TakeBacks
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.plan import CommitPlan
@@ -61,7 +61,7 @@ class CommitHandler:
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
             caused_by = caused_by.with_(self._authority.reads.by_any(origin.message_id))
         while True:
-            prepared = prepare(
+            prepared = plan_commit(
                 self._policy,
                 grant,
                 origin,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -105,7 +106,7 @@ class SearchResult:
     terms: tuple[str, ...]
 
 
-def prepare(text: str) -> Terms:
+def parse_query(text: str) -> Terms:
     """Parse a query. Raises `Permanent` if it is empty or longer than 32,000 characters."""
     if len(text) > MAX_QUERY_CHARS:
         problem = Problem(
@@ -136,68 +137,113 @@ async def search(
     caller. A scope of more than `exact_rows` rows is searched by its project's index where it has one, with that
     `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come back as there are rows
     in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all of them are read. What
-    `held` has is not read again. Raises `Permanent` as `prepare` does.
+    `held` has is not read again. Raises `Permanent` as `parse_query` does.
     """
-    prepared = prepare(text)
-    stores = (scope.project, list(scope.stores), scope.max_label)
+    query = await _analysed(connection, scope, parse_query(text))
+    meaning_alone = weights == fixed(1)
+    if not query.rows or not (query.asked or meaning_alone):
+        return SearchResult((), "none", query.asked)
+    wanted = query.parsed(vector, max(CANDIDATES, 4 * k))
+    method: Literal["exact", "indexed"] = "exact"
+    found = Candidates()
+    kind = indexed_as(len(vector))
+    if of_rows is None and query.rows > exact_rows and query.walkable and kind is not None:
+        found = await walked(connection, scope, wanted, kind, ef_search or min(wanted.most, 1000))
+    if found.nearest >= min(wanted.most, query.rows):
+        method = "indexed"
+    else:
+        found = await compared(connection, scope, query.states, wanted, of_rows, held)
+    return SearchResult(_ranked(query, found, vector, weights, k), method, query.asked)
+
+
+@dataclass(frozen=True)
+class _Analysed:
+    """A query as PostgreSQL parsed it, with the statistics of the rows in scope: their number and mean length in terms,
+    and of each known term the rows that hold it and its hash."""
+
+    words: Sequence[str]
+    phrases: Sequence[tuple[str, list[str]]]
+    names: Sequence[str]
+    plain: frozenset[str]
+    holders: Mapping[str, int]
+    hashes: Mapping[str, int]
+    rows: int
+    mean_length: float
+    walkable: bool
+    states: Mapping[Place, CorpusState]
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The terms of the lexical leg."""
+        return (*(phrase for phrase, _ in self.phrases), *self.words)
+
+    @cached_property
+    def worth(self) -> dict[str, float]:
+        """The idf of each word, 0 rows included."""
+        return {term: idf(self.rows, self.holders.get(term, 0)) for term in self.words}
+
+    def parsed(self, vector: Vectors, most: int) -> ParsedQuery:
+        """Return the query for both legs, each of which brings `most` candidates."""
+        return ParsedQuery(
+            vector=vector,
+            phrases=_guided(self.phrases, self.holders),
+            hashes=self.hashes,
+            names=self.names,
+            most=most,
+            rows=self.rows,
+            mean_length=self.mean_length,
+            **_weighed({term: value for term, value in self.worth.items() if term in self.holders}),
+        )
+
+
+async def _analysed(connection: "Connection", scope: SearchScope, prepared: Terms) -> _Analysed:
     # Half of the places at most for exact forms: a long stack trace must not leave its words out.
     exact = list(prepared.exact[: MAX_TERMS // 2])
-    analysed = await connection.fetchrow(
+    row = await connection.fetchrow(
         _ANALYSE,
-        *stores,
+        scope.project,
+        list(scope.stores),
+        scope.max_label,
         prepared.words,
         exact,
         list(prepared.phrases),
         MAX_TERMS,
         index_of(scope.project, scope.model),
     )
-    assert analysed is not None
-    spoken = [words.split(" ") for words in analysed["phrase_words"]]
-    phrases = list(zip(analysed["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
-    words = list(dict.fromkeys([*exact, *analysed["words"]]))[: MAX_TERMS - len(phrases)]
-    asked = (*(query for query, _ in phrases), *words)
-    rows = analysed["rows"]
-    meaning_alone = weights == fixed(1)
-    if not rows or not (asked or meaning_alone):
-        return SearchResult((), "none", asked)
-    holders = dict(zip(analysed["terms"], analysed["holders"], strict=True))
-    worth = {term: idf(rows, holders.get(term, 0)) for term in words}
-    wanted = ParsedQuery(
-        vector=vector,
-        phrases=_guided(
-            [(query, words) for query, words in phrases if all(word in holders for word in words)], holders
-        ),
-        hashes=dict(zip(analysed["terms"], analysed["hashes"], strict=True)),
+    assert row is not None
+    spoken = [words.split(" ") for words in row["phrase_words"]]
+    phrases = list(zip(row["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
+    return _Analysed(
+        words=list(dict.fromkeys([*exact, *row["words"]]))[: MAX_TERMS - len(phrases)],
+        phrases=phrases,
         names=prepared.names,
-        most=max(CANDIDATES, 4 * k),
-        rows=rows,
-        mean_length=max(analysed["length"], 1) / rows,
-        **_weighed({term: value for term, value in worth.items() if term in holders}),
+        plain=frozenset(prepared.words.split()),
+        holders=dict(zip(row["terms"], row["holders"], strict=True)),
+        hashes=dict(zip(row["terms"], row["hashes"], strict=True)),
+        rows=row["rows"],
+        mean_length=max(row["length"], 1) / max(row["rows"], 1),
+        walkable=row["walkable"],
+        states=_states(row["states"]),
     )
-    method: Literal["exact", "indexed"] = "exact"
-    found = Candidates()
-    kind = indexed_as(len(vector))
-    if of_rows is None and rows > exact_rows and analysed["walkable"] and kind is not None:
-        found = await walked(connection, scope, wanted, kind, ef_search or min(wanted.most, 1000))
-    if found.nearest >= min(wanted.most, rows):
-        method = "indexed"
-    else:
-        found = await compared(connection, scope, _states(analysed["states"]), wanted, of_rows, held)
-    names = frozenset(prepared.words.split())
-    rarest = idf(rows, 1)
+
+
+def _ranked(
+    query: _Analysed, found: Candidates, vector: Vectors, weights: Weights | None, k: int
+) -> tuple[HybridHit, ...]:
+    """Return the `k` best candidates; `weights` may include the similarity to the best of them."""
+    rarest = idf(query.rows, 1)
     cosines = found.likeness(vector)
-    signs = {each.row: _signs(each, cosines.get(each.row, 0.0), names, rarest) for each in found.each}
+    signs = {each.row: _signs(each, cosines.get(each.row, 0.0), query.plain, rarest) for each in found.each}
     weights = weights or adaptive(each.type for each in found.each)
     if weights.feedback and signs:
         best = [found.vectors[row] for row, _ in fuse(signs, weights)[:BEST] if row in found.vectors]
         middle = np.asarray(np.mean(best, axis=0, dtype=np.float64)) if best else np.zeros(len(vector))
         for row, likeness in found.likeness(middle).items():
             signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
-    spread = _Spread.of(found, rows, sum(worth.values()), rarest)
+    spread = _Spread.of(found, query.rows, sum(query.worth.values()), rarest)
     by_row = {each.row: each for each in found.each}
     ordered = _ordered(signs, by_row, weights)[:k]
-    hits = tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
-    return SearchResult(hits, method, asked)
+    return tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
 
 
 def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) -> CandidateFeatures:

@@ -14,7 +14,7 @@ from counterpoint.memory.record.statements import matching
 from counterpoint.memory.search.candidates import SearchScope
 from counterpoint.memory.search.corpus_cache import CorpusCache
 from counterpoint.memory.search.fusion import Weights, fixed
-from counterpoint.memory.search.hybrid import CANDIDATES, EXACT_ROWS, prepare, search
+from counterpoint.memory.search.hybrid import CANDIDATES, EXACT_ROWS, parse_query, search
 from counterpoint.memory.search.rerank import Reranker
 from counterpoint.memory.search.terms import Terms, weighed
 from counterpoint.proto.errors import Transient
@@ -149,7 +149,7 @@ class SearchEngine:
         """
         wanted = {text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)}
         for text in wanted:
-            prepare(text)
+            parse_query(text)
         model = self.active
         cache = self._caches.setdefault(model.model_id, VectorCache(self._far, model.model_id))
         found = {text: await cache.get(project, text) for text in wanted}

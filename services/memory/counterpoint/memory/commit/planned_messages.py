@@ -1,0 +1,128 @@
+"""Planned messages: the messages of a commit, and the announcements of its dead letter and of its records."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
+from counterpoint.memory.access.screening import Screening
+from counterpoint.memory.commit.dead_letters import died
+from counterpoint.memory.provenance.read_sets import ReadSet
+from counterpoint.memory.record.plan import SYSTEM, PlannedMessage, PlannedWrite, canonical, storable
+from counterpoint.memory.record.stamps import Provenance
+from counterpoint.proto import subjects
+from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.ids import derived_id
+from counterpoint.proto.memory import Commit, Origin, Outgoing, RecordsChanged, Ref
+from counterpoint.proto.tasks import ENDED
+
+
+def planned_messages(
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    commit: Commit,
+    commit_id: str,
+    provenance: Provenance,
+    screening: Screening,
+    rows: tuple[PlannedWrite, ...],
+    memories: ReadSet,
+    now: datetime,
+) -> tuple[PlannedMessage, ...]:
+    """Return the messages of a commit, and the announcements of its dead letter and of its records."""
+    announced: list[Outgoing] = []
+    if commit.dead_letter is not None:
+        announced.append(died(commit_id, grant, commit.dead_letter))
+    if rows and project_of(policy, origin.project, rows) == origin.project:
+        ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
+        reads = tuple(memories.scores)
+        announced.append(_announcement(commit_id, origin, grant, now, reads, refs_of(rows), ended=ended))
+    return tuple(
+        _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
+        for index, message in enumerate((*commit.messages, *announced))
+    )
+
+
+def refs_of(rows: Iterable[PlannedWrite]) -> tuple[Ref, ...]:
+    """Return the versions that the rows make."""
+    return tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
+
+
+def project_of(policy: Policy, asked: str, rows: Iterable[PlannedWrite]) -> str:
+    """Return the project of the rows: the one of the request, or `SYSTEM` if all stores are system stores."""
+    places = {policy.stores[row.store].system for row in rows}
+    if len(places) > 1:
+        raise Denied(ErrorCode.STORE, "a commit inside one project, or outside all")
+    return SYSTEM if places == {True} else asked
+
+
+def check_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
+    """Check that a message may be sent. Raises `Denied`."""
+    inside = message.data.get("task_id")
+    if message.task_id is not None and inside is not None and message.task_id != inside:
+        raise Denied(ErrorCode.TASK, "a message about one task")
+    rule = diode.send(policy, grant, message.type, message.task_id or inside)
+    if rule is not None:
+        raise Denied(rule, f"the right to send {message.type}")
+    signer = str(message.data.get("agent"))
+    if message.type == DecisionMade.TYPE and not policy.services[grant.audience].signs(signer):
+        raise Denied(ErrorCode.AGENT, f"the right to sign as {signer}")
+
+
+def _message_row(
+    policy: Policy,
+    grant: Grant,
+    origin: Origin,
+    commit_id: str,
+    index: int,
+    message: Outgoing,
+    provenance: Provenance,
+    screening: Screening,
+) -> PlannedMessage:
+    task = message.task_id or message.data.get("task_id")
+    row = policy.messages[message.type]
+    data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
+    audience = row.audience
+    if message.type == "counterpoint.records.changed.v1":
+        audience = tuple(name for name in audience if grant.audience in policy.services[name].changes_of)
+    return PlannedMessage(
+        id=derived_id(commit_id, index),
+        type=message.type,
+        subject=subjects.of(
+            message.type, origin.project, agent=str(message.data.get("agent", "*")), service=grant.audience
+        ),
+        task_id=task,
+        versioned=row.workflow or message.timer is not None,
+        audience=audience,
+        body=storable(canonical(data), message.type),
+        label=provenance.label,
+        integrity=provenance.integrity,
+        due_at=message.due_at,
+        timer=message.timer,
+        result=row.result,
+    )
+
+
+def _announcement(
+    commit_id: str,
+    origin: Origin,
+    grant: Grant,
+    now: datetime,
+    reads: tuple[Ref, ...],
+    writes: tuple[Ref, ...],
+    *,
+    ended: bool,
+) -> Outgoing:
+    changed = RecordsChanged(
+        commit_id=commit_id,
+        project=origin.project,
+        service=grant.audience,
+        task_id=origin.task_id,
+        reads=reads[:200],
+        writes=writes[:200],
+        ended=ended,
+        at=now,
+    )
+    return Outgoing(type=RecordsChanged.TYPE, data=changed.model_dump(mode="json", exclude_none=True))

@@ -1,0 +1,50 @@
+"""The message log of a project, page by page."""
+
+from typing import Any
+
+from counterpoint.guard.capabilities import Grant
+from counterpoint.proto.errors import Denied, ErrorCode
+from counterpoint.proto.memory import Item, LogAfter, QueryResult
+
+_LOG = """
+SELECT seq, id, type, subject, task_id, body, sender, at FROM messages
+WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
+    AND body <> '{}'
+ORDER BY seq LIMIT $5
+"""
+_PLACE = "SELECT last_seq, forgotten_seq FROM projects WHERE project = $1"
+
+
+async def log_page(connection: Any, grant: Grant, query: LogAfter) -> QueryResult:
+    """Return a page of the log of a project. Raises `Denied` `task` for the log of another task."""
+    if grant.task is not None and query.task_id != grant.task:
+        raise Denied(ErrorCode.TASK, "the log of the capability's task")
+    kinds = list(query.kinds)
+    rows = await connection.fetch(_LOG, grant.project, query.after, kinds, query.task_id, query.limit)
+    place = await connection.fetchrow(_PLACE, grant.project)
+    last, forgotten = (place["last_seq"], place["forgotten_seq"]) if place else (0, 0)
+    items = [
+        Item(
+            store="messages",
+            id=str(row["id"]),
+            project=grant.project,
+            version=1,
+            body={
+                "type": row["type"],
+                "subject": row["subject"],
+                "task_id": row["task_id"],
+                "data": row["body"],
+                "time": row["at"].isoformat(),
+            },
+            author=row["sender"],
+            label=0,
+            integrity=2,
+            seq=row["seq"],
+            at=row["at"],
+        )
+        for row in rows
+    ]
+    # A reader who has all its messages is at the end of the log, whatever other messages follow.
+    cursor = rows[-1]["seq"] if len(rows) == query.limit else max(last, query.after)
+    gap = query.after < forgotten
+    return QueryResult(items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap)
