@@ -42,13 +42,13 @@ class Await:
 _MEMORY = (
     Await("memory.received", "counterpoint.memory.commit.committer:Committer.apply", "before"),
     Await("memory.committed", "counterpoint.memory.commit.committer:Committer._answer", "before"),
-    Await("memory.before_reply", "counterpoint.memory.rpc.server:Server.commit", "after"),
-    Await("memory.read", "counterpoint.memory.rpc.server:Server.query", "after"),
+    Await("memory.before_reply", "counterpoint.memory.rpc.server:RequestServer.commit", "after"),
+    Await("memory.read", "counterpoint.memory.rpc.server:RequestServer.query", "after"),
     Await("memory.published", "counterpoint.bus.connection:Connection.publish", "after"),
     Await("memory.stored", "counterpoint.memory.commit.relay:Relay._acknowledged", "before"),
     Await("memory.sweeping", "counterpoint.memory.commit.relay:Relay._from_log", "after"),
     Await("memory.reconciling", "counterpoint.bus.connection:Connection.stream_info", "after"),
-    Await("memory.ingesting", "counterpoint.memory.commit.pipeline:Embeddings.beside", "after"),
+    Await("memory.ingesting", "counterpoint.memory.commit.pipeline:EmbeddingPipeline.beside", "after"),
 )
 _CONSUMING = (
     ("delivered", "counterpoint.bus.processor:DeliveryProcessor.handle", "before"),
