@@ -10,7 +10,7 @@ from typing import Any
 from memory_service.fake import FakeMemory
 
 from counterpoint.client import Memory
-from counterpoint.developer.words import content_words
+from counterpoint.developer.language.words import content_words
 from counterpoint.memory.ingest.chunk import chunk, detect
 from counterpoint.memory.search.bm25 import idf
 from counterpoint.proto.memory import Item

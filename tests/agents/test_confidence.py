@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.developer.confidence import band, confidence, score, terms, weaknesses
-from counterpoint.developer.relevance import Hit, calibration, distinct, hits
+from counterpoint.developer.evidence.calibration import load_calibration
+from counterpoint.developer.excerpts.relevance import Hit, distinct, hits
+from counterpoint.developer.policies.confidence import band, confidence_of, confidence_terms, score, weaknesses
 from counterpoint.proto.decisions import ConfidenceTerms
 from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import utc_now
 
-TOPIC = calibration().topic
+TOPIC = load_calibration().topic
 Passage = tuple[str, str, float, int]
 """Source, text, cosine with the task, integrity."""
 
@@ -147,9 +148,9 @@ def test_there_are_thirty_labelled_tasks() -> None:
 def test_inputs_of_labelled_tasks(
     name: str, passages: list[Passage], provider: bool | None, similar: bool, count: int, expected: str
 ) -> None:
-    inputs = terms(found(LOAD, passages), provider, similar, TOPIC)
+    inputs = confidence_terms(found(LOAD, passages), provider, similar, TOPIC)
     assert inputs.rag_hits == count
-    assert confidence(inputs).band == expected
+    assert confidence_of(inputs).band == expected
     assert inputs.provider_exists == ("not applicable" if provider is None else provider)
 
 
@@ -161,8 +162,8 @@ def test_untrusted_content_alone_never_lifts_a_score_over_medium(
     passages: list[tuple[str, str, float]], provider: bool | None, similar: bool
 ) -> None:
     untrusted = [(source, text, cosine, 0) for source, text, cosine in passages]
-    alone = confidence(terms(found(LOAD, untrusted), provider, similar, TOPIC))
-    nothing = confidence(terms((), provider, similar, TOPIC))
+    alone = confidence_of(confidence_terms(found(LOAD, untrusted), provider, similar, TOPIC))
+    nothing = confidence_of(confidence_terms((), provider, similar, TOPIC))
     assert alone == nothing
     assert alone.score < 0.6
 
@@ -177,8 +178,8 @@ def test_a_copy_under_another_name_adds_no_source(passages: list[tuple[str, str,
 
 
 def test_a_medium_confidence_says_what_it_lacks() -> None:
-    (said,) = weaknesses(confidence(terms(found(LOAD, MANY[:2]), False, False, TOPIC)))
+    (said,) = weaknesses(confidence_of(confidence_terms(found(LOAD, MANY[:2]), False, False, TOPIC)))
     assert "2 of 5" in said
     assert "provider" in said
     assert "succeeded" in said
-    assert weaknesses(confidence(terms(found(LOAD, MANY), True, True, TOPIC))) == ()
+    assert weaknesses(confidence_of(confidence_terms(found(LOAD, MANY), True, True, TOPIC))) == ()

@@ -10,12 +10,19 @@ from agents.developer_memory import START, Shelf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.developer.attempts import LEAST, Remembered, Tried, recall, resemblance, similar
-from counterpoint.developer.confidence import confidence, terms
-from counterpoint.developer.failure import Failure, failure_of_attempt, failure_of_task
-from counterpoint.developer.handlers import on_delegated
-from counterpoint.developer.lessons import OFFERED, lessons, proven, succeeded_before, warnings
-from counterpoint.developer.likeness import (
+from counterpoint.developer.evidence.attempts import (
+    LEAST,
+    AttemptResults,
+    EarlierAttempt,
+    rank_attempts,
+    resemblance,
+    similar_attempts,
+)
+from counterpoint.developer.evidence.calibration import load_calibration
+from counterpoint.developer.evidence.failure import Failure, failure_of_attempt, failure_of_task
+from counterpoint.developer.evidence.gather import Instruction
+from counterpoint.developer.evidence.lessons import OFFERED, lessons, proven_fixes, similar_success, warnings
+from counterpoint.developer.evidence.likeness import (
     AGAINST,
     FEATURES,
     RECOGNISED,
@@ -26,17 +33,19 @@ from counterpoint.developer.likeness import (
     because,
     likeness_model,
 )
-from counterpoint.developer.passages import passages
-from counterpoint.developer.procedures import Procedure, procedures
-from counterpoint.developer.proposals import Instruction, propose
-from counterpoint.developer.relevance import Hit, calibration, hits
+from counterpoint.developer.excerpts.passages import passages
+from counterpoint.developer.excerpts.relevance import Hit, hits
+from counterpoint.developer.handlers import handle_delegated
+from counterpoint.developer.policies.confidence import confidence_of, confidence_terms
+from counterpoint.developer.policies.procedures import Procedure, procedures
+from counterpoint.developer.policies.proposals import propose
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.links import Link, Side
 from counterpoint.proto.memory import Item
 from counterpoint.proto.signature import Signature, signature
 from counterpoint.proto.tasks import JobRef, OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
 
-TOPIC = calibration().topic
+TOPIC = load_calibration().topic
 HERE, DIGEST = "task-9", "feedfeedfeedfeed"
 JOB = JobRef(namespace="shop", name="export")
 QUERY = "the nightly export stops with disk full"
@@ -97,8 +106,8 @@ def item(store: str, record_id: str, body: dict[str, object], seq: int, cosine: 
     )
 
 
-def remembered(*items: Item, links: tuple[Link, ...] = (), now: Failure = NOW) -> tuple[Tried, ...]:
-    return recall(now, HERE, Remembered(by_report=items, links=links), BY_COSINE)
+def remembered(*items: Item, links: tuple[Link, ...] = (), now: Failure = NOW) -> tuple[EarlierAttempt, ...]:
+    return rank_attempts(now, HERE, AttemptResults(by_report=items, links=links), BY_COSINE)
 
 
 def runbook(text: str = STEPS, integrity: int = 2) -> tuple[Hit, ...]:
@@ -237,7 +246,7 @@ async def test_attempts_with_the_same_error_are_found_in_whatever_words() -> Non
     shelf.put("tasks", HERE, {"task_id": HERE})
     task = SubmitTask(kind="troubleshoot", description="export", error_message=error)
     message = TaskDelegated(task_id=HERE, project="shop", session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await on_delegated(message, shelf.delivered("message", HERE))
+    commit = await handle_delegated(message, shelf.delivered("message", HERE))
     (known,) = TaskWorked.model_validate(commit.messages[-1].data).findings.similar_attempts
     assert known.tried == "Move it."
 
@@ -268,28 +277,28 @@ def test_procedure_that_was_tried_is_named_by_its_summary() -> None:
     known = lessons(remembered(tried(first.tried, "failed", summary=first.summary)))
     assert "“Empty the folder for old exports; Double the volume”" in warnings(known)[1]
     helped = remembered(tried(first.tried, summary=first.summary))
-    assert similar(helped)[0].summary == first.summary
+    assert similar_attempts(helped)[0].summary == first.summary
     again = propose(lessons(helped), (), 0.0)
     assert again is not None
     assert (again.tried, again.summary) == (first.tried, first.summary)
 
 
 def test_findings_show_outcome_evidence_and_who() -> None:
-    (shown,) = similar(remembered(tried("Move it.", "succeeded", "observed", override_by="ada")))
+    (shown,) = similar_attempts(remembered(tried("Move it.", "succeeded", "observed", override_by="ada")))
     assert (shown.outcome, shown.evidence, shown.by) == ("succeeded", "observed", "ada")
     assert shown.likelihood == shown.score == SAME_JOB_SAME_TEMPLATE
     assert shown.because[:2] == ("same error message", "same job")
-    assert similar(remembered(tried("now", "unknown", task=HERE))) == ()
+    assert similar_attempts(remembered(tried("now", "unknown", task=HERE))) == ()
 
 
 def test_a_reported_success_counts_for_confidence_when_it_is_anothers_and_trusted() -> None:
-    assert succeeded_before(remembered(tried("Move it.")))
-    assert succeeded_before(remembered(tried("Move it.", digest="other")))
-    assert not succeeded_before(remembered(tried("Move it.", digest="other", cosine=0.6)))
-    assert not succeeded_before(remembered(tried("Move it.", "partial")))
-    assert not succeeded_before(remembered(tried("Move it.", evidence="observed")))
-    assert not succeeded_before(remembered(tried("Move it.", task=HERE)))
-    assert not succeeded_before(remembered(tried("Move it.", integrity=0)))
+    assert similar_success(remembered(tried("Move it.")))
+    assert similar_success(remembered(tried("Move it.", digest="other")))
+    assert not similar_success(remembered(tried("Move it.", digest="other", cosine=0.6)))
+    assert not similar_success(remembered(tried("Move it.", "partial")))
+    assert not similar_success(remembered(tried("Move it.", evidence="observed")))
+    assert not similar_success(remembered(tried("Move it.", task=HERE)))
+    assert not similar_success(remembered(tried("Move it.", integrity=0)))
 
 
 class TestProof:
@@ -297,8 +306,8 @@ class TestProof:
 
     def band_with(self, *items: Item, found: tuple[Hit, ...] = ()) -> tuple[int, float, str]:
         known = remembered(*items)
-        inputs = terms(found, None, succeeded_before(known), TOPIC, proven(known))
-        return inputs.rag_hits, inputs.rag_similarity, confidence(inputs).band
+        inputs = confidence_terms(found, None, similar_success(known), TOPIC, proven_fixes(known))
+        return inputs.rag_hits, inputs.rag_similarity, confidence_of(inputs).band
 
     def test_recognised_once_is_medium_and_twice_is_high(self) -> None:
         assert self.band_with(tried("Move it.", integrity=2)) == (1, 0.9, "medium")
@@ -350,11 +359,12 @@ class TestProof:
         worked = [tried("Move it.", integrity=2, task=f"task-{n}") for n in range(3)]
         failed = [tried("Move it.", "failed", integrity=2, task=f"task-{n}") for n in (7, 8)]
         never, once, twice = (
-            proven(remembered(*worked, *failed[:count]))[0].likeness / SAME_JOB_SAME_TEMPLATE for count in range(3)
+            proven_fixes(remembered(*worked, *failed[:count]))[0].likeness / SAME_JOB_SAME_TEMPLATE
+            for count in range(3)
         )
         assert [never, once, twice] == pytest.approx([1, 4 / 5, 4 / 6])
         other = tried("Reboot it.", "failed", integrity=2, task="task-7")
-        assert proven(remembered(*worked, other))[0].likeness == SAME_JOB_SAME_TEMPLATE
+        assert proven_fixes(remembered(*worked, other))[0].likeness == SAME_JOB_SAME_TEMPLATE
 
     def test_a_document_that_says_the_same_is_no_second_source(self) -> None:
         said = "Empty the folder for old exports on the large disk, then start the nightly export once more by hand."
@@ -440,7 +450,7 @@ class TestLikeness:
         second = tried("second", digest="b", cosine=0.9, task="task-2")
         first = first.model_copy(update={"scores": {"cosine": 0.6, "coverage": 0.9}})
         second = second.model_copy(update={"scores": {"cosine": 0.9, "coverage": 0.1}})
-        known = recall(NOW, HERE, Remembered(by_report=(second, first)), by_words)
+        known = rank_attempts(NOW, HERE, AttemptResults(by_report=(second, first)), by_words)
         assert [one.attempt.tried for one in known] == ["first", "second"]
         assert known[0].likeness >= known[1].likeness
 
@@ -513,7 +523,7 @@ async def test_a_recognised_fix_is_proposed_in_a_project_without_documents_or_pr
         systems=("duckdb",),
     )  # fmt: skip
     message = TaskDelegated(task_id=HERE, project="shop", session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await on_delegated(message, shelf.delivered("message", HERE))
+    commit = await handle_delegated(message, shelf.delivered("message", HERE))
     worked = TaskWorked.model_validate(commit.messages[-1].data)
     assert worked.outcome == "proposed"
     assert (worked.confidence and worked.confidence.band) == "medium"

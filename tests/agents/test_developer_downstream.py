@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 from agents.developer_memory import Shelf
+from agents.steps import handle_in_steps
 
-from counterpoint.developer.downstream import CALLER, ROWS, Lookup, look_up, with_downstream
-from counterpoint.developer.handlers import on_delegated
+from counterpoint.developer.evidence.downstream import (
+    CALLER,
+    ROWS,
+    DownstreamLookup,
+    look_up_downstream,
+    with_downstream,
+)
 from counterpoint.graph.edges import EdgeKind, LineageEdge, edge
 from counterpoint.graph.names import Node, dataset, job
 from counterpoint.graph.radius import BlastRadius
@@ -50,7 +56,7 @@ async def worked(shelf: Shelf, **more: Any) -> TaskWorked:
     message = TaskDelegated(
         task_id="t1", project=shelf.project, session_id="s1", attempt=1, task=task, lane=lane, after=("before",)
     )
-    commit = await on_delegated(message, shelf.delivered("m1", "t1"))
+    commit = await handle_in_steps(message, shelf.delivered("m1", "t1"))
     (out,) = (out for out in commit.messages if out.type == TaskWorked.TYPE)
     return TaskWorked.model_validate(out.data)
 
@@ -114,10 +120,10 @@ def test_more_than_the_findings_hold_is_said() -> None:
     )
     radius = BlastRadius(start=LOAD, owner=None, expanded=(), downstream=many, truncated=False)
     task = SubmitTask(kind="troubleshoot", description="The load fails.")
-    findings = with_downstream(Findings(), task, Lookup("job etl/load", radius))
+    findings = with_downstream(Findings(), task, DownstreamLookup("job etl/load", radius))
     assert findings.downstream == many[:ROWS]
     assert findings.caveats == ("more is downstream of the job etl/load than is listed: these are the nearest",)
 
 
 async def test_a_task_without_a_target_looks_nothing_up() -> None:
-    assert await look_up(Shelf().delivered("m1", "t1"), None) == Lookup()
+    assert await look_up_downstream(Shelf().delivered("m1", "t1"), None) == DownstreamLookup()

@@ -6,7 +6,7 @@ from agents.developer_memory import Shelf
 from agents.test_developer_attempts import JOB, tried
 from agents.test_developer_sections import EXITS
 
-from counterpoint.developer.handlers import on_delegated
+from counterpoint.developer.handlers import handle_delegated
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
 
@@ -17,7 +17,7 @@ BARE = "Task failed with exit code 1"
 async def worked(shelf: Shelf, **asked: Any) -> TaskWorked:
     task = SubmitTask.model_validate({"kind": "troubleshoot", **asked})
     message = TaskDelegated(task_id="t1", project="shop", session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await on_delegated(message, shelf.delivered("message", "t1"))
+    commit = await handle_delegated(message, shelf.delivered("message", "t1"))
     return TaskWorked.model_validate(commit.messages[-1].data)
 
 

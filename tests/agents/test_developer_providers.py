@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from agents.developer_memory import Shelf
 
-from counterpoint.developer.evidence import queries
-from counterpoint.developer.handlers import on_delegated
-from counterpoint.developer.providers import look_up, match
+from counterpoint.developer.evidence.gather import queries
+from counterpoint.developer.evidence.providers import look_up_providers, match
+from counterpoint.developer.handlers import handle_delegated
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import List
 from counterpoint.proto.providers import Provider
@@ -76,11 +76,11 @@ def test_a_system_is_known_by_name_or_alias_alone(system: str, package: str | No
 
 
 def test_systems_are_those_named_else_those_mentioned_else_none() -> None:
-    assert look_up(["snowflake"], "", INDEX).exists is True
-    assert look_up(["snowflake", "ledger"], "", INDEX).missing == ("ledger",)
-    assert look_up(["snowflake", "ledger"], "", INDEX).exists is False
-    assert look_up([], "copy the table into Snowflake every night", INDEX).exists is True
-    assert look_up([], "the snowflakes fall", INDEX).exists is None
+    assert look_up_providers(["snowflake"], "", INDEX).exists is True
+    assert look_up_providers(["snowflake", "ledger"], "", INDEX).missing == ("ledger",)
+    assert look_up_providers(["snowflake", "ledger"], "", INDEX).exists is False
+    assert look_up_providers([], "copy the table into Snowflake every night", INDEX).exists is True
+    assert look_up_providers([], "the snowflakes fall", INDEX).exists is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_systems_are_those_named_else_those_mentioned_else_none() -> None:
     ],
 )
 def test_a_word_that_means_something_else_in_prose_is_no_system(text: str) -> None:
-    assert look_up([], text, INDEX).found == ()
+    assert look_up_providers([], text, INDEX).found == ()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,9 @@ def test_a_word_that_means_something_else_in_prose_is_no_system(text: str) -> No
     ],
 )
 def test_what_is_called_by_name_in_prose_is_found(text: str, package: str) -> None:
-    assert [row.package for _, row in look_up([], text, INDEX).found] == [f"apache-airflow-providers-{package}"]
+    assert [row.package for _, row in look_up_providers([], text, INDEX).found] == [
+        f"apache-airflow-providers-{package}"
+    ]
 
 
 async def worked(
@@ -129,7 +131,7 @@ async def worked(
     message = TaskDelegated(
         task_id="task", project="shop", session_id="s", attempt=1, task=task, lane=lane, override=override
     )
-    commit = await on_delegated(message, shelf.delivered("message", "task"))
+    commit = await handle_delegated(message, shelf.delivered("message", "task"))
     return TaskWorked.model_validate(commit.messages[-1].data)
 
 

@@ -6,8 +6,8 @@ import pytest
 from agents.lineage_data import orders
 from agents.lineage_house import House
 
-from counterpoint.developer.evidence import queries
-from counterpoint.developer.failure import failure_of_task
+from counterpoint.developer.evidence.failure import failure_of_task
+from counterpoint.developer.evidence.gather import queries
 from counterpoint.proto.memory import HybridSearch
 from counterpoint.proto.signature import headline
 from counterpoint.proto.tasks import JobRef, SubmitTask, Target, TaskDelegated

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from agents.developer_meaning import Meaning
 from agents.developer_memory import Shelf
+from agents.steps import handle_in_steps
 
-from counterpoint.developer.handlers import on_delegated
-from counterpoint.developer.relevance import calibration, grade, hits
+from counterpoint.developer.evidence.calibration import load_calibration
+from counterpoint.developer.excerpts.relevance import grade, hits
 from counterpoint.proto.memory import HybridSearch
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
 
@@ -69,7 +70,7 @@ async def share_answered(questions: tuple[str, ...]) -> float:
     shelf = Shelf(Meaning())
     for folder in ("knowledge", "late", "incidents/freeipa/knowledge"):
         shelf.ingest_folder(EXAMPLES / folder, EXAMPLES)
-    curve = calibration().answer
+    curve = load_calibration().answer
     memory = shelf.delivered("message", "task")
     answered = 0
     for question in questions:
@@ -97,7 +98,7 @@ async def share_of_runs_answered(questions: tuple[str, ...]) -> float:
             task_id="task", project="shop", session_id="s", attempt=1, lane="answer",
             task=SubmitTask(kind="question", description=question),
         )  # fmt: skip
-        commit = await on_delegated(message, shelf.delivered("message", "task"), answer_deadline_s=600)
+        commit = await handle_in_steps(message, shelf.delivered("message", "task"), answer_deadline_s=600)
         (outcome,) = (sent.data["outcome"] for sent in commit.messages if sent.type == TaskWorked.TYPE)
         answered += outcome == "answered"
     return answered / len(questions)

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.developer.answers import answer
-from counterpoint.developer.citations import cite
-from counterpoint.developer.passages import passages, same, sentences
-from counterpoint.developer.relevance import Hit, calibration, grade, hits
+from counterpoint.developer.evidence.calibration import load_calibration
+from counterpoint.developer.excerpts.answers import quoted_answer
+from counterpoint.developer.excerpts.citations import cite
+from counterpoint.developer.excerpts.passages import passages, same, sentences
+from counterpoint.developer.excerpts.relevance import Hit, grade, hits
 from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import utc_now
 
-KNOWN = calibration()
+KNOWN = load_calibration()
 RUNBOOK = """# Printers
 
 The spooler runs on the host `print-1`. It keeps jobs for a day. Jobs older than that are gone.
@@ -131,7 +132,7 @@ QUESTIONS = ["How long does the spooler keep jobs?", "Which room is the big prin
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_an_answer_is_quotes_and_their_references_alone(question: str) -> None:
-    made = answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
+    made = quoted_answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
     left = made.text
     for number, citation in enumerate(made.citations, 1):
         place = f"{citation.source_path}, characters {citation.start}" if number == 1 else f"{citation.start}"
@@ -142,16 +143,16 @@ def test_an_answer_is_quotes_and_their_references_alone(question: str) -> None:
 
 
 def test_an_answer_takes_the_sentence_that_holds_the_words() -> None:
-    made = answer(QUESTIONS[0], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[0])], KNOWN.answer.threshold)
+    made = quoted_answer(QUESTIONS[0], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[0])], KNOWN.answer.threshold)
     assert "It keeps jobs for a day." in made.citations[0].quote
-    made = answer(QUESTIONS[1], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[1])], KNOWN.answer.threshold)
+    made = quoted_answer(QUESTIONS[1], [hit_of(RUNBOOK, 0.7, query=QUESTIONS[1])], KNOWN.answer.threshold)
     assert "| printer | room |" in made.text
     assert "| big | 12 |" in made.text
 
 
 def test_an_answer_that_is_a_step_brings_its_list() -> None:
     question = "How do I list the jobs of a full spooler?"
-    made = answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
+    made = quoted_answer(question, [hit_of(RUNBOOK, 0.7, query=question)], KNOWN.answer.threshold)
     assert [made.text.index(step) for step in ("1. List", "2. Cancel", "3. Restart")] == sorted(
         made.text.index(step) for step in ("1. List", "2. Cancel", "3. Restart")
     )

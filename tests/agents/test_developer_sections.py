@@ -7,22 +7,23 @@ from agents.developer_memory import START
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.developer.answers import answer, graded
-from counterpoint.developer.citations import references
-from counterpoint.developer.excerpts import excerpt
-from counterpoint.developer.german import english, is_german, translated
-from counterpoint.developer.likelihood import Likelihood
-from counterpoint.developer.procedures import procedures
-from counterpoint.developer.relevance import Hit, calibration, hits
-from counterpoint.developer.sections import Section, sections
-from counterpoint.developer.selection import LACKING, LIMIT, select
-from counterpoint.developer.summaries import LIMIT_CHARS, summary_of
-from counterpoint.developer.units import BODY, units
-from counterpoint.developer.wanted import Wanted, wanted
+from counterpoint.developer.evidence.calibration import load_calibration
+from counterpoint.developer.excerpts.answers import grade_answer, quoted_answer
+from counterpoint.developer.excerpts.citations import references
+from counterpoint.developer.excerpts.excerpt import excerpt
+from counterpoint.developer.excerpts.likelihood import LikelihoodModel
+from counterpoint.developer.excerpts.relevance import Hit, hits
+from counterpoint.developer.excerpts.sections import Section, sections
+from counterpoint.developer.excerpts.selection import LACKING, LIMIT, select
+from counterpoint.developer.excerpts.summaries import LIMIT_CHARS, summary_of
+from counterpoint.developer.excerpts.units import BODY, units
+from counterpoint.developer.language.german import english, is_german, translated
+from counterpoint.developer.language.question_terms import QuestionTerms, question_terms
+from counterpoint.developer.policies.procedures import procedures
 from counterpoint.memory.ingest.chunk import chunk, detect
 from counterpoint.proto.memory import Item
 
-CURVE = calibration().answer
+CURVE = load_calibration().answer
 SLOTS = """---
 title: slots
 ---
@@ -95,7 +96,7 @@ def found(query: str, *texts: tuple[str, str], cosine: float = 0.6) -> tuple[Hit
 
 
 def answered(question: str, *texts: tuple[str, str]) -> str:
-    return answer(question, found(question, *(texts or (("slots.md", SLOTS),))), CURVE.threshold).text
+    return quoted_answer(question, found(question, *(texts or (("slots.md", SLOTS),))), CURVE.threshold).text
 
 
 def test_prohibition_about_the_thing_asked_is_in_the_answer() -> None:
@@ -148,7 +149,7 @@ def test_question_for_an_owner_quotes_its_row_and_what_names_the_thing_alone() -
 def test_row_says_what_its_headers_name() -> None:
     ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
     question = "Which port does the slot monitor need?"
-    assert graded(question, found(question, ("ports.md", ports)), CURVE).probability > LACKING
+    assert grade_answer(question, found(question, ("ports.md", ports)), CURVE).probability > LACKING
     (section,) = sections(found(question, ("ports.md", ports)))
     assert section.sentences[-1] == "Port: 9811; Process: slot monitor"
 
@@ -164,7 +165,7 @@ def test_duration_of_a_setting_is_answered_by_its_row() -> None:
 
 @pytest.mark.parametrize("question", ["What is a slot for?", "When does a slot grow?", "Which settings has a slot?"])
 def test_headings_front_matter_and_directives_are_no_answer(question: str) -> None:
-    made = answer(question, found(question, ("slots.md", SLOTS), ("exits.rst", EXITS)), CURVE.threshold)
+    made = quoted_answer(question, found(question, ("slots.md", SLOTS), ("exits.rst", EXITS)), CURVE.threshold)
     for citation in made.citations:
         first = citation.quote.splitlines()[0]
         assert not first.startswith(("#", "---", ".. ", "title:"))
@@ -176,10 +177,10 @@ def test_list_is_not_quoted_without_the_sentence_that_opens_it() -> None:
     assert "These files are kept for ever:" in answered("Are invoices of customers kept?", ("keep.md", text))
 
 
-def whole(question: str, *texts: tuple[str, str]) -> tuple[Wanted, Section]:
+def whole(question: str, *texts: tuple[str, str]) -> tuple[QuestionTerms, Section]:
     """A question, and the first section of what is found for it."""
     sought = found(question, *texts)
-    return wanted(question, [hit.words for hit in sought]), sections(sought)[0]
+    return question_terms(question, [hit.words for hit in sought]), sections(sought)[0]
 
 
 def test_sentence_that_opens_a_list_is_not_quoted_without_the_list() -> None:
@@ -207,7 +208,7 @@ def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
      "Wie viele Slots sind gerade belegt?", "Who do I page when a slot grows?", "In which region is the slot?"],
 )  # fmt: skip
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
-    made = graded(question, found(question, ("slots.md", SLOTS)), CURVE)
+    made = grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE)
     assert not made.sufficient
     assert made.probability <= LACKING
 
@@ -216,7 +217,7 @@ def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
     question = "How many idle slots do we keep?"
     vendor = "# Retention\n\nIdle slots: a server keeps 40 idle slots.\n"
     own = "# Retention\n\nIdle slots: on our servers we keep 40 idle slots.\n"
-    likely = [graded(question, found(question, ("keep.md", text)), CURVE).probability for text in (vendor, own)]
+    likely = [grade_answer(question, found(question, ("keep.md", text)), CURVE).probability for text in (vendor, own)]
     assert likely[0] <= 0.2 < likely[1]
 
 
@@ -250,16 +251,18 @@ def test_references_name_a_document_once_for_places_that_follow_one_another() ->
 
 def test_thing_that_the_pages_never_mention_is_less_likely_than_one_they_do() -> None:
     known, unknown = "How long until idle slots are dropped?", "How long until idle tunnels of the gateway are dropped?"
-    likely, unlikely = (graded(each, found(each, ("slots.md", SLOTS)), CURVE).probability for each in (known, unknown))
+    likely, unlikely = (
+        grade_answer(each, found(each, ("slots.md", SLOTS)), CURVE).probability for each in (known, unknown)
+    )
     assert likely > unlikely
 
 
 def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPatch) -> None:
-    even = Likelihood(intercept=0.0, weights={}, threshold=0.48, fitted_on="a test", measured="")
-    monkeypatch.setattr("counterpoint.developer.selection.likelihood", lambda: even)
+    even = LikelihoodModel(intercept=0.0, weights={}, threshold=0.48, fitted_on="a test", measured="")
+    monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)
     question = "How long until idle slots are dropped?"
     first, again = (
-        graded(question, found(question, ("slots.md", SLOTS)), CURVE, again=again) for again in (False, True)
+        grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE, again=again) for again in (False, True)
     )
     assert first.probability == again.probability == 0.5
     assert (first.sufficient, again.sufficient) == (True, False)
@@ -339,7 +342,7 @@ def test_german_question_is_answered_from_english_pages() -> None:
     assert is_german(question)
     assert "delete" in (english(question) or "")
     assert "Never drop the slot" in answered(question)
-    sought = wanted("Darf ich den Slot löschen?", [])
+    sought = question_terms("Darf ich den Slot löschen?", [])
     assert sought.held("Delete no slot.") == sought.known.keys()
 
 
@@ -365,7 +368,7 @@ def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None
     more = "## More\n\n" + "\n\n".join(f"Paragraph {n} about slots and their replicas." * 6 for n in range(30))
     for text, least in ((f"{SLOTS}\n{more}", 1_000), (more, 1_300)):
         sought = found("What about slots and replicas?", ("slots.md", text))
-        made = answer("What about slots and replicas?", sought, CURVE.threshold)
+        made = quoted_answer("What about slots and replicas?", sought, CURVE.threshold)
         assert least < len(made.text) <= 1_500
         for citation in made.citations:
             assert text[citation.start : citation.end] == citation.quote

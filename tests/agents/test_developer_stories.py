@@ -7,8 +7,8 @@ import pytest
 import yaml
 from agents.developer_meaning import Meaning
 from agents.developer_memory import Shelf
+from agents.steps import handle_in_steps
 
-from counterpoint.developer.handlers import on_delegated
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.line import Action
@@ -76,7 +76,7 @@ class Desk:
         }
         self.shelf.put("tasks", task_id, record)
         memory = self.shelf.delivered(f"message-{self.sent}", task_id, self.sent)
-        commit = await on_delegated(message, memory)
+        commit = await handle_in_steps(message, memory)
         await memory.step(commit)
         (worked,) = (out for out in commit.messages if out.type == TaskWorked.TYPE)
         return TaskWorked.model_validate(worked.data), commit
@@ -295,4 +295,4 @@ async def test_an_override_that_is_not_on_record_yet_is_tried_later(meaning: Mea
         task_id="t", project="shop", session_id="s", attempt=1, task=task, lane="investigate", override=given
     )
     with pytest.raises(Transient):
-        await on_delegated(message, Shelf(meaning).delivered("message", "t"))
+        await handle_in_steps(message, Shelf(meaning).delivered("message", "t"))

@@ -11,18 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint.developer.evidence.search_query import SearchQuery
+from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.developer.rag import graph
-from counterpoint.developer.rag import run as course
-from counterpoint.developer.rag.graph import MOST_STEPS, NODES, finish
-from counterpoint.developer.rag.run import Asked, Draft, Graded, Node, Route, Run, Sentence, Verdict
+from counterpoint.developer.rag import run as transitions
+from counterpoint.developer.rag.graph import MOST_STEPS, NODES, run_graph
+from counterpoint.developer.rag.run import Draft, Node, Route, Run, Sentence, Verdict
 from counterpoint.proto.errors import Conflict, Denied, Transient
 
 QUESTION = "Who owns finance_daily?"
-RULES = Path(course.__file__).parent
+RULES = Path(transitions.__file__).parent
 
 
-class Dice(graph.Desk):
-    """A desk whose every decision is drawn; `seen` are the nodes it was at."""
+class Dice:
+    """Steps whose decisions are all drawn; `seen` are the nodes that were run."""
 
     def __init__(self, draw: st.DrawFn, lose: bool = False) -> None:
         self.draw = draw
@@ -30,38 +32,40 @@ class Dice(graph.Desk):
         self.lost = 0
         self.seen: list[Node] = []
 
-    async def take(self, node: Node, run: Run) -> Run:
+    async def run_step(self, node: Node, run: Run) -> Run:
         assert run.next == node
         self.seen.append(node)
         before = self.begun_again(run)
         if before is not run:
-            return course.retrieved(before, ())
+            return transitions.after_retrieve(before, ())
         if self.chance("the step fails"):
-            return course.failed(run, node, "drawn")
+            return transitions.after_failure(run, node, "drawn")
         late = self.chance("late")
         match node:
             case "route":
-                return course.routed(run, Route(mode="hybrid", reason="drawn"), Asked(text=run.question))
+                return transitions.after_route(
+                    run, Route(mode="hybrid", reason="drawn"), SearchQuery(text=run.question)
+                )
             case "retrieve":
-                return course.retrieved(run, ())
+                return transitions.after_retrieve(run, ())
             case "evaluate":
-                other = Asked(text=f"other words {run.rewrites}") if self.chance("other words") else None
-                graded = Graded(sufficient=self.chance("enough"), probability=0.5, reason="drawn")
-                return course.evaluated(run, graded, other, late)
+                other = SearchQuery(text=f"other words {run.rewrites}") if self.chance("other words") else None
+                grade = Grade(sufficient=self.chance("enough"), probability=0.5, reason="drawn")
+                return transitions.after_evaluate(run, grade, other, late)
             case "generate":
                 sentences = tuple(Sentence(text="said", rests_on=(0,)) for _ in range(self.draw(st.integers(0, 3))))
-                return course.generated(run, Draft(sentences=sentences, declined=self.chance("declined")))
+                return transitions.after_generate(run, Draft(sentences=sentences, declined=self.chance("declined")))
             case "validate":
                 assert run.draft is not None
                 verdicts = tuple(Verdict(supported=self.chance("supported")) for _ in run.draft.sentences)
-                return course.validated(run, verdicts, late)
+                return transitions.after_validate(run, verdicts, late)
 
     def begun_again(self, run: Run) -> Run:
         """The run, or as it is where a restart finds that what it rests on has changed."""
         if not self.lose or run.next in ("route", "retrieve") or self.lost >= 3 or not self.chance("lost"):
             return run
         self.lost += 1
-        return course.lost(run)
+        return transitions.search_again(run)
 
     def chance(self, of: str) -> bool:
         return self.draw(st.booleans(), label=of)
@@ -71,62 +75,62 @@ def ended(run: Run) -> None:
     """What holds of every run that has ended."""
     assert run.next is None
     assert run.ending in ("answered", "insufficient_evidence", "fallback")
-    assert run.rewrites <= course.MAX_REWRITES == 2
-    assert run.regenerations <= course.MAX_REGENERATIONS == 1
+    assert run.rewrites <= transitions.MAX_REWRITES == 2
+    assert run.regenerations <= transitions.MAX_REGENERATIONS == 1
     if run.ending == "answered":
         assert run.draft is not None
         assert len(run.verdicts) == len(run.draft.sentences) > 0
         assert all(verdict.supported for verdict in run.verdicts)
 
 
-async def walked(run: Run, desk: graph.Desk) -> Run:
+async def walked(run: Run, steps: Dice) -> Run:
     """A run to its end, by `run` alone."""
     while run.next is not None:
-        run = await desk.take(run.next, run)
+        run = await steps.run_step(run.next, run)
     return run
 
 
 @given(st.data())
 def test_every_run_ends_within_its_bounds(data: st.DataObject) -> None:
-    desk = Dice(data.draw)
-    run = asyncio.run(finish(Run(question=QUESTION), desk))
+    steps = Dice(data.draw)
+    run = asyncio.run(run_graph(Run(question=QUESTION), steps.run_step))
     ended(run)
-    assert run.steps == len(desk.seen) <= MOST_STEPS
-    assert desk.seen.count("retrieve") <= 1 + course.MAX_REWRITES
-    assert desk.seen.count("generate") <= 1 + course.MAX_REGENERATIONS
-    assert desk.seen[0] == "route"
-    assert desk.seen.count("route") == 1
+    assert run.steps == len(steps.seen) <= MOST_STEPS
+    assert steps.seen.count("retrieve") <= 1 + transitions.MAX_REWRITES
+    assert steps.seen.count("generate") <= 1 + transitions.MAX_REGENERATIONS
+    assert steps.seen[0] == "route"
+    assert steps.seen.count("route") == 1
 
 
 @given(st.data())
 def test_a_run_whose_evidence_is_lost_on_the_way_ends_too(data: st.DataObject) -> None:
-    desk = Dice(data.draw, lose=True)
-    run = asyncio.run(walked(Run(question=QUESTION), desk))
+    steps = Dice(data.draw, lose=True)
+    run = asyncio.run(walked(Run(question=QUESTION), steps))
     ended(run)
-    assert run.steps == len(desk.seen) <= MOST_STEPS * (1 + desk.lost)
+    assert run.steps == len(steps.seen) <= MOST_STEPS * (1 + steps.lost)
 
 
 @given(st.data())
 def test_a_run_that_goes_on_where_it_was_has_steps_enough(data: st.DataObject) -> None:
     """LangGraph counts its rounds anew; whatever was done before, what is left fits."""
-    desk = Dice(data.draw)
+    steps = Dice(data.draw)
     run = Run(question=QUESTION)
     for _ in range(data.draw(st.integers(0, MOST_STEPS - 1))):
         if run.next is not None:
-            run = asyncio.run(desk.take(run.next, run))
+            run = asyncio.run(steps.run_step(run.next, run))
     if run.next not in ("route", "retrieve") and data.draw(st.booleans()):
-        run = course.lost(run)
-    ended(asyncio.run(finish(run, desk)))
+        run = transitions.search_again(run)
+    ended(asyncio.run(run_graph(run, steps.run_step)))
 
 
-class Script(graph.Desk):
-    """A desk that takes the steps another took."""
+class Script:
+    """Steps that are replayed."""
 
     def __init__(self, taken: dict[int, Run]) -> None:
         self.taken = taken
         self.seen: list[Node] = []
 
-    async def take(self, node: Node, run: Run) -> Run:
+    async def run_step(self, node: Node, run: Run) -> Run:
         assert run.next == node
         self.seen.append(node)
         return self.taken[run.steps]
@@ -134,14 +138,14 @@ class Script(graph.Desk):
 
 @given(st.data())
 def test_langgraph_goes_where_the_run_says(data: st.DataObject) -> None:
-    desk, taken, run = Dice(data.draw), dict[int, Run](), Run(question=QUESTION)
+    steps, taken, run = Dice(data.draw), dict[int, Run](), Run(question=QUESTION)
     while run.next is not None:
-        after = asyncio.run(desk.take(run.next, run))
+        after = asyncio.run(steps.run_step(run.next, run))
         taken[run.steps] = after
         run = after
     script = Script(taken)
-    assert asyncio.run(finish(Run(question=QUESTION), script)) == run
-    assert script.seen == desk.seen
+    assert asyncio.run(run_graph(Run(question=QUESTION), script.run_step)) == run
+    assert script.seen == steps.seen
 
 
 def test_the_machine_has_exactly_the_five_nodes() -> None:
@@ -155,29 +159,29 @@ async def test_the_longest_run_takes_the_most_steps() -> None:
         def chance(self, of: str) -> bool:
             return of == "other words" or (of == "enough" and self.seen.count("retrieve") == 3)
 
-    desk = Stubborn(lambda strategy, label=None: 1)  # type: ignore[arg-type]
-    run = await finish(Run(question=QUESTION), desk)
+    steps = Stubborn(lambda strategy, label=None: 1)  # type: ignore[arg-type]
+    run = await run_graph(Run(question=QUESTION), steps.run_step)
     assert (run.steps, run.ending, run.rewrites, run.regenerations) == (MOST_STEPS, "fallback", 2, 1)
 
 
 @pytest.mark.parametrize("error", [Transient("away"), Denied("ended"), Conflict("routes", "r", 0, 1), KeyError("no")])
 async def test_an_error_comes_out_of_the_machine_as_it_was_raised(error: Exception) -> None:
-    class Broken(graph.Desk):
-        async def take(self, node: Node, run: Run) -> Run:
+    class Broken:
+        async def run_step(self, node: Node, run: Run) -> Run:
             if node == "route":
-                return course.routed(run, Route(mode="hybrid", reason="r"), Asked(text=run.question))
+                return transitions.after_route(run, Route(mode="hybrid", reason="r"), SearchQuery(text=run.question))
             raise error
 
     with pytest.raises(type(error)) as raised:
-        await finish(Run(question=QUESTION), Broken())
+        await run_graph(Run(question=QUESTION), Broken().run_step)
     assert raised.value is error
 
 
 async def test_a_run_is_cancelled_in_the_middle_of_a_step() -> None:
     reached, ended = asyncio.Event(), asyncio.Event()
 
-    class Slow(graph.Desk):
-        async def take(self, node: Node, run: Run) -> Run:
+    class Slow:
+        async def run_step(self, node: Node, run: Run) -> Run:
             reached.set()
             try:
                 await asyncio.Event().wait()
@@ -185,7 +189,7 @@ async def test_a_run_is_cancelled_in_the_middle_of_a_step() -> None:
                 ended.set()
             return run
 
-    going = asyncio.create_task(finish(Run(question=QUESTION), Slow()))
+    going = asyncio.create_task(run_graph(Run(question=QUESTION), Slow().run_step))
     await reached.wait()
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -197,20 +201,20 @@ ASKED_TO_TELL = f"""
 import asyncio, socket, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from agents.test_rag_run import QUESTION
-from counterpoint.developer.rag import graph, run as course
+from counterpoint.developer.rag import graph, run as transitions
 from counterpoint.developer.rag.run import Run
 from langsmith.utils import tracing_is_enabled
 
 def nobody(*_: object) -> None:
     raise AssertionError("something is told to somebody outside")
 
-class Looking(graph.Desk):
-    async def take(self, node, run):
+class Looking:
+    async def run_step(self, node, run):
         assert not tracing_is_enabled()
-        return course.failed(run, node, "no")
+        return transitions.after_failure(run, node, "no")
 
 socket.socket.connect = nobody
-print(asyncio.run(graph.finish(Run(question=QUESTION), Looking())).ending)
+print(asyncio.run(graph.run_graph(Run(question=QUESTION), Looking().run_step)).ending)
 """
 
 
@@ -230,7 +234,7 @@ def test_nothing_of_a_run_is_told_outside_whatever_the_environment_says(said: st
     assert done.stdout.strip() == "insufficient_evidence"
 
 
-@pytest.mark.parametrize("module", ["main", "handlers", "rag.desk"])
+@pytest.mark.parametrize("module", ["main", "handlers", "rag.step_runner"])
 def test_langgraph_is_not_imported_before_a_question_comes(module: str) -> None:
     look = f"import sys, counterpoint.developer.{module}; sys.exit('langgraph' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0

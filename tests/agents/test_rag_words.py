@@ -6,13 +6,30 @@ from agents.developer_memory import START
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from counterpoint.developer.rag.generate import NO_ANSWER, kept, plain, prompt, quoted, rendered, written
-from counterpoint.developer.rag.rewrite import rewritten, to_judge_by
-from counterpoint.developer.rag.route import asked, available, earlier, follows, route, same_words
-from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Draft, Run, Sentence, Verdict
-from counterpoint.developer.rag.validate import exact, resolves, verdicts
-from counterpoint.developer.relevance import Hit, Signs
-from counterpoint.developer.words import content_words
+from counterpoint.developer.evidence.search_query import QUERY_CHARS, SearchQuery
+from counterpoint.developer.excerpts.relevance import Hit, HitFeatures
+from counterpoint.developer.language.exact_forms import exact
+from counterpoint.developer.language.words import content_words
+from counterpoint.developer.rag.generate import (
+    NO_ANSWER,
+    draft_of_model,
+    draft_of_passages,
+    draft_of_quotes,
+    prompt,
+    render_draft,
+    supported_part,
+)
+from counterpoint.developer.rag.rewrite import rewrite, text_to_grade
+from counterpoint.developer.rag.route import (
+    available_route,
+    earlier_questions,
+    follows_on,
+    route,
+    search_query_of,
+    words_key,
+)
+from counterpoint.developer.rag.run import Draft, Run, Sentence, Verdict
+from counterpoint.developer.rag.validate import resolves, verdicts_of
 from counterpoint.manager.sessions import with_task
 from counterpoint.proto.memory import Item
 from counterpoint.proto.tasks import SubmitTask, TaskRouted
@@ -30,7 +47,7 @@ def hit(text: str, n: int = 0, context: str = "", start: int = 0) -> Hit:
         store="chunks", id=f"c-{n}", project="shop", version=1, body={"text": text}, author="memory", label=1,
         integrity=2, seq=n + 1, at=START,
     )  # fmt: skip
-    return Hit(item, f"{n}.md", text, context, start, True, 0.9 - n / 100, Signs(0.5, 0.5), content_words(text))
+    return Hit(item, f"{n}.md", text, context, start, True, 0.9 - n / 100, HitFeatures(0.5, 0.5), content_words(text))
 
 
 FOUND = (hit(PAGER), hit(OWNER, 1, start=100))
@@ -38,7 +55,7 @@ FOUND = (hit(PAGER), hit(OWNER, 1, start=100))
 
 def supported(text: str, found: tuple[Hit, ...] = FOUND) -> list[str | None]:
     """What is wrong with each sentence of what a model wrote."""
-    return [verdict.problem for verdict in verdicts(written(text, found, "m"), found)]
+    return [verdict.problem for verdict in verdicts_of(draft_of_model(text, found, "m"), found)]
 
 
 class TestRoute:
@@ -54,21 +71,21 @@ class TestRoute:
     )
     def test_the_world_outside_is_looked_up_on_the_web_where_there_is_a_search(self, question: str) -> None:
         by_rules = route(question)
-        assert (by_rules.mode, available(by_rules, True)) == ("web", by_rules)
-        without = available(by_rules, False)
+        assert (by_rules.mode, available_route(by_rules, True)) == ("web", by_rules)
+        without = available_route(by_rules, False)
         assert without.mode == "hybrid"
         assert "web_unavailable" in without.reason
 
     @given(st.text(max_size=300), st.booleans())
     def test_every_question_has_a_way_with_a_reason(self, question: str, web: bool) -> None:
-        found = available(route(question), web)
+        found = available_route(route(question), web)
         assert found.reason
         assert found.mode != "web" or web
 
     def test_questions_of_the_same_words_are_one(self) -> None:
-        assert same_words("Who owns finance_daily?") == same_words("finance_daily: who OWNS?")
-        assert same_words("Who owns finance_daily?") != same_words("Who reads finance_daily?")
-        assert same_words("什么是 Airflow") != same_words("安装 Airflow")
+        assert words_key("Who owns finance_daily?") == words_key("finance_daily: who OWNS?")
+        assert words_key("Who owns finance_daily?") != words_key("Who reads finance_daily?")
+        assert words_key("什么是 Airflow") != words_key("安装 Airflow")
 
 
 def summary(*questions: str, kind: str = "question", title: str | None = None) -> str:
@@ -87,48 +104,51 @@ def summary(*questions: str, kind: str = "question", title: str | None = None) -
 
 class TestFollowing:
     def test_a_question_that_points_back_is_asked_with_the_one_before_it(self) -> None:
-        before = earlier(summary("Who owns finance_daily?", "And when does it run?"), "And when does it run?")
-        looked = asked("And when does it run?", before)
+        before = earlier_questions(summary("Who owns finance_daily?", "And when does it run?"), "And when does it run?")
+        looked = search_query_of("And when does it run?", before)
         assert looked.text == "Who owns finance_daily? And when does it run?"
         assert looked.also == ("And when does it run?",)
         assert "Who owns finance_daily?" in looked.why
 
     def test_it_goes_back_to_one_that_can_be_understood_alone(self) -> None:
         turns = ("Who owns orders?", "Who owns finance_daily?", "And when does it run?", "And who reads it?")
-        looked = asked(turns[-1], earlier(summary(*turns), turns[-1]))
+        looked = search_query_of(turns[-1], earlier_questions(summary(*turns), turns[-1]))
         assert looked.text == "Who owns finance_daily? And when does it run? And who reads it?"
 
     @pytest.mark.parametrize("question", ["Which file does clean_orders write?", "When are plants watered?"])
     def test_a_question_that_stands_alone_is_asked_alone(self, question: str) -> None:
-        assert not follows(question)
-        assert asked(question, ("Who owns finance_daily?",)) == Asked(text=question)
+        assert not follows_on(question)
+        assert search_query_of(question, ("Who owns finance_daily?",)) == SearchQuery(text=question)
 
     def test_a_failure_before_it_counts_too(self) -> None:
         said = summary("finance_daily failed", kind="troubleshoot") + "\nquestion: Who owns it?"
-        assert asked("Who owns it?", earlier(said, "Who owns it?")).text == "finance_daily failed Who owns it?"
+        assert (
+            search_query_of("Who owns it?", earlier_questions(said, "Who owns it?")).text
+            == "finance_daily failed Who owns it?"
+        )
 
     def test_its_own_turn_and_later_ones_are_none_before_it(self) -> None:
         turns = summary("Who owns orders?", "And who reads it?", "When are plants watered?")
-        assert earlier(turns, "And who reads it?") == ("Who owns orders?",)
-        assert earlier(summary("And who reads it?"), "And who reads it?") == ()
-        assert earlier(summary("And why?", "And why?"), "And why?") == ()
+        assert earlier_questions(turns, "And who reads it?") == ("Who owns orders?",)
+        assert earlier_questions(summary("And who reads it?"), "And who reads it?") == ()
+        assert earlier_questions(summary("And why?", "And why?"), "And why?") == ()
 
     def test_a_title_is_what_the_session_knows_it_by(self) -> None:
         turns = summary("Who owns orders?", "And who reads it? " + "x" * 300, title="Readers")
-        assert earlier(turns, "Readers") == ("Who owns orders?",)
+        assert earlier_questions(turns, "Readers") == ("Who owns orders?",)
 
     def test_a_long_question_knows_its_own_turn(self) -> None:
         long = "And why does it " + "so " * 200 + "fail?"
-        assert earlier(summary("Who owns orders?", long), long) == ("Who owns orders?",)
+        assert earlier_questions(summary("Who owns orders?", long), long) == ("Who owns orders?",)
 
     def test_one_that_begins_as_another_is_not_that(self) -> None:
         turns = summary("Who owns it", "Who owns it now")
-        assert earlier(turns, "Who owns it now") == ("Who owns it",)
+        assert earlier_questions(turns, "Who owns it now") == ("Who owns it",)
 
 
 class TestRewrite:
     def test_courtesy_and_chatter_are_left_out(self) -> None:
-        other = rewritten(CHATTY, Asked(text=CHATTY), FOUND, 0)
+        other = rewrite(CHATTY, SearchQuery(text=CHATTY), FOUND, 0)
         assert other is not None
         assert other.text == "what the pager policy is when a team cannot be reached?"
 
@@ -142,27 +162,27 @@ class TestRewrite:
         ],
     )
     def test_what_is_left_is_the_question(self, said: str, point: str) -> None:
-        other = rewritten(said, Asked(text=said), (), 0)
+        other = rewrite(said, SearchQuery(text=said), (), 0)
         assert other is not None
         assert other.text == point
 
     def test_a_double_question_is_asked_in_parts(self) -> None:
         double = "Who owns finance_daily and which file does clean_orders write?"
-        other = rewritten(double, Asked(text=double), FOUND, 0)
+        other = rewrite(double, SearchQuery(text=double), FOUND, 0)
         assert other is not None
         assert other.also == ("Who owns finance_daily", "which file does clean_orders write")
 
     def test_a_question_to_the_point_is_widened_by_what_stands_beside_it(self) -> None:
         question = "Who owns finance_daily?"
         found = (hit("The owner is the ledger team."), hit("Ask the ledger team about the owner.", 1))
-        other = rewritten(question, Asked(text=question), found, 0)
+        other = rewrite(question, SearchQuery(text=question), found, 0)
         assert other is not None
         assert other.also == ("owns finance_daily ledger owner team",)
         assert other.text == question, "what is found by other words is graded by the question"
 
     def test_nothing_new_is_nothing(self) -> None:
-        assert rewritten("pager policy", Asked(text="pager policy"), (), 0) is None
-        assert rewritten("What is it?", Asked(text="What is it?"), FOUND, 0) is None
+        assert rewrite("pager policy", SearchQuery(text="pager policy"), (), 0) is None
+        assert rewrite("What is it?", SearchQuery(text="What is it?"), FOUND, 0) is None
 
     words = st.sampled_from(
         [*"?!.,;\n ", "and", "or", "please", "Hi team", "who", "finance_daily", "orders", "a.b", "é"]
@@ -175,10 +195,10 @@ class TestRewrite:
     @example("Hi. " * 4_000, [])
     def test_it_is_never_empty_never_long_and_never_what_was_asked(self, question: str, texts: list[str]) -> None:
         found = tuple(hit(text, n) for n, text in enumerate(texts))
-        before = asked(question, ())
+        before = search_query_of(question, ())
         known = [before]
         for rewrites in range(2):
-            other = rewritten(question, before, found[rewrites:], rewrites)
+            other = rewrite(question, before, found[rewrites:], rewrites)
             if other is None:
                 return
             assert other.text.strip()
@@ -220,13 +240,17 @@ class TestExact:
 
 class TestWritten:
     def test_each_sentence_cites_the_part_it_rests_on(self) -> None:
-        draft = written("The finance team owns finance_daily [2]. Call the duty manager at 555-0199 [1].", FOUND, "m")
+        draft = draft_of_model(
+            "The finance team owns finance_daily [2]. Call the duty manager at 555-0199 [1].", FOUND, "m"
+        )
         assert [sentence.text for sentence in draft.sentences] == [
             "The finance team owns finance_daily.", "Call the duty manager at 555-0199.",
         ]  # fmt: skip
         (owner, pager) = (draft.citations[draft.sentences[n].rests_on[0]] for n in (0, 1))
         assert (owner.quote, owner.start, pager.quote) == ("finance_daily is owned by the finance team.", 100, PAGER)
-        assert rendered(draft)[0].startswith("The finance team owns finance_daily. [1] Call the duty manager at 555")
+        assert render_draft(draft)[0].startswith(
+            "The finance team owns finance_daily. [1] Call the duty manager at 555"
+        )
 
     @pytest.mark.parametrize(
         "text",
@@ -249,7 +273,7 @@ class TestWritten:
         ],
     )
     def test_what_is_borne_out_is_in_whatever_shape(self, text: str) -> None:
-        draft = written(text, FOUND, "m")
+        draft = draft_of_model(text, FOUND, "m")
         assert draft.sentences
         assert supported(text) == [None] * len(draft.sentences)
         assert "[2]" not in "".join(sentence.text for sentence in draft.sentences)
@@ -294,47 +318,49 @@ class TestWritten:
 
     @pytest.mark.parametrize("said", [NO_ANSWER, "No answer.", "**NO ANSWER**", "NO ANSWER: nothing is said of it"])
     def test_no_answer_is_declined(self, said: str) -> None:
-        assert written(said, FOUND, "m").declined
+        assert draft_of_model(said, FOUND, "m").declined
 
     def test_an_answer_about_no_answer_is_one(self) -> None:
-        assert not written("When there is no answer within 15 minutes, call the duty manager [1].", FOUND, "m").declined
-        assert not written("No answer within 15 minutes: call the duty manager [1].", FOUND, "m").declined
+        assert not draft_of_model(
+            "When there is no answer within 15 minutes, call the duty manager [1].", FOUND, "m"
+        ).declined
+        assert not draft_of_model("No answer within 15 minutes: call the duty manager [1].", FOUND, "m").declined
 
     @given(st.text(max_size=300))
     @example("[1]" * 50)
     @example("```[1]")
     @example("|[1]|\n# x\n- [2]\n1. \n")
     def test_whatever_a_model_writes_is_judged(self, text: str) -> None:
-        draft = written(text, FOUND, "m")
-        judged = verdicts(draft, FOUND)
+        draft = draft_of_model(text, FOUND, "m")
+        judged = verdicts_of(draft, FOUND)
         assert len(judged) == len(draft.sentences)
         assert all(resolves(citation, FOUND[int(citation.id[-1])]) for citation in draft.citations)
         assert all(
             sentence.rests_on for sentence, verdict in zip(draft.sentences, judged, strict=True) if verdict.supported
         )
-        standing = kept(draft, judged)
+        standing = supported_part(draft, judged)
         if standing.sentences:
-            text, citations = rendered(standing)
+            text, citations = render_draft(standing)
             assert text
             assert citations
 
     @given(st.lists(st.sampled_from([PAGER, OWNER]), min_size=1, max_size=3), st.text(max_size=80))
     def test_quotes_are_always_borne_out(self, texts: list[str], question: str) -> None:
         found = tuple(hit(text, n, start=7 * n) for n, text in enumerate(texts))
-        for draft in (quoted(question, found, 0.5), plain(found)):
+        for draft in (draft_of_quotes(question, found, 0.5), draft_of_passages(found)):
             assert draft.sentences
-            assert all(verdict.supported for verdict in verdicts(draft, found))
+            assert all(verdict.supported for verdict in verdicts_of(draft, found))
 
     @pytest.mark.parametrize("text", ["# Title\n\n## Another", "是的。", "It is so.", "---"])
     def test_a_passage_of_any_kind_can_be_handed_out(self, text: str) -> None:
         found = (hit(text),)
-        draft = plain(found)
+        draft = draft_of_passages(found)
         assert draft.sentences
-        assert all(verdict.supported for verdict in verdicts(draft, found))
+        assert all(verdict.supported for verdict in verdicts_of(draft, found))
 
 
 class TestSpans:
-    draft = quoted("Who owns finance_daily?", FOUND, 0.5)
+    draft = draft_of_quotes("Who owns finance_daily?", FOUND, 0.5)
 
     @pytest.mark.parametrize(
         "wrong", [{"start": 1}, {"quote": "no"}, {"end": 10_000}, {"id": "c-9"}, {"version": 2}, {"store": "attempts"}]
@@ -342,19 +368,19 @@ class TestSpans:
     def test_a_span_has_to_be_where_it_says_and_read_as_it_says(self, wrong: dict[str, object]) -> None:
         changed = self.draft.citations[0].model_copy(update=wrong)
         draft = self.draft.model_copy(update={"citations": (changed, *self.draft.citations[1:])})
-        (verdict, *_) = verdicts(draft, FOUND)
+        (verdict, *_) = verdicts_of(draft, FOUND)
         assert not verdict.supported
         assert (verdict.problem or "").startswith("what it quotes is not at")
 
     def test_a_number_that_is_no_citation_is_none(self) -> None:
         draft = Draft(sentences=(Sentence(text=PAGER, rests_on=(3,)),), citations=self.draft.citations)
-        assert verdicts(draft, FOUND)[0].problem == "cites what is not there"
+        assert verdicts_of(draft, FOUND)[0].problem == "cites what is not there"
 
 
 class TestPrompt:
     def test_a_model_is_told_what_was_wrong(self) -> None:
-        before = written("finance_daily runs at 06:45 [2]. It is owned by the finance team [2].", FOUND, "m")
-        (_, first, said, wrong) = prompt("When does it run?", FOUND, before, verdicts(before, FOUND))
+        before = draft_of_model("finance_daily runs at 06:45 [2]. It is owned by the finance team [2].", FOUND, "m")
+        (_, first, said, wrong) = prompt("When does it run?", FOUND, before, verdicts_of(before, FOUND))
         assert "[2] (1.md)" in first["content"]
         assert said["role"] == "assistant"
         assert "finance_daily runs at 06:45. (says 06:45" in wrong["content"]
@@ -377,5 +403,5 @@ class TestPrompt:
     ],
 )  # fmt: skip
 def test_what_other_words_found_is_judged_by_all_that_was_asked_but_its_courtesy(question: str, judged: str) -> None:
-    assert to_judge_by(Run(question=question, meant=question, rewrites=1)) == judged
-    assert to_judge_by(Run(question=question, meant=question)) == question
+    assert text_to_grade(Run(question=question, meant=question, rewrites=1)) == judged
+    assert text_to_grade(Run(question=question, meant=question)) == question

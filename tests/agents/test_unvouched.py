@@ -2,10 +2,11 @@
 
 import pytest
 from agents.test_developer_attempts import HERE, item
-from agents.test_rag_desk import OWNED, Book, delivered, question
+from agents.test_rag_steps import OWNED, Book, delivered, question
 
-from counterpoint.developer.confidence import HIGH, MOST_UNVOUCHED
-from counterpoint.developer.proposals import Instruction, propose
+from counterpoint.developer.evidence.gather import Instruction
+from counterpoint.developer.policies.confidence import HIGH, MOST_UNVOUCHED
+from counterpoint.developer.policies.proposals import propose
 from counterpoint.proto.tasks import OverrideGiven
 
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import pytest
 import typer
 from contract.pages import PAGES, ROOT, anchors, blocks, card, commands, inline, links, mentions, table
-from contract.test_house import LIBS, MEMORY_ROOMS
+from contract.test_house import DEVELOPER_ROOMS, LIBS, MEMORY_ROOMS
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 from typer.testing import CliRunner
@@ -267,6 +267,8 @@ def test_the_table_of_the_rooms_is_that_of_the_folders() -> None:
     libraries = {row[0] for row in table(page, "## Rooms of the libraries")}
     assert libraries == {f"libs/{name}" for name in LIBS}
     others = table(page, "## Rooms of the other services") + table(page, "## From `SubmitTask` to `TaskCompleted`")
+    developer = [row[0] for row in others if row[0].startswith("developer/")]
+    assert developer == [f"developer/{room}" for room in DEVELOPER_ROOMS]
     for cell in (cell for row in others for cell in row):
         for service, rest in re.findall(r"\b(router|manager|developer|memory|lineage)/([\w./]+)", cell):
             path = ROOT / "services" / service / "counterpoint" / service / rest

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -54,6 +55,13 @@ MEMORY_ROOMS = (
     "provenance", "audit", "cache", "record",
 )  # fmt: skip
 """Rooms of the memory service from the top down."""
+DEVELOPER_ROOMS = ("rag", "policies", "evidence", "excerpts", "language")
+"""Rooms of the developer from the top down."""
+ROOMS = {
+    "memory": (MEMORY_ROOMS, {"__init__.py", "main.py", "settings.py", "wiring.py"}),
+    "developer": (DEVELOPER_ROOMS, {"__init__.py", "main.py", "settings.py", "handlers.py"}),
+}
+"""Services in rooms: their rooms, and the modules above them."""
 SPELLED = re.compile(
     r"(live\.)?(intake|tasks|decisions|changes|dead)\.([a-z0-9*>-]+(\.|$)|$)|memory\.[a-z*]*\.?(query|commit|ingest|put)\b"
 )
@@ -112,20 +120,22 @@ def test_libraries_do_not_import_each_other_in_a_circle() -> None:
     assert not needs
 
 
-def test_a_room_of_memory_imports_only_rooms_below_it() -> None:
-    folder = ROOT / "services" / "memory" / "counterpoint" / "memory"
+@pytest.mark.parametrize("service", ROOMS)
+def test_a_room_imports_only_rooms_below_it(service: str) -> None:
+    rooms, above = ROOMS[service]
+    folder = ROOT / "services" / service / "counterpoint" / service
     wrong = []
     for member, path, tree in sources():
-        if member != "memory" or path.parent == folder:
+        if member != service or path.parent == folder:
             continue
         room = path.relative_to(folder).parts[0]
         for module in imported(tree):
-            if module.startswith("counterpoint.memory."):
+            if module.startswith(f"counterpoint.{service}."):
                 other = module.split(".")[2]
-                if other not in MEMORY_ROOMS or MEMORY_ROOMS.index(other) < MEMORY_ROOMS.index(room):
+                if other not in rooms or rooms.index(other) < rooms.index(room):
                     wrong.append(f"{path.relative_to(folder)}: {module}")
     assert not wrong
-    assert {path.name for path in folder.glob("*.py")} == {"__init__.py", "main.py", "settings.py", "wiring.py"}
+    assert {path.name for path in folder.glob("*.py")} == above
 
 
 @pytest.mark.parametrize("package", sorted(ONLY))
@@ -261,3 +271,53 @@ def test_scanned_fields_of_stores_exist() -> None:
     shapes = {"tasks": Task, "attempts": Attempt, "decisions": DecisionMade, "actions": Action, "principals": Principal}
     for store, shape in shapes.items():
         assert set(policy().stores[store].text) <= set(shape.model_fields), store
+
+
+MODULE_LINES, FUNCTION_LINES, ARGUMENTS = 350, 60, 8
+NO_SENTENCE = re.compile(r"(?:What|Who|Whose|Whom|How|So|Of|Where|That|Such)\b")
+Node = TypeVar("Node", bound=ast.AST)
+PLAN_ROW = re.compile(r"\(?\brows? [A-M]\d|\bseeds? 0\d\d\b")
+
+
+def nodes(*kinds: type[Node]) -> Iterator[tuple[str, Node]]:
+    """Every node of these kinds in the product, with its place."""
+    for _, path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, kinds):
+                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", node
+
+
+def test_modules_and_functions_are_short() -> None:
+    modules = [str(path) for _, path, _ in sources() if len(path.read_text().splitlines()) > MODULE_LINES]
+    functions = [
+        place
+        for place, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)
+        if (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES
+    ]
+    assert not modules
+    assert not functions
+
+
+def test_no_class_is_constructed_from_more_than_eight_arguments() -> None:
+    assert not [
+        place
+        for place, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)
+        if node.name == "__init__" and len([*node.args.args, *node.args.kwonlyargs]) > 1 + ARGUMENTS
+    ]
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for place, node in nodes(ast.ClassDef):
+        if not node.name.startswith("_"):
+            places.setdefault(node.name, []).append(place)
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_a_docstring_is_a_sentence_or_a_noun_phrase() -> None:
+    texts = [
+        (place, node.value.value)
+        for place, node in nodes(ast.Expr)
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    assert not [place for place, text in texts if NO_SENTENCE.match(text) or PLAN_ROW.search(text)]

@@ -3,7 +3,7 @@
 from counterpoint import bus
 from counterpoint.bus import Service
 from counterpoint.client import Memory
-from counterpoint.developer.handlers import on_delegated
+from counterpoint.developer.handlers import handle_delegated
 from counterpoint.developer.settings import DeveloperSettings
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
@@ -16,10 +16,9 @@ def run() -> None:
     service = Service("developer", settings)
 
     async def ask_first(message: TaskDelegated, memory: Memory) -> Commit:
-        commit = await on_delegated(message, memory)
-        said = [{"role": "user", "content": message.task.description}]
-        await gateway.generate(memory, said, key="answer", deadline_s=60)
-        return commit
+        messages = [{"role": "user", "content": message.task.description}]
+        await gateway.generate(memory, messages, key="answer", deadline_s=60)
+        return await handle_delegated(message, memory)
 
     service.on(TaskDelegated)(ask_first)
     bus.run(service.run())

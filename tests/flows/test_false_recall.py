@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from counterpoint.bench.synthetic_incidents import ERROR_CLASSES, ERROR_MESSAGES, JOBS, TABLES, SyntheticIncident
-from counterpoint.developer.likeness import RECOGNISED
+from counterpoint.developer.evidence.likeness import RECOGNISED
 
 
 def invented(known: int, new: int) -> tuple[list[SyntheticIncident], list[SyntheticIncident]]:

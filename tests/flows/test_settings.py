@@ -40,7 +40,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
     models = folder / "models"
     models.symlink_to(ModelSettings().model_cache_dir.expanduser())
     fitted = folder / "calibration.json"
-    fitted.write_text(files("counterpoint.developer").joinpath("calibration.json").read_text())
+    fitted.write_text(files("counterpoint.developer.evidence").joinpath("calibration.json").read_text())
     ports = free_ports(3)
     numbers = {
         "RPC_TIMEOUT_S": 3.5, "DRAIN_S": 9.5, "POSTGRES_TIMEOUT_S": 6.5, "LEASE_RETRY_S": 0.25, "SWEEP_AGE_S": 2.5,

@@ -6,7 +6,7 @@ from typing import Any
 from memory_service.house import House, task_body
 
 from counterpoint.client import Memory, put
-from counterpoint.developer.handlers import on_delegated
+from counterpoint.developer.handlers import handle_delegated
 from counterpoint.graph.edges import EdgeKind, LineageEdge
 from counterpoint.graph.lineage import blast_radius_of, lineage_of
 from counterpoint.graph.names import job
@@ -65,7 +65,7 @@ async def worked(house: House, project: str, task_id: str, delegated: str) -> st
     """All that the developer commits for a task."""
     task = SubmitTask(kind="troubleshoot", description="the nightly job failed", error_message=trace(0))
     message = TaskDelegated(task_id=task_id, project=project, session_id="s", attempt=1, task=task, lane="investigate")
-    commit = await on_delegated(message, memory_of(house, "developer", house.handed(delegated)))
+    commit = await handle_delegated(message, memory_of(house, "developer", house.handed(delegated)))
     return str(commit.model_dump())
 
 

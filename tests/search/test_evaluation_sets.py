@@ -10,7 +10,7 @@ from counterpoint.bench.evaluation_metrics import auroc, ndcg, recall
 from counterpoint.bench.evaluation_sets import SetText, TextGroup, UnreadableSet, read_set, read_sets, write_set
 from counterpoint.bench.relevance_fit import THRESHOLD, GradedPassage, fit_curve
 from counterpoint.bench.retrieval import EvaluationCorpus, content_type_of
-from counterpoint.developer.relevance import Signs
+from counterpoint.developer.excerpts.relevance import HitFeatures
 
 
 def layout(folder: Path) -> Path:
@@ -122,11 +122,15 @@ def test_measures_are_those_of_the_literature() -> None:
 def test_a_fitted_curve_tells_apart_what_it_was_fitted_to_and_is_enough_for_most_questions() -> None:
     passages = []
     for n in range(200):
-        passages.append(GradedPassage("s", f"q{n}", Signs(cosine=0.6 + n % 7 / 50, overlap=0.9, lexical_z=6), True))
-        passages.append(GradedPassage("s", f"q{n}", Signs(cosine=0.4 + n % 5 / 50, overlap=0.3, lexical_z=1), False))
+        passages.append(
+            GradedPassage("s", f"q{n}", HitFeatures(cosine=0.6 + n % 7 / 50, overlap=0.9, lexical_z=6), True)
+        )
+        passages.append(
+            GradedPassage("s", f"q{n}", HitFeatures(cosine=0.4 + n % 5 / 50, overlap=0.3, lexical_z=1), False)
+        )
     curve = fit_curve(passages, "made up")
-    assert auroc([curve.at(each.signs) for each in passages], [each.relevant for each in passages]) == 1
-    enough = [curve.at(each.signs) >= THRESHOLD for each in passages if each.relevant]
+    assert auroc([curve.at(each.features) for each in passages], [each.relevant for each in passages]) == 1
+    enough = [curve.at(each.features) >= THRESHOLD for each in passages if each.relevant]
     assert 0.85 <= sum(enough) / len(enough) <= 1
     with pytest.raises(ValueError, match="a fit needs both"):
         fit_curve(passages[::2], "only the good ones")

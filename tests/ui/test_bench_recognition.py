@@ -9,7 +9,7 @@ from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.likeness_fit import IncidentCandidates, cross_validate, fit_likeness
 from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, RecognitionOutcome, read_cases, summary
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
-from counterpoint.developer.likeness import AGAINST, FEATURES, Resemblance
+from counterpoint.developer.evidence.likeness import AGAINST, FEATURES, Resemblance
 
 
 def case(id: str, role: str = "second", **more: str) -> RecognitionCase:

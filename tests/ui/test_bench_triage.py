@@ -7,7 +7,7 @@ import pytest
 
 from counterpoint.bench.evaluation_metrics import ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
-from counterpoint.bench.likelihood_fit import SIGNS, JudgedCase, fit_likelihood, fit_weights, probabilities, shares
+from counterpoint.bench.likelihood_fit import FEATURES, JudgedCase, fit_likelihood, fit_weights, probabilities, shares
 from counterpoint.bench.triage import ExpectedAnswer, TriageCase, TriageOutcome, Verdict, read_cases, summary, verdict
 
 WANTED = ExpectedAnswer(source="docs/a.md", must=("Stop the writer.", "Start it again."), must_not=("Drop the slot",))
@@ -65,7 +65,7 @@ def test_certainty_falls_into_the_last_bin_and_empty_bins_are_left_out() -> None
 
 def _cases(right: int, wrong: int, strangers: int) -> list[JudgedCase]:
     def one(answerable: bool, verdict: Verdict, ahead: float) -> JudgedCase:
-        return JudgedCase(answerable, verdict, dict.fromkeys(SIGNS, 0.0) | {"ahead": ahead})
+        return JudgedCase(answerable, verdict, dict.fromkeys(FEATURES, 0.0) | {"ahead": ahead})
 
     return [
         *(one(True, "right", 2.0 + 0.1 * n) for n in range(right)),

@@ -34,7 +34,7 @@ BATCH, AT_ONCE, WAIT_S = 20, 4, 60
 
 
 @dataclass
-class AnswerResult:
+class AnswerFigures:
     """Results of the questions of one set."""
 
     name: str
@@ -81,9 +81,9 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-async def measure_set(http: httpx.AsyncClient, name: str, of: EvaluationSet, type: str) -> AnswerResult:
+async def measure_set(http: httpx.AsyncClient, name: str, of: EvaluationSet, type: str) -> AnswerFigures:
     """Measure one set."""
-    result = AnswerResult(of.name, type, len(of.groups))
+    result = AnswerFigures(of.name, type, len(of.groups))
     for n, group in enumerate(of.groups):
         progress(
             f"{of.name}: group {n + 1} of {len(of.groups)}, {len(group.texts)} texts, {len(group.queries)} questions"
@@ -111,7 +111,7 @@ async def _ingest(http: httpx.AsyncClient, project: str, corpus: EvaluationCorpu
 
 
 async def _ask(
-    http: httpx.AsyncClient, project: str, group: TextGroup, corpus: EvaluationCorpus, result: AnswerResult
+    http: httpx.AsyncClient, project: str, group: TextGroup, corpus: EvaluationCorpus, result: AnswerFigures
 ) -> None:
     slots = asyncio.Semaphore(AT_ONCE)
 
@@ -134,7 +134,7 @@ async def _ask(
 
 
 def _count(
-    task: dict[str, Any], line: dict[str, Any], query: SetQuery, corpus: EvaluationCorpus, result: AnswerResult
+    task: dict[str, Any], line: dict[str, Any], query: SetQuery, corpus: EvaluationCorpus, result: AnswerFigures
 ) -> None:
     citations = (task.get("findings") or {}).get("citations", [])
     for citation in citations:

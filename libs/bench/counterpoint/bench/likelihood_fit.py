@@ -1,4 +1,4 @@
-"""Fit of the likelihood of answers: the probability that the excerpts chosen for a case are right, from their signs.
+"""Fit of the likelihood of answers: the probability that the excerpts chosen for a case are right, from their features.
 
     python -m counterpoint.bench.likelihood_fit DIR DIR... [--to FILE]
 
@@ -24,19 +24,20 @@ from counterpoint.bench.evaluation_sets import UnreadableSet
 from counterpoint.bench.report import exit_on_sigterm, log_warnings_only
 from counterpoint.bench.triage import TriageCase, Verdict, read_cases, stack_with_documents, verdict
 from counterpoint.client import Memory
-from counterpoint.developer.citations import proposed, quoted
-from counterpoint.developer.evidence import CHUNKS, NEIGHBOURS, NEIGHBOURS_OF
-from counterpoint.developer.failure import failure_of_task
-from counterpoint.developer.german import english
-from counterpoint.developer.likelihood import Likelihood
-from counterpoint.developer.relevance import calibration, hits, ranked
-from counterpoint.developer.selection import select
+from counterpoint.developer.evidence.calibration import load_calibration
+from counterpoint.developer.evidence.failure import failure_of_task
+from counterpoint.developer.evidence.gather import CHUNKS, NEIGHBOURS, NEIGHBOURS_OF
+from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
+from counterpoint.developer.excerpts.likelihood import LikelihoodModel
+from counterpoint.developer.excerpts.relevance import hits, ranked
+from counterpoint.developer.excerpts.selection import select
+from counterpoint.developer.language.german import english
 from counterpoint.proto.memory import HybridSearch
 from counterpoint.proto.tasks import SubmitTask
 
 Array = npt.NDArray[np.float64]
 
-SIGNS = ("ahead", "said", "covered", "unnamed", "unknown", "unfocused", "relevance")
+FEATURES = ("ahead", "said", "covered", "unnamed", "unknown", "unfocused", "relevance")
 LEAST_REFUSED, MOST_WRONG = 0.90, 0.11
 """Bounds of the threshold: means over the sets, each by a fit on the others. The fit searches once per case. The
 developer repeats a search in other words, by which one answer in a hundred more is wrong."""
@@ -48,12 +49,12 @@ _COUNTS = 100.0
 
 @dataclass(frozen=True)
 class JudgedCase:
-    """Verdict on the excerpts for a case, and their signs. `lacking`: no excerpt has the kind of value that is asked
+    """Verdict on the excerpts for a case, and their features. `lacking`: no excerpt has the kind of value that is asked
     for."""
 
     answerable: bool
     verdict: Verdict
-    signs: Mapping[str, float]
+    features: Mapping[str, float]
     lacking: bool = False
 
 
@@ -69,18 +70,18 @@ async def judge_case(memory: Memory, case: TriageCase) -> JudgedCase | None:
     )  # fmt: skip
     (found,) = await memory.query(query, timeout_s=60)
     near = [item for item in found.items if item.scores is not None]
-    beside = hits(text, [item for item in found.items if item.scores is None], calibration().answer)
+    beside = hits(text, [item for item in found.items if item.scores is None], load_calibration().answer)
     if failed:
         question = "\n".join(filter(None, (case.text, case.error_message)))
-        selected = select(question, hits(text, near, calibration().topic), beside, failure=True)
+        selected = select(question, hits(text, near, load_calibration().topic), beside, failure=True)
     else:
-        selected = select(text, ranked(hits(text, near, calibration().answer)), beside)
+        selected = select(text, ranked(hits(text, near, load_calibration().answer)), beside)
     if selected is None:
         return None
-    signs = selected.signs_of(selected.ranked[0], selected.excerpts)
-    shown = (proposed if failed else quoted)(selected.citations)
+    features = selected.features_of(selected.ranked[0], selected.excerpts)
+    shown = (attributed_text if failed else quotes_text)(selected.citations)
     return JudgedCase(
-        case.expect != "refuse", verdict(case.expect, shown), signs, selected.lacks(signs, selected.excerpts)
+        case.expect != "refuse", verdict(case.expect, shown), features, selected.lacks(features, selected.excerpts)
     )  # fmt: skip
 
 
@@ -94,13 +95,13 @@ async def judge_set(folder: Path) -> tuple[JudgedCase, ...]:
 
 
 def fit_weights(sets: Sequence[Sequence[JudgedCase]]) -> Array:
-    """Fit the weights of the signs, followed by the intercept. Lacking cases are left out."""
+    """Fit the weights of the features, followed by the intercept. Lacking cases are left out."""
     used = [[case for case in of if not case.lacking] for of in sets]
-    design = np.array([[*(case.signs[name] for name in SIGNS), 1.0] for of in used for case in of])
+    design = np.array([[*(case.features[name] for name in FEATURES), 1.0] for of in used for case in of])
     truths = np.array([float(case.verdict == "right") for of in used for case in of])
     counts = np.array([_COUNTS / len(of) for of in used for _ in of])
-    ridge = np.diag([RIDGE] * len(SIGNS) + [1e-6])
-    found = np.zeros(len(SIGNS) + 1)
+    ridge = np.diag([RIDGE] * len(FEATURES) + [1e-6])
+    found = np.zeros(len(FEATURES) + 1)
     for _ in range(_ROUNDS):
         probable = 1 / (1 + np.exp(-design @ found))
         curvature = (design * (counts * probable * (1 - probable))[:, None]).T @ design + ridge
@@ -110,7 +111,7 @@ def fit_weights(sets: Sequence[Sequence[JudgedCase]]) -> Array:
 
 def probabilities(of: Sequence[JudgedCase], found: Array) -> Array:
     """Return the probability of each case under some weights."""
-    design = np.array([[*(case.signs[name] for name in SIGNS), 1.0] for case in of])
+    design = np.array([[*(case.features[name] for name in FEATURES), 1.0] for case in of])
     lacking = np.array([case.lacking for case in of])
     return np.where(lacking, 0.0, 1 / (1 + np.exp(-design @ found)))
 
@@ -135,7 +136,7 @@ def choose_threshold(sets: Sequence[Sequence[JudgedCase]], held_out: Sequence[Ar
     raise ValueError("no threshold is within both bounds")
 
 
-def fit_likelihood(sets: Mapping[str, Sequence[JudgedCase]]) -> tuple[Likelihood, list[dict[str, Any]]]:
+def fit_likelihood(sets: Mapping[str, Sequence[JudgedCase]]) -> tuple[LikelihoodModel, list[dict[str, Any]]]:
     """Fit the model of all sets, and measure each by a fit on the others. At least two sets are needed."""
     names, of = list(sets), list(sets.values())
     held_out = [probabilities(each, fit_weights([*of[:n], *of[n + 1 :]])) for n, each in enumerate(of)]
@@ -164,9 +165,9 @@ def fit_likelihood(sets: Mapping[str, Sequence[JudgedCase]]) -> tuple[Likelihood
         f"AUROC {each['auroc']}, calibration error {each['ece']}"
         for each in measured
     )
-    model = Likelihood(
+    model = LikelihoodModel(
         intercept=intercept,
-        weights=dict(zip(SIGNS, found, strict=True)),
+        weights=dict(zip(FEATURES, found, strict=True)),
         threshold=enough,
         fitted_on=f"logistic regression with a ridge of {RIDGE:.0f}, of whether the excerpts that the rules choose "
         f"hold what answers: {cases}",

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from counterpoint.bench.likeness_fit import IncidentCandidates
 from counterpoint.bench.recognition_cases import RecognitionCase
 from counterpoint.client import Memory
-from counterpoint.developer.attempts import resemblance
-from counterpoint.developer.evidence import queries
-from counterpoint.developer.failure import failure_of_attempt, failure_of_task
-from counterpoint.developer.likeness import Resemblance
+from counterpoint.developer.evidence.attempts import resemblance
+from counterpoint.developer.evidence.failure import failure_of_attempt, failure_of_task
+from counterpoint.developer.evidence.gather import queries
+from counterpoint.developer.evidence.likeness import Resemblance
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.tasks import SubmitTask, TaskDelegated
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from counterpoint.bench.evaluation_metrics import auroc
-from counterpoint.developer.likeness import AGAINST, FEATURES, LikenessModel, Resemblance
+from counterpoint.developer.evidence.likeness import AGAINST, FEATURES, LikenessModel, Resemblance
 
 Array = npt.NDArray[np.float64]
 

@@ -34,7 +34,7 @@ from counterpoint.bench.recognition_cases import Bm25Baseline, RecognitionCase, 
 from counterpoint.bench.report import RetryTransport, exit_on_sigterm, log_warnings_only, progress
 from counterpoint.bench.synthetic_incidents import synthetic_incidents
 from counterpoint.bus import BusSettings, Service
-from counterpoint.developer.relevance import calibration
+from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import NATS_USERS
 from counterpoint.local.stack import Stack
@@ -185,7 +185,7 @@ async def _fit(
         for folder, (every, _) in zip((given.folder, *given.further), sets, strict=True)
     ]
     model = fit_likeness(candidates[0], f"{', '.join(of)}; the first in {figures}", *candidates[1:])
-    given.fit.write_text(calibration().model_copy(update={"likeness": model}).model_dump_json(indent=2) + "\n")
+    given.fit.write_text(load_calibration().model_copy(update={"likeness": model}).model_dump_json(indent=2) + "\n")
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from counterpoint.bench.evaluation_metrics import auroc, ece, reliability
 from counterpoint.bench.evaluation_sets import UnreadableSet
-from counterpoint.developer.likeness import RECOGNISED
-from counterpoint.developer.words import content_words
+from counterpoint.developer.evidence.likeness import RECOGNISED
+from counterpoint.developer.language.words import content_words
 from counterpoint.memory.search.bm25 import idf
 from counterpoint.proto.messages import Shape
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from counterpoint.developer.relevance import Curve, Signs
+from counterpoint.developer.excerpts.relevance import Curve, HitFeatures
 
 Array = npt.NDArray[np.float64]
 
@@ -25,16 +25,16 @@ class GradedPassage:
 
     set_name: str
     question: str
-    signs: Signs
+    features: HitFeatures
     relevant: bool
 
 
 def fit_curve(passages: Sequence[GradedPassage], fitted_on: str) -> Curve:
     """Fit a curve. Raises `ValueError` if the passages of a set are all relevant or all irrelevant."""
-    signs = np.array([passage.signs.values for passage in passages])
+    features = np.array([passage.features.values for passage in passages])
     truths = np.array([passage.relevant for passage in passages], float)
     weights = _weights(passages)
-    design = np.c_[signs, np.ones(len(signs))]
+    design = np.c_[features, np.ones(len(features))]
     ridge = _RIDGE * len(truths)
     coefficients = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):

@@ -29,7 +29,8 @@ from counterpoint.bench.relevance_fit import GradedPassage, fit_curve
 from counterpoint.bench.report import exit_on_sigterm, log_warnings_only, progress
 from counterpoint.bus import Service
 from counterpoint.client import Memory
-from counterpoint.developer.relevance import Calibration, calibration, hits
+from counterpoint.developer.evidence.calibration import Calibration, load_calibration
+from counterpoint.developer.excerpts.relevance import hits
 from counterpoint.memory.ingest.chunk import chunk
 from counterpoint.proto.conversation import TURN, Turn, transcript
 from counterpoint.proto.ingest import ContentType, Document, Ingested
@@ -76,8 +77,8 @@ class RetrievalResult:
     def as_json(self, k: int) -> dict[str, Any]:
         """Return all figures, with those of the fusion at the top level."""
         categories = sorted({query.category for query, _ in self.ranked["fusion"] if query.category is not None})
-        curve = calibration().answer
-        area = auroc([curve.at(each.signs) for each in self.graded], [each.relevant for each in self.graded])
+        curve = load_calibration().answer
+        area = auroc([curve.at(each.features) for each in self.graded], [each.relevant for each in self.graded])
         took = sorted(self.durations_ms)
         return {
             "set": self.name,
@@ -199,9 +200,9 @@ async def _run_queries(
         ranked = list(dict.fromkeys(map(corpus.text_id, answer.items)))
         result.ranked[leg].append((query, ranked))
         if leg == "fusion":
-            graded = hits(query.text, answer.items[:GRADED], calibration().answer)
+            graded = hits(query.text, answer.items[:GRADED], load_calibration().answer)
             result.graded += [
-                GradedPassage(result.name, query.id, hit.signs, corpus.text_id(hit.item) in query.relevant)
+                GradedPassage(result.name, query.id, hit.features, corpus.text_id(hit.item) in query.relevant)
                 for hit in graded
             ]
 
@@ -244,7 +245,7 @@ def fitted_calibration(results: Sequence[RetrievalResult]) -> Calibration:
     passages = [each for result in results for each in result.graded]
     sets = ", ".join(f"{result.name} ({len(result.ranked['fusion'])} questions)" for result in results)
     fitted_on = f"{len(passages)} passages, the {GRADED} best of each question of {sets}"
-    return calibration().model_copy(update={"answer": fit_curve(passages, fitted_on)})
+    return load_calibration().model_copy(update={"answer": fit_curve(passages, fitted_on)})
 
 
 async def run(folder: Path, given: argparse.Namespace) -> list[RetrievalResult]:

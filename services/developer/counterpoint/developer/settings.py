@@ -1,4 +1,4 @@
-"""What the developer reads from its environment."""
+"""Settings of the developer, from its environment."""
 
 from pathlib import Path
 

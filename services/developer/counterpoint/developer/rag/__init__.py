@@ -1,1 +1,1 @@
-"""Answering a question in five steps, each of which may send it back (rows C3-C7)."""
+"""Runs over a question: route, retrieve, evaluate, generate and validate, with returns."""

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from counterpoint.developer.answers import answer
-from counterpoint.developer.citations import cite, references
-from counterpoint.developer.passages import Passage, passages, sentences
+from counterpoint.developer.excerpts.answers import quoted_answer
+from counterpoint.developer.excerpts.citations import cite, references
+from counterpoint.developer.excerpts.passages import Passage, passages, sentences
+from counterpoint.developer.excerpts.relevance import Hit
+from counterpoint.developer.language.exact_forms import exact, words_of
 from counterpoint.developer.rag.run import Draft, Sentence, Verdict
-from counterpoint.developer.rag.validate import MARK, exact, words_of
-from counterpoint.developer.relevance import Hit
+from counterpoint.developer.rag.validate import MARK
 from counterpoint.proto.findings import Citation
 
 SHOWN = 8
@@ -40,20 +41,20 @@ _TASK = f"""You answer questions from numbered passages, and from nothing else.
 - If they do not hold the answer, write only: {NO_ANSWER}"""
 
 
-def quoted(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> Draft:
+def draft_of_quotes(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> Draft:
     """The best quotes. Needs at least one hit."""
-    made = answer(question, found, threshold, beside)
+    made = quoted_answer(question, found, threshold, beside)
     return _of_quotes(made.citations, "quotes")
 
 
-def plain(found: Sequence[Hit]) -> Draft:
+def draft_of_passages(found: Sequence[Hit]) -> Draft:
     """The beginnings of the best passages, as they were found; all of one that has no passage to quote."""
     firsts = ((hit, passages(hit.text, hit.markdown) or (_whole(hit),)) for hit in found[:PLAIN])
     return _of_quotes(tuple(cite(hit, split[0]) for hit, split in firsts), "plain retrieval")
 
 
-def kept(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
-    """What of a draft is supported."""
+def supported_part(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
+    """Return a draft without its unsupported sentences."""
     sentences = tuple(each for each, verdict in zip(draft.sentences, verdicts, strict=True) if verdict.supported)
     return draft.model_copy(update={"sentences": sentences})
 
@@ -61,7 +62,7 @@ def kept(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
 def prompt(
     question: str, found: Sequence[Hit], before: Draft | None, verdicts: Sequence[Verdict]
 ) -> list[dict[str, str]]:
-    """What a model is asked; with what was wrong with what it wrote before."""
+    """Return the messages for a model; for a second draft with the problems of the first."""
     shown = "\n\n".join(f"[{n}] ({hit.context or hit.source})\n{hit.text}" for n, hit in enumerate(found[:SHOWN], 1))
     asked = f"Passages:\n\n{shown}\n\nQuestion: {question}"
     messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": asked}]
@@ -77,7 +78,7 @@ def prompt(
     return messages
 
 
-def written(text: str, found: Sequence[Hit], model: str) -> Draft:
+def draft_of_model(text: str, found: Sequence[Hit], model: str) -> Draft:
     """A model's words as a draft: each sentence cites, of the passages it names, the part that is most like it.
 
     Headings and what leads over to a list say nothing, and are left out. One that names no passage cites nothing.
@@ -102,8 +103,8 @@ def written(text: str, found: Sequence[Hit], model: str) -> Draft:
 
 
 def _said(text: str) -> Iterator[tuple[str, list[str]]]:
-    """What a text says, one thing after the other, and the marks of each: a block of code with those after it, an item,
-    a row of a table, a sentence."""
+    """Return the statements of a text, each with its marks: a block of code together with the marks after it, an
+    item of a list, a row of a table, a sentence."""
     at = 0
     for fenced in _FENCED.finditer(text):
         yield from _marked(text[at : fenced.start()])
@@ -139,7 +140,7 @@ def _sentences(text: str) -> Iterator[str]:
             yield first + begun
 
 
-def rendered(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
+def render_draft(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
     """A draft as markdown with its references, and the citations that it still uses, in the order of their numbers."""
     used = list(dict.fromkeys(n for sentence in draft.sentences for n in sentence.rests_on))
     citations = tuple(draft.citations[n] for n in used)
@@ -154,7 +155,7 @@ def rendered(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
 
 
 def _gap(draft: Draft, before: str, line: str) -> str:
-    """What stands between a line of a draft and the one before it."""
+    """Return the space between a line of a draft and the one before it."""
     if not before:
         return ""
     if draft.by in ("quotes", "plain retrieval") or "```" in before + line:

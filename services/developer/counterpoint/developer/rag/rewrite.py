@@ -1,11 +1,12 @@
-"""Other words for a question that found too little (row C4). Pure."""
+"""Rewriting of a question that found too little. Pure."""
 
 import re
 from collections.abc import Sequence
 
-from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Run
-from counterpoint.developer.relevance import Hit
-from counterpoint.developer.words import content_words, stem_of
+from counterpoint.developer.evidence.search_query import QUERY_CHARS, SearchQuery
+from counterpoint.developer.excerpts.relevance import Hit
+from counterpoint.developer.language.words import content_words, stem_of
+from counterpoint.developer.rag.run import Run
 
 PARTS = 3
 EXPANDED = 6
@@ -34,18 +35,18 @@ _CHATTER = re.compile(
 _THANKS = re.compile(r"[,;]?\s*\b(?:please|thanks|thank you|many thanks)\b[^?]*(?=\?|$)", re.IGNORECASE)
 
 
-def rewritten(question: str, before: Asked, found: Sequence[Hit], rewrites: int) -> Asked | None:
-    """What to look for next; None where nothing new comes to mind.
+def rewrite(question: str, before: SearchQuery, found: Sequence[Hit], rewrites: int) -> SearchQuery | None:
+    """Return the next query, or None where no new one is left.
 
-    First the question alone, without what is said around it, and its parts; then its words, with those that the best
-    of what was found has beside them. Never what was looked for before.
+    The first rewriting is the question alone, without greetings and asides, and its parts; the second its words,
+    with the words that stand beside them in the best results. A query is never repeated.
     """
     first = _to_the_point(question) if rewrites == 0 else None
     options = (first, _widened(question, found))
     return next((each for each in options if each is not None and _new(each, question, before)), None)
 
 
-def to_judge_by(run: Run) -> str:
+def text_to_grade(run: Run) -> str:
     """The text that what was found has to answer: the question as it was put, after a rewriting without greetings,
     asides, courtesy and thanks. What other words found would prove itself by those words, or by the question alone."""
     if not run.rewrites:
@@ -56,12 +57,12 @@ def to_judge_by(run: Run) -> str:
     return text if content_words(text) else run.meant
 
 
-def _new(other: Asked, question: str, before: Asked) -> bool:
+def _new(other: SearchQuery, question: str, before: SearchQuery) -> bool:
     texts = {other.text, *other.also}
     return not texts <= {before.text, *before.also, question[:QUERY_CHARS]}
 
 
-def _to_the_point(question: str) -> Asked | None:
+def _to_the_point(question: str) -> SearchQuery | None:
     said = [" ".join(sentence.split()) for sentence in _SENTENCE.split(question)]
     asks = [sentence for sentence in said if sentence.endswith("?")] or [
         sentence for sentence in said if _INTERROGATIVE.search(sentence)
@@ -71,7 +72,7 @@ def _to_the_point(question: str) -> Asked | None:
         return None
     parts = (part.strip(" ?.!") for part in _PART.split(point) if len(content_words(part)) >= 2)
     also = tuple(part for part in dict.fromkeys(parts) if part != point.strip(" ?.!"))[:PARTS]
-    return Asked(text=point, also=also, why="the question alone, and its parts" if also else "the question alone")
+    return SearchQuery(text=point, also=also, why="the question alone, and its parts" if also else "the question alone")
 
 
 def _bare(sentence: str) -> str:
@@ -80,8 +81,8 @@ def _bare(sentence: str) -> str:
     return bare if content_words(bare) else sentence
 
 
-def _widened(question: str, found: Sequence[Hit]) -> Asked | None:
-    point = _to_the_point(question) or Asked(text=question[:QUERY_CHARS])
+def _widened(question: str, found: Sequence[Hit]) -> SearchQuery | None:
+    point = _to_the_point(question) or SearchQuery(text=question[:QUERY_CHARS])
     wanted = content_words(point.text)
     keywords = [word for word in dict.fromkeys(_WORD.findall(point.text)) if content_words(word)]
     counts: dict[str, int] = {}
@@ -94,4 +95,4 @@ def _widened(question: str, found: Sequence[Hit]) -> Asked | None:
     if not keywords:
         return None
     why = "its words, and those that stand beside them in what was found"
-    return Asked(text=point.text, also=(text, *point.also), why=why)
+    return SearchQuery(text=point.text, also=(text, *point.also), why=why)

@@ -1,11 +1,12 @@
-"""Where a question is looked up, by rules, and what it is about when it follows on another (rows C3, C7). Pure."""
+"""Routes of a question by rules, and its subject where it follows on an earlier one. Pure."""
 
 import hashlib
 import re
 from collections.abc import Sequence
 
-from counterpoint.developer.rag.run import QUERY_CHARS, Asked, Route
-from counterpoint.developer.words import content_words
+from counterpoint.developer.evidence.search_query import QUERY_CHARS, SearchQuery
+from counterpoint.developer.language.words import content_words
+from counterpoint.developer.rag.run import Route
 
 EARLIER = 3
 """Questions of the session before this one that may say what it is about."""
@@ -24,7 +25,7 @@ _POINTS_BACK = re.compile(
 )
 _TURN = re.compile(r"^\w+: ")
 _LINE_CHARS = 200
-"""Of a question, what the summary of a session holds."""
+"""Length of a question in the summary of a session."""
 
 
 def route(question: str) -> Route:
@@ -37,7 +38,7 @@ def route(question: str) -> Route:
     return Route(mode="web", reason=f"{outside[0]!r} is about the world outside: memory, and pages of the web as leads")
 
 
-def available(route: Route, web: bool) -> Route:
+def available_route(route: Route, web: bool) -> Route:
     """The same, as far as there is a search of the web (`web`)."""
     if route.mode != "web" or web:
         return route
@@ -45,32 +46,34 @@ def available(route: Route, web: bool) -> Route:
     return route.model_copy(update={"mode": "hybrid", "reason": reason})
 
 
-def same_words(question: str) -> str:
+def words_key(question: str) -> str:
     """An id: the same for questions of the same words, whatever their order, case and signs."""
     words = sorted(set(_WORD.findall(question.casefold())))
     return hashlib.sha256(" ".join(words).encode()).hexdigest()[:32]
 
 
-def asked(question: str, earlier: Sequence[str]) -> Asked:
-    """What is looked for first. A question that points back is looked up together with the last ones before it, back
-    to one that can be understood alone."""
-    if not earlier or not follows(question):
-        return Asked(text=question[:QUERY_CHARS])
+def search_query_of(question: str, earlier: Sequence[str]) -> SearchQuery:
+    """Return the first query. A question that points back is joined to the last ones before it, as far back as one
+    that can be understood alone."""
+    if not earlier or not follows_on(question):
+        return SearchQuery(text=question[:QUERY_CHARS])
     turns: list[str] = []
     for turn in reversed(earlier[-EARLIER:]):
         turns.insert(0, turn)
-        if not follows(turn):
+        if not follows_on(turn):
             break
-    return Asked(text=" ".join([*turns, question])[:QUERY_CHARS], also=(question,), why=f"it follows on: {turns[0]}")
+    return SearchQuery(
+        text=" ".join([*turns, question])[:QUERY_CHARS], also=(question,), why=f"it follows on: {turns[0]}"
+    )
 
 
-def follows(question: str) -> bool:
+def follows_on(question: str) -> bool:
     """Whether a question cannot be understood alone: it is short, and points back."""
     return len(content_words(question)) <= _FEW and _POINTS_BACK.search(question.strip()) is not None
 
 
-def earlier(summary: str, question: str) -> tuple[str, ...]:
-    """What was asked in a session before this question, oldest first, as its summary has it. Later turns are not."""
+def earlier_questions(summary: str, question: str) -> tuple[str, ...]:
+    """Return the questions of a session before this one, oldest first, from its summary. Later turns are left out."""
     turns = [_TURN.sub("", line) for line in summary.splitlines()]
     this = " ".join(question.split())[:_LINE_CHARS]
     before = turns[: len(turns) - 1 - turns[::-1].index(this)] if this in turns else turns

@@ -1,14 +1,14 @@
-"""One run over a question: what has been decided so far, and so what comes next. Pure."""
+"""State of a run over a question, and its transitions. Pure."""
 
 from typing import Literal, assert_never
 
+from counterpoint.developer.evidence.search_query import SearchQuery
+from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.messages import Shape
 
 MAX_REWRITES = 2
 MAX_REGENERATIONS = 1
-QUERY_CHARS = 2_000
-"""Of a text that is looked for, as much as is looked at."""
 
 Node = Literal["route", "retrieve", "evaluate", "generate", "validate"]
 Mode = Literal["hybrid", "vector", "web"]
@@ -16,23 +16,14 @@ Ending = Literal["answered", "insufficient_evidence", "fallback"]
 
 
 class Route(Shape):
-    """Where a question is looked up, by whom that was decided (rules, or a model), and why."""
+    """The kind of search for a question, the author of that choice (rules, or a model) and its reason."""
 
     mode: Mode
     reason: str
     by: str = "rules"
 
 
-class Asked(Shape):
-    """What is looked for: a text, by which what is found is graded, and other wordings or parts of it. `why` is empty
-    for the question as it was put."""
-
-    text: str
-    also: tuple[str, ...] = ()
-    why: str = ""
-
-
-class Seen(Shape):
+class PassageVersion(Shape):
     """A passage as it was found: which, and at which version."""
 
     id: str
@@ -44,14 +35,6 @@ class Lead(Shape):
 
     title: str
     url: str
-
-
-class Graded(Shape):
-    """Whether what was found is enough, how likely, and why."""
-
-    sufficient: bool
-    probability: float
-    reason: str
 
 
 class Sentence(Shape):
@@ -78,9 +61,9 @@ class Verdict(Shape):
 
 
 class Run(Shape):
-    """What is kept of a run after each step. `steps` counts those done, `last` is the last of them; `next` is None when
-    it has ended. `meant` is the question with those that it follows on; `spent_s` is how long all the steps took, in
-    whatever deliveries."""
+    """State of a run after each step, as its checkpoint holds it. `steps` counts the steps, `last` is the latest;
+    `next` is None when the run has ended. `meant` is the question together with those that it follows on;
+    `spent_s` is the time of all steps, over all deliveries."""
 
     question: str
     meant: str = ""
@@ -88,9 +71,9 @@ class Run(Shape):
     steps: int = 0
     last: Node | None = None
     route: Route | None = None
-    asked: Asked | None = None
-    found: tuple[Seen, ...] = ()
-    graded: Graded | None = None
+    asked: SearchQuery | None = None
+    found: tuple[PassageVersion, ...] = ()
+    graded: Grade | None = None
     rewrites: int = 0
     draft: Draft | None = None
     verdicts: tuple[Verdict, ...] = ()
@@ -101,39 +84,40 @@ class Run(Shape):
     spent_s: float = 0.0
 
     def noting(self, *notes: str) -> "Run":
-        """The same with these notes, each once."""
+        """Return the run with further notes, each once."""
         return self.model_copy(update={"notes": tuple(dict.fromkeys((*self.notes, *notes)))})
 
 
-def routed(run: Run, route: Route, asked: Asked) -> Run:
-    """After `route`."""
+def after_route(run: Run, route: Route, asked: SearchQuery) -> Run:
+    """Return the run after its route was chosen."""
     return _done(run, "retrieve", route=route, asked=asked, meant=asked.text if asked.why else run.question)
 
 
-def retrieved(run: Run, found: tuple[Seen, ...]) -> Run:
-    """After `retrieve`."""
+def after_retrieve(run: Run, found: tuple[PassageVersion, ...]) -> Run:
+    """Return the run after a search."""
     return _done(run, "evaluate", found=found)
 
 
-def evaluated(run: Run, graded: Graded, rewritten: Asked | None, late: bool) -> Run:
-    """After `evaluate`: go on, look again with other words, or end without an answer."""
-    if graded.sufficient:
-        return _done(run, "generate", graded=graded)
+def after_evaluate(run: Run, grade: Grade, rewritten: SearchQuery | None, late: bool) -> Run:
+    """Return the run after the grade: on to a draft, back to the search with a rewritten query, or at its end
+    without an answer."""
+    if grade.sufficient:
+        return _done(run, "generate", graded=grade)
     if rewritten is None or run.rewrites >= MAX_REWRITES or late:
-        return _done(run, None, graded=graded, ending="insufficient_evidence")
-    return _done(run, "retrieve", graded=graded, asked=rewritten, rewrites=run.rewrites + 1)
+        return _done(run, None, graded=grade, ending="insufficient_evidence")
+    return _done(run, "retrieve", graded=grade, asked=rewritten, rewrites=run.rewrites + 1)
 
 
-def generated(run: Run, draft: Draft) -> Run:
-    """After `generate`: a draft is checked; one whose author found no answer ends the run."""
+def after_generate(run: Run, draft: Draft) -> Run:
+    """Return the run after a draft: on to its check, or at its end where the author found no answer."""
     if draft.declined:
         return _done(run, None, draft=draft, ending="insufficient_evidence")
     return _done(run, "validate", draft=draft)
 
 
-def validated(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
-    """After `validate`: an answer, a second draft, or what was found as it is: whoever takes the step puts that in the
-    place of the draft."""
+def after_validate(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
+    """Return the run after the check of a draft: at its end as an answer, back to a second draft, or at its end as a
+    fallback, whose caller replaces the draft by the passages as they were found."""
     if verdicts and all(verdict.supported for verdict in verdicts):
         return _done(run, None, verdicts=verdicts, ending="answered")
     if run.regenerations >= MAX_REGENERATIONS or late:
@@ -141,19 +125,22 @@ def validated(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
     return _done(run, "generate", verdicts=verdicts, regenerations=run.regenerations + 1)
 
 
-def lost(run: Run) -> Run:
-    """What was found is not there any more as it was: it is looked for again."""
-    asked = (run.asked or Asked(text=run.question)).model_copy(update={"why": "what was found has changed since"})
+def search_again(run: Run) -> Run:
+    """Return the run back at its search, after the evidence that it found has changed."""
+    asked = (run.asked or SearchQuery(text=run.question)).model_copy(update={"why": "what was found has changed since"})
     gone = {"found": (), "graded": None, "draft": None, "verdicts": (), "ending": None}
     return run.model_copy(update={"next": "retrieve", "asked": asked, **gone})
 
 
-def failed(run: Run, node: Node, why: str) -> Run:
-    """A step could not be taken, or not be kept: the rules say where to look, and what was found serves as it is."""
+def after_failure(run: Run, node: Node, why: str) -> Run:
+    """Return the run after a step that failed or whose commit was refused: the rules choose the route, and a draft is
+    replaced by the passages as they were found."""
     noted = run.noting(f"{node} failed: {why}")
     match node:
         case "route":
-            return routed(noted, Route(mode="hybrid", reason=f"routing failed: {why}"), Asked(text=run.question))
+            return after_route(
+                noted, Route(mode="hybrid", reason=f"routing failed: {why}"), SearchQuery(text=run.question)
+            )
         case "retrieve" | "evaluate":
             return _done(noted, None, ending="insufficient_evidence")
         case "generate" | "validate":

@@ -1,4 +1,4 @@
-"""What is counted of runs over questions."""
+"""Metrics of runs over questions."""
 
 from prometheus_client import Counter
 

@@ -1,32 +1,21 @@
-"""Whether each sentence of a draft is borne out by what it cites (row C5). Pure."""
+"""Checks of a draft: each sentence has to be supported by what it cites. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
 
+from counterpoint.developer.excerpts.relevance import Hit
+from counterpoint.developer.language.exact_forms import exact, words_of
 from counterpoint.developer.rag.run import Draft, Sentence, Verdict
-from counterpoint.developer.relevance import Hit
-from counterpoint.developer.words import content_words
 from counterpoint.proto.findings import Citation
 
 SHARED = 0.5
 """Share of a sentence's content words that what it cites has to hold."""
 
 MARK = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]")
-"""How a sentence names what it rests on: [1], [2][3], [4, 5]."""
-_NUMBER = re.compile(r"(?<![\w.−-])(?:[-−](?=\.?\d))?\.?\d+(?:[.,:/-]\d+)*(?:\s?[%‰]|\b)(?!\w)")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_IDENTIFIER = re.compile(r"\b(?:\w+(?:[_./:-]\w+)+|[a-z]+[A-Z]\w*|[A-Z]{2,}\w*\d\w*|\w*\d\w*[A-Za-z]\w*)\b")
-_PERCENT = re.compile(r"\s?per\s?cent\b", re.IGNORECASE)
-_PLAIN = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+|(?:[A-Za-z]\.)+[A-Za-z]|[\W\d]+")
-_DAY = re.compile(
-    r"\b(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?\b"
-    r"|\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-    r"(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\b"
-)
-_FOREIGN = re.compile(r"[^\W\d_]*[^\W\d_a-zA-Z][^\W\d_]*")
+"""Citation marks of a sentence: [1], [2][3], [4, 5]."""
 
 
-def verdicts(draft: Draft, found: Sequence[Hit]) -> tuple[Verdict, ...]:
+def verdicts_of(draft: Draft, found: Sequence[Hit]) -> tuple[Verdict, ...]:
     """One a sentence: what it cites exists and is as it says, holds its numbers, dates and identifiers, and half of its
     words at least."""
     chunks = {(hit.item.store, hit.item.id, hit.item.version): hit for hit in found}
@@ -64,17 +53,3 @@ def _verdict(sentence: Sentence, citations: Sequence[Citation], chunks: Mapping[
     if words and len(words & words_of(held)) < SHARED * len(words):
         return Verdict(supported=False, problem="has little in common with what it cites")
     return Verdict(supported=True)
-
-
-def exact(text: str) -> set[str]:
-    """Numbers with their sign and percent, dates, times, names of days and months, identifiers: in lower case, without
-    separators of thousands."""
-    plain = _PERCENT.sub("%", _THOUSANDS.sub("", text))
-    found = {"".join(each.lower().replace("−", "-").split()) for each in _NUMBER.findall(plain)}
-    found |= {each.lower() for each in _IDENTIFIER.findall(plain) if not _PLAIN.fullmatch(each)}
-    return found | {(day or month).lower() for day, month in _DAY.findall(text)}
-
-
-def words_of(text: str) -> frozenset[str]:
-    """What is compared of a text: its content words, and those that are written in other letters."""
-    return content_words(text) | frozenset(word.casefold() for word in _FOREIGN.findall(text))

@@ -1,0 +1,1 @@
+"""Evidence: all that memory knows about a task, gathered once into one value."""

@@ -1,0 +1,78 @@
+"""Downstream of a task's target as lineage knows it, with the submitter's own rows marked as claims."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from counterpoint.client import Memory, records
+from counterpoint.graph.lineage import blast_radius_of
+from counterpoint.graph.names import Node, dataset, job, node_of
+from counterpoint.graph.radius import BlastRadius
+from counterpoint.proto.findings import Downstream, Findings
+from counterpoint.proto.memory import Get
+from counterpoint.proto.records import RunJob
+from counterpoint.proto.tasks import SubmitTask, Target
+
+ROWS = 100
+"""Rows in findings, at most: the nearest."""
+CALLER = "caller"
+
+_CLAIMS = TypeAdapter(tuple[Downstream, ...])
+
+
+@dataclass(frozen=True)
+class DownstreamLookup:
+    """Answer of lineage. `name` is what the task names, None when it names nothing; `radius` is None when lineage
+    does not know it."""
+
+    name: str | None = None
+    radius: BlastRadius | None = None
+
+
+async def look_up_downstream(memory: Memory, target: Target | None) -> DownstreamLookup:
+    """Look up the job, dataset or run that a task names; the first of them that lineage knows counts.
+
+    Raises `Transient` or `Denied`.
+    """
+    nodes = [] if target is None else _named(target)
+    run_id = target.run_id if target else None
+    if not nodes and not run_id:
+        return DownstreamLookup()
+    gets = [Get(store=f"{node.kind}s", id=node.id) for node in nodes]
+    answers = await memory.query(*gets, *([Get(store="runs", id=run_id)] if run_id else []))
+    known = [node for node, answer in zip(nodes, answers, strict=False) if answer.items]
+    known += [node_of(run.job) for answer in answers[len(nodes) :] for run in records(answer.items, RunJob)]
+    name = f"{nodes[0].kind} {nodes[0]}" if nodes else f"run {run_id}"
+    return DownstreamLookup(name, await blast_radius_of(memory, known[0]) if known else None)
+
+
+def with_downstream(findings: Findings, task: SubmitTask, lookup: DownstreamLookup) -> Findings:
+    """The findings with what lineage knows to be downstream, then what the submitter alone claims; and a caveat for
+    what could not be read, is not known or is left out."""
+    found = lookup.radius.downstream[:ROWS] if lookup.radius else ()
+    claims, caveats = _claims(task)
+    known = {_key(row) for row in (lookup.radius.downstream if lookup.radius else ())}
+    more = [row.model_copy(update={"claimed_by": CALLER}) for row in claims if _key(row) not in known]
+    if lookup.name and lookup.radius is None:
+        caveats = (*caveats, f"lineage does not know the {lookup.name}: nothing downstream could be looked up")
+    if lookup.radius and (lookup.radius.truncated or len(lookup.radius.downstream) > ROWS):
+        caveats = (*caveats, f"more is downstream of the {lookup.name} than is listed: these are the nearest")
+    return findings.model_copy(update={"downstream": (*found, *more[:ROWS]), "caveats": (*findings.caveats, *caveats)})
+
+
+def _named(target: Target) -> list[Node]:
+    named = [job(target.job.namespace, target.job.name)] if target.job else []
+    return [*named, *([dataset(target.dataset.namespace, target.dataset.name)] if target.dataset else [])]
+
+
+def _claims(task: SubmitTask) -> tuple[Sequence[Downstream], tuple[str, ...]]:
+    claimed = (task.context or {}).get("downstream", ())
+    try:
+        return _CLAIMS.validate_python(claimed), ()
+    except ValidationError as unreadable:
+        return (), (f"context.downstream is not a list of jobs and datasets: {unreadable.error_count()} problems",)
+
+
+def _key(row: Downstream) -> tuple[str, str, str]:
+    return row.kind, row.namespace, row.name

@@ -1,0 +1,101 @@
+"""Providers: the official package for an external system, or a stop. Never a stand-in."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from counterpoint.proto.providers import Provider
+from counterpoint.proto.tasks import Need
+
+_DOTTED = re.compile(r"\.[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class ProviderLookup:
+    """Systems of a task by the index of providers: those with a provider, those without."""
+
+    found: tuple[tuple[str, Provider], ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def exists(self) -> bool | None:
+        """Whether every system has a provider; None when the task names no system."""
+        if self.missing:
+            return False
+        return True if self.found else None
+
+
+def look_up_providers(systems: Sequence[str], text: str, index: Sequence[Provider]) -> ProviderLookup:
+    """The providers of the systems a task names; of those its text mentions when it names none."""
+    if systems:
+        pairs = [(system, match(system, index)) for system in systems]
+        return ProviderLookup(
+            found=tuple((system, provider) for system, provider in pairs if provider is not None),
+            missing=tuple(system for system, provider in pairs if provider is None),
+        )
+    words = f" {_plain(_without_addresses(text))} "
+    mentioned: dict[str, tuple[str, Provider]] = {}
+    for provider in index:
+        for name in _in_prose(provider):
+            if f" {_plain(name)} " in words:
+                mentioned.setdefault(provider.package, (name, provider))
+    return ProviderLookup(found=tuple(mentioned.values()))
+
+
+def match(system: str, index: Sequence[Provider]) -> Provider | None:
+    """The provider that is called what the system is, whatever its case and punctuation: by its own name before an
+    alias, by an alias before a term."""
+    wanted = _plain(system)
+    by_rank: tuple[Callable[[Provider], tuple[str, ...]], ...] = (
+        lambda provider: (provider.name,),
+        lambda provider: provider.aliases,
+        lambda provider: provider.terms,
+    )
+    for names in by_rank:
+        for provider in index:
+            if wanted and wanted in map(_plain, names(provider)):
+                return provider
+    return None
+
+
+def _in_prose(provider: Provider) -> tuple[str, ...]:
+    """The names of a provider that mean nothing else in prose."""
+    terms = set(map(_plain, provider.terms))
+    return tuple(name for name in (provider.name, *provider.aliases) if _plain(name) not in terms)
+
+
+def provider_needs(missing: Sequence[str], project: str) -> tuple[Need, ...]:
+    """Return the needs that stop work on systems without a provider."""
+    return tuple(
+        need
+        for system in missing
+        for need in (
+            Need(
+                kind="provider",
+                what=f"an official provider package for {system}, or the name under which the index knows it",
+                how="submit the task again with that name in `systems`",
+            ),
+            Need(
+                kind="document",
+                what=f"a provider plan for {system}: connections, operators, alternatives",
+                how=f"counterpoint ingest PATH --project {project}",
+            ),
+        )
+    )
+
+
+def _without_addresses(text: str) -> str:
+    """The text without URLs, but for their schemes, and without hosts, paths, mail addresses and settings: a name in
+    one of these says where something lies, and not what is worked with."""
+    kept = []
+    for token in text.split():
+        scheme, colon, _ = token.partition("://")
+        if colon:
+            kept.append(scheme)
+        elif not ("@" in token or _DOTTED.search(token) or sum(map(token.count, "/\\=")) > 1):
+            kept.append(token)
+    return " ".join(kept)
+
+
+def _plain(name: str) -> str:
+    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))

@@ -1,0 +1,1 @@
+"""Excerpts: the parts of found documents that are quoted, and how likely they are to answer."""

@@ -1,0 +1,109 @@
+"""Answers made of sentences of the evidence, each with its citation; none is worded here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from counterpoint.developer.excerpts.citations import cite, quotes_text
+from counterpoint.developer.excerpts.passages import Passage, passages, sentences
+from counterpoint.developer.excerpts.relevance import Curve, Grade, Hit, grade
+from counterpoint.developer.excerpts.selection import select
+from counterpoint.developer.language.words import content_words, coverage, weights
+from counterpoint.proto.findings import Citation
+
+SPANS = 5
+SOURCES = 3
+STEPS = 12
+CHUNKS = 5
+
+
+@dataclass(frozen=True)
+class QuotedAnswer:
+    """A markdown text made of quotes, and the span behind each, in the order of their numbers in the text."""
+
+    text: str
+    citations: tuple[Citation, ...]
+
+
+def quoted_answer(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> QuotedAnswer:
+    """Pick the parts of the best hits that answer a question. Needs at least one hit.
+
+    Of documents the excerpts of the sections that fit best, of which `beside` are further passages; of conversations
+    and programs their best spans.
+    """
+    selected = select(question, found, beside)
+    if selected is None:
+        return _spans(question, found, threshold)
+    citations = selected.citations
+    return QuotedAnswer(quotes_text(citations), citations)
+
+
+def grade_answer(
+    question: str, found: Sequence[Hit], curve: Curve, beside: Sequence[Hit] = (), again: bool = False
+) -> Grade:
+    """Whether what was found, or found `again` by other words, is enough to answer: of documents by the likelihood of
+    the excerpts, else by that of the best passage."""
+    selected = select(question, found, beside)
+    return grade(found, curve) if selected is None else selected.grade(again)
+
+
+def _spans(question: str, found: Sequence[Hit], threshold: float) -> QuotedAnswer:
+    """Spans of the best hits: of each of the first few its best, and then what adds to the question's words.
+
+    A hit after the first has to be half as likely as what is enough. Where a span is a step, the other steps of its
+    list come with it in their order. Needs at least one hit.
+    """
+    chosen = [found[0], *(hit for hit in found[1:CHUNKS] if hit.relevance >= threshold / 2)]
+    worth = weights(content_words(question), [hit.words for hit in found])
+    left = dict(worth)
+    total = sum(worth.values())
+    taken: list[tuple[Hit, Passage]] = []
+    options = [
+        (hit, sentence)
+        for hit in chosen
+        for passage in passages(hit.text, hit.markdown)
+        for sentence in sentences(passage)
+    ]
+
+    def best(of: Sequence[tuple[Hit, Passage]]) -> tuple[float, Hit, Passage] | None:
+        scored = [(_gain(hit, each, left, worth), -chosen.index(hit), -each.start, hit, each) for hit, each in of]
+        gain, _, _, hit, sentence = max(scored, key=lambda option: option[:3], default=(0, 0, 0, None, None))
+        return (gain, hit, sentence) if hit is not None and sentence is not None else None
+
+    def take(hit: Hit, sentence: Passage) -> None:
+        taken.append((hit, sentence))
+        covered = content_words(sentence.text) | content_words(hit.context)
+        for word in covered & left.keys():
+            del left[word]
+
+    for hit in chosen[:SOURCES]:
+        if (picked := best([option for option in options if option[0] is hit])) is not None:
+            take(*picked[1:])
+    while len(taken) < SPANS and (picked := best([option for option in options if option not in taken])) is not None:
+        if taken and picked[0] < 0.1 * total:
+            break
+        take(*picked[1:])
+    taken.sort(key=lambda span: chosen.index(span[0]))
+    return _rendered(_with_steps(taken))
+
+
+def _gain(hit: Hit, sentence: Passage, left: dict[str, float], worth: dict[str, float]) -> float:
+    """Return the words that a sentence adds to those covered, plus a little for those it repeats, times the
+    relevance of its chunk."""
+    words = content_words(sentence.text)
+    added = sum(value for word, value in left.items() if word in words)
+    return hit.relevance * (added + 0.05 * coverage(worth, words))
+
+
+def _with_steps(taken: Sequence[tuple[Hit, Passage]]) -> list[tuple[Hit, Passage]]:
+    whole: list[tuple[Hit, Passage]] = []
+    for hit, passage in taken:
+        steps = [step for step in passages(hit.text, hit.markdown) if step.kind == "step"]
+        for span in steps[:STEPS] if passage.kind == "step" else [passage]:
+            if (hit, span) not in whole:
+                whole.append((hit, span))
+    return whole
+
+
+def _rendered(taken: Sequence[tuple[Hit, Passage]]) -> QuotedAnswer:
+    citations = tuple(cite(hit, passage) for hit, passage in taken)
+    return QuotedAnswer(quotes_text(citations), citations)

@@ -1,0 +1,161 @@
+"""Sections: the passages of a document that stand under the same headings, put together from what a search found."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from counterpoint.developer.excerpts.passages import Passage
+from counterpoint.developer.excerpts.relevance import Hit
+from counterpoint.developer.excerpts.units import Unit, units
+from counterpoint.developer.language.question_terms import words_of
+
+PROGRAMS = frozenset({"python", "javascript", "typescript"})
+STRUCTURED = frozenset({"markdown", "restructuredtext", "html", "notebook", "pdf"})
+"""Types whose passages stand under headings."""
+FIRST = 20
+_SAID = "{}: {}"
+COPIES = 3
+"""A passage that stands in so many of the documents found is none of their own."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Consecutive passages of one document. `place` is that of the best of them among what was found, from 0.
+
+    `text` is all of it, where white space between passages is told apart from line ends no more; `start` is where it
+    begins in its document.
+    """
+
+    hits: tuple[Hit, ...]
+    place: int
+    best: Hit
+
+    @property
+    def found(self) -> tuple[Hit, ...]:
+        """Those of its passages that the search found."""
+        return tuple(hit for hit in self.hits if hit.item.score is not None) or (self.best,)
+
+    @property
+    def source(self) -> str:
+        """The document."""
+        return self.best.source
+
+    @property
+    def start(self) -> int:
+        """Start of the section (characters of the document)."""
+        return self.hits[0].start
+
+    @cached_property
+    def text(self) -> str:
+        """The text of its passages, each at its place."""
+        parts, at = [], self.start
+        for hit in self.hits:
+            parts.append("\n" * (hit.start - at))
+            parts.append(hit.text)
+            at = hit.start + len(hit.text)
+        return "".join(parts)
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """Its blocks, by their places in `text`."""
+        return units(self.text, self.best.item.body.get("type") in PROGRAMS, self.start == 0)
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """Return the statements of its blocks: of a row of a table each cell with its header, of any other block its
+        text."""
+        said, headers = list[str](), tuple[str, ...]()
+        for unit in self.units:
+            if unit.kind == "header":
+                headers = _cells(unit.text)
+            elif unit.kind not in ("row", "markup"):
+                headers = ()
+            cells = _cells(unit.text) if unit.kind == "row" else ()
+            paired = len(cells) == len(headers) > 0
+            said.append("; ".join(map(_SAID.format, headers, cells)) if paired else unit.text)
+        return tuple(said)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The content words of its text, its headings and the title of its document."""
+        return words_of(f"{self.text}\n{self.headings}")
+
+    @property
+    def headings(self) -> str:
+        """The title of its document and the headings above it."""
+        return "\n".join((str(self.best.item.body.get("title") or ""), self.best.context))
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The headings above it, outermost first; the title of its document where it has none."""
+        above = tuple(part for part in self.best.context.split(" > ") if part)
+        return above or tuple(filter(None, [str(self.best.item.body.get("title") or "")]))
+
+    def spans(self, start: int, end: int) -> tuple[tuple[Hit, Passage], ...]:
+        """The passages of which a stretch of `text` is made, a part of a hit each."""
+        found = []
+        for hit in self.hits:
+            at = hit.start - self.start
+            first, last = max(start - at, 0), min(end - at, len(hit.text))
+            body = hit.text[first:last]
+            if first < last and body.strip():
+                lead = first + len(body) - len(body.lstrip())
+                found.append((hit, Passage("paragraph", lead, lead + len(body.strip()), body.strip())))
+        return tuple(found)
+
+
+def mostly_documents(found: Sequence[Hit]) -> bool:
+    """Whether what was found best is documents, and not a conversation, programs or loose texts alone."""
+    first = found[:FIRST]
+    return 4 * sum((hit.item.body.get("type") or "markdown") in STRUCTURED for hit in first) >= len(first) > 0
+
+
+def sections(found: Sequence[Hit], beside: Iterable[Hit] = ()) -> tuple[Section, ...]:
+    """The sections of what was found, in its order; `beside` are passages that stand next to those."""
+    known = {(hit.source, hit.start): hit for hit in (*beside, *found)}
+    said = Counter(text for _, text in {(hit.source, _plain(hit.text)) for hit in known.values()})
+    known = {place: hit for place, hit in known.items() if said[_plain(hit.text)] < COPIES}
+    places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(found)))}
+    made: list[Section] = []
+    for run in _runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))):
+        among = [hit for hit in run if (hit.source, hit.start) in places]
+        if among:
+            best = min(among, key=lambda hit: places[hit.source, hit.start])
+            made.append(Section(tuple(run), places[best.source, best.start], best))
+    return tuple(sorted(made, key=lambda section: section.place))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cells(row: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
+
+
+def _runs(ordered: Sequence[Hit]) -> Iterable[list[Hit]]:
+    """Passages of one document and one context that follow one another."""
+    run: list[Hit] = []
+    for hit in ordered:
+        if run and not _follows(run[-1], hit):
+            yield run
+            run = []
+        run.append(hit)
+    if run:
+        yield run
+
+
+def _follows(before: Hit, hit: Hit) -> bool:
+    return (
+        before.source == hit.source
+        and before.context == hit.context
+        and before.item.id.rpartition("-")[0] == hit.item.id.rpartition("-")[0]
+        and _number(hit) == _number(before) + 1
+        and hit.start >= before.start + len(before.text)
+    )
+
+
+def _number(hit: Hit) -> int:
+    number = hit.item.id.rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1

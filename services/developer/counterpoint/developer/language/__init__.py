@@ -1,0 +1,1 @@
+"""Language: words, codes and kinds of answers in English and German texts."""

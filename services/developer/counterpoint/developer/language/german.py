@@ -1,0 +1,109 @@
+"""German: telling it from other languages, its stems, and English words that say the same. By rules and a word list."""
+
+import re
+from functools import cache, lru_cache
+from importlib.resources import files
+
+import Stemmer  # type: ignore[import-not-found]
+
+_WORD = re.compile(r"[a-zäöüß]+")
+_STEMMER = Stemmer.Stemmer("german")
+_AGAIN = re.compile(r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]*\bneu\b", re.IGNORECASE)
+"""The one verb of operations whose parts German parts."""
+_LINKS = ("", "s", "es", "n", "en", "e", "er")
+_LEAST = 4
+"""Letters that a part of a compound has at least."""
+_OF_BOTH = frozenset(
+    ("am", "an", "also", "bin", "da", "den", "des", "die", "in", "so", "war", "was", "man", "oder", "index", "alarm",
+     "parallel", "version", "server", "name", "minute", "problem", "variable", "probe", "er", "hat", "um", "ja", "du",
+     "alle", "als", "testen", "pro", "hin", "dir", "deren")
+)  # fmt: skip
+"""Words of the list that say nothing about the language."""
+
+
+@cache
+def _words() -> tuple[frozenset[str], dict[str, dict[str, tuple[str, ...]]]]:
+    """Words that carry no meaning, and the others by their stems, each with the English for it."""
+    idle, said = set[str](), dict[str, dict[str, tuple[str, ...]]]()
+    for line in (
+        files("counterpoint.developer.language").joinpath("german.txt").read_text(encoding="utf-8").splitlines()
+    ):
+        if not line or line.startswith("#"):
+            continue
+        word, *english = line.split()
+        if english:
+            said.setdefault(_STEMMER.stemWord(word), {})[word] = tuple(english)
+        else:
+            idle.add(word)
+    return frozenset(idle), said
+
+
+def _of_stem(word: str) -> tuple[str, ...] | None:
+    """The English for the longest known word of the same stem that it begins with, or else for all of that stem."""
+    known = _words()[1].get(stem(word))
+    if known is None:
+        return None
+    first = max((each for each in known if word.startswith(each)), key=len, default=None)
+    return known[first] if first else tuple(dict.fromkeys(each for of in known.values() for each in of))
+
+
+@lru_cache(maxsize=2_000)
+def is_german(text: str) -> bool:
+    """Whether a text is German: two of its words are, or a fifth of them."""
+    words = _WORD.findall(text.lower())
+    idle, said = _words()
+    telling = [word for word in words if word not in _OF_BOTH and (word in idle or _STEMMER.stemWord(word) in said)]
+    marked = sum(any(letter in word for letter in "äöüß") for word in words)
+    idle_ones = sum(word in idle for word in telling)
+    return bool(words) and (idle_ones >= 2 or (idle_ones + marked >= 1 and len(telling) + marked >= 0.3 * len(words)))
+
+
+def stop_word(word: str) -> bool:
+    """Whether a German word carries no meaning."""
+    return word in _words()[0]
+
+
+def stem(word: str) -> str:
+    """The German stem of a word in lower case."""
+    return str(_STEMMER.stemWord(word))
+
+
+@lru_cache(maxsize=20_000)
+def translated(word: str) -> tuple[str, ...]:
+    """English words that say what a German one does, of a compound those for its parts; none where it is not known."""
+    lowered = word.lower()
+    if (known := _of_stem(lowered)) is not None:
+        return known
+    for cut in range(len(lowered) - _LEAST, _LEAST - 1, -1):
+        head, last = lowered[:cut], _of_stem(lowered[cut:])
+        if last is None:
+            continue
+        for link in _LINKS:
+            if head.endswith(link) and (first := _of_stem(head.removesuffix(link) if link else head)) is not None:
+                return (*first, *last)
+    for cut in range(len(lowered) - _LEAST, _LEAST - 1, -1):
+        if (last := _of_stem(lowered[cut:])) is not None:
+            return last
+    return ()
+
+
+def restarts(text: str) -> bool:
+    """Whether it says "neu starten", whose parts may stand apart."""
+    return _AGAIN.search(text) is not None
+
+
+@lru_cache(maxsize=500)
+def english(text: str) -> str | None:
+    """A German text in English words, one for one, names and codes as they are; None for other languages."""
+    if not is_german(text):
+        return None
+    parts = ["restart"] if restarts(text) else []
+    for token in re.findall(r"[\w./:@=-]*\w", text):
+        lowered = token.lower()
+        if not _WORD.fullmatch(lowered):
+            parts += (
+                [" ".join(translated(piece)[:1]) or piece for piece in token.split("-")] if "-" in token else [token]
+            )
+        elif not stop_word(lowered):
+            parts.append(" ".join(translated(lowered)[:2]) or token)
+    return " ".join(parts)

@@ -1,0 +1,194 @@
+"""Decisions of the lanes: an answer, a proposal or a stop, from evidence and its assessment."""
+
+from collections.abc import Callable
+
+from counterpoint.developer.evidence.calibration import Calibration
+from counterpoint.developer.evidence.gather import Evidence
+from counterpoint.developer.evidence.lessons import warnings
+from counterpoint.developer.evidence.providers import provider_needs
+from counterpoint.developer.excerpts.answers import quoted_answer
+from counterpoint.developer.excerpts.citations import cite, references
+from counterpoint.developer.excerpts.passages import passages
+from counterpoint.developer.policies.assessment import Assessment, assess
+from counterpoint.developer.policies.findings import candidates, findings_of, under_caveats, unvouched_sources
+from counterpoint.developer.policies.proposals import best_known_fix, propose
+from counterpoint.developer.policies.results import (
+    AnswerResult,
+    Conclusion,
+    ProposalResult,
+    Result,
+    StopResult,
+    conclusion_of,
+)
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.findings import Citation
+from counterpoint.proto.tasks import Need, TaskDelegated
+from counterpoint.proto.titles import title_of
+
+PLAN_STEPS = 12
+
+
+def conclude(message: TaskDelegated, evidence: Evidence, calibration: Calibration) -> Conclusion:
+    """Assess the evidence for a task and decide by its lane. Raises `Permanent` for an unknown lane."""
+    decide = _DECIDE.get(message.lane)
+    if decide is None:
+        problem = f"nobody works in lane {message.lane}"
+        raise Permanent(ErrorCode.UNKNOWN_LANE, (Problem(field="lane", problem=problem),))
+    assessment = assess(message, evidence, calibration)
+    return conclusion_of(message.task, evidence, assessment, decide(message, evidence, assessment, calibration))
+
+
+def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration) -> Result:
+    if not assessment.passed:
+        return insufficient_evidence(message, evidence, assessment)
+    if evidence.instruction:
+        return _instructed(message, evidence, assessment, calibration)
+    question, threshold = message.task.description, calibration.answer.threshold
+    answer = quoted_answer(question, evidence.answers, threshold, evidence.neighbours)
+    text = under_caveats(unvouched_sources(evidence, answer.citations), answer.text)
+    return AnswerResult(text, assessment.reasoning, findings_of(evidence, answer.citations, assessment.caveats))
+
+
+def _instructed(message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration) -> Result:
+    proposal = propose((), (), calibration.topic.threshold, evidence.instruction)
+    if proposal is None:
+        raise ValueError("an instruction always makes a text")
+    findings = findings_of(evidence, proposal.citations, assessment.caveats)
+    return AnswerResult(proposal.text, assessment.reasoning, findings)
+
+
+def _investigate(
+    message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration
+) -> Result:
+    failed = warnings(evidence.lessons)
+    if not assessment.passed:
+        return _low_confidence(message, evidence, assessment)
+    offers = assessment.offered
+    proposal = propose(evidence.lessons, offers, calibration.topic.threshold, evidence.instruction, evidence.failure)
+    if proposal is None and not any(lesson.failures or lesson.used_here for lesson in evidence.lessons):
+        return _low_confidence(message, evidence, assessment)
+    if proposal is None:
+        return StopResult(
+            "repeated_failure",
+            "everything known was tried for this failure, and there is no reason to try any of it again",
+            findings_of(evidence, (), (*assessment.caveats, *failed)),
+            (_document_need(message), _override_need()),
+        )
+    caveats = (*assessment.caveats, *failed)
+    if proposal.reason:
+        caveats = (*caveats, f"proposed again although it {proposal.reason}")
+    basis = proposal.citations[0].source_path
+    return ProposalResult(
+        proposal,
+        f"{assessment.reasoning}; proposed from {basis}",
+        findings_of(evidence, proposal.citations, caveats, proposal.next_steps, proposal.likelihood),
+    )
+
+
+def _plan(message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration) -> Result:
+    if evidence.providers.missing and evidence.instruction is None:
+        return _no_provider(message, evidence)
+    if not assessment.passed:
+        return _low_confidence(message, evidence, assessment)
+    if evidence.instruction:
+        return _instructed(message, evidence, assessment, calibration)
+    text, citations = _outline(evidence, calibration)
+    if text is None:
+        return insufficient_evidence(message, evidence, assessment)
+    return AnswerResult(text, assessment.reasoning, findings_of(evidence, citations, assessment.caveats))
+
+
+def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration) -> Result:
+    if evidence.providers.missing and evidence.instruction is None:
+        return _no_provider(message, evidence)
+    text, citations = _outline(evidence, calibration)
+    caveats = (*assessment.caveats, *warnings(evidence.lessons))
+    if text is None:
+        citations, caveats = candidates(evidence.found), (*caveats, "the citations are candidates, no plan")
+    what = "a language model that writes code; this release has none: write it and say so, or cancel the task"
+    return StopResult(
+        "no_model",
+        f"{assessment.reasoning}; code is written by a model, and there is none",
+        findings_of(evidence, citations, caveats),
+        (Need(kind="model", what=what, how=""),),
+        text,
+    )
+
+
+def insufficient_evidence(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> StopResult:
+    """Stop for lack of evidence, with candidates to read instead of an answer."""
+    caveats = (*assessment.caveats, "the citations are candidates, no answer")
+    return StopResult(
+        "insufficient_evidence",
+        assessment.reasoning,
+        findings_of(evidence, candidates(evidence.answers), caveats),
+        (_document_need(message),),
+    )
+
+
+def _low_confidence(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> StopResult:
+    """A stop for lack of confidence, with the fix of the failure that looks most alike as an offer."""
+    offer = best_known_fix(evidence.lessons, evidence.failure) if message.lane == "investigate" else None
+    citations = (*(offer.citations if offer else ()), *candidates(evidence.found))
+    caveats = (*assessment.caveats, *warnings(evidence.lessons))
+    return StopResult(
+        "low_confidence",
+        assessment.reasoning,
+        findings_of(evidence, citations, caveats, (), offer.likelihood if offer else None),
+        (_document_need(message), _override_need()),
+        offer.text if offer else None,
+    )
+
+
+def _no_provider(message: TaskDelegated, evidence: Evidence) -> StopResult:
+    missing = evidence.providers.missing
+    return StopResult(
+        "no_provider",
+        f"no official provider is known for {', '.join(missing)}; nothing is built around a missing provider",
+        findings_of(evidence, candidates(evidence.found), ()),
+        provider_needs(missing, message.project),
+    )
+
+
+def _outline(evidence: Evidence, calibration: Calibration) -> tuple[str | None, tuple[Citation, ...]]:
+    """A plan proposal of the steps of the best trusted passages, and the providers to use; None without either."""
+    steps = [
+        cite(hit, passage)
+        for hit in evidence.found
+        if hit.trusted and hit.relevance >= calibration.topic.threshold
+        for passage in passages(hit.text, hit.markdown)
+    ][:PLAN_STEPS]
+    packages = [f"{system}: {provider.package}" for system, provider in evidence.providers.found]
+    if not steps and not packages:
+        return None, ()
+    parts = [*packages, *(f"[{number}] {step.quote}" for number, step in enumerate(steps, 1)), references(steps)]
+    return "\n\n".join(part for part in parts if part), tuple(steps)
+
+
+def _subject(message: TaskDelegated) -> str:
+    task = message.task
+    if task.systems:
+        return ", ".join(task.systems)
+    job = task.target.job.name if task.target and task.target.job else None
+    return f"“{title_of(task.description, task.title, task.error_message, job)}”"
+
+
+def _document_need(message: TaskDelegated) -> Need:
+    return Need(
+        kind="document",
+        what=f"a runbook, an architecture note or an example about {_subject(message)}",
+        how="",
+    )
+
+
+def _override_need() -> Need:
+    return Need(kind="decision", what="an override: an instruction and its reason", how="")
+
+
+_DECIDE: dict[str, Callable[[TaskDelegated, Evidence, Assessment, Calibration], Result]] = {
+    "answer": _answer,
+    "investigate": _investigate,
+    "plan": _plan,
+    "build": _build,
+}
+"""The decision of each lane."""

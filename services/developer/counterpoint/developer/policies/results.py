@@ -1,0 +1,57 @@
+"""Results of work on a task: an answer, a proposal or a stop."""
+
+from dataclasses import dataclass, replace
+
+from counterpoint.developer.evidence.downstream import with_downstream
+from counterpoint.developer.evidence.gather import Evidence
+from counterpoint.developer.policies.assessment import Assessment
+from counterpoint.developer.policies.proposals import Proposal
+from counterpoint.proto.findings import Findings
+from counterpoint.proto.tasks import EscalationCode, Need, SubmitTask
+
+
+@dataclass(frozen=True)
+class AnswerResult:
+    """Finished work: a text of quotes."""
+
+    text: str
+    reasoning: str
+    findings: Findings
+
+
+@dataclass(frozen=True)
+class ProposalResult:
+    """Something to try."""
+
+    proposal: Proposal
+    reasoning: str
+    findings: Findings
+
+
+@dataclass(frozen=True)
+class StopResult:
+    """Work that cannot go on without `needs`. The manager fills in an empty `how`."""
+
+    code: EscalationCode
+    reasoning: str
+    findings: Findings
+    needs: tuple[Need, ...]
+    text: str | None = None
+
+
+Result = AnswerResult | ProposalResult | StopResult
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The decision about a task: evidence, its assessment and the result that follows."""
+
+    evidence: Evidence
+    assessment: Assessment
+    result: Result
+
+
+def conclusion_of(task: SubmitTask, evidence: Evidence, assessment: Assessment, result: Result) -> Conclusion:
+    """Return the conclusion, with the downstream of the task's target among its findings."""
+    findings = with_downstream(result.findings, task, evidence.downstream)
+    return Conclusion(evidence, assessment, replace(result, findings=findings))

@@ -1,0 +1,60 @@
+"""Conclusion of a run over a question."""
+
+from dataclasses import replace
+
+from counterpoint.developer.evidence.gather import Evidence
+from counterpoint.developer.excerpts.relevance import Grade
+from counterpoint.developer.policies.assessment import Assessment
+from counterpoint.developer.policies.confidence import band, below_high
+from counterpoint.developer.policies.findings import findings_of, under_caveats, unvouched_sources
+from counterpoint.developer.policies.lanes import insufficient_evidence
+from counterpoint.developer.policies.results import AnswerResult, Conclusion, StopResult, conclusion_of
+from counterpoint.developer.rag.generate import render_draft
+from counterpoint.developer.rag.run import Run
+from counterpoint.proto.decisions import Confidence
+from counterpoint.proto.tasks import Need, TaskDelegated
+
+
+def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclusion:
+    """Return the conclusion of a run that has ended: its draft as an answer, or a stop where it found none."""
+    grade = run.graded or Grade(sufficient=False, probability=0.0, reason="nothing could be looked up")
+    confidence = Confidence(
+        score=round(grade.probability, 4), band=band(grade.probability) if run.ending == "answered" else "low"
+    )
+    sufficient = run.ending != "insufficient_evidence"
+    assessment = Assessment(confidence, grade.model_copy(update={"sufficient": sufficient}), None, grade.reason)
+    if not sufficient or run.draft is None:
+        stop = _stop(message, insufficient_evidence(message, evidence, assessment), run)
+        return conclusion_of(message.task, evidence, assessment, stop)
+    text, citations = render_draft(run.draft)
+    caveats = unvouched_sources(evidence, citations)
+    if caveats:
+        assessment = replace(assessment, confidence=below_high(confidence))
+    rewritten = f"; found after the question was rewritten ({run.rewrites})" if run.rewrites else ""
+    reasoning = f"{grade.reason}{rewritten}; {len(run.draft.sentences)} sentences by {run.draft.by}, each checked"
+    findings = findings_of(evidence, citations, (*_fallback_caveats(run), *run.notes))
+    answer = AnswerResult(under_caveats(caveats, text), reasoning, findings)
+    return conclusion_of(message.task, evidence, assessment, answer)
+
+
+def _stop(message: TaskDelegated, stop: StopResult, run: Run) -> StopResult:
+    """Return the stop with the notes of the run, and the pages it found on the web as documents to ingest."""
+    declined = "; the author of the draft found no answer in the evidence" if run.draft and run.draft.declined else ""
+    leads = tuple(
+        Need(
+            kind="document",
+            what=f"a page that may hold it, which nobody has vouched for: {lead.title}",
+            how=f"counterpoint ingest {lead.url} --project {message.project}",
+        )
+        for lead in run.leads
+    )
+    findings = stop.findings.model_copy(update={"caveats": (*stop.findings.caveats, *run.notes)})
+    return replace(stop, reasoning=f"{stop.reasoning}{declined}", needs=(*stop.needs, *leads), findings=findings)
+
+
+def _fallback_caveats(run: Run) -> tuple[str, ...]:
+    if run.ending != "fallback":
+        return ()
+    unsupported = [verdict.problem for verdict in run.verdicts if not verdict.supported]
+    reason = f": the answer drafted from them was not supported ({unsupported[0]})" if unsupported else ""
+    return (f"these are the passages as they were found{reason}",)

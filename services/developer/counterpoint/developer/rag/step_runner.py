@@ -1,0 +1,345 @@
+"""Steps of a run over a question: what each reads and asks for outside, and the commit that it leaves."""
+
+import json
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from counterpoint.client import Gateway, Memory, act, decide, put, record, send
+from counterpoint.developer.evidence.calibration import Calibration
+from counterpoint.developer.evidence.gather import Evidence, evidence_of, search
+from counterpoint.developer.evidence.search_query import SearchQuery
+from counterpoint.developer.excerpts.answers import grade_answer
+from counterpoint.developer.policies.commits import AGENT, join_commits
+from counterpoint.developer.policies.confidence import band, below_high
+from counterpoint.developer.policies.sources import cited_sources
+from counterpoint.developer.rag import route as routing
+from counterpoint.developer.rag import run as transitions
+from counterpoint.developer.rag import telemetry
+from counterpoint.developer.rag.generate import (
+    draft_of_model,
+    draft_of_passages,
+    draft_of_quotes,
+    prompt,
+    supported_part,
+)
+from counterpoint.developer.rag.rewrite import rewrite, text_to_grade
+from counterpoint.developer.rag.run import Draft, Lead, Node, PassageVersion, Route, Run
+from counterpoint.developer.rag.validate import verdicts_of
+from counterpoint.proto.decisions import Confidence, Source
+from counterpoint.proto.errors import Denied, Permanent, Transient
+from counterpoint.proto.line import ActionKind
+from counterpoint.proto.memory import Commit, Get, Write
+from counterpoint.proto.tasks import TaskDelegated
+
+_KINDS: dict[Node, ActionKind] = {
+    "route": "route", "retrieve": "search", "evaluate": "assess", "generate": "generate", "validate": "validate",
+}  # fmt: skip
+_DECISIONS: dict[Node, str] = {"evaluate": "retrieval_grade"}
+_SHARES = {"route": 0.2, "web": 0.3, "generate": 0.6}
+"""Shares of the time left that one call may take."""
+_ROUTE_TASK = """Where is this question best looked up? Answer with one JSON object {"mode": ..., "reason": ...}.
+mode is "hybrid" (documents and conversations of this team, by words and meaning), "vector" (the same, by meaning alone,
+for questions in unusual words) or "web" (it is about the world outside and changes by the day)."""
+
+
+@dataclass(frozen=True)
+class _StepResult:
+    """The run after a step, the step's decision in words, and further `writes` of its commit."""
+
+    run: Run
+    decision: str
+    reasoning: str
+    confidence: Confidence | None = None
+    model: str | None = None
+    writes: tuple[Write, ...] = ()
+
+
+class StepRunner:
+    """Runs the steps of one delivery.
+
+    `deadline_s` limits the time of all steps, those of earlier deliveries included; a nearer deadline of the task
+    counts instead. With `single_commit` the steps are gathered in `pending` instead of being committed one by one,
+    unless an earlier delivery has left a checkpoint.
+    """
+
+    def __init__(
+        self,
+        message: TaskDelegated,
+        memory: Memory,
+        gateway: Gateway,
+        calibration: Calibration,
+        deadline_s: float,
+        *,
+        single_commit: bool = False,
+    ) -> None:
+        self._message = message
+        self._memory = memory
+        self._gateway = gateway
+        self._calibration = calibration
+        self._deadline_s = deadline_s
+        self._began = time.monotonic()
+        self._spent_s, self._until = 0.0, 0.0
+        self._evidence: Evidence | None = None
+        self._summary = ""
+        self.single_commit = single_commit
+        self.pending = Commit()
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of the last search."""
+        assert self._evidence is not None, "a run searches before it ends"
+        return self._evidence
+
+    async def resume(self) -> Run:
+        """Return the run of this message from its checkpoint, or a new one. Where the evidence has changed since, the
+        run searches again.
+
+        The evidence is read anew, since a commit may cite only what its own delivery has read. Answers from outside
+        are in the checkpoint.
+        """
+        checkpoint, session = await self._memory.query(
+            Get(store="checkpoints", id=self._checkpoint), Get(store="sessions", id=self._message.session_id)
+        )
+        self._summary = session.items[0].body.get("summary", "") if session.items else ""
+        item = checkpoint.items[0] if checkpoint.items else None
+        self.single_commit = self.single_commit and item is None
+        run = Run(question=self._message.task.description) if item is None else record(item, Run)
+        self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
+        if item is None:
+            return run
+        if run.next == "retrieve":
+            return run
+        return run if await self._search(run) == run.found else transitions.search_again(run)
+
+    def last_ids(self, run: Run) -> tuple[str, str]:
+        """Return the ids of the action and the decision of the run's last step."""
+        assert run.last is not None, "no step has been run"
+        step = _step(run.steps - 1, run.last)
+        kind, decision_type = _KINDS[run.last], _DECISIONS.get(run.last, run.last)
+        return self._memory.id("action", AGENT, kind, step), self._memory.id("decision", AGENT, decision_type, step)
+
+    async def run_step(self, node: Node, run: Run) -> Run:
+        """Run one node, commit the step under its number, and return the run after it. A step that fails, or whose
+        commit memory refuses, is committed as a failed step.
+
+        Raises `Transient`, `Denied` or `Conflict`; and `Permanent` where no search was possible, since that is not the
+        same as a search that found nothing.
+        """
+        try:
+            result = self._complete(await self._run_node(node, run))
+            await self._commit_step(node, run, result)
+        except Permanent as error:
+            if node != "route" and self._evidence is None:
+                raise
+            why = "; ".join(f"{problem.field} {problem.problem}" for problem in error.problems) or error.code
+            result = self._complete(_StepResult(transitions.after_failure(run, node, why), "failed", why))
+            await self._commit_step(node, run, result)
+        telemetry.observe(node, run, result.run)
+        return result.run
+
+    def _left_s(self, run: Run) -> float:
+        left_s, deadline = self._deadline_s - run.spent_s, self._message.task.deadline
+        return left_s if deadline is None else min(left_s, (deadline - datetime.now(UTC)).total_seconds())
+
+    def _complete(self, result: _StepResult) -> _StepResult:
+        """Return the result with the time spent so far, and after a fallback with the passages as the draft."""
+        update: dict[str, object] = {"spent_s": round(self._spent_s + time.monotonic() - self._began, 3)}
+        if result.run.ending == "fallback":
+            update["draft"] = draft_of_passages(self.evidence.answers)
+        return replace(result, run=result.run.model_copy(update=update))
+
+    async def _run_node(self, node: Node, run: Run) -> _StepResult:
+        match node:
+            case "route":
+                return await self._route(run)
+            case "retrieve":
+                return await self._retrieve(run)
+            case "evaluate":
+                return self._evaluate(run)
+            case "generate":
+                return await self._generate(run)
+            case "validate":
+                return self._validate(run)
+
+    async def _route(self, run: Run) -> _StepResult:
+        task = self._message.task
+        query = routing.search_query_of(
+            run.question, routing.earlier_questions(self._summary, task.title or task.description)
+        )
+        route, writes = routing.route(query.text), tuple[Write, ...]()
+        if self._gateway.model is not None and route.mode != "vector" and not self._late:
+            route, writes = await self._route_of_model(run, query.text, route)
+        route = routing.available_route(route, self._gateway.searches_web)
+        reason = f"{route.reason}; {query.why}" if query.why else route.reason
+        return _StepResult(transitions.after_route(run, route, query), route.mode, reason, writes=writes)
+
+    async def _route_of_model(self, run: Run, text: str, rules: Route) -> tuple[Route, tuple[Write, ...]]:
+        """Return the route by the model, asked once for questions of the same words, or by `rules` where its reply
+        cannot be used."""
+        key = routing.words_key(text)
+        item = await self._memory.get("routes", key)
+        if item is not None:
+            route = record(item, Route)
+            return route.model_copy(update={"reason": f"{route.reason} (as for the same words before)"}), ()
+        messages = [{"role": "system", "content": _ROUTE_TASK}, {"role": "user", "content": text}]
+        try:
+            reply = await self._gateway.generate(
+                self._memory, messages, key=_key(run, "route"), deadline_s=self._time_s("route"), max_tokens=100,
+                as_json=True,
+            )  # fmt: skip
+            answer = json.loads(reply.text)
+            route = Route(mode=answer["mode"], reason=storable(str(answer["reason"])[:500]), by=reply.usage.model)
+        except (Permanent, Denied, Transient) as error:
+            return rules.model_copy(update={"reason": f"{rules.reason} (the model was not available: {error})"}), ()
+        except (ValueError, KeyError, TypeError, ValidationError):
+            return rules.model_copy(update={"reason": f"{rules.reason} (the reply of the model could not be used)"}), ()
+        return route, (put("routes", key, route),)
+
+    async def _retrieve(self, run: Run) -> _StepResult:
+        query = run.asked or SearchQuery(text=run.question)
+        found = await self._search(run)
+        if run.route is not None and run.route.mode == "web" and not run.leads and not self._late:
+            run = await self._leads(run)
+        texts = " | ".join((query.text, *query.also))
+        reason = f"{query.why}: {texts}" if query.why else f"looked for: {texts}"
+        counts = f"{len(found)} passages, {len(self.evidence.attempts)} earlier attempts"
+        return _StepResult(transitions.after_retrieve(run, found), counts, reason)
+
+    async def _leads(self, run: Run) -> Run:
+        """Return the run with pages of the web as leads: nobody vouches for them, so they are no evidence."""
+        try:
+            found = await self._gateway.search_web(
+                self._memory, run.meant[:400], key=_key(run, "web"), deadline_s=self._time_s("web")
+            )
+        except (Permanent, Denied, Transient) as error:
+            return run.noting(f"web_unavailable: {error}")
+        leads = tuple(Lead(title=storable(each.title)[:200], url=storable(each.url)[:500]) for each in found.results)
+        return run.model_copy(update={"leads": leads})
+
+    def _evaluate(self, run: Run) -> _StepResult:
+        query = run.asked or SearchQuery(text=run.question)
+        grade = grade_answer(
+            text_to_grade(run),
+            self.evidence.answers,
+            self._calibration.answer,
+            self.evidence.neighbours,
+            again=run.rewrites > 0,
+        )
+        grade = grade.model_copy(update={"probability": round(grade.probability, 4)})
+        rewritten = rewrite(run.meant, query, self.evidence.answers, run.rewrites)
+        after = transitions.after_evaluate(run, grade, rewritten, late := self._late)
+        if after.next is None and late and rewritten is not None and run.rewrites < transitions.MAX_REWRITES:
+            after = after.noting("the time for it was over before other words could be tried")
+        decisions = {"generate": "go on", "retrieve": f"look again: {rewritten.text if rewritten else ''}"}
+        confidence = Confidence(score=grade.probability, band=band(grade.probability) if grade.sufficient else "low")
+        if self.evidence.answers and not self.evidence.answers[0].trusted:
+            confidence = below_high(confidence)
+        return _StepResult(after, decisions.get(after.next or "", "stop"), grade.reason, confidence)
+
+    async def _generate(self, run: Run) -> _StepResult:
+        draft, notes = await self._draft(run)
+        after = transitions.after_generate(run.noting(*notes), draft)
+        reason = f"{len(draft.sentences)} sentences with {len(draft.citations)} citations, by {draft.by}"
+        return _StepResult(after, "declined" if draft.declined else "drafted", reason, model=_model(draft))
+
+    async def _draft(self, run: Run) -> tuple[Draft, tuple[str, ...]]:
+        """Return a draft by the model, or one of quotes, and notes on a model that gave none."""
+        found, notes = self.evidence.answers, tuple[str, ...]()
+        if self._gateway.model is not None and not self._late:
+            messages = prompt(run.meant, found, run.draft, run.verdicts)
+            try:
+                reply = await self._gateway.generate(
+                    self._memory, messages, key=_key(run, "generate"), deadline_s=self._time_s("generate")
+                )
+            except (Permanent, Denied, Transient) as error:
+                notes = (f"the model was not available, so the answer is made of quotes: {error}",)
+            else:
+                if reply.text.strip():
+                    return draft_of_model(storable(reply.text), found, reply.usage.model), ()
+                notes = ("the model wrote nothing, so the answer is made of quotes",)
+        if run.draft is not None and run.draft.by == "quotes":
+            return supported_part(run.draft, run.verdicts), notes
+        quotes = draft_of_quotes(
+            text_to_grade(run), found, self._calibration.answer.threshold, self.evidence.neighbours
+        )
+        return quotes, notes
+
+    def _validate(self, run: Run) -> _StepResult:
+        verdicts = verdicts_of(run.draft or Draft(), (*self.evidence.answers, *self.evidence.neighbours))
+        after = transitions.after_validate(run, verdicts, self._late)
+        wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
+        decisions = {"answered": "supported", "fallback": "fall back to plain retrieval"}
+        supported = f"{len(verdicts) - len(wrong)} of {len(verdicts)} sentences are supported by what they cite"
+        return _StepResult(after, decisions.get(after.ending or "", "again"), "; ".join([supported, *wrong]))
+
+    async def _search(self, run: Run) -> tuple[PassageVersion, ...]:
+        query = run.asked or SearchQuery(text=run.question)
+        meaning_alone = run.route is not None and run.route.mode == "vector"
+        results = await search(self._memory, self._message, query, meaning_alone)
+        self._evidence = evidence_of(self._message, results, self._calibration, query)
+        return tuple(PassageVersion(id=hit.item.id, version=hit.item.version) for hit in self._evidence.answers)
+
+    async def _commit_step(self, node: Node, before: Run, result: _StepResult) -> None:
+        step = _step(before.steps, node)
+        action_id, decision_id = self.last_ids(before) if before.last else (None, None)
+        sources = self._sources(node, result.run)
+        decision = decide(
+            self._memory, AGENT, _DECISIONS.get(node, node), result.decision, result.reasoning,
+            session_id=self._message.session_id, confidence=result.confidence, sources=sources, step=step,
+            parent=decision_id,
+        )  # fmt: skip
+        if result.model is not None:
+            decision = decision.model_copy(update={"model": result.model})
+        action = act(
+            self._memory, AGENT, _KINDS[node], result.reasoning, result=result.decision,
+            after=(action_id,) if action_id else self._message.after,
+            sources=sources, decision=decision, step=step,
+        )  # fmt: skip
+        line = Commit(writes=(put("actions", action.action_id, action),), messages=(send(decision),))
+        if self.single_commit:
+            self.pending = join_commits(self.pending, line)
+            return
+        body = result.run.model_dump(mode="json")
+        checkpoint = Write(store="checkpoints", id=self._checkpoint, body=body, expect=before.steps)
+        writes = (*line.writes, checkpoint, *result.writes)
+        await self._memory.step(line.model_copy(update={"step": step, "last": False, "writes": writes}))
+
+    def _sources(self, node: Node, run: Run) -> tuple[Source, ...]:
+        """Return the basis of a step's decision: of the grade its best passage, of a draft and its check the
+        citations."""
+        if self._evidence is None or node in ("route", "retrieve"):
+            return ()
+        if node == "evaluate":
+            return tuple(hit.basis for hit in self._evidence.answers[:1])
+        return cited_sources(run.draft.citations if run.draft else (), self._evidence)
+
+    @property
+    def _checkpoint(self) -> str:
+        return self._memory.id("run")
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() >= self._until
+
+    def _time_s(self, call: str) -> float:
+        return max(0.1, _SHARES[call] * (self._until - time.monotonic()))
+
+
+def _step(number: int, node: Node) -> str:
+    return f"{number:02d}-{node}"
+
+
+def _key(run: Run, what: str) -> str:
+    return f"{run.steps:02d}-{what}"
+
+
+def _model(draft: Draft) -> str | None:
+    return None if draft.by in ("quotes", "plain retrieval") else draft.by
+
+
+def storable(text: str) -> str:
+    """Return a text from outside without the characters that no record can hold."""
+    return text.encode(errors="replace").decode().replace("\0", "")
