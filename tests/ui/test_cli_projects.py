@@ -1,5 +1,6 @@
 """Nobody looks into the wrong project unawares: which one is shown is said, and `up` shows them all."""
 
+import queue
 import threading
 from collections.abc import Iterator
 
@@ -60,23 +61,24 @@ def test_a_new_principal_comes_with_the_place_where_its_work_is_seen(api: Played
 
 
 def test_the_decisions_of_a_project_are_shown_as_soon_as_a_principal_is_for_it(
-    api: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    api: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoint.cli.projects.POLL_S", 0.01)
     api.on(PRINCIPALS, page(), (503, {"title": "Service Unavailable", "status": 503}), page(principal("a", "orders")))
     api.on(f"GET {STREAM}", (200, sent(1, "t-default")), (200, sent(1, "t-orders")), (403, {"title": "Forbidden"}))
     stopped = threading.Event()
-    session = CommandSession(None, None, None, None, False)
+    session, lines = CommandSession(None, None, None, None, False), queue.SimpleQueue[str]()
+    # Captured output may not be read while another thread prints.
+    monkeypatch.setattr(CommandSession, "line", lambda _self, _decision, render: lines.put(render().plain))
     following = threading.Thread(target=follow_all, args=(session, Address(api.url, TOKEN), stopped))
     following.start()
     try:
-        told = ""
-        while not ("05:30:12 orders developer" in told and "05:30:12 default developer" in told):
-            told += capsys.readouterr().out
+        shown = {" ".join(lines.get().split()[:3]) for _ in range(2)}
     finally:
         stopped.set()
         following.join()
     assert {asked.params["project"] for asked in api.asked if asked.path == STREAM} == {"default", "orders"}
+    assert shown == {"05:30:12 orders developer", "05:30:12 default developer"}
 
 
 def test_a_named_project_is_shown_alone(api: Played, capsys: pytest.CaptureFixture[str]) -> None:
