@@ -1,5 +1,6 @@
 """What many tests stand on: one running Counterpoint for the whole session, and a project of one's own inside it."""
 
+import gc
 import logging
 import os
 import sys
@@ -30,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are processors, at most four: the tests wait for engines much of their time."""
     return min(4, (os.cpu_count() or 1) + 1)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what was imported and collected from garbage collection, which would visit it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -73,6 +73,7 @@ class Reading:
                 self.untold.append((began, time.monotonic(), repr(error)))
                 continue
             self.answered += 1
+            await asyncio.sleep(0.02)
             if all(told != each[question] for each in (*right, *self.right)):
                 self.others.append((question, told))
 
@@ -129,6 +130,7 @@ async def come_to(http: httpx.AsyncClient, vectors: int) -> dict[str, Any]:
             found = await progress(http)
             if found["vectors"] >= vectors or found["state"] == "ready":
                 return found
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.timeout(1200)

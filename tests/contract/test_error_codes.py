@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,14 @@ TAKES_CODE = {"Permanent", "Denied", "Bury", "Refusal", "ProblemDetails"}
 """Classes whose first argument, or whose argument `code` or `rule`, is an error code."""
 
 
-def _sources() -> Iterator[tuple[Path, ast.Module]]:
-    for member in ("proto", "libs", "services"):
-        for path in sorted((ROOT / member).rglob("*.py")):
-            if path != HOME and not {".venv", "build"} & set(path.parts):
-                yield path, ast.parse(path.read_text())
+@cache
+def _sources() -> tuple[tuple[Path, ast.Module], ...]:
+    paths = [path for member in ("proto", "libs", "services") for path in sorted((ROOT / member).rglob("*.py"))]
+    return tuple(
+        (path, ast.parse(path.read_text()))
+        for path in paths
+        if path != HOME and not {".venv", "build"} & set(path.parts)
+    )
 
 
 def _literals(node: ast.AST) -> Iterator[str]:

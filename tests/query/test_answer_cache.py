@@ -386,7 +386,7 @@ async def test_a_commit_whose_end_nobody_heard_is_read_from_the_record(house: Ho
         applying = asyncio.create_task(house.commits.apply(step))
         async with asyncio.timeout(10):
             while not (pid := await record.fetchval(WAITING)):  # noqa: ASYNC110 - a lock of the database has no event
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
         await record.execute("SELECT pg_terminate_backend($1)", pid)
         with pytest.raises(Transient):
             await applying

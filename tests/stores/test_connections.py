@@ -131,7 +131,7 @@ async def test_nobody_waits_for_a_committer_that_has_ended(house: House, project
         ]
         async with asyncio.timeout(30):
             while committer.waiting != 3:  # noqa: ASYNC110 - the first three wait for the row, on the server
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
         applying.cancel()
         async with asyncio.timeout(30):
             told = await asyncio.gather(*waiting, return_exceptions=True)

@@ -90,7 +90,7 @@ async def rebuilt(house: House, project: str, tier: Any) -> dict[str, Any]:
     found = await house.found("router", origin, Rebuild(tier=tier, start=True))
     async with asyncio.timeout(30):
         while found.report and found.report["state"] == "running":
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
             found = await house.found("router", origin, Rebuild(tier=tier))
     return found.report or {}
 
@@ -164,7 +164,7 @@ async def test_an_engine_that_does_not_answer_holds_up_no_commit_and_no_search(
         assert [item.id for item in only.items] == ["auth"]
     async with asyncio.timeout(120):
         while (found := await recall(house, project)).plan != "nearest":  # noqa: ASYNC110 - the tier comes back by itself
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     assert len(found.items) == 3
 
 
@@ -216,7 +216,7 @@ async def test_a_second_rebuild_is_refused_while_the_first_one_runs(house: House
     assert refused.value.code == "conflict"
     async with asyncio.timeout(30):
         while first.state == "running":  # noqa: ASYNC110 - a rebuild has no event to wait for
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     assert first.state == "done"
     assert projection.rebuild(project).state == "running"
 

@@ -38,6 +38,7 @@ async def test_every_command_that_looks_prints_what_there_is(
         async with asyncio.timeout(60):
             told = await run(*words)
             while wanted not in told:
+                await asyncio.sleep(0.1)
                 told = await run(*words)
         return told
 

@@ -114,6 +114,7 @@ async def test_what_the_bus_brings_is_accepted_and_what_it_may_not_is_told_and_k
     await published(stack, task, QUESTION | {"task_id": "by-bus", "descripton": "x"})
     found = await http.get("/v1/tasks/by-bus", params=in_project)
     while found.status_code == 404:
+        await asyncio.sleep(0.1)
         found = await http.get("/v1/tasks/by-bus", params=in_project)
     assert found.json()["submitted_by"] == "publisher"
     assert found.json()["ignored"] == ["descripton"]
@@ -121,6 +122,7 @@ async def test_what_the_bus_brings_is_accepted_and_what_it_may_not_is_told_and_k
     await published(stack, task, b"{no json")
     codes: dict[str, dict[str, Any]] = {}
     while len(codes) < 2:
+        await asyncio.sleep(0.1)
         listed = (await http.get("/v1/dead-letters", params=in_project)).json()["items"]
         codes = {letter["code"]: letter for letter in listed}
     assert set(codes) == {"conflict", "malformed"}
@@ -217,5 +219,5 @@ async def _rest(events: Events) -> AsyncIterator[Event | str]:
 async def _restarted(stack: Stack, pid: int) -> None:
     while stack.endpoints.services["router"].pid in (pid, None):
         await asyncio.wait_for(stack.ready("router"), 30)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.02)
     await asyncio.wait_for(stack.ready("router"), 30)
