@@ -65,6 +65,7 @@ async def cut_short(stack: Stack, project: str, passages: dict[str, list[str]], 
     documents = [{"source": source, "text": "\n\n".join(each)} for source, each in passages.items()]
     headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
     killed = stack.endpoints.services["memory"].pid
+    await stack.ready("router")
     async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=120) as http:
         handing_in = asyncio.create_task(http.post("/v1/documents", json={"documents": documents, "project": project}))
         while await asyncio.to_thread(order.exists):
