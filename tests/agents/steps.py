@@ -16,7 +16,7 @@ async def handle_in_steps(
     calibration: Calibration | None = None,
     answer_deadline_s: float = ANSWER_DEADLINE_S,
 ) -> Commit:
-    """Return the commit of a delegated task, for a question that of its end."""
+    """Return the commit of a delegated task; for a question the closing one."""
     calibration = calibration or load_calibration()
     if message.lane != "answer" or message.override is not None:
         return await handle_delegated(message, memory, gateway, calibration, answer_deadline_s)

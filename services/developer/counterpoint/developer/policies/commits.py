@@ -1,4 +1,4 @@
-"""Commits of the developer: what a conclusion leaves on the line, as decisions and as a message to the manager."""
+"""Commits of the developer: actions on the line, decisions, an attempt and the message to the manager."""
 
 from typing import assert_never
 
@@ -15,7 +15,7 @@ AGENT = "developer"
 
 
 def commit_of(message: TaskDelegated, memory: Memory, conclusion: Conclusion) -> Commit:
-    """Return all that a task leaves that was decided in one piece: the search, the assessment and the result."""
+    """Return the whole commit of a task decided in one pass: the search, the assessment and the result."""
     evidence, assessment = conclusion.evidence, conclusion.assessment
     sources = sources_of(conclusion.result, evidence)
     decision = decide(
@@ -52,8 +52,10 @@ def commit_of(message: TaskDelegated, memory: Memory, conclusion: Conclusion) ->
 
 
 def closing_commit(message: TaskDelegated, memory: Memory, conclusion: Conclusion, after: str, parent: str) -> Commit:
-    """Return what the result alone leaves, following the action `after` and the decision `parent`. A reassessment that
-    still stops leaves only the message to the manager."""
+    """Return the commit of the result alone, following the action `after` and the decision `parent`.
+
+    A reassessment that still stops leaves only the message to the manager.
+    """
     if message.purpose == "reassess" and isinstance(conclusion.result, StopResult):
         return Commit(messages=(send(_worked(message, conclusion, after, None)),))
     decision, action = _decided(message, memory, conclusion, after, parent)

@@ -1,4 +1,4 @@
-"""Findings of a result, and the caveats of citations that nobody trusted has vouched for."""
+"""Findings of a result, and the caveats of citations from untrusted sources."""
 
 from collections.abc import Sequence
 

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 NODES: tuple[Node, ...] = get_args(Node)
 MOST_STEPS = 1 + 2 * (1 + MAX_REWRITES) + 2 * (1 + MAX_REGENERATIONS)
-"""As many steps as a run can take that is not begun again."""
-
+"""Most steps of a run that does not search again after a redelivery."""
 
 StepFunction = Callable[[Node, Run], Awaitable[Run]]
 """Runs one node, commits its step, and returns the run after it."""
 
 _REFUSED = ("LANGCHAIN_TRACING", "LANGCHAIN_HANDLER")
-"""Variables of the environment under which LangChain does not run at all."""
+"""Environment variables that keep LangChain from running."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +38,19 @@ class _State(TypedDict):
 
 
 async def run_graph(run: Run, run_step: StepFunction) -> Run:
-    """Run a question to its end from where it stands. Raises what `run_step` raises."""
+    """Run the remaining nodes of a question with LangGraph. Raises what `run_step` raises."""
     if run.next is None:
         return run
     from langsmith import tracing_context
 
-    # LangChain would tell all that passes through to an address outside, where its environment says so.
+    # LangChain sends traces to an external address if its environment enables that.
     with tracing_context(enabled=False):
         ended = await _machine().ainvoke({"run": run}, {"recursion_limit": MOST_STEPS + 1}, context=_Context(run_step))
     return Run.model_validate(ended["run"])
 
 
 async def run_loop(run: Run, run_step: StepFunction) -> Run:
-    """Do the same as `run_graph` without LangGraph."""
+    """Run the remaining nodes of a question without LangGraph. Raises what `run_step` raises."""
     while run.next is not None:
         run = await run_step(run.next, run)
     return run

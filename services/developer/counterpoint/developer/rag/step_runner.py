@@ -108,9 +108,7 @@ class StepRunner:
         self.single_commit = self.single_commit and item is None
         run = Run(question=self._message.task.description) if item is None else record(item, Run)
         self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
-        if item is None:
-            return run
-        if run.next == "retrieve":
+        if item is None or run.next == "retrieve":
             return run
         return run if await self._search(run) == run.found else transitions.search_again(run)
 
@@ -209,7 +207,7 @@ class StepRunner:
         return _StepResult(transitions.after_retrieve(run, found), counts, reason)
 
     async def _leads(self, run: Run) -> Run:
-        """Return the run with pages of the web as leads: nobody vouches for them, so they are no evidence."""
+        """Return the run with pages of the web as leads. Their sources are untrusted, so they are no evidence."""
         try:
             found = await self._gateway.search_web(
                 self._memory, run.meant[:400], key=_key(run, "web"), deadline_s=self._time_s("web")
