@@ -5,7 +5,7 @@ UV := .tools/bin/uv
 BIN := .venv/bin
 STAMP := .venv/.stamp
 
-.PHONY: help setup run demo test check format proto proofs bench chaos peers producers clean
+.PHONY: help setup run demo test test-model check format proto proofs bench chaos peers producers clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ demo: setup ## Play one real incident through five services, and check it
 
 test: setup ## The fast suite, on real engines
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+
+test-model: setup ## The tests with a real small language model, which is installed first (1.1 GB)
+	$(BIN)/counterpoint model install
+	$(BIN)/pytest -q -m model
 
 check: setup ## Formatting, lint, types, import rules, generated files
 	$(BIN)/ruff format --check .

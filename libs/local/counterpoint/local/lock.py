@@ -1,8 +1,10 @@
-"""The lock on a data folder, which decides whether a supervisor runs there."""
+"""Locks on folders. The lock on a data folder decides whether a supervisor runs there."""
 
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from counterpoint.local.state_file import read_state
@@ -45,8 +47,19 @@ def hold(data_dir: Path) -> int:
     return descriptor
 
 
+@contextmanager
+def try_hold(folder: Path) -> Iterator[bool]:
+    """Lock the folder for the block; the value says whether that succeeded."""
+    descriptor = _try_lock(folder, fcntl.LOCK_EX)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def is_held(data_dir: Path) -> bool:
-    """Whether a supervisor runs on this folder now."""
+    """Whether another process holds the lock on this folder now, for a data folder its supervisor."""
     if not data_dir.is_dir():
         return False
     descriptor = _try_lock(data_dir, fcntl.LOCK_SH)

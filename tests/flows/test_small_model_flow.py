@@ -1,0 +1,70 @@
+"""The real small model behind the gateway. `make test-model` installs it first; see `counterpoint model`."""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from counterpoint.local.small_model.package import QWEN, model_folder
+from counterpoint.local.small_model.serve import serving
+from counterpoint.local.stack import Stack
+
+PAGES = {
+    "resolvers.md": "# Names\n\nThe workers use the resolvers 10.20.0.2 and 10.20.0.3. The team netops owns them.",
+    "queues.md": "# Queues\n\nFailed deliveries of the harbour queue are retried for six hours, then they are dropped.",
+}
+QUESTIONS = ("Which resolvers do the workers use?", "For how long are failed deliveries of the harbour queue retried?")
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve the installed model, and configure it."""
+    folder = model_folder(QWEN)
+    if not folder.installed:
+        pytest.skip("the small model is not installed: `counterpoint model install`")
+    with serving(QWEN, folder, 0, Path(os.devnull)) as (url, _):
+        name = f"openai/{QWEN.name}"
+        monkeypatch.setenv("COUNTERPOINT_MODEL", name)
+        monkeypatch.setenv("OPENAI_API_BASE", url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        yield name
+
+
+@pytest.mark.model
+@pytest.mark.timeout(600)
+async def test_a_real_model_answers_with_quotes_that_exist_or_the_question_is_escalated(
+    model: str, project: str
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="counterpoint-") as name:
+        stack = Stack(Path(name) / "data", http_port=0)
+        await stack.start()
+        try:
+            await _asked(stack, project, model)
+        finally:
+            await stack.stop()
+
+
+async def _asked(stack: Stack, project: str, model: str) -> None:
+    headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+    async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=300) as http:
+        for source, text in PAGES.items():
+            body = {"source": source, "text": text, "project": project}
+            (await http.post("/v1/documents", json=body)).raise_for_status()
+        for question in QUESTIONS:
+            body = {"kind": "question", "description": question, "project": project}
+            submitted = await http.post("/v1/tasks", json=body, headers={"Prefer": "wait=240"})
+            task = submitted.raise_for_status().json()
+            print(question, task["state"], task.get("result"))
+            assert task["state"] in {"completed", "input_required"}
+            for citation in (task.get("findings") or {}).get("citations", ()):
+                assert citation["quote"] in PAGES[citation["source_path"]]
+            assert task["state"] != "completed" or task["findings"]["citations"]
+        metrics = (await http.get(f"{stack.endpoints.services['manager'].health}/metrics")).text
+    calls = re.findall(
+        rf'counterpoint_llm_calls_total{{model="{model}",outcome="(\w+)",project="{project}"}} (\S+)', metrics
+    )
+    assert sum(float(count) for outcome, count in calls if outcome in {"settled", "unpriced"}) >= 1
