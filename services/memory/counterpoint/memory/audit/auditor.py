@@ -7,30 +7,19 @@ from typing import Any, assert_never
 from counterpoint.memory.audit.check import KnownCheckpoint, VerificationScope, checked
 from counterpoint.memory.audit.export import CheckpointCopy
 from counterpoint.memory.audit.note import Checkpoint
-from counterpoint.memory.audit.refusals import EXPLAINED, explained
+from counterpoint.memory.audit.refusals import explained
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.audit.tiles import RightEdge, places
 from counterpoint.memory.audit.tree import inclusion, proof
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.memory import AuditLeaves, AuditQuery, Checkpoints, Explain, Prove, Verify
 
 PAGE_BYTES = 600_000
 """Size limit of a page of leaves, in bytes; the bus carries a little more."""
 
-_LEAF = "position, leaf, salt, previous, body"
-_OF_TASK = f"""
-SELECT {_LEAF} FROM audit WHERE project = $1 AND task_id = $2 AND (position > $3 OR position IS NULL)
-ORDER BY position LIMIT $4
-"""
-_BY_ID = f"SELECT {_LEAF} FROM audit WHERE project = $1 AND id = ANY ($2::uuid[]) ORDER BY position"
-_PAGE = f"""
-SELECT h.leaf_position, h.leaf_hash, a.* FROM leaf_hashes($2, $3) AS h
-LEFT JOIN (SELECT {_LEAF} FROM audit WHERE project = $1 AND position > $2) AS a ON a.position = h.leaf_position
-ORDER BY h.leaf_position
-"""
-_NOTES = "SELECT size, root, note, at FROM audit_checkpoints WHERE size < $1 ORDER BY size DESC LIMIT $2"
-_ALL_NOTES = "SELECT size, root, note FROM audit_checkpoints"
+_SQL = load_statements(__package__)
 
 
 class Auditor:
@@ -96,7 +85,7 @@ class Auditor:
 
     async def _recorded(self) -> list[Any]:
         async with self._database.connection() as connection:
-            return list(await connection.fetch(_ALL_NOTES))
+            return list(await connection.fetch(_SQL["all_checkpoints"]))
 
     async def _prove(self, project: str, query: Prove) -> dict[str, Any]:
         rows = await self._of(project, query)
@@ -121,8 +110,10 @@ class Auditor:
     async def _of(self, project: str, query: Prove) -> list[Any]:
         async with self._database.reading(project) as connection:
             if query.id is not None:
-                return list(await connection.fetch(_BY_ID, project, [query.id]))
-            return list(await connection.fetch(_OF_TASK, project, query.task_id, query.after, query.limit))
+                return list(await connection.fetch(_SQL["leaves_by_id"], project, [query.id]))
+            return list(
+                await connection.fetch(_SQL["leaves_of_task"], project, query.task_id, query.after, query.limit)
+            )
 
     async def _paths(self, rows: Sequence[Any], last: Checkpoint, edge: RightEdge) -> list[dict[str, Any]]:
         parts = [inclusion(row["position"] - 1, last.size) for row in rows]
@@ -135,7 +126,7 @@ class Auditor:
 
     async def _checkpoints(self, query: Checkpoints) -> dict[str, Any]:
         async with self._database.connection() as connection:
-            rows = await connection.fetch(_NOTES, query.before or 2**63 - 1, query.limit)
+            rows = await connection.fetch(_SQL["checkpoints_before"], query.before or 2**63 - 1, query.limit)
         items = [
             {
                 "size": row["size"],
@@ -152,7 +143,7 @@ class Auditor:
         if query.after == 0:
             await self._sequencer.once(sign=True)
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_PAGE, project, query.after, query.limit)
+            rows = await connection.fetch(_SQL["leaves_after"], project, query.after, query.limit)
         page = _fitting(rows)
         items = [
             _shown(row)
@@ -165,7 +156,9 @@ class Auditor:
 
     async def _explain(self, project: str, query: Explain) -> dict[str, Any]:
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(EXPLAINED, project, query.id, query.before or 2**63 - 1, query.limit + 1)
+            rows = await connection.fetch(
+                _SQL["refusals_before"], project, query.id, query.before or 2**63 - 1, query.limit + 1
+            )
         if query.id is not None and not rows:
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is no refusal of this project"),))
         items = [explained(row, project) for row in rows[: query.limit]]

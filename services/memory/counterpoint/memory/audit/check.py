@@ -18,6 +18,8 @@ from counterpoint.memory.audit.rows import RowVerifier
 from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, placed
 from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, TileId, hashes
 from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Transient
 
 _CHUNK = 1000
@@ -25,59 +27,10 @@ _BATCH = 200
 _NAMED = 20
 _ZERO = bytes(HASH_BYTES)
 
-_PROJECTS = "SELECT project FROM projects ORDER BY project"
-_FENCE = "SELECT set_config('counterpoint.project', $1, true)"
-_HEAD = "SELECT position FROM audit_head WHERE shard = '0'"
-_LEAVES = """
-SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older,
-       salt || coalesce(previous, '') || convert_to(body, 'UTF8') AS said, {more}
-FROM audit WHERE project = $1 ORDER BY position
-"""
-_FOREIGN = _LEAVES.format(more="NULL AS own")
-_MICROSECONDS = "(extract(epoch FROM {column}) * 1000000)::bigint"
-_AT, _DUE_AT = _MICROSECONDS.format(column="at"), _MICROSECONDS.format(column="due_at")
-_OWN = _LEAVES.format(more=f"ROW (kind, id::text, body, seq, {_AT})")
-_TILES = "SELECT level, number, hashes FROM audit_tiles ORDER BY level, number"
-_RECORDS = """
-SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha256, 'hex'),
-       jsonb_build_array(task_id, author, label, integrity, schema_version)::text,
-       jsonb_build_array(seq, changed, {at})::text, {superseded}
-FROM {table} WHERE project = $1
-"""
-_WRITTEN = " UNION ALL ".join(
-    _RECORDS.format(table=table, at=_AT, superseded=superseded)
-    for table, superseded in (("records", "NULL::bigint"), ("history", "superseded"))
-)
-_MESSAGES = f"""
-SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, integrity, timer)::text, commit_id::text,
-       jsonb_build_array(seq, sender, inbound_id, commit_id, {_DUE_AT}, structured, {_AT})::text, task_version
-FROM messages WHERE project = $1
-"""
-_INBOX = f"SELECT consumer, message_id, step, last, fence, outcome, reply::text, {_AT} FROM inbox WHERE project = $1"
-_READ_SETS = f"SELECT commit_id::text, cause::text, reads::text, {_AT} FROM read_sets WHERE project = $1"
-_SOURCES = """
-WITH kept AS (
-    SELECT commit_id, cause, reads FROM read_sets
-    WHERE project = $1 AND n <= (SELECT upto FROM linked WHERE project = $1)),
-made AS (
-    SELECT item ->> 0 AS store, item ->> 1 AS id, (item ->> 2)::int AS version, commit_id,
-           coalesce(item ->> 4 IN ('cited', 'quoted'), false) AS cited, coalesce(item ->> 4 = 'cited', false) AS used,
-           coalesce((item ->> 5)::boolean, false) AS shared
-    FROM kept, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
-    UNION ALL
-    SELECT 'commits', cause::text, 1, commit_id, true, false, false FROM kept
-    WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'),
-stand AS (
-    SELECT store, id, version, commit_id, s.cited, coalesce(s.used, s.cited) AS used, s.shared FROM sources AS s
-    WHERE project = $1 AND commit_id IN (SELECT commit_id FROM kept))
-SELECT DISTINCT commit_id FROM made FULL JOIN stand USING (store, id, version, commit_id)
-WHERE (made.cited, made.used, made.shared) IS DISTINCT FROM (stand.cited, stand.used, stand.shared) LIMIT 1000
-"""
-"""The commits of which `sources` says otherwise than their read sets, as far as those are linked and kept."""
-
-
 _ROOMY = {"jit": "off", "work_mem": "128MB"}
 """A project's leaves are sorted in RAM as far as they fit."""
+
+_SQL = load_statements(__package__)
 
 
 class KnownCheckpoint(BaseModel):
@@ -133,33 +86,33 @@ async def check(asked: VerificationScope) -> dict[str, Any]:
 
 
 async def _check(connection: Any, asked: VerificationScope) -> dict[str, Any]:
-    head = await connection.fetchval(_HEAD)
+    head = await connection.fetchval(_SQL["head_position"])
     faults = list(asked.faults) if head is not None else [*asked.faults, "nothing says where the log ends"]
     head = head or 0
     leaves = _Leaves(asked.project, asked.task_id, head)
-    for row in await connection.fetch(_PROJECTS):
-        await connection.execute(_FENCE, row["project"])
+    for project in await all_projects(connection):
+        await set_project(connection, project, in_transaction=True)
         leaves.begin()
-        statement = _OWN if row["project"] == asked.project else _FOREIGN
-        async for rows in _batches(connection, statement, row["project"], _CHUNK):
+        statement = _SQL["leaves_of_project" if project == asked.project else "leaves_of_other_project"]
+        async for rows in _batches(connection, statement, project, _CHUNK):
             leaves.take(rows)
     leaves.erasures()
-    kept = {TileId(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_TILES)}
+    kept = {TileId(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_SQL["all_tiles"])}
     root = leaves.tree(asked.known, kept)
     records = RowVerifier(leaves)
-    await connection.execute(_FENCE, asked.project)
-    async for rows in _batches(connection, _WRITTEN, asked.project, _BATCH):
+    await set_project(connection, asked.project, in_transaction=True)
+    async for rows in _batches(connection, _SQL["written_records"], asked.project, _BATCH):
         records.written(rows)
     records.gone()
-    async for rows in _batches(connection, _MESSAGES, asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_messages"], asked.project, _BATCH):
         records.sent(rows)
-    async for rows in _batches(connection, _INBOX, asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_inbox"], asked.project, _BATCH):
         records.applied(rows)
     before = len(records.broken)
-    async for rows in _batches(connection, _READ_SETS, asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_read_sets"], asked.project, _BATCH):
         records.read(rows)
     if len(records.broken) == before:
-        for row in await connection.fetch(_SOURCES, asked.project):
+        for row in await connection.fetch(_SQL["differing_sources"], asked.project):
             records.broken.append(f"what commit {row['commit_id']} rests on is not what its read set says")
     broken = [*faults, *leaves.broken, *records.broken]
     covered = max((known.size for known in asked.known), default=0)

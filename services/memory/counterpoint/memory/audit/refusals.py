@@ -5,17 +5,6 @@ from typing import Any
 
 from counterpoint.proto.errors import ErrorCode
 
-EXPLAINED = """
-SELECT id, task_id, body, at, place FROM (
-    SELECT arrival, row_number() OVER (ORDER BY arrival) AS place FROM audit WHERE project = $1 AND kind = 'refusal'
-) AS of_project
-JOIN audit USING (arrival)
-WHERE project = $1 AND ($2::text IS NULL OR id::text = $2) AND place < $3
-ORDER BY place DESC LIMIT $4
-"""
-"""Refusals of a project, newest first; one of them by its id. `place` counts within the project: where a leaf is in the
-whole log would tell how much others do."""
-
 RULES = {
     ErrorCode.AGENT: "a service signs with the names of its own agents only",
     ErrorCode.ATTENUATED: "the capability was narrowed, and this is outside of it",

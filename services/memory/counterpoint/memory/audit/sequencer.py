@@ -17,6 +17,7 @@ from counterpoint.memory.audit.note import Checkpoint, NoteKey, ParsedNotes
 from counterpoint.memory.audit.tiles import WIDTH, Nodes, RightEdge, TileId, hashes, nodes, places
 from counterpoint.memory.audit.tree import Range, complete_root, leaf_hash
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Transient
 
 log = structlog.get_logger()
@@ -31,21 +32,7 @@ _GATHER_S = 0.25
 """Leaves that come within this time are ordered together; nobody waits for it."""
 _AGAIN_S = 1.0
 
-_SEQUENCE = "SELECT sequence_leaves($1)"
-_FLUSH = "UPDATE audit_head SET position = position WHERE shard = '0'"
-_HEAD = "SELECT position FROM audit_head WHERE shard = '0'"
-_LEAVES = "SELECT leaf_position, leaf_hash FROM leaf_hashes($1, $2)"
-_FULL = "SELECT count(*) FROM audit_tiles WHERE level = $1"
-_TILES = """
-SELECT t.level, t.number, t.hashes FROM unnest($1::smallint[], $2::bigint[]) AS wanted (level, number)
-JOIN audit_tiles t USING (level, number)
-"""
-_ADD_TILES = """
-INSERT INTO audit_tiles (level, number, hashes) SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::bytea[])
-ON CONFLICT DO NOTHING
-"""
-_NOTES = "SELECT note FROM audit_checkpoints ORDER BY size"
-_ADD_NOTE = "INSERT INTO audit_checkpoints (size, root, note) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+_SQL = load_statements(__package__)
 
 
 class LogMismatch(Exception):
@@ -142,7 +129,7 @@ class Sequencer:
         unknown = sorted(full - found.keys())
         if unknown:
             async with self._database.connection() as connection:
-                rows = await connection.fetch(_TILES, [p.level for p in unknown], [p.number for p in unknown])
+                rows = await connection.fetch(_SQL["tiles"], [p.level for p in unknown], [p.number for p in unknown])
             for row in rows:
                 place = TileId(row["level"], row["number"])
                 found[place] = self._tiles[place] = nodes(row["hashes"])
@@ -154,7 +141,7 @@ class Sequencer:
         Raises `LogMismatch` when that is not what was given out.
         """
         async with self._database.connection() as connection:
-            head = await connection.fetchval(_HEAD)
+            head = await connection.fetchval(_SQL["head_position"])
         if self._edge is not None and self.fault is None and head >= self._edge.size:
             return self._edge
         self._edge, self._last = None, None
@@ -174,13 +161,13 @@ class Sequencer:
         """The edge at the last full tile in the record."""
         levels: list[tuple[bytes, ...]] = [()]
         async with self._database.connection() as connection:
-            size = WIDTH * await connection.fetchval(_FULL, 0)
+            size = WIDTH * await connection.fetchval(_SQL["count_tiles"], 0)
         level, full = 0, size // WIDTH
         while full:
             above = full // WIDTH
             wanted = range(above * WIDTH, full)
             async with self._database.connection() as connection:
-                rows = await connection.fetch(_TILES, [level] * len(wanted), list(wanted))
+                rows = await connection.fetch(_SQL["tiles"], [level] * len(wanted), list(wanted))
             found = {row["number"]: row["hashes"] for row in rows}
             levels.append(await asyncio.to_thread(_roots, [found.get(number, b"") for number in wanted]))
             level, full = level + 1, above
@@ -190,11 +177,11 @@ class Sequencer:
         """Order what waits, and the tree with all that has a position. A step at a time: record first, then RAM."""
         while True:
             async with self._database.connection() as connection:
-                head = await connection.fetchval(_SEQUENCE, _BATCH)
+                head = await connection.fetchval(_SQL["sequence_leaves"], _BATCH)
                 if head == edge.size:
                     self._edge = edge
                     return edge
-                rows = await connection.fetch(_LEAVES, edge.size, _BATCH)
+                rows = await connection.fetch(_SQL["leaf_hashes"], edge.size, _BATCH)
             if not rows or [row["leaf_position"] for row in rows] != [edge.size + n for n in range(1, len(rows) + 1)]:
                 raise LogMismatch(f"a leaf after {edge.size} is missing")
             grown, filled = await asyncio.to_thread(_grown, edge, [row["leaf_hash"] for row in rows])
@@ -202,7 +189,7 @@ class Sequencer:
                 async with self._database.connection() as connection:
                     numbers = [place.number for place in filled]
                     await connection.execute(
-                        _ADD_TILES, [place.level for place in filled], numbers, list(filled.values())
+                        _SQL["add_tiles"], [place.level for place in filled], numbers, list(filled.values())
                     )
                 self._tiles.update((place, nodes(tile)) for place, tile in filled.items())
             edge = grown
@@ -217,7 +204,7 @@ class Sequencer:
     async def _agreed(self, edge: RightEdge) -> Checkpoint | None:
         """The newest checkpoint there is anywhere; copies that lack it get it. Raises `LogMismatch` or `Transient`."""
         async with self._database.connection() as connection:
-            notes = [row["note"] for row in await connection.fetch(_NOTES)]
+            notes = [row["note"] for row in await connection.fetch(_SQL["all_notes"])]
         known = {"record": self.key.read("\n".join(notes))}
         for copy in self._copies:
             known[copy.name] = self.key.read(await copy.read())
@@ -250,7 +237,7 @@ class Sequencer:
         But before that the places have to be on the disk: they are given without waiting for it.
         """
         async with self._database.connection() as connection:
-            await connection.execute(_FLUSH)
+            await connection.execute(_SQL["flush_head"])
         for copy in self._copies:
             self._owed[copy.name] = checkpoint
         for copy in self._copies:
@@ -270,7 +257,7 @@ class Sequencer:
 
     async def _note(self, checkpoint: Checkpoint) -> None:
         async with self._database.connection() as connection:
-            await connection.execute(_ADD_NOTE, checkpoint.size, checkpoint.root, checkpoint.note)
+            await connection.execute(_SQL["add_checkpoint"], checkpoint.size, checkpoint.root, checkpoint.note)
 
 
 def _newest(read: ParsedNotes) -> tuple[Checkpoint, ...]:

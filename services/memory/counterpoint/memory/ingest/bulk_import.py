@@ -23,6 +23,7 @@ from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.ingest.documents import STEP_WRITES, own_step
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import canonical
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.ids import derived_id
@@ -39,7 +40,7 @@ _SAID = ("by", "source", "systems", "job")
 """Fields of a past incident that were written by hand as well, and are looked through with the store's own."""
 _RETRIES = 3
 
-_KNOWN = "SELECT id, version, body FROM records WHERE project = $1 AND store = $2 AND id = ANY ($3)"
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class BulkImport:
         self, project: str, store: str, wanted: Sequence[str]
     ) -> dict[str, tuple[int, dict[str, Any] | None]]:
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_KNOWN, project, store, list(set(wanted)))
+            rows = await connection.fetch(_SQL["records_by_id"], project, store, list(set(wanted)))
         return {row["id"]: (row["version"], row["body"]) for row in rows}
 
     async def _step(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> None:

@@ -31,6 +31,7 @@ from counterpoint.memory.ingest.readers import read
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import UNTRUSTED, VOUCHED, Provenance
 from counterpoint.proto import ids
 from counterpoint.proto.errors import Conflict, CounterpointError, ErrorCode, Permanent, Problem, Transient
@@ -49,24 +50,7 @@ _RETRIES = 3
 _LEFT_S = 600.0
 """Timeout of the search for unfinished documents, in seconds: no caller waits for it."""
 
-_KNOWN = """
-SELECT store, id, version, body, sha256 FROM records WHERE project = $1 AND store = 'documents' AND id = $2
-UNION ALL
-SELECT store, id, version, NULL, CASE WHEN body IS NOT NULL THEN sha256 END FROM records
-WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
-"""
-
-
-_PROJECTS = "SELECT project FROM projects"
-_LEFT = """
-SELECT r.body ->> 'source' AS source FROM (
-    SELECT regexp_replace(id, '-[0-9]+$', '') AS document_id, min(id) AS id FROM records
-    WHERE project = $1 AND store = 'chunks' AND body IS NOT NULL GROUP BY 1) AS piece
-JOIN records r ON r.project = $1 AND r.store = 'chunks' AND r.id = piece.id
-WHERE NOT EXISTS (
-    SELECT FROM records WHERE project = $1 AND store = 'documents' AND id = document_id AND body IS NOT NULL)
-"""
-_JOB = "SELECT version, body FROM records WHERE project = $1 AND store = 'ingests' AND id = $2"
+_SQL = load_statements(__package__)
 
 
 class Ingest:
@@ -114,11 +98,12 @@ class Ingest:
         """Delete the chunks of documents that have no record, which an end of the process has left, beside what else
         is ingested; to be called when commits are applied. What cannot be done now the next process does."""
         try:
-            async with self._database.connection() as connection:
-                projects = [row["project"] for row in await connection.fetch(_PROJECTS)]
-            for project in projects:
+            for project in await self._database.projects():
                 async with self._database.reading(project) as connection:
-                    sources = [row["source"] for row in await connection.fetch(_LEFT, project, timeout=_LEFT_S)]
+                    sources = [
+                        row["source"]
+                        for row in await connection.fetch(_SQL["sources_without_document"], project, timeout=_LEFT_S)
+                    ]
                 for source in sources:
                     await self._forget(Origin(message_id=new_id(), project=project), source)
         except CounterpointError as error:
@@ -192,7 +177,7 @@ class Ingest:
         """Write down how far a job has come; documents that were handed in again count once."""
         async with self._alone(origin.project, f"job {job.job_id}"):
             async with self._database.reading(origin.project) as connection:
-                row = await connection.fetchrow(_JOB, origin.project, job.job_id)
+                row = await connection.fetchrow(_SQL["ingest_job"], origin.project, job.job_id)
             body = progressed(row["body"] if row else None, job, became)
             if row is not None and row["body"] == body:
                 return
@@ -226,7 +211,7 @@ class Ingest:
 
     async def _known(self, project: str, document_id: str) -> dict[tuple[str, str], StoredRecord]:
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_KNOWN, project, document_id)
+            rows = await connection.fetch(_SQL["document_and_chunks"], project, document_id)
         return {(row["store"], row["id"]): StoredRecord(row["version"], row["body"], row["sha256"]) for row in rows}
 
     async def _step(self, origin: Origin, integrity: int, pieces: DocumentPlan, writes: Sequence[Write]) -> int:

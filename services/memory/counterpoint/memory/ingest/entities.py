@@ -20,6 +20,7 @@ from counterpoint.memory.ingest.mentions import Mention, mentions
 from counterpoint.memory.ingest.relations import stated_in
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import derived_id
@@ -28,38 +29,7 @@ from counterpoint.proto.memory import Commit, Origin, Ref, Write
 ENTITIES, RELATIONSHIPS = "entities", "relationships"
 _WRITES = 200
 
-_NEXT = """
-SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
-WHERE project = $1 AND store IN ('documents', 'tasks')
-    AND (seq > coalesce((SELECT upto FROM extracted WHERE project = $1), 0)
-        OR changed > coalesce((SELECT upto FROM extracted WHERE project = $1), 0))
-    AND (store = 'documents' OR by_state IN ('completed', 'failed') OR body IS NULL)
-ORDER BY place LIMIT $2
-"""
-STANDS = "SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4"
-_MARK = """
-INSERT INTO extracted AS known (project, upto) VALUES ($1, $2)
-ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto)
-"""
-_TEXT = """
-SELECT body ->> 'text' AS text FROM records
-WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999' AND body IS NOT NULL
-ORDER BY id
-"""
-_KNOWN = """
-SELECT store, id, version, body IS NOT NULL AS there, body FROM records
-WHERE project = $1 AND store = 'relationships' AND by_source = left($2, 200) AND body ->> 'source' = $2
-UNION ALL
-SELECT store, id, version, body IS NOT NULL, NULL FROM records
-WHERE project = $1 AND store = 'entities' AND id = ANY ($3)
-UNION ALL
-SELECT store, id, version, body IS NOT NULL, NULL FROM records
-WHERE project = $1 AND store = 'relationships' AND id = ANY ($4) AND body IS NULL
-UNION ALL
-SELECT store, id, version, true, body FROM records
-WHERE project = $1 AND store = 'relationships' AND by_source = left($5, 200) AND body ->> 'source' = $5
-    AND body -> 'properties' -> 'version' <> to_jsonb($6::int)
-"""
+_SQL = load_statements(__package__)
 _SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal")
 
 
@@ -68,8 +38,8 @@ class KnowledgeGraph(Follower):
 
     name = "knowledge"
     stores = frozenset({"documents", "tasks"})
-    next_sql = _NEXT
-    mark_sql = _MARK
+    next_sql = _SQL["next_mentioning"]
+    mark_sql = _SQL["mark_extracted"]
 
     def __init__(
         self,
@@ -91,7 +61,9 @@ class KnowledgeGraph(Follower):
 
     async def _mentioned(self, project: str, row: Any) -> None:
         async with self._database.reading(project) as connection:
-            if not await connection.fetchval(STANDS, project, row["store"], row["id"], row["version"]):
+            if not await connection.fetchval(
+                _SQL["is_current_version"], project, row["store"], row["id"], row["version"]
+            ):
                 return  # What came of it since has a later place, and is looked at there.
         text = await self._text(project, row)
         found = await asyncio.to_thread(mentions, text)
@@ -99,7 +71,7 @@ class KnowledgeGraph(Follower):
         named = [(entity_id(each), relationship_id(subject, entity_id(each)), each) for each in found]
         async with self._database.reading(project) as connection:
             known = await connection.fetch(
-                _KNOWN,
+                _SQL["mentions_and_entities"],
                 project,
                 subject,
                 [entity for entity, _, _ in named],
@@ -138,7 +110,7 @@ class KnowledgeGraph(Follower):
         if row["store"] == "tasks":
             return "\n".join(str(body[name]) for name in _SAID_BY_A_TASK if body.get(name))
         async with self._database.reading(project) as connection:
-            chunks = await connection.fetch(_TEXT, project, row["id"])
+            chunks = await connection.fetch(_SQL["chunk_texts"], project, row["id"])
         return "\n".join(chunk["text"] for chunk in chunks)
 
     async def _commit(self, project: str, what: str, writes: Sequence[Write], memories: ReadSet) -> None:

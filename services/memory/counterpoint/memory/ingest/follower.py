@@ -48,7 +48,7 @@ class Follower(ABC):
 
     async def run(self) -> None:
         """For ever; first what was left over at the last end. Projects take turns."""
-        self._projects |= dict.fromkeys(await patiently(self._known))
+        self._projects |= dict.fromkeys(await patiently(self._database.projects))
         self._news.set()
         while True:
             await self._news.wait()
@@ -64,10 +64,6 @@ class Follower(ABC):
                     self._projects[project] = None
                     await asyncio.sleep(self.again_s)
                 await asyncio.sleep(_PAUSE_S)
-
-    async def _known(self) -> list[str]:
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
 
     async def follow(self, project: str) -> int:
         """Look through what is next in a project; how much it was. Raises `Transient` or `Conflict`."""

@@ -21,7 +21,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.tokens import JobHolder, Tokens
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.planner import plan_commit
-from counterpoint.memory.ingest.entities import RELATIONSHIPS, STANDS
+from counterpoint.memory.ingest.entities import RELATIONSHIPS
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.relations import (
     ValidatedRelations,
@@ -33,6 +33,7 @@ from counterpoint.memory.ingest.relations import (
 )
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import DERIVED, Provenance
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Transient
 from counterpoint.proto.ids import derived_id
@@ -53,26 +54,7 @@ _DEADLINE_S = 60.0
 _PASSED_OVER = frozenset({ErrorCode.UNKNOWN_OUTCOME, ErrorCode.NOT_KEPT, ErrorCode.KEY_REUSED, ErrorCode.INVALID})
 """Codes of a call that comes to nothing, however often it is made; so does one whose prompt is refused."""
 
-_NEXT = """
-SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
-WHERE project = $1 AND store = 'documents'
-    AND (seq > coalesce((SELECT related FROM extracted WHERE project = $1), 0)
-        OR changed > coalesce((SELECT related FROM extracted WHERE project = $1), 0))
-ORDER BY place LIMIT $2
-"""
-_MARK = """
-INSERT INTO extracted AS known (project, related) VALUES ($1, $2)
-ON CONFLICT (project) DO UPDATE SET related = greatest(known.related, excluded.related)
-"""
-_PASSAGES = """
-SELECT id, version, label, integrity, body ->> 'text' AS text FROM records
-WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999' AND body IS NOT NULL
-ORDER BY id LIMIT $3
-"""
-_THERE = """
-SELECT id, version, body IS NOT NULL AS there FROM records
-WHERE project = $1 AND store = 'relationships' AND id = ANY ($2)
-"""
+_SQL = load_statements(__package__)
 
 
 class ModelRelations(Follower):
@@ -80,8 +62,8 @@ class ModelRelations(Follower):
 
     name = "relations"
     stores = frozenset({"documents"})
-    next_sql = _NEXT
-    mark_sql = _MARK
+    next_sql = _SQL["next_related"]
+    mark_sql = _SQL["mark_related"]
     at_once = 1
     again_s = 30.0
 
@@ -105,7 +87,7 @@ class ModelRelations(Follower):
         if row["body"] is None:
             return
         async with self._database.reading(project) as connection:
-            passages = await connection.fetch(_PASSAGES, project, row["id"], PASSAGES)
+            passages = await connection.fetch(_SQL["passages"], project, row["id"], PASSAGES)
         passages = [each for each in passages if len(each["text"].strip()) >= _SHORT_CHARS]
         holder = self._tokens.of_job(project, RELATIONS_JOB, max([row["label"], *(each["label"] for each in passages)]))
         found: list[tuple[Any, ValidatedRelations]] = []
@@ -148,7 +130,9 @@ class ModelRelations(Follower):
     async def _keep(self, project: str, row: Any, found: list[tuple[Any, ValidatedRelations]]) -> None:
         """Write the relations of each passage, unless the document has changed: then it is looked at there."""
         async with self._database.reading(project) as connection:
-            if not await connection.fetchval(STANDS, project, row["store"], row["id"], row["version"]):
+            if not await connection.fetchval(
+                _SQL["is_current_version"], project, row["store"], row["id"], row["version"]
+            ):
                 return
         for chunk, each in found:
             bodies = {
@@ -158,7 +142,10 @@ class ModelRelations(Follower):
                 for stated in each.kept
             }
             async with self._database.reading(project) as connection:
-                known = {each["id"]: each for each in await connection.fetch(_THERE, project, list(bodies))}
+                known = {
+                    each["id"]: each
+                    for each in await connection.fetch(_SQL["relationship_versions"], project, list(bodies))
+                }
             writes = tuple(
                 Write(store=RELATIONSHIPS, id=name, body=body, expect=known[name]["version"] if name in known else 0)
                 for name, body in bodies.items()

@@ -11,6 +11,8 @@ from counterpoint.bus.connection import Connection
 from counterpoint.memory.commit.relay import Relay
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.projects import all_projects
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Transient
 
@@ -24,31 +26,11 @@ _SETTLED = timedelta(seconds=10)
 _AGAIN_S = 0.5
 _UNREAD = frozenset({subjects.ADVISORIES, subjects.CHECKPOINTS, subjects.DECISIONS, subjects.DEAD})
 """Streams that no service of ours has to have read."""
-_RESTORE = "SELECT restore_lost($1, $2, $3, $4, $5)"
+_EXPIRED = ("delete_expired_read_sets", "delete_expired_messages", "delete_expired_inbox", "delete_expired_uploads")
+
+_SQL = load_statements(__package__)
 _RESTORE_S = 600.0
 """The first round of a process looks at all that was sent before its streams were made."""
-
-_FORGET = (
-    """
-    DELETE FROM read_sets WHERE at < $1 AND n <= (
-        SELECT upto FROM linked WHERE project = current_setting('counterpoint.project'))
-    """,
-    """
-    WITH gone AS (DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1 RETURNING seq),
-    upto AS (SELECT max(seq) AS seq FROM gone)
-    UPDATE projects SET forgotten_seq = upto.seq FROM upto
-    WHERE project = current_setting('counterpoint.project') AND upto.seq > forgotten_seq
-    """,
-    """
-    DELETE FROM inbox WHERE at < $1 AND NOT (
-        outcome = 'cancelled' AND EXISTS (SELECT FROM messages m WHERE m.id = inbox.message_id::uuid))
-    """,
-    """
-    WITH gone AS (DELETE FROM blobs WHERE NOT complete AND at < $1 RETURNING project, sha256)
-    DELETE FROM blob_parts p USING gone WHERE (p.project, p.sha256) = (gone.project, gone.sha256)
-    """,
-)
-"""Deletions of expired rows. A cancellation is kept as long as its timer. Incomplete uploads were never scanned."""
 
 
 class Reconciler:
@@ -151,15 +133,12 @@ class Reconciler:
         restored = 0
         horizon = datetime.now(UTC) - self._retention
         async with self._database.connection() as connection:
-            projects = [
-                row["project"] for row in await connection.fetch("SELECT project FROM projects ORDER BY project")
-            ]
-            for project in projects:
+            for project in await all_projects(connection):
                 for stream, (sent_before, sent_after) in lost.items():
                     if sent_before is None and sent_after is None:
                         continue
                     arguments = (project, stream.lower(), sent_before, sent_after, horizon)
-                    restored += await connection.fetchval(_RESTORE, *arguments, timeout=_RESTORE_S)
+                    restored += await connection.fetchval(_SQL["restore_lost"], *arguments, timeout=_RESTORE_S)
             for stream, last_seq in behind.items():
                 await connection.execute("UPDATE streams SET last_seq = $2 WHERE name = $1", stream, last_seq)
         self._checked = found
@@ -172,9 +151,7 @@ class Reconciler:
 
     async def link(self) -> None:
         """Note for ever what the commits since the last round rest on."""
-        async with self._database.connection() as connection:
-            projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-        for project in projects:
+        for project in await self._database.projects():
             await self._influence.link(project)
 
     async def forget(self) -> None:
@@ -182,11 +159,9 @@ class Reconciler:
         if datetime.now(UTC) - self._forgot_at < timedelta(hours=1):
             return
         before = datetime.now(UTC) - self._retention
-        async with self._database.connection() as connection:
-            projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-        for project in projects:
+        for project in await self._database.projects():
             async with self._database.writing(project) as connection:
-                for statement in _FORGET:
-                    await connection.execute(statement, before)
+                for name in _EXPIRED:
+                    await connection.execute(_SQL[name], before)
         await self._age()
         self._forgot_at = datetime.now(UTC)

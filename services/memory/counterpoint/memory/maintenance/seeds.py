@@ -12,13 +12,14 @@ from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.ids import foreign_id
 from counterpoint.proto.memory import Commit, Origin, Write
 
 log = structlog.get_logger()
 
-_KNOWN = "SELECT id FROM records WHERE project = $1 AND store = $2"
+_SQL = load_statements(__package__)
 
 
 async def plant(
@@ -28,7 +29,7 @@ async def plant(
     store = writes[0].store
     place = SYSTEM if policy.stores[store].system else project
     async with database.reading(place) as connection:
-        known = {row["id"] for row in await connection.fetch(_KNOWN, place, store)}
+        known = {row["id"] for row in await connection.fetch(_SQL["ids_of_store"], place, store)}
     missing = tuple(write for write in writes if write.id not in known)
     if not missing:
         return

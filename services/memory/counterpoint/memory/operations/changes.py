@@ -13,59 +13,9 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.provenance.influence import Version
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import PlannedWrite, canonical
+from counterpoint.memory.record.sql_files import load_statements
 
-_COMMITS = """
-    SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines'
-    UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines'
-"""
-_PRESENT = """
-SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, body IS NOT NULL AS there FROM records
-    WHERE project = $1 AND store = given.store AND id = given.id LIMIT 1) AS found
-"""
-_VERSIONS = f"""
-SELECT found.*, found.commit_id IN ({_COMMITS}) AS wished FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, seq, body IS NOT NULL AS there, sha256, commit_id FROM records
-    WHERE project = $1 AND store = given.store AND id = given.id
-    UNION ALL
-    SELECT store, id, version, seq, body IS NOT NULL, sha256, commit_id FROM history
-    WHERE project = $1 AND store = given.store AND id = given.id OFFSET 0) AS found
-ORDER BY found.store, found.id, found.version
-"""
-_AS_IT_WAS = """
-SELECT found.* FROM unnest($2::text[], $3::text[], $4::int[]) AS given (store, id, version)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, task_id, author, label, integrity, schema_version, body, seq, at FROM history
-    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version LIMIT 1) AS found
-"""
-_OF_WISH = """
-SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines' AND id = ANY ($2) AND version = 1
-UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines' AND id = ANY ($2) AND version = 1
-"""
-_MOVED = f"""
-SELECT store, id FROM records WHERE project = $1 AND store <> 'quarantines' AND commit_id IN ({_OF_WISH})
-UNION SELECT store, id FROM history WHERE project = $1 AND store <> 'quarantines' AND commit_id IN ({_OF_WISH})
-"""
-_STANDING = """
-    SELECT first.commit_id FROM records AS now CROSS JOIN LATERAL (
-        SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines' AND id = now.id AND version = 1
-        UNION ALL
-        SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines' AND id = now.id AND version = 1
-    ) AS first
-    WHERE now.project = $1 AND now.store = 'quarantines' AND now.body IS NOT NULL
-        AND NOT now.body @> '{"lifted": true}' AND now.id <> ALL ($3::text[])
-"""
-_PUT_BACK = f"""
-SELECT store, id, version FROM records
-WHERE project = $1 AND body IS NOT NULL AND store <> 'quarantines' AND greatest(seq, changed) > $2
-    AND commit_id IN ({_STANDING})
-UNION ALL
-SELECT store, id, version FROM history
-WHERE project = $1 AND body IS NOT NULL AND store <> 'quarantines' AND greatest(seq, changed) > $2
-    AND commit_id IN ({_STANDING})
-"""
+_SQL = load_statements(__package__)
 
 Key = tuple[str, str]
 """Store and id."""
@@ -164,7 +114,7 @@ class VersionHistory:
             ]
         columns = self._columns(keys)
         async with self._database.snapshot(project) as connection:
-            rows = await connection.fetch(_PRESENT, project, *columns)
+            rows = await connection.fetch(_SQL["current_versions"], project, *columns)
         return [
             RecordRollback(row["store"], row["id"], row["version"])
             for row in rows
@@ -186,14 +136,14 @@ class VersionHistory:
     async def moved(self, project: str, wishes: Sequence[str]) -> frozenset[Key]:
         """The records that some take-backs took out or put back."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_MOVED, project, list(wishes))
+            rows = await connection.fetch(_SQL["moved_records"], project, list(wishes))
         return frozenset((row["store"], row["id"]) for row in rows)
 
     async def put_back(self, project: str, after: int, lifted: Sequence[str] = ()) -> frozenset[Version]:
         """The versions that a take-back which stands, or the lifting of one, has put back after a place: they count,
         whatever was said of them before. Those in `lifted` stand no more."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_PUT_BACK, project, after, list(lifted))
+            rows = await connection.fetch(_SQL["restored_versions"], project, after, list(lifted))
         return frozenset((row["store"], row["id"], row["version"]) for row in rows)
 
     async def restored(self, project: str, changes: Sequence[RecordRollback]) -> tuple[PlannedWrite, ...]:
@@ -204,7 +154,7 @@ class VersionHistory:
             return ()
         columns = [each.store for each in back], [each.id for each in back], [each.before for each in back]
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_AS_IT_WAS, project, *columns)
+            rows = await connection.fetch(_SQL["past_versions"], project, *columns)
         restored = []
         for row in rows:
             body = canonical(row["body"])
@@ -226,7 +176,7 @@ class VersionHistory:
     ) -> Mapping[Key, tuple[list[OriginalVersion], int | None, "_Row"]]:
         """Return for each record the versions that no take-back made, the one of them that is current, and its row."""
         async with self._database.snapshot(project) as connection:
-            rows = await connection.fetch(_VERSIONS, project, *self._columns(keys))
+            rows = await connection.fetch(_SQL["all_versions"], project, *self._columns(keys))
         versions: defaultdict[Key, list[_Row]] = defaultdict(list)
         for row in rows:
             known = _Row(row["version"], row["seq"], row["there"], row["sha256"], row["wished"])

@@ -26,6 +26,7 @@ from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Conflict, ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import derived_id
@@ -40,49 +41,7 @@ _ATTEMPTS = 5
 _LIMIT = 500_000
 _AGED_AT_ONCE = 500
 
-_ALL = "SELECT store, id FROM records WHERE project = $1 AND (body IS NOT NULL OR erased IS NULL)"
-_OF_TASKS = """
-SELECT store, id FROM records WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
-UNION SELECT store, id FROM history WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
-"""
-_NAMES = """
-SELECT DISTINCT split_part(r.body ->> 'target', '/', 2) AS id FROM records r
-WHERE r.project = $1 AND r.store = 'relationships' AND r.id = ANY ($2) AND starts_with(r.body ->> 'target', 'entities/')
-    AND NOT EXISTS (
-        SELECT FROM records o
-        WHERE o.project = $1 AND o.store = 'relationships' AND o.by_target = left(r.body ->> 'target', 200)
-            AND o.body ->> 'target' = r.body ->> 'target' AND o.id <> ALL ($2))
-"""
-_CALLS = """
-SELECT id FROM records WHERE project = $1 AND store = 'model_calls'
-    AND starts_with(body ->> 'key', 'relations:') AND split_part(body ->> 'key', ':', 2) = ANY ($2)
-"""
-_OF_SOURCE = """
-SELECT id FROM records WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
-UNION SELECT id FROM history WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
-"""
-_AGED = """
-SELECT store, id FROM records WHERE project = $1 AND store = $2 AND at < $3 AND body IS NOT NULL ORDER BY seq LIMIT $4
-"""
-_VERSIONS = """
-SELECT given.store, given.id, found.version, found.commit_id, found.now
-FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT version, commit_id, true AS now FROM records WHERE project = $1 AND store = given.store AND id = given.id
-    UNION ALL
-    SELECT version, commit_id, false FROM history WHERE project = $1 AND store = given.store AND id = given.id
-    OFFSET 0) AS found
-"""
-_LEAVES = """
-SELECT position, body FROM audit
-WHERE project = $1 AND body IS NOT NULL
-  AND (id = ANY ($2::uuid[]) OR task_id = ANY ($3::text[])
-       OR id = ANY (ARRAY(SELECT commit_id FROM messages WHERE project = $1 AND task_id = ANY ($3::text[]))))
-"""
-_UNFINISHED = """
-SELECT id, version, commit_id, body FROM records
-WHERE project = $1 AND store = 'erasures' AND body ->> 'state' = 'erasing'
-"""
+_SQL = load_statements(__package__)
 
 Key = tuple[str, str]
 
@@ -119,9 +78,9 @@ class Erasures:
 
     async def finish(self) -> None:
         """Finish what was interrupted; to be called before anything is answered but after commits are applied."""
-        for project in await self._projects():
+        for project in await self._database.projects():
             async with self._database.reading(project) as connection:
-                rows = await connection.fetch(_UNFINISHED, project)
+                rows = await connection.fetch(_SQL["unfinished_erasures"], project)
             for row in rows:
                 origin = Origin(message_id=derived_id(str(row["commit_id"]), "finish"), project=project)
                 await self._wipe(
@@ -131,11 +90,11 @@ class Erasures:
     async def age(self) -> None:
         """Erase what is older than the policy lets a store keep it."""
         stores = {name: row.keep_days for name, row in self._policy.stores.items() if row.keep_days and not row.system}
-        for project in await self._projects():
+        for project in await self._database.projects():
             for store, days in stores.items():
                 before = datetime.now(UTC) - timedelta(days=days)
                 async with self._database.reading(project) as connection:
-                    rows = await connection.fetch(_AGED, project, store, before, _AGED_AT_ONCE)
+                    rows = await connection.fetch(_SQL["records_older_than"], project, store, before, _AGED_AT_ONCE)
                 if not rows:
                     continue
                 wish = Erase(scope="project", what=store, reason=f"kept for {days} days")
@@ -161,13 +120,13 @@ class Erasures:
         async with self._database.reading(project) as connection:
             match wish.scope:
                 case "project":
-                    rows = await connection.fetch(_ALL, project) if wish.what == project else []
+                    rows = await connection.fetch(_SQL["records_of_project"], project) if wish.what == project else []
                     found = {(row["store"], row["id"]) for row in rows}
                 case "task":
-                    rows = await connection.fetch(_OF_TASKS, project, [wish.what])
+                    rows = await connection.fetch(_SQL["records_of_tasks"], project, [wish.what])
                     found = {(row["store"], row["id"]) for row in rows}
                 case "source":
-                    rows = await connection.fetch(_OF_SOURCE, project, wish.what)
+                    rows = await connection.fetch(_SQL["documents_of_source"], project, wish.what)
                     found = {("documents", row["id"]) for row in rows}
         return {key for key in found if key[0] not in KEPT}
 
@@ -195,19 +154,21 @@ class Erasures:
     async def _names(self, project: str, relationships: list[str]) -> set[Key]:
         """The entities that nothing but these relationships leads to."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_NAMES, project, relationships)
+            rows = await connection.fetch(_SQL["entities_of_relationships_alone"], project, relationships)
         return {("entities", row["id"]) for row in rows}
 
     async def _calls(self, project: str, documents: list[str]) -> set[Key]:
         """The calls that asked a model for the relations in some documents: their responses quote these."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_CALLS, project, documents)
+            rows = await connection.fetch(_SQL["calls_about_documents"], project, documents)
         return {("model_calls", row["id"]) for row in rows}
 
     async def _of_tasks(self, project: str, tasks: list[str]) -> set[Key]:
         """All that is about some tasks."""
         async with self._database.reading(project) as connection:
-            return {(row["store"], row["id"]) for row in await connection.fetch(_OF_TASKS, project, tasks)}
+            return {
+                (row["store"], row["id"]) for row in await connection.fetch(_SQL["records_of_tasks"], project, tasks)
+            }
 
     async def _erase(self, origin: Origin, erasure_id: str, wish: Erase, keys: set[Key], shown_to: int) -> CommitReply:
         """Delete, then forget."""
@@ -235,9 +196,9 @@ class Erasures:
         columns = [store for store, _ in keys], [record for _, record in keys]
         tasks = [record for store, record in keys if store == "tasks"]
         async with self._database.snapshot(project) as connection:
-            rows = await connection.fetch(_VERSIONS, project, *columns)
+            rows = await connection.fetch(_SQL["commits_of_records"], project, *columns)
             commits = list({row["commit_id"] for row in rows})
-            leaves = await connection.fetch(_LEAVES, project, commits, tasks)
+            leaves = await connection.fetch(_SQL["leaves_of_commits"], project, commits, tasks)
         going = set(keys)
         positions, kept = [], []
         for leaf in leaves:
@@ -276,7 +237,3 @@ class Erasures:
             forgets=forgets,
         )
         return await self._committer.apply(plan), plan.commit_id
-
-    async def _projects(self) -> list[str]:
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]

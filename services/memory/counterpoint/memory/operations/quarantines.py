@@ -5,18 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.memory import TakenBack
 
 STORE = "quarantines"
 
-_WISHES = """
-SELECT id, version, body, seq FROM records
-WHERE project = $1 AND store = 'quarantines' AND body IS NOT NULL AND at > $2 ORDER BY seq
-"""
-_WISH = """
-SELECT id, version, body, seq FROM records
-WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL
-"""
+_SQL = load_statements(__package__)
 _EVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -41,21 +35,16 @@ class TakeBackRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def projects(self) -> list[str]:
-        """All projects."""
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-
     async def all(self, project: str, since: datetime = _EVER) -> list[TakeBackRecord]:
         """The wishes that were done or changed since a moment, in the order of the project."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_WISHES, project, since)
+            rows = await connection.fetch(_SQL["take_backs_since"], project, since)
         return [_wish(row) for row in rows]
 
     async def get(self, project: str, wish_id: str) -> TakeBackRecord | None:
         """One of them."""
         async with self._database.reading(project) as connection:
-            row = await connection.fetchrow(_WISH, project, wish_id)
+            row = await connection.fetchrow(_SQL["take_back"], project, wish_id)
         return _wish(row) if row is not None else None
 
 

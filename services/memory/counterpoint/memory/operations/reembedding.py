@@ -23,6 +23,7 @@ from counterpoint.memory.projection.projections import Tiers
 from counterpoint.memory.record.canonical import canonical
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.hybrid import EXACT_ROWS
 from counterpoint.memory.search.model_registry import ModelRegistry
 from counterpoint.memory.search.scan import index_of, indexed_as
@@ -48,44 +49,7 @@ _TURNS = 5
 _REFUSED = frozenset({ErrorCode.EMBEDDING_INVALID, ErrorCode.REFUSED})
 """Error codes of a model that concern one text, not all."""
 
-_GAPS = """
-SELECT v.row, v.store, v.id, v.version, v.label, r.schema_version, r.body FROM vectors v
-CROSS JOIN LATERAL (
-    SELECT schema_version, body FROM records
-    WHERE project = $1 AND store = v.store AND id = v.id AND version = v.version AND body IS NOT NULL LIMIT 1) AS r
-WHERE v.project = $1 AND v.row > $3
-    AND NOT EXISTS (SELECT FROM meanings m WHERE m.row = v.row AND m.model = $2 AND m.version = v.version)
-ORDER BY v.row LIMIT $4
-"""
-# A row that a commit is writing now is left to that one; a version that is none any more gets no vector.
-_LAY = """
-INSERT INTO meanings (row, model, project, store, version, label, embedding, refused)
-SELECT v.row, $2, v.project, v.store, v.version, v.label, made.embedding::vector, made.refused
-FROM unnest($3::bigint[], $4::int[], $5::text[], $6::text[]) AS made (row, version, embedding, refused)
-CROSS JOIN LATERAL (
-    SELECT * FROM vectors WHERE row = made.row AND project = $1 AND version = made.version
-    FOR SHARE SKIP LOCKED) AS v
-ON CONFLICT (row, model) DO NOTHING
-"""
-_DONE = """
-SELECT (SELECT coalesce(sum(rows), 0)::bigint FROM corpora WHERE project = $1) AS rows,
-    (SELECT count(*) FROM meanings WHERE project = $1 AND model = $2) AS vectors,
-    (SELECT count(*) FROM meanings WHERE project = $1 AND model = $2 AND refused IS NOT NULL) AS refused,
-    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($3) AND indisvalid) AS indexed
-"""
-_NOT_ASKED = """
-SELECT v.store, v.id, m.refused AS reason FROM meanings m JOIN vectors v ON v.row = m.row AND v.project = $1
-WHERE m.project = $1 AND m.model = $2 AND m.refused IS NOT NULL ORDER BY m.row LIMIT $3
-"""
-_FORGET = """
-DELETE FROM meanings WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM meanings
-    WHERE project = $1 AND model NOT IN (SELECT unnest(ARRAY[active, coalesce(other, active)]) FROM models) LIMIT $2))
-"""
-_FORGET_KNOWN = """
-DELETE FROM embeddings
-WHERE project = $1 AND model NOT IN (SELECT unnest(ARRAY[active, coalesce(other, active)]) FROM models)
-"""
+_SQL = load_statements(__package__)
 
 
 class Reembedding:
@@ -172,13 +136,15 @@ class Reembedding:
         rows = vectors = refused = 0
         named: list[dict[str, Any]] = []
         unindexed = []
-        for project in await self._models.projects():
+        for project in await self._database.projects():
             async with self._database.reading(project) as connection:
                 index = index_of(project, watched.model_id)
-                done = await connection.fetchrow(_DONE, project, watched.model_id, index)
+                done = await connection.fetchrow(_SQL["embedding_progress"], project, watched.model_id, index)
                 assert done is not None
                 if done["refused"] and len(named) < _NAMED:
-                    not_asked = await connection.fetch(_NOT_ASKED, project, watched.model_id, _NAMED - len(named))
+                    not_asked = await connection.fetch(
+                        _SQL["refused_vectors"], project, watched.model_id, _NAMED - len(named)
+                    )
                     named += [{"project": project, **dict(row)} for row in not_asked]
             rows, vectors, refused = rows + done["rows"], vectors + done["vectors"], refused + done["refused"]
             if done["rows"] > EXACT_ROWS and indexed_as(watched.dimensions) and not done["indexed"]:
@@ -252,9 +218,9 @@ class Reembedding:
 
     async def _missing(self, model: str) -> int:
         missing = 0
-        for project in await self._models.projects():
+        for project in await self._database.projects():
             async with self._database.reading(project) as connection:
-                done = await connection.fetchrow(_DONE, project, model, "")
+                done = await connection.fetchrow(_SQL["embedding_progress"], project, model, "")
             assert done is not None
             missing += max(0, done["rows"] - done["vectors"])
         return missing
@@ -286,12 +252,12 @@ class Reembedding:
             await self._fill_model(model)
 
     async def _fill_model(self, model: EmbeddingModel) -> None:
-        for project in await self._models.projects():
+        for project in await self._database.projects():
             after = 0
             while self._search.holds(model.model_id):
                 began = time.monotonic()
                 async with self._database.reading(project) as connection:
-                    rows = await connection.fetch(_GAPS, project, model.model_id, after, BATCH)
+                    rows = await connection.fetch(_SQL["missing_vectors"], project, model.model_id, after, BATCH)
                 if not rows:
                     break
                 await self._make(project, model, rows)
@@ -309,7 +275,7 @@ class Reembedding:
             made = await self._embedded(project, model, texts, label)
             async with self._database.writing(project) as connection:
                 await connection.execute(
-                    _LAY,
+                    _SQL["add_vectors"],
                     project,
                     model.model_id,
                     [row["row"] for row in alike],
@@ -338,10 +304,10 @@ class Reembedding:
 
     async def _tidy(self) -> None:
         """Forget the vectors of models that are not in use."""
-        for project in await self._models.projects():
+        for project in await self._database.projects():
             gone = ""
             while gone != "DELETE 0":
                 async with self._database.writing(project) as connection:
-                    gone = await connection.execute(_FORGET, project, _FORGET_AT_ONCE)
+                    gone = await connection.execute(_SQL["delete_vectors_of_unused_models"], project, _FORGET_AT_ONCE)
             async with self._database.writing(project) as connection:
-                await connection.execute(_FORGET_KNOWN, project)
+                await connection.execute(_SQL["delete_embeddings_of_unused_models"], project)

@@ -52,6 +52,7 @@ class TakeBacks:
     def __init__(
         self, database: Database, policy: Policy, committer: Committer, vectors: EmbeddingPipeline, influence: Influence
     ) -> None:
+        self._database = database
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
@@ -65,7 +66,7 @@ class TakeBacks:
 
     async def remember(self, since: datetime) -> None:
         """Know again what was taken back after a moment; to be called before anything is answered."""
-        for project in await self._wishes.projects():
+        for project in await self._database.projects():
             for wish in await self._wishes.all(project, since):
                 if wish.stands:
                     self._known(project)[wish.id] = await self._extent.of_wish(project, wish)
@@ -73,7 +74,7 @@ class TakeBacks:
     async def finish(self, since: datetime) -> None:
         """Take back and put back what an end of the process has left of the wishes after a moment; to be called when
         commits are applied."""
-        for project in await self._wishes.projects():
+        for project in await self._database.projects():
             for wish in await self._wishes.all(project, since):
                 await self._finish_or_say(project, wish)
 
@@ -208,7 +209,7 @@ class TakeBacks:
 
     async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None = None) -> None:
         """Take back what other projects have learned of a shared item, where that was not done yet."""
-        for project in await self._wishes.projects():
+        for project in await self._database.projects():
             if project != SHARED_PROJECT and await self._wishes.get(project, wish_id) is None:
                 await self._in_project(_there(origin, project), wish_id, wish, before)
 
@@ -221,7 +222,7 @@ class TakeBacks:
 
     async def _lift_elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack) -> None:
         """Lift a take-back of the shared project in all others, where that was not done yet."""
-        for project in await self._wishes.projects():
+        for project in await self._database.projects():
             known = await self._wishes.get(project, wish.id)
             if project != SHARED_PROJECT and known is not None and known.stands:
                 await retry_on_conflict(partial(self._lift, _there(origin, project), wish_id, wish), _ATTEMPTS)

@@ -12,6 +12,7 @@ from counterpoint.memory.projection.episodic import DIGITS, matches
 from counterpoint.memory.projection.projection import Projection, change_of, with_vectors
 from counterpoint.memory.projection.tier import SearchingTier, TierHit, TierScope
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away
 
 PATIENCE_S = 1.0
@@ -19,10 +20,7 @@ PATIENCE_S = 1.0
 WITHOUT_TIER = "exact, episodic is away"
 """The plan of an answer that the record gave in the place of the tier."""
 _PAGE = 1000
-_ROWS = """
-SELECT store, id, version, seq, author, label, integrity, task_id, schema_version, body FROM records
-WHERE project = $1 AND store = ANY ($2) AND label <= $3 AND body IS NOT NULL AND seq > $4 ORDER BY seq LIMIT $5
-"""
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class EpisodicSearch:
         while True:
             async with self._database.reading(scope.project) as connection:
                 asked = (scope.project, list(scope.stores), scope.clearance, after, _PAGE)
-                rows = await connection.fetch(_ROWS, *asked)
+                rows = await connection.fetch(_SQL["records_by_ids"], *asked)
             changes = [change for row in rows if matches(change := change_of(scope.project, row), where)]
             for change in await with_vectors(self._embeddings, scope.project, changes, self._tier.model):
                 score = round(float(np.dot(change.vector, vector)), DIGITS) if change.vector is not None else 0.0

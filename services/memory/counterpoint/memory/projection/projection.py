@@ -16,7 +16,8 @@ import structlog
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.projection.tier import RecordChange, SearchingTier, Tier, TierPosition
 from counterpoint.memory.record.database import Database
-from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.plan import SYSTEM, CommitPlan
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
 from counterpoint.proto.upcast import upcast
 
@@ -26,21 +27,8 @@ BATCH = 500
 _RETRY_S = 1.0
 GATHER_S = 0.1
 """Delay between two steps, in seconds, unless a query waits: a step costs as much for one record as for many."""
-_PROJECTS = "SELECT project FROM projects WHERE left(project, 1) <> '_'"
-_LIFE = "SELECT created_at, last_seq FROM projects WHERE project = $1"
-_COLUMNS = "store, id, version, seq, author, label, integrity, task_id, schema_version, body"
-_CHANGES = f"""
-SELECT {_COLUMNS}, place FROM unnest($2::text[]) AS wanted (of_store) CROSS JOIN LATERAL (
-    (SELECT {_COLUMNS}, seq AS place FROM records
-     WHERE project = $1 AND store = of_store AND seq > $3 AND (changed IS NULL OR changed <= seq)
-     ORDER BY seq LIMIT {BATCH})
-    UNION ALL
-    (SELECT {_COLUMNS}, changed AS place FROM records
-     WHERE project = $1 AND store = of_store AND changed > $3 AND changed > seq ORDER BY changed LIMIT {BATCH})
-) AS found
-ORDER BY place LIMIT {BATCH}
-"""
-_COUNT = "SELECT count(*) FROM records WHERE project = $1 AND store = ANY ($2)"
+_SQL = load_statements(__package__)
+_CHANGES = _SQL["changes_after"].format(batch=BATCH)
 
 
 def _silent(records: int) -> None:
@@ -192,13 +180,13 @@ class Projection:
     async def _learn(self) -> None:
         while True:
             try:
-                async with self._database.connection() as connection:
-                    rows = await connection.fetch(_PROJECTS)
+                projects = await self._database.projects()
                 break
             except Away:
                 await asyncio.sleep(_RETRY_S)
-        for row in rows:
-            self.mark(row["project"])
+        for project in projects:
+            if project != SYSTEM:
+                self.mark(project)
 
     async def _follow(self, project: str) -> None:
         async with self._locks.setdefault(project, asyncio.Lock()):
@@ -240,7 +228,7 @@ class Projection:
 
         try:
             async with self._database.reading(project) as connection:
-                progress.of = await connection.fetchval(_COUNT, project, list(self.stores))
+                progress.of = await connection.fetchval(_SQL["count_records"], project, list(self.stores))
             life, _ = await self._life(project)
             await self.tier.drop(project, draft=True)
             place = await self._advance(project, TierPosition(life, 0), settled=False, draft=True, tell=tell)
@@ -259,7 +247,7 @@ class Projection:
 
     async def _life(self, project: str) -> tuple[str, int]:
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(_LIFE, project)
+            row = await connection.fetchrow(_SQL["project_identity"], project)
         # A project nobody has written to yet has nothing to follow.
         return (row["created_at"].isoformat(), row["last_seq"]) if row else ("", 0)
 

@@ -76,9 +76,7 @@ class Tiers:
             if gone.following is not None:
                 gone.following.cancel()
                 await asyncio.wait((gone.following,))
-            async with self._database.connection() as connection:
-                projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-            for project in projects:
+            for project in await self._database.projects():
                 await gone.projection.tier.drop(project)
             await gone.projection.close()
 

@@ -36,7 +36,7 @@ class AsOfReader:
         places = at.places(projects(self._policy, grant, "actions" if isinstance(query, Line) else query.store))
         match query:
             case Get():
-                sql, values = then(List(store=query.store, limit=1), places, "id = {value}", query.id)
+                sql, values = then(List(store=query.store, limit=1), places, query.id)
             case List():
                 sql, values = then(query, places)
             case Line():

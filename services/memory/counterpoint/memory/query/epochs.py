@@ -14,25 +14,13 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.commit.statement import statement_timeout_s
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.subjects import SHARED_PROJECT
 
 DOUBT = 2.0
 """Multiple of the statement timeout for which a commit without an answer may still be applied."""
 _KNOWN = 50_000
-_NEWEST = """
-SELECT (SELECT newest.commit_id FROM (
-            (SELECT commit_id::text, seq AS place FROM records
-             WHERE project = place.project AND store = place.store AND (changed IS NULL OR changed <= seq)
-             ORDER BY seq DESC LIMIT 1)
-            UNION ALL
-            (SELECT commit_id::text, changed FROM records
-             WHERE project = place.project AND store = place.store AND changed > seq
-             ORDER BY changed DESC LIMIT 1)) AS newest ORDER BY newest.place DESC LIMIT 1) AS commit_id
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS place (project, store, n) ORDER BY n
-"""
-_LIFE = """
-SELECT concat_ws(' ', pg_postmaster_start_time(), 'records'::regclass::oid, pg_relation_filenode('records'))
-"""
+_SQL = load_statements(__package__)
 
 Place = tuple[str, str]
 """Project and store."""
@@ -119,8 +107,10 @@ class Epochs:
         lease = self._under
         turns = [self._turns[place] for place in places]
         async with self._database.reading(project) as connection:
-            life = await connection.fetchval(_LIFE)
-            rows = await connection.fetch(_NEWEST, [place[0] for place in places], [place[1] for place in places])
+            life = await connection.fetchval(_SQL["database_identity"])
+            rows = await connection.fetch(
+                _SQL["newest_commits"], [place[0] for place in places], [place[1] for place in places]
+            )
         commits = tuple(row["commit_id"] or "" for row in rows)
         if lease is None or lease != self._under or self._lease() != lease:
             return Epoch(places, commits, life, sure=False)

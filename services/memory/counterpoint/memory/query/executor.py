@@ -23,7 +23,8 @@ from counterpoint.memory.query.message_log import log_page
 from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
-from counterpoint.memory.record.statements import COLUMNS, GETS, listing, walking
+from counterpoint.memory.record.sql_files import load_statements
+from counterpoint.memory.record.statements import RECORDS_BY_KEY, listing, walking
 from counterpoint.memory.search.rerank import reranked, widened
 from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -50,11 +51,7 @@ from counterpoint.proto.memory import (
     Verify,
 )
 
-_BY_IDS = f"SELECT {COLUMNS} FROM records WHERE store = $1 AND id = ANY ($2) AND body IS NOT NULL"
-_LINE = f"""
-SELECT {COLUMNS} FROM records
-WHERE project = $1 AND store = 'actions' AND task_id = $2 AND body IS NOT NULL ORDER BY seq
-"""
+_SQL = load_statements(__package__)
 _STORE_OF = {
     "line": "actions",
     "log_after": "decisions",
@@ -196,7 +193,7 @@ class QueryExecutor:
         wanted = list(dict.fromkeys((query.store, query.id) for query in queries if isinstance(query, Get)))
         places = [projects(self._policy, grant, store) for store, _ in wanted]
         rows = await connection.fetch(
-            GETS,
+            RECORDS_BY_KEY,
             places[0][0],
             [store for store, _ in wanted],
             [record_id for _, record_id in wanted],
@@ -222,7 +219,7 @@ class QueryExecutor:
             case List():
                 return await self._list(connection, grant, query)
             case Line():
-                rows = await connection.fetch(_LINE, grant.project, query.task_id)
+                rows = await connection.fetch(_SQL["line_of_task"], grant.project, query.task_id)
                 rows = rows[::-1] if query.newest_first else rows
                 return self._found(grant, rows[: query.limit], "record", "task index")
             case EdgeWalk():
@@ -267,7 +264,7 @@ class QueryExecutor:
         exact: bool = False,
     ) -> tuple[tuple[Item, ...], str]:
         hits, plan = await self._search.run(connection, grant.project, query, embedded, grant.clearance, exact=exact)
-        rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in hits]) if hits else []
+        rows = await connection.fetch(_SQL["records_by_ids"], query.store, [hit.id for hit in hits]) if hits else []
         known = {(row["project"], row["id"]): row for row in rows}
         found = [(known[hit.project, hit.id], hit) for hit in hits if (hit.project, hit.id) in known]
         items = [
@@ -290,7 +287,7 @@ class QueryExecutor:
             for chunk_id in beside(each.id, query.neighbours)
             if (each.project, chunk_id) not in found
         )
-        rows = await connection.fetch(_BY_IDS, query.store, [chunk_id for _, chunk_id in wanted])
+        rows = await connection.fetch(_SQL["records_by_ids"], query.store, [chunk_id for _, chunk_id in wanted])
         known = {(row["project"], row["id"]): row for row in rows}
         return tuple(
             item(known[place]) for place in wanted if place in known and visible(self._policy, grant, known[place])
@@ -309,7 +306,7 @@ class QueryExecutor:
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, recalled: EpisodicResults
     ) -> QueryResult:
         """Replace recalled items by their current records; drop those that changed since."""
-        rows = await connection.fetch(_BY_IDS, query.store, [hit.id for hit in recalled.hits])
+        rows = await connection.fetch(_SQL["records_by_ids"], query.store, [hit.id for hit in recalled.hits])
         known = {(row["id"], row["version"]): row for row in rows if row["project"] == grant.project}
         found = [(known[hit.id, hit.version], hit) for hit in recalled.hits if (hit.id, hit.version) in known]
         items = [item(row, hit.score, {"cosine": hit.score}) for row, hit in found if visible(self._policy, grant, row)]

@@ -13,6 +13,8 @@ from pgvector.asyncpg import register_vector
 from pydantic_core import from_json
 
 from counterpoint.memory.record import functions
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away, Transient
 
 if TYPE_CHECKING:
@@ -47,11 +49,8 @@ _BEAT_S = 0.5
 _CONFIRMED_S = 2.0
 """Validity of a lease after its last confirmation, in seconds; the server releases it later than that."""
 _LEASE_KEY = 0x636F756E746572
-_NEXT_EPOCH = """
-UPDATE lease SET epoch = epoch + (holder IS DISTINCT FROM $1 OR epoch <> $2)::int, holder = $1, since = now()
-WHERE shard = '0' RETURNING epoch
-"""
-"""The epoch stays when nobody else has held the lease meanwhile: commits that are under way are still ours."""
+
+_SQL = load_statements(__package__)
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:
@@ -126,6 +125,11 @@ class Database:
         except AWAY as error:
             raise Away(f"the database is away: {type(error).__name__}") from error
 
+    async def projects(self) -> list[str]:
+        """Return the names of all projects, sorted. Raises `Away`."""
+        async with self.connection() as connection:
+            return await all_projects(connection)
+
     async def answers(self) -> None:
         """Ask for nothing. Raises `Away`."""
         async with self.connection() as connection:
@@ -141,7 +145,7 @@ class Database:
             pid = connection.get_server_pid()
             if self._fences.get(pid) != project:
                 self._fences.pop(pid, None)
-                await connection.execute("SELECT set_config('counterpoint.project', $1, false)", project)
+                await set_project(connection, project, in_transaction=False)
                 self._fences[pid] = project
             yield connection
 
@@ -158,7 +162,7 @@ class Database:
     async def writing(self, project: str) -> AsyncIterator["Connection"]:
         """A transaction in which only the rows of `project` exist."""
         async with self.connection() as connection, connection.transaction():
-            await connection.execute("SELECT set_config('counterpoint.project', $1, true)", project)
+            await set_project(connection, project, in_transaction=True)
             yield connection
 
 
@@ -191,7 +195,7 @@ class Lease:
                     )
                 asked = time.monotonic()
                 if await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", _LEASE_KEY):
-                    self.epoch = await self._connection.fetchval(_NEXT_EPOCH, self._holder, self.epoch)
+                    self.epoch = await self._connection.fetchval(_SQL["next_epoch"], self._holder, self.epoch)
                     self._confirmed = asked
                     self._acquired += 1
                     log.info("lease.acquired", epoch=self.epoch)

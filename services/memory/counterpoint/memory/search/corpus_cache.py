@@ -11,6 +11,7 @@ import asyncpg
 import numpy as np
 import structlog
 
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.corpus_index import Corpus, Place, bytes_of
 from counterpoint.proto.errors import CounterpointError
 
@@ -37,36 +38,14 @@ _Key = tuple[Place, str]
 
 @dataclass(frozen=True, slots=True)
 class CorpusState:
-    """Which transactions last changed a place (`CHANGED`), and how many rows and postings it has."""
+    """Which transactions last changed a place, and how many rows and postings it has."""
 
     changed: str
     rows: int
     postings: int
 
 
-CHANGED = "string_agg(changed::text, ' ' ORDER BY label) || ' ' || pg_postmaster_start_time()"
-"""SQL of the state of a store's rows in `corpora`. A transaction id is reused in a restored database."""
-
-HASH = "hashtextextended(term, 0)"
-"""SQL of the key of a term in RAM, 8 bytes."""
-
-# One statement, so that the state is that of all the rest. Arrays of one table are in the order in which it is read.
-_READ = f"""
-SELECT (SELECT {CHANGED} FROM corpora WHERE project = $1 AND store = $2) AS changed, of_rows.*, of_terms.*
-FROM (
-    SELECT string_agg(int8send(v.row), '') AS rows, string_agg(int2send(v.label), '') AS labels,
-        string_agg(int4send(length(lexemes)), '') AS lengths, string_agg(int4send(chars), '') AS chars,
-        array_agg(id) AS ids, array_agg(type) AS types, array_agg(array_to_string(names, chr(31))) AS names,
-        string_agg(boolsend(m.model IS NOT NULL), '') AS known,
-        string_agg(boolsend(m.embedding IS NOT NULL), '') AS meant,
-        string_agg(substr(vector_send(m.embedding), 5), '') AS vectors
-    FROM vectors v LEFT JOIN meanings m ON m.row = v.row AND m.model = $3 AND m.project = $1
-    WHERE v.project = $1 AND v.store = $2) AS of_rows,
-    (
-    SELECT string_agg(int8send({HASH}), '') AS terms, string_agg(int8send(row), '') AS holders,
-        string_agg(int2send(tf), '') AS times
-    FROM postings WHERE project = $1 AND store = $2) AS of_terms
-"""
+_SQL = load_statements(__package__)
 
 
 class CorpusCache:
@@ -140,7 +119,7 @@ class CorpusCache:
         place, model = key
         try:
             async with asyncio.timeout(_PATIENCE_S), self._connections(place[0]) as connection:
-                row = await connection.fetchrow(_READ, *place, model)
+                row = await connection.fetchrow(_SQL["corpus"], *place, model)
                 corpus = await asyncio.to_thread(_corpus, place, row, dimensions)
         except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
             log.warning("store.not_held", project=place[0], store=place[1], reason=str(error) or "too slow")
@@ -169,7 +148,7 @@ class CorpusCache:
 
 
 def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
-    """Parse a row of `_READ`."""
+    """Parse a row of `_SQL["corpus"]`."""
 
     def array(name: str, kind: str, native: Any) -> Any:
         return np.frombuffer(row[name] or b"", kind).astype(native)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from counterpoint.memory.embedding.model import Vectors
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.bm25 import bringing, idf
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
-from counterpoint.memory.search.corpus_cache import CHANGED, HASH, CorpusCache, CorpusState
+from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
 from counterpoint.memory.search.corpus_index import Place
 from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Weights, adaptive, fixed, fuse
 from counterpoint.memory.search.scan import compared, index_of, indexed_as, walked
@@ -39,41 +40,7 @@ DIGITS = 9
 # Of deviations, for means added up in another order.
 _Z_DIGITS = 3
 
-_ANALYSE = f"""
-WITH words AS MATERIALIZED (
-    SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
-    ORDER BY times DESC, place LIMIT $7
-),
-phrases AS MATERIALIZED (
-    SELECT query::text AS query, tsvector_to_array(to_tsvector('english', phrase)) AS words
-    FROM (SELECT phrase, phraseto_tsquery('english', phrase) AS query FROM unnest($6::text[]) AS phrase)
-    WHERE numnode(query) > 1
-),
-held AS MATERIALIZED (
-    SELECT term, sum(rows)::bigint AS holders FROM lexicon
-    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3 AND rows > 0
-        AND term = ANY ($5 || ARRAY(SELECT lexeme FROM words UNION SELECT unnest(words) FROM phrases))
-    GROUP BY term
-)
-SELECT
-    -- For what follows in this transaction: where no table is scanned, a plan for the values only takes longer to make.
-    set_config('plan_cache_mode', 'force_generic_plan', true) AS planned_once,
-    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($8) AND indisvalid) AS walkable,
-    ARRAY(SELECT lexeme FROM words ORDER BY times DESC, place) AS words,
-    ARRAY(SELECT query FROM phrases) AS phrases,
-    ARRAY(SELECT array_to_string(words, ' ') FROM phrases) AS phrase_words,
-    ARRAY(SELECT term FROM held ORDER BY term) AS terms,
-    ARRAY(SELECT holders FROM held ORDER BY term) AS holders,
-    ARRAY(SELECT {HASH} FROM held ORDER BY term) AS hashes,
-    coalesce(sum(rows), 0)::bigint AS rows,
-    coalesce(sum(length), 0)::bigint AS length,
-    ARRAY(
-        SELECT ARRAY[project, store, {CHANGED}, sum(rows)::text, sum(length)::text] FROM corpora
-        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) GROUP BY project, store ORDER BY project, store
-    ) AS states
-FROM corpora
-WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3
-"""
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True)
@@ -200,7 +167,7 @@ async def _analysed(connection: "Connection", scope: SearchScope, prepared: Term
     # Half of the places at most for exact forms: a long stack trace must not leave its words out.
     exact = list(prepared.exact[: MAX_TERMS // 2])
     row = await connection.fetchrow(
-        _ANALYSE,
+        _SQL["analyse_query"],
         scope.project,
         list(scope.stores),
         scope.max_label,

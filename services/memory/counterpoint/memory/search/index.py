@@ -12,25 +12,15 @@ import asyncpg
 import structlog
 
 from counterpoint.bus.logs import configure
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.hybrid import EXACT_ROWS
 from counterpoint.memory.search.scan import index_of, indexed_as
 
 log = structlog.get_logger()
 
 _LOCK = 0x766563746F72
-_READY = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
-_USED = """
-SELECT active AS model, dimensions FROM models UNION SELECT other, other_dimensions FROM models WHERE other IS NOT NULL
-"""
-_COUNT = "SELECT count(*) FROM meanings WHERE project = $1 AND model = $2"
-_THERE = """
-SELECT relname FROM pg_class
-WHERE relkind = 'i' AND (starts_with(relname, 'meanings_of_') OR starts_with(relname, 'vectors_of_'))
-"""
-_MAKE = """
-SELECT format('CREATE INDEX CONCURRENTLY %I ON meanings USING hnsw ((embedding::%s) %s_cosine_ops)'
-              ' WHERE project = %L AND model = %L', $1::text, $2::text, split_part($2, '(', 1), $3::text, $4::text)
-"""
+_SQL = load_statements(__package__)
 # Several workers would need shared memory, of which a container has little.
 _SETTINGS = {"maintenance_work_mem": "512MB", "max_parallel_maintenance_workers": "0"}
 
@@ -45,14 +35,14 @@ async def index_projects(owner_url: str, rows: int = EXACT_ROWS) -> list[str]:
     try:
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK):
             return []
-        used = [(row["model"], row["dimensions"]) for row in await connection.fetch(_USED)]
-        projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects ORDER BY project")]
+        used = [(row["model"], row["dimensions"]) for row in await connection.fetch(_SQL["models_in_use"])]
+        projects = await all_projects(connection)
         known = {index_of(project, model) for project in projects for model, _ in used}
-        for row in await connection.fetch(_THERE):
+        for row in await connection.fetch(_SQL["vector_indexes"]):
             if row["relname"] not in known:
                 await connection.execute(f"DROP INDEX CONCURRENTLY {row['relname']}")
         for project in projects:
-            await connection.execute("SELECT set_config('counterpoint.project', $1, false)", project)
+            await set_project(connection, project, in_transaction=False)
             for model, dimensions in used:
                 if await _index(connection, project, model, dimensions, rows):
                     made.append(project)
@@ -66,15 +56,15 @@ async def _index(
 ) -> bool:
     """Make or drop one index; whether it was made."""
     name, kind = index_of(project, model), indexed_as(dimensions)
-    count = await connection.fetchval(_COUNT, project, model)
-    ready = await connection.fetchval(_READY, name)
+    count = await connection.fetchval(_SQL["count_vectors"], project, model)
+    ready = await connection.fetchval(_SQL["is_index_valid"], name)
     if ready is False or (ready and count < rows / 2):
         await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
         ready = None
     if ready is not None or count <= rows or kind is None:
         return False
     log.info("project.indexing", project=project, model=model, vectors=count)
-    await connection.execute(await connection.fetchval(_MAKE, name, kind, project, model))
+    await connection.execute(await connection.fetchval(_SQL["create_index_statement"], name, kind, project, model))
     return True
 
 

@@ -17,6 +17,8 @@ from counterpoint.memory.embedding import folder
 from counterpoint.memory.embedding.files import GRAPHS
 from counterpoint.memory.embedding.model import EmbeddingModel
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 
@@ -30,26 +32,7 @@ log = structlog.get_logger()
 MAX_DIMENSIONS = 16_000
 """More the record cannot keep."""
 _REMOTE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/+-]{0,199})(@(?P<dimensions>[1-9][0-9]{0,4}))?")
-_NOW = "SELECT active, dimensions, other, other_dimensions, other_is FROM models"
-_FIRST = """
-INSERT INTO models (active, dimensions) VALUES ($1, $2)
-ON CONFLICT (one) DO UPDATE SET active = excluded.active, dimensions = excluded.dimensions
-"""
-_BESIDE = "UPDATE models SET other = $1, other_dimensions = $2, other_is = $3, since = now()"
-_TURN = """
-UPDATE models
-SET active = other, dimensions = other_dimensions, other = active, other_dimensions = dimensions, other_is = $1,
-    since = now()
-"""
-_OURS = "SELECT FROM lease WHERE shard = '0' AND epoch = $1 FOR SHARE"
-_PROJECTS = "SELECT project FROM projects ORDER BY project"
-_FENCE = "SELECT set_config('counterpoint.project', $1, true)"
-_ANY = "SELECT EXISTS (SELECT FROM vectors WHERE project = $1)"
-_GAP = """
-SELECT EXISTS (
-    SELECT FROM vectors v WHERE project = $1 AND NOT EXISTS (
-        SELECT FROM meanings m WHERE m.row = v.row AND m.model = $2 AND m.version = v.version))
-"""
+_SQL = load_statements(__package__)
 
 Beside = Literal["next", "before"]
 
@@ -88,9 +71,9 @@ class ModelRegistry:
         the settings name. Raises `Permanent` for a model that this process cannot make."""
         configured = self._search.active
         async with self._database.connection() as connection, connection.transaction():
-            row = await connection.fetchrow(_NOW)
+            row = await connection.fetchrow(_SQL["models"])
             if row is None or (row["other"] is None and not await _any(connection)):
-                await connection.execute(_FIRST, configured.model_id, configured.dimensions)
+                await connection.execute(_SQL["set_first_model"], configured.model_id, configured.dimensions)
         await self.learn()
         if self._search.model_id != configured.model_id:
             log.warning("embedding.not_as_configured", configured=configured.model_id, active=self._search.model_id)
@@ -98,7 +81,7 @@ class ModelRegistry:
     async def learn(self) -> None:
         """Use what the record says. Raises likewise."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(_NOW)
+            row = await connection.fetchrow(_SQL["models"])
         if row is not None:
             other = None if row["other"] is None else self.named(row["other"])
             self._use(self.named(row["active"]), other, row["other_is"])
@@ -132,14 +115,14 @@ class ModelRegistry:
     async def put_beside(self, model: EmbeddingModel) -> None:
         """From now on vectors of this model are made beside; those of another one beside are forgotten."""
         async with self._changing() as connection:
-            await connection.execute(_BESIDE, model.model_id, model.dimensions, "next")
+            await connection.execute(_SQL["set_other_model"], model.model_id, model.dimensions, "next")
             self.in_doubt = True
         self._use(self._search.active, model, "next")
 
     async def forget(self) -> None:
         """From now on there is none beside the active one."""
         async with self._changing() as connection:
-            await connection.execute(_BESIDE, None, None, None)
+            await connection.execute(_SQL["set_other_model"], None, None, None)
             self.in_doubt = True
         self._use(self._search.active, None, None)
 
@@ -154,26 +137,21 @@ class ModelRegistry:
             return False
         async with self._changing() as connection:
             # No commit is under way that writes vectors, and none begins before this one ends.
-            for row in await connection.fetch(_PROJECTS):
-                await connection.execute(_FENCE, row["project"])
-                if await connection.fetchval(_GAP, row["project"], other.model_id):
+            for project in await all_projects(connection):
+                await set_project(connection, project, in_transaction=True)
+                if await connection.fetchval(_SQL["lacks_vectors"], project, other.model_id):
                     return False
-            await connection.execute(_TURN, leaves)
+            await connection.execute(_SQL["switch_models"], leaves)
             self.in_doubt = True
         self._use(other, active, leaves)
         return True
 
     async def _complete(self, model: str) -> bool:
-        for project in await self.projects():
+        for project in await self._database.projects():
             async with self._database.reading(project) as connection:
-                if await connection.fetchval(_GAP, project, model):
+                if await connection.fetchval(_SQL["lacks_vectors"], project, model):
                     return False
         return True
-
-    async def projects(self) -> list[str]:
-        """All that there are."""
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch(_PROJECTS)]
 
     def _use(self, active: EmbeddingModel, other: EmbeddingModel | None, beside: Beside | None) -> None:
         self.beside = beside
@@ -185,15 +163,15 @@ class ModelRegistry:
     async def _changing(self) -> AsyncIterator["Connection"]:
         """A transaction of the active process in which no commit writes a vector."""
         async with self._database.connection() as connection, connection.transaction():
-            if await connection.fetchrow(_OURS, self._epoch()) is None:
+            if await connection.fetchrow(_SQL["lock_lease"], self._epoch()) is None:
                 raise Transient("another memory process is active")
             await connection.execute("SELECT FROM models FOR UPDATE")
             yield connection
 
 
 async def _any(connection: "Connection") -> bool:
-    for row in await connection.fetch(_PROJECTS):
-        await connection.execute(_FENCE, row["project"])
-        if await connection.fetchval(_ANY, row["project"]):
+    for project in await all_projects(connection):
+        await set_project(connection, project, in_transaction=True)
+        if await connection.fetchval(_SQL["has_vectors"], project):
             return True
     return False

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
 from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
 from counterpoint.memory.search.corpus_index import Place, find
@@ -18,48 +18,20 @@ if TYPE_CHECKING:
 
 # An index holds vectors up to this length as they are, and up to twice that in half precision.
 INDEXED_DIMENSIONS, HALVED_DIMENSIONS = 2000, 4000
-SAMPLE = 500
 
-_EXACT = files(__package__).joinpath("search.sql").read_text()
-_BEFORE, _SCOPE, _LEG = _EXACT.partition("-- Materialized, every row")
-_, _SAID, _AFTER = _LEG.partition("said AS MATERIALIZED")
-_SPOKEN = _AFTER.partition("(")[2].partition("\n),")[0]
-_WALK = """(
-    SELECT row, embedding::{kind} <=> (SELECT embedding::{kind} FROM question) AS distance
-    FROM meanings WHERE project = {project} AND store = ANY ($2::text[]) AND model = $6 AND label <= $3
-    ORDER BY distance LIMIT $12)"""
-# Each project by an index of its own, which holds no other's rows, and of one model, whose vectors are of one length.
-_INDEXED = f"""{_BEFORE}nearest AS MATERIALIZED (
-    SELECT row FROM (
-        {_WALK.format(project="$1", kind="{kind}")}
-        UNION ALL
-        {_WALK.format(project="'shared' AND $1 <> 'shared'", kind="{kind}")}) AS of_both
-    ORDER BY distance LIMIT $12
-),
--- How cosines are spread is estimated from some rows of the project.
-spread AS MATERIALIZED (
-    SELECT -avg(distance) AS mean, stddev_pop(distance) AS deviation FROM (
-        SELECT embedding <#> (SELECT embedding FROM question) AS distance
-        FROM meanings WHERE project = $1 AND store = ANY ($2::text[]) AND model = $6 AND label <= $3
-        LIMIT {SAMPLE}) AS sampled
-),
-{_SAID}{_AFTER}"""
+_SQL = load_statements(__package__)
 
 
-def _of_rows(statement: str) -> str:
-    """The statement for which only the rows exist whose numbers are a parameter."""
-    condition = "AND row IN (SELECT unnest($16::bigint[]))"
-    for place in (
-        "AND embedding IS NOT NULL",
-        "AND term = guide AND label <= $3",
-        "AND term = given.term AND label <= $3",
-    ):
-        statement = statement.replace(place, f"{place} {condition}")
-    return statement
+def _statement(nearest: str, only: str = "") -> str:
+    """Return the statement of the candidates, the nearest of them by this part."""
+    phrase_rows = _SQL["phrase_rows"].format(only=only)
+    return _SQL["candidates"].format(nearest=nearest, phrase_rows=phrase_rows, only=only)
 
 
-_FILTERED = _of_rows(_EXACT)
-_PLANNED = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
+_ONLY = _SQL["only_these_rows"]
+_ALL_ROWS = _statement(_SQL["nearest_by_scan"].format(only=""))
+_SOME_ROWS = _statement(_SQL["nearest_by_scan"].format(only=_ONLY), _ONLY)
+_PHRASE_ROWS = _SQL["phrase_rows"].format(only="")
 
 
 def index_of(project: str, model: str) -> str:
@@ -102,12 +74,12 @@ async def compared(
         corpora = held.corpora(states, scope.model, len(wanted.vector))
     if corpora is not None:
         spoken: list[list[int]] = [[] for _ in wanted.phrases]
-        for row in await connection.fetch(_SPOKEN, *_scoped(scope, wanted)) if spoken else ():
+        for row in await connection.fetch(_PHRASE_ROWS, *_scoped(scope, wanted)) if spoken else ():
             spoken[row["n"] - 1].append(row["row"])
         return find(corpora, wanted, scope.max_label, spoken, of_rows)
-    await connection.execute(_PLANNED)
+    await connection.execute("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
     filtered = () if of_rows is None else (list(of_rows),)
-    found = await connection.fetch(_FILTERED if filtered else _EXACT, *_parameters(scope, wanted), *filtered)
+    found = await connection.fetch(_SOME_ROWS if filtered else _ALL_ROWS, *_parameters(scope, wanted), *filtered)
     return _candidates(found)
 
 
@@ -116,12 +88,9 @@ async def walked(
 ) -> Candidates:
     """The index walks on until it has enough rows of the scope; by default it stops at the nearest of all projects."""
     async with connection.transaction():
-        await connection.execute(
-            "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', $1, true),"
-            " set_config('plan_cache_mode', 'force_custom_plan', true)",
-            str(ef_search),
-        )
-        return _candidates(await connection.fetch(_INDEXED.replace("{kind}", kind), *_parameters(scope, wanted)))
+        await connection.execute(_SQL["set_index_scan"], str(ef_search))
+        statement = _statement(_SQL["nearest_by_index"].format(kind=kind))
+        return _candidates(await connection.fetch(statement, *_parameters(scope, wanted)))
 
 
 def _candidates(found: "Sequence[asyncpg.Record]") -> Candidates:
