@@ -15,7 +15,7 @@ from redis import Redis
 from counterpoint.guard.policy import policy
 from counterpoint.local.valkey import ValkeyServer as Server
 from counterpoint.local.valkey import run_valkey
-from counterpoint.memory.cache.cache import HITS
+from counterpoint.memory.cache.cache import ENTRY_BYTES, HITS, L1_BYTES, L1_ITEMS, Cache
 from counterpoint.memory.cache.valkey import Valkey
 from counterpoint.memory.query.epochs import Epoch, Epochs
 from counterpoint.memory.record.plan import CommitPlan, PlannedWrite, canonical
@@ -414,3 +414,19 @@ async def test_items_are_what_a_reader_would_have_validated(house: House, projec
         assert Item.model_validate_json(shown.model_dump_json()) == shown
         assert shown.body == {"n": 1.5, "i": 123456789012345678901, "t": "é\u2028", "x": [None]}
         assert shown.model_fields_set == set(Item.model_fields)
+
+
+async def test_the_first_level_keeps_what_was_used_last_within_its_limits() -> None:
+    kept: Cache[bytes] = Cache(None, bytes, bytes, len)
+    small, large = b"x", b"x" * ENTRY_BYTES
+    for n in range(L1_ITEMS):
+        kept.put(b"%d" % n, small)
+    assert await kept.get(b"0") == small
+    kept.put(b"one more", small)
+    assert await kept.get(b"0") == small
+    assert await kept.get(b"1") is None
+    for n in range(L1_ITEMS):
+        kept.put(b"large %d" % n, large)
+    assert len([n for n in range(L1_ITEMS) if await kept.get(b"large %d" % n)]) == L1_BYTES // ENTRY_BYTES
+    kept.put(b"one more", large + b"x")
+    assert await kept.get(b"one more") is None

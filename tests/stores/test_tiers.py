@@ -280,4 +280,4 @@ class TestOnDisk(OnDisk):
             await kept.apply(Wrote(f"of-{n}", project=f"p{n}"))
         for n in range(5):
             assert [row[0] for row in await kept.seen(f"p{n}")] == [f"of-{n}"]
-        assert len(kept.tier._shelf._books) <= 2
+        assert len(kept.tier._handles._open_handles) <= 2

@@ -49,32 +49,32 @@ class Graph(Tier):
 
     def __init__(self, root: Path, highest_label: int, *, keep: int = OPEN) -> None:
         self.highest_label = highest_label
-        self._shelf: HandlePool[_Database] = HandlePool(root, _Database, _Database.close, keep=keep)
+        self._handles: HandlePool[_Database] = HandlePool(root, _Database, _Database.close, keep=keep)
         self._turns = asyncio.Semaphore(_THREADS)
 
     async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position of the projection in a project."""
-        async with self._shelf.taken(project, draft) as database:
+        async with self._handles.handle(project, draft) as database:
             return await asyncio.to_thread(database.place)
 
     async def apply(
         self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
     ) -> None:
         """Take changes, in one transaction."""
-        async with self._shelf.taken(project, draft) as database:
+        async with self._handles.handle(project, draft) as database:
             await asyncio.to_thread(database.write, changes, place, self.highest_label)
 
     async def drop(self, project: str, *, draft: bool = False) -> None:
         """Delete the project's folder."""
-        await self._shelf.drop(project, draft)
+        await self._handles.drop(project, draft)
 
     async def swap(self, project: str) -> None:
         """Rename the draft's folder."""
-        await self._shelf.swap(project)
+        await self._handles.swap(project)
 
     async def close(self) -> None:
         """Close all databases."""
-        await self._shelf.close()
+        await self._handles.close()
 
     async def cypher(
         self, project: str, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
@@ -82,7 +82,7 @@ class Graph(Tier):
         """The first `limit` rows. Raises `Permanent` `cypher` for a query that does not only read, is none, or took too
         long or too much, and `Away`."""
         check_words(query)
-        async with self._turns, self._shelf.taken(project) as database:
+        async with self._turns, self._handles.handle(project) as database:
             return await asyncio.to_thread(database.read, query, parameters, limit, timeout_ms)
 
 

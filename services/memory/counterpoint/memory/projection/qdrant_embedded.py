@@ -36,27 +36,27 @@ class EdgeEpisodic(Episodic):
     def __init__(self, root: Path, model: str, dimensions: int = DIMENSIONS, *, keep: int = OPEN) -> None:
         super().__init__(model, dimensions)
         # The folder of a model: vectors of two are never in one shard.
-        self._shelf: HandlePool[_Shard] = HandlePool(
+        self._handles: HandlePool[_Shard] = HandlePool(
             root / name_of(model), lambda path: _Shard(path, dimensions), _Shard.close, keep=keep
         )
 
     @asynccontextmanager
     async def opened(self, project: str, draft: bool) -> AsyncIterator[Points]:
         """The project's shard."""
-        async with self._shelf.taken(project, draft) as shard:
+        async with self._handles.handle(project, draft) as shard:
             yield shard
 
     async def drop(self, project: str, *, draft: bool = False) -> None:
         """Delete the project's folder."""
-        await self._shelf.drop(project, draft)
+        await self._handles.drop(project, draft)
 
     async def swap(self, project: str) -> None:
         """Rename the draft's folder."""
-        await self._shelf.swap(project)
+        await self._handles.swap(project)
 
     async def close(self) -> None:
         """Close all shards."""
-        await self._shelf.close()
+        await self._handles.close()
 
 
 class _Shard:

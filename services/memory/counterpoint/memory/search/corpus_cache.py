@@ -1,7 +1,6 @@
 """Stores in RAM: what is searched often between two changes is read once, not by every search."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import numpy as np
 import structlog
+from cachetools import LRUCache
 
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.corpus_index import Corpus, Place, bytes_of
@@ -64,8 +64,8 @@ class CorpusCache:
         self._connections = connections
         self._limit_bytes = limit_bytes
         self._searches = searches
-        self._held: OrderedDict[_Key, Corpus] = OrderedDict()
-        self._asked: OrderedDict[Place, tuple[str, int]] = OrderedDict()
+        self._held: LRUCache[_Key, Corpus] = LRUCache(limit_bytes, getsizeof=lambda corpus: corpus.bytes)
+        self._asked: LRUCache[Place, tuple[str, int]] = LRUCache(_ASKED)
         self._reading: asyncio.Task[None] | None = None
         self._read: Place | None = None
         """Store that is being loaded, None if it was dropped since."""
@@ -105,7 +105,6 @@ class CorpusCache:
             key = (place, model)
             held = self._held.get(key)
             if held is not None and held.changed == state.changed:
-                self._held.move_to_end(key)
                 corpora.append(held)
             elif self._often(place, state) and (self._reading is None or self._reading.done()):
                 # Where this fails it is so long before anybody tries again.
@@ -133,18 +132,18 @@ class CorpusCache:
             self._read = None
 
     def _often(self, place: Place, state: CorpusState) -> bool:
-        changed, times = self._asked.pop(place, (state.changed, 0))
+        changed, times = self._asked.get(place, (state.changed, 0))
         times = times + 1 if changed == state.changed else 1
         self._asked[place] = (state.changed, times)
-        while len(self._asked) > _ASKED:
-            self._asked.popitem(last=False)
         return times >= self._searches
 
     def _keep(self, key: _Key, corpus: Corpus) -> None:
-        self._held[key] = corpus
-        while sum(each.bytes for each in self._held.values()) > self._limit_bytes:
-            (place, _), _ = self._held.popitem(last=False)
+        self._held.pop(key, None)
+        while self._held and self._held.currsize + corpus.bytes > self._limit_bytes:
+            (place, _), _ = self._held.popitem()
             self._asked.pop(place, None)
+        if corpus.bytes <= self._limit_bytes:
+            self._held[key] = corpus
 
 
 def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
