@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from counterpoint import bus
@@ -33,7 +34,10 @@ from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.model_relations import ModelRelations
 from counterpoint.memory.ingest.providers import provider_writes
 from counterpoint.memory.maintenance.advisories import Advisories
+from counterpoint.memory.maintenance.linking import link_sources
 from counterpoint.memory.maintenance.reconcile import Reconciler
+from counterpoint.memory.maintenance.retention import RETENTION_EVERY_S, delete_expired
+from counterpoint.memory.maintenance.runner import JobRunner, MaintenanceJob
 from counterpoint.memory.maintenance.seeds import plant
 from counterpoint.memory.operations.erasure import Erasures
 from counterpoint.memory.projection.projections import embedded_or_server
@@ -127,18 +131,22 @@ class MemoryProcess:
             knowledge,
             *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
         ]
-        self._reconciler = Reconciler(
-            self._database,
-            self.service.connection,
-            self._relay,
-            parts.influence,
-            parts.erasures.age,
-            parts.takebacks.settle,
-            every_s=settings.reconcile_every_s,
-            retention_s=settings.retention_s,
+        retention = timedelta(seconds=settings.retention_s)
+        self._reconciler = Reconciler(self._database, self.service.connection, self._relay, retention)
+        every_s = settings.reconcile_every_s
+        # Read sets are deleted only after their commits are linked.
+        self._maintenance = JobRunner(
+            (
+                MaintenanceJob("reconcile", every_s, self._reconciler.reconcile),
+                MaintenanceJob("settle", every_s, parts.takebacks.settle),
+                MaintenanceJob("link", every_s, partial(link_sources, self._database, parts.influence)),
+                MaintenanceJob("retention", RETENTION_EVERY_S, partial(delete_expired, self._database, retention)),
+                MaintenanceJob("age", RETENTION_EVERY_S, parts.erasures.age),
+            )
         )
-        self.service.connection.on_reconnect.append(self._reconciler.soon)
-        self._relay.on_cut.append(self._reconciler.soon)
+        reconcile_soon = partial(self._maintenance.run_soon, "reconcile")
+        self.service.connection.on_reconnect.append(reconcile_soon)
+        self._relay.on_cut.append(reconcile_soon)
         self._ready = asyncio.Event()
         self._since = datetime.now(UTC)
         self.service.add_task(self._answer, lambda: None if self._ready.is_set() else "lease")
@@ -231,7 +239,7 @@ class MemoryProcess:
             gc.freeze()
             group.create_task(self._relay.run())
             group.create_task(self._sequencer.run())
-            group.create_task(self._reconciler.run())
+            group.create_task(self._maintenance.run())
             for follower in self._followers:
                 group.create_task(follower.run())
             group.create_task(Advisories(self.service.connection, self._rules, self._committer).run())

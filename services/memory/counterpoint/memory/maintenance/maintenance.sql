@@ -3,6 +3,12 @@
 -- name: restore_lost
 SELECT restore_lost($1, $2, $3, $4, $5)
 
+-- name: streams
+SELECT name, life, last_seq FROM streams
+
+-- name: set_last_seq
+UPDATE streams SET last_seq = $2 WHERE name = $1
+
 -- name: ids_of_store
 SELECT id FROM records WHERE project = $1 AND store = $2
 
