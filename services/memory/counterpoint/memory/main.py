@@ -1,4 +1,4 @@
-"""The memory service: the one door to everything that is kept, and the only one that publishes."""
+"""The memory service: the only door to all data, and the only publisher."""
 
 import asyncio
 import gc
@@ -57,11 +57,11 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERANKER"
 _RECORD_POOL = 4
-"""Connections of committer, relay and sequencer alone: what is written never waits behind what is read."""
+"""Connections reserved for committer, relay and sequencer, so that writes never wait for reads."""
 
 
 class RemoteModels:
-    """Models that are asked by the manager's gateway, and the connections to it."""
+    """Models called through the manager's gateway, and the connections to it."""
 
     def __init__(self, settings: MemorySettings, tokens: Tokens) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class RemoteModels:
         self._gateways: list[Gateway] = []
 
     def embedding(self, named: ModelName) -> EmbeddingModel:
-        """The embedding model of a name. Raises `Permanent` `invalid`."""
+        """Return the embedding model of a name. Raises `Permanent` `invalid`."""
         if named.name in GRAPHS:
             return Embedder(self._cache_dir, model=named.name)
         if named.name.startswith(folder.SCHEME):
@@ -85,7 +85,7 @@ class RemoteModels:
         return RemoteEmbedder(gateway, self._tokens, named.dimensions or self._settings.embedding_dimensions)
 
     def relations(self, database: Database, policy: Policy, committer: Committer, erasures: Erasures) -> list[Follower]:
-        """The follower that asks a model for relations, where one is configured."""
+        """Return the follower that has a model extract relations, if one is configured."""
         settings = self._settings
         if not (settings.model and settings.gateway_url and settings.relations_tokens):
             return []
@@ -103,7 +103,7 @@ class RemoteModels:
 
 
 class MemoryProcess:
-    """One memory process: built at once, at work as soon as it has the lease."""
+    """One memory process: constructed at once, active as soon as it has the lease."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self._settings = settings
@@ -219,7 +219,7 @@ class MemoryProcess:
             observe(step)
 
     async def _answer(self) -> None:
-        """Take the lease, answer requests, and do what goes on in the background."""
+        """Take the lease, answer requests, and run the background work."""
         await self._lease.acquire(self._settings.lease_retry_s)
         self._since = datetime.now(UTC) - timedelta(seconds=self._settings.retention_s)
         for begin in (self._database.open, self._record.open, self._remember):
@@ -235,7 +235,7 @@ class MemoryProcess:
             group.create_task(self._committer.run())
             await patiently(self._finish)
             self._ready.set()
-            # What is there by now stays: no collection is to look through it again.
+            # Objects that exist by now stay for ever; the garbage collector need not look through them again.
             gc.freeze()
             group.create_task(self._relay.run())
             group.create_task(self._sequencer.run())
@@ -262,7 +262,7 @@ class MemoryProcess:
         await self._parts.takebacks.finish(self._since)
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all parts."""
         await self._parts.queries.sampler.close()
         await self._held.close()
         await self._search.tiers.close()
@@ -284,7 +284,7 @@ async def serve(settings: MemorySettings) -> None:
 
 
 def run() -> None:
-    """The process."""
+    """Run the process."""
     bus.run(serve(MemorySettings()))
 
 

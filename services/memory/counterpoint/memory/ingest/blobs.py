@@ -1,7 +1,7 @@
-"""Blobs: large content in parts, each part once, known by its hash within a project and scanned when it is whole.
+"""Blobs: large content, uploaded in parts, addressed by its hash within a project, and scanned when it is complete.
 
-A blob cannot be redacted, for its hash is its name. What is blocked in a document is not taken; what a document made of
-it must not hold goes when the document is written (`Ingest`).
+A blob cannot be redacted, because its hash is its name. Content that is blocked in a document is refused; content that
+a document must not contain is redacted when the document is written (`Ingest`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _SQL = load_statements(__package__)
 
 
 class Blobs:
-    """Takes parts in any order, as often as they come; an upload that broke off goes on with what is missing."""
+    """Stores parts in any order and any number of times; an interrupted upload continues with the missing parts."""
 
     def __init__(self, database: Database, policy: Policy, releases: Releases) -> None:
         self._database = database
@@ -28,7 +28,7 @@ class Blobs:
         self._releases = releases
 
     async def put(self, request: PutPart) -> PutReply:
-        """Keep one part. Raises `Permanent` for a part of the wrong size, content of another hash, or a secret."""
+        """Store one part. Raises `Permanent` for a part of the wrong size, content of another hash, or a secret."""
         project, digest = request.origin.project, bytes.fromhex(request.sha256)
         parts = -(-request.bytes // PART_BYTES)
         if request.content is not None:
@@ -56,7 +56,7 @@ class Blobs:
         raise fault
 
     async def content(self, project: str, blob: Blob) -> bytes:
-        """The content of a whole blob. Raises `Permanent` when it is not there, or not what its hash says."""
+        """Return the content of a complete blob. Raises `Permanent` if it is missing or does not match its hash."""
         digest = bytes.fromhex(blob.sha256)
         async with self._database.snapshot(project) as connection:
             known = await connection.fetchrow(_SQL["blob"], project, digest)
@@ -68,7 +68,7 @@ class Blobs:
         return content
 
     async def keep(self, project: str, text: str) -> Blob:
-        """Keep a text as it is, unseen by anybody but memory."""
+        """Store a text as it is, readable by memory alone."""
         content = text.encode()
         sha256 = hashlib.sha256(content).digest()
         async with self._database.writing(project) as connection:
@@ -80,7 +80,7 @@ class Blobs:
         return Blob(blob=f"blob-{sha256.hex()[:32]}", sha256=sha256.hex(), bytes=len(content))
 
     async def drop(self, project: str, sha256: str) -> None:
-        """Forget a blob."""
+        """Delete a blob."""
         async with self._database.writing(project) as connection:
             await connection.execute(_SQL["delete_blob_parts"], project, bytes.fromhex(sha256))
             await connection.execute(_SQL["delete_blob"], project, bytes.fromhex(sha256))

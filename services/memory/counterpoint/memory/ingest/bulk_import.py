@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 ATTEMPTS, PROVIDERS = "attempts", "providers"
 _SAID = ("by", "source", "systems", "job")
-"""Fields of a past incident that were written by hand as well, and are looked through with the store's own."""
+"""Further fields of a past incident that people write, screened like the store's own texts."""
 _RETRIES = 3
 
 _SQL = load_statements(__package__)
@@ -45,7 +45,7 @@ _SQL = load_statements(__package__)
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A record as it is to be, or why it is not taken."""
+    """A planned record, or the reason why it is refused."""
 
     id: str
     body: dict[str, Any]
@@ -53,7 +53,7 @@ class _Wanted:
 
 
 class BulkImport:
-    """Writes what is handed in, one request for a store of a project at a time."""
+    """Imports records, one request at a time for each store of a project."""
 
     def __init__(
         self, database: Database, policy: Policy, vectors: EmbeddingPipeline, committer: Committer, releases: Releases
@@ -136,7 +136,8 @@ class BulkImport:
         return {row["id"]: (row["version"], row["body"]) for row in rows}
 
     async def _step(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> None:
-        """Apply some writes. The step is known by what it writes and over which versions: asked again it is one."""
+        """Apply some writes. The step is identified by their content and versions, so that a repeated one is applied
+        once."""
         content = "\n".join(f"{write.id} {write.expect} {canonical(write.body or {})}" for write in writes)
         digest = hashlib.sha256(content.encode()).hexdigest()
         origin = origin.model_copy(update={"message_id": derived_id(origin.message_id, writes[0].store, digest)})
@@ -145,8 +146,8 @@ class BulkImport:
 
 
 def incident_id(incident: PastIncident) -> str:
-    """The id of the attempt that an incident becomes: its own within its source, else by what broke, when and what
-    was tried."""
+    """Return the id of the attempt of an incident: its own id within its source, else by its failure, time and
+    remedy."""
     said = (incident.error_message or "", incident.description or "", incident.tried, incident.when.isoformat())
     parts = ("content", *said) if incident.id is None else ("id", incident.id)
     digest = hashlib.sha256("\x1f".join((incident.source, *parts)).encode(errors="replace")).hexdigest()
@@ -154,7 +155,7 @@ def incident_id(incident: PastIncident) -> str:
 
 
 def attempt_of(incident: PastIncident, project: str) -> Attempt:
-    """An incident as the attempt that it was: reported, and decided when it happened."""
+    """Return a past incident as an attempt that was reported, and decided at its own time."""
     known = incident_id(incident)
     error = incident.error_message
     return Attempt(
@@ -198,7 +199,7 @@ def _screened(
 
 
 def _without_repeats(wanted: Sequence[_Wanted]) -> list[_Wanted]:
-    """The same, but for those that say otherwise of a record that one before them is about."""
+    """Refuse the records that contradict an earlier one with the same id."""
     first: dict[str, dict[str, Any]] = {}
     checked = []
     for one in wanted:

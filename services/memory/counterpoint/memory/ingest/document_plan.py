@@ -17,8 +17,8 @@ from counterpoint.proto.memory import Origin, Write
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record's version, 0 when there is none; the body of a document, and the hash of the body of a chunk: None when
-    it was deleted."""
+    """A record's version, 0 if there is none; the body of a document, and the hash of the body of a chunk, None if it
+    was deleted."""
 
     version: int = 0
     body: dict[str, Any] | None = None
@@ -39,7 +39,7 @@ class DocumentPlan:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A document with the text that was read, the type it has, and what of it was not read."""
+    """A document with its parsed text, its type, and a problem of parsing, if any."""
 
     document: Document
     type: ContentType
@@ -131,7 +131,7 @@ def _chunk_body(document: Document, document_id: str, chunked: ChunkedDocument, 
 
 
 def same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Whether the record of a document is to stay as it is."""
+    """Whether the record of a document would not change."""
     return all(
         known.get(name) == wanted.get(name)
         for name in ("sha256", "title", "type", "metadata", "quarantined", "root", "untrusted")
@@ -139,7 +139,7 @@ def same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 def differences(known: dict[tuple[str, str], StoredRecord], wanted: dict[str, dict[str, Any]]) -> list[Write]:
-    """New versions of the chunks that changed, and deletions of those that are gone."""
+    """Return the writes of chunks that changed, and the deletions of chunks that no longer exist."""
     writes = []
     for wanted_id, body in wanted.items():
         before = known.get(("chunks", wanted_id), StoredRecord())

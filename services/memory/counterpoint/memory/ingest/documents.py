@@ -1,9 +1,9 @@
-"""Ingest: a document becomes chunks with vectors; what did not change is not embedded or written.
+"""Ingest: a document becomes chunks with vectors; unchanged chunks are neither embedded nor written.
 
-A document is written in steps, so that nobody waits for the whole of it, and its own record in the last one: until then
-it is not what `documents` says it is. When it is asked for again after a step that failed, what is written already does
-not differ any more, and the rest follows. What an end of the process has left of one that was new is known by nothing
-but its chunks: the next process forgets them.
+A document is written in several steps, so that other commits do not wait for all of it, and its own record in the last
+one: until then `documents` has the former record. If a step failed and the document is sent again, chunks already
+written no longer differ, and only the rest is written. Chunks of a new document that a killed process left have no
+document record: the next process deletes them.
 """
 
 import asyncio
@@ -48,15 +48,15 @@ STEP_WRITES = 200
 """Records per commit: as many as its announcement names."""
 _RETRIES = 3
 _LEFT_S = 600.0
-"""Timeout of the search for unfinished documents, in seconds: no caller waits for it."""
+"""Timeout of the search for chunks without a document, in seconds: no caller waits for it."""
 
 _SQL = load_statements(__package__)
 
 
 class Ingest:
-    """Ingests at most `parallel` documents beside each other, and each by one request at a time.
+    """Ingests at most `parallel` documents concurrently, and each by one request at a time.
 
-    One process is active, so that a lock in RAM keeps the steps of two requests apart.
+    Only one process is active, so a lock in RAM separates the steps of two requests.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Ingest:
     ) -> tuple[Ingested, ...]:
         """Ingest documents; return the result of each. A refused one does not stop the others. Raises `Transient`.
 
-        While one is written another is embedded; those of one source stay in their order.
+        Documents are embedded and written concurrently; those of one source stay in their order.
         """
         ended = await asyncio.gather(
             *(self._document(origin, integrity, document) for document in documents), return_exceptions=True
@@ -95,8 +95,8 @@ class Ingest:
         return became
 
     async def tidy(self) -> None:
-        """Delete the chunks of documents that have no record, which an end of the process has left, beside what else
-        is ingested; to be called when commits are applied. What cannot be done now the next process does."""
+        """Delete the chunks of documents that have no record, left by a killed process. To be called when commits can
+        be applied. The next process does what fails now."""
         try:
             for project in await self._database.projects():
                 async with self._database.reading(project) as connection:
@@ -154,7 +154,7 @@ class Ingest:
         return result.model_copy(update={"embedded": embedded})
 
     async def _gone(self, origin: Origin, integrity: int, document: Document, document_id: str) -> Ingested:
-        """Delete a document and its chunks, unless it was found elsewhere since. Its record goes last."""
+        """Delete a document and its chunks, unless the source was found elsewhere since. Its record is deleted last."""
         known = await self._known(origin.project, document_id)
         before = known.get(("documents", document_id), StoredRecord())
         result = Ingested(source=document.source, document_id=document_id, status="unchanged")
@@ -174,7 +174,7 @@ class Ingest:
         return self._under_way.setdefault((project, what), asyncio.Lock())
 
     async def _progressed(self, origin: Origin, integrity: int, job: Job, became: Sequence[Ingested]) -> None:
-        """Write down how far a job has come; documents that were handed in again count once."""
+        """Update the progress of a job; documents that were sent again count once."""
         async with self._alone(origin.project, f"job {job.job_id}"):
             async with self._database.reading(origin.project) as connection:
                 row = await connection.fetchrow(_SQL["ingest_job"], origin.project, job.job_id)
@@ -215,9 +215,9 @@ class Ingest:
         return {(row["store"], row["id"]): StoredRecord(row["version"], row["body"], row["sha256"]) for row in rows}
 
     async def _step(self, origin: Origin, integrity: int, pieces: DocumentPlan, writes: Sequence[Write]) -> int:
-        """Apply some of a document's writes; how many texts were embedded for them.
+        """Apply some of a document's writes; return the number of embedded texts.
 
-        The step is known by its content and by the version that it changes: what is asked again is applied once, and
+        The step is identified by its content and the versions that it changes: a repeated step is applied once, and
         another text under the same source in the same request is another step.
         """
         first = writes[0]
@@ -230,7 +230,7 @@ class Ingest:
 
 
 def own_step(policy: Policy, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> CommitPlan:
-    """Writes of memory's own for somebody who may ingest, ready to be applied. Raises what `prepare` raises."""
+    """Plan writes of memory's own for a caller that may ingest. Raises the errors of `plan_commit`."""
     now = datetime.now(UTC)
     return plan_commit(
         policy,
@@ -252,7 +252,7 @@ def _or_raised(ended: Ingested | BaseException) -> Ingested:
 
 
 def progressed(known: dict[str, Any] | None, job: Job, became: Sequence[Ingested]) -> dict[str, Any]:
-    """The record of a job after some more of its documents; those that it knows already are not counted again. Pure."""
+    """Return the record of a job after some more of its documents, without those that are already counted. Pure."""
     before = JobProgress.model_validate(known) if known else JobProgress(state="running", documents=0, done=0)
     fresh = became[max(0, before.done - job.done) :]
     done = max(before.done, job.done + len(became))
@@ -268,8 +268,8 @@ def progressed(known: dict[str, Any] | None, job: Job, became: Sequence[Ingested
 
 
 def _foreseen(work: Callable[[], T]) -> T:
-    """Return the result of one document. An unexpected exception is a refusal of that document, because it would
-    occur again at a retry of all."""
+    """Return the result of one document. An unexpected exception is a refusal of that document, because it would occur
+    again at a retry of all."""
     try:
         return work()
     except CounterpointError:
@@ -281,7 +281,7 @@ def _foreseen(work: Callable[[], T]) -> T:
 
 
 def _read(document: Document, given: bytes | None) -> ParsedDocument:
-    """Raises `Permanent` for a document that cannot be read."""
+    """Return the text and type of a document. Raises `Permanent` if it cannot be read."""
     found = read(document.source, document.text if given is None else given, document.type)
     if "\x00" in found.text:
         raise Permanent(ErrorCode.INVALID, (Problem(field="text", problem="holds a NUL character: is it binary?"),))

@@ -1,7 +1,7 @@
-"""The knowledge graph: entities mentioned by documents and tasks, and their relationships, as records.
+"""Knowledge graph: entities mentioned by documents and tasks, and their relationships, as records.
 
-It follows the record. A relationship is derived from the record that mentions the entity, and is taken back with
-it; an entity is a name alone. Relations that a model found in a superseded version are deleted with it.
+It follows the record. A relationship is derived from the record that mentions the entity, and is taken back with it; an
+entity is only a name. Relations that a model extracted from a superseded version are deleted with it.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class KnowledgeGraph(Follower):
             if not await connection.fetchval(
                 _SQL["is_current_version"], project, row["store"], row["id"], row["version"]
             ):
-                return  # What came of it since has a later place, and is looked at there.
+                return  # A later version has a later position, and is processed there.
         text = await self._text(project, row)
         found = await asyncio.to_thread(mentions, text)
         subject = f"{row['store']}/{row['id']}"
@@ -136,12 +136,12 @@ class KnowledgeGraph(Follower):
 
 
 def entity_id(mention: Mention) -> str:
-    """The id of an entity: its kind and the hash of its name, whatever the case."""
+    """Return the id of an entity: its kind and the hash of its name in lower case."""
     return f"{mention.kind}-{hashlib.sha256(mention.name.lower().encode()).hexdigest()[:24]}"
 
 
 def relationship_id(source: str, target: str) -> str:
-    """The id of the relationship between two records."""
+    """Return the id of the relationship between two records."""
     return hashlib.sha256(f"{source} mentions {target}".encode()).hexdigest()[:32]
 
 

@@ -1,7 +1,7 @@
-"""Followers of the record: each looks through what was committed, in the background, when nothing else waits.
+"""Followers of the record: background processing of committed records.
 
-How far one has come in each project is kept in the record, so that nothing is left out after a crash; what is looked at
-twice has to come to the same.
+The position of a follower in each project is kept in the record, so that no record is left out after a crash.
+Processing a record twice must have the same result.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ _PAUSE_S = 0.5
 class Follower(ABC):
     """One follower of all projects.
 
-    `next_sql` (project, number) finds the next records, `mark_sql` (project, place) keeps how far it has come, after
-    `at_once` records. Changes of `stores` are news. When it has to wait it rests for `again_s`.
+    `next_sql` (project, number) finds the next records, `mark_sql` (project, position) stores the position after
+    `at_once` records. Only commits that write to `stores` wake it. After a failure it pauses for `again_s` seconds.
     """
 
     name: ClassVar[str]
@@ -40,14 +40,14 @@ class Follower(ABC):
         self._news = asyncio.Event()
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Called with every commit: there may be something to look through."""
+        """Take note of applied commits."""
         for step in steps:
             if any(row.store in self.stores for row in step.writes):
                 self._projects[step.project] = None
                 self._news.set()
 
     async def run(self) -> None:
-        """For ever; first what was left over at the last end. Projects take turns."""
+        """Follow all projects for ever, in turns; at first each from its stored position."""
         self._projects |= dict.fromkeys(await patiently(self._database.projects))
         self._news.set()
         while True:
@@ -66,7 +66,7 @@ class Follower(ABC):
                 await asyncio.sleep(_PAUSE_S)
 
     async def follow(self, project: str) -> int:
-        """Look through what is next in a project; how much it was. Raises `Transient` or `Conflict`."""
+        """Process the next records of a project; return their number. Raises `Transient` or `Conflict`."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(self.next_sql, project, self.at_once)
         for row in rows:
@@ -81,4 +81,4 @@ class Follower(ABC):
 
     @abstractmethod
     async def _look(self, project: str, row: Any) -> None:
-        """Look at one record. Raises `Permanent` or `Denied` for one that is passed over."""
+        """Process one record. Raises `Permanent` or `Denied` for one that is skipped."""

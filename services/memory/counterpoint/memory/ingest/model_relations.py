@@ -46,19 +46,19 @@ RELATIONS = Metric(
     ["project", "outcome"],
 )  # fmt: skip
 PASSAGES = 500
-"""Passages of a document that are read, from its beginning."""
+"""Maximum number of passages of a document that are read, from its beginning."""
 PARALLEL = 4
 _SHORT_CHARS = 20
 _MAX_TOKENS = 1024
 _DEADLINE_S = 60.0
 _PASSED_OVER = frozenset({ErrorCode.UNKNOWN_OUTCOME, ErrorCode.NOT_KEPT, ErrorCode.KEY_REUSED, ErrorCode.INVALID})
-"""Codes of a call that comes to nothing, however often it is made; so does one whose prompt is refused."""
+"""Error codes of a call that no retry would change; a refused prompt is another."""
 
 _SQL = load_statements(__package__)
 
 
 class ModelRelations(Follower):
-    """Follows documents. `alone` is held while something is written."""
+    """Follows documents. `alone` returns the lock of a project that is held during writes."""
 
     name = "relations"
     stores = frozenset({"documents"})
@@ -128,7 +128,8 @@ class ModelRelations(Follower):
         return checked(said.text, passage)
 
     async def _keep(self, project: str, row: Any, found: list[tuple[Any, ValidatedRelations]]) -> None:
-        """Write the relations of each passage, unless the document has changed: then it is looked at there."""
+        """Write the relations of each passage, unless the document has changed: then the new version is processed
+        later."""
         async with self._database.reading(project) as connection:
             if not await connection.fetchval(
                 _SQL["is_current_version"], project, row["store"], row["id"], row["version"]

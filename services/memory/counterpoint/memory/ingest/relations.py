@@ -16,9 +16,9 @@ from counterpoint.proto.relations import RelationKind
 
 KINDS = frozenset[str](get_args(RelationKind))
 PASSAGE_CHARS = 6_000
-"""Characters of a passage in the prompt."""
+"""Maximum number of characters of a passage in the prompt."""
 MOST = 50
-"""Relations of one passage, at most."""
+"""Maximum number of relations of one passage."""
 _NAME_CHARS, _SPAN_CHARS = 200, 400
 _NO_NAMES = frozenset({
     "he", "her", "him", "his", "it", "its", "me", "my", "our", "she", "that", "their", "them", "they", "this", "us",
@@ -41,7 +41,7 @@ Answer with one JSON object: {{"relations": [{{"subject": "", "relation": "", "o
 
 @dataclass(frozen=True, slots=True)
 class StatedRelation:
-    """A relation as a passage states it: `subject` `kind` `object`, and the words that say so."""
+    """A relation stated by a passage: `subject` `kind` `object`, and the span that states it."""
 
     kind: str
     subject: str
@@ -58,15 +58,13 @@ class ValidatedRelations:
 
 
 def question(passage: str) -> tuple[dict[str, str], ...]:
-    """The messages that ask a model for the relations of a passage."""
+    """Return the messages that ask a model for the relations of a passage."""
     return {"role": "system", "content": _SYSTEM}, {"role": "user", "content": f"Passage:\n{passage[:PASSAGE_CHARS]}"}
 
 
 def key(project: str, document_id: str, model: str, passage: str) -> str:
-    """The key of the call: the same passage of a document is paid for once, in whichever version it stands.
-
-    A job has the same name in every project, so the project is in it.
-    """
+    """Return the key of the call: the same passage of a document is paid for once, in any version. A job has the same
+    name in every project, so the key contains the project."""
     said = json.dumps([project, model, question(passage)])
     return f"relations:{document_id}:{hashlib.sha256(said.encode()).hexdigest()[:40]}"
 
@@ -91,14 +89,14 @@ def checked(answer: str, passage: str) -> ValidatedRelations:
 
 
 def stated_in(document_id: str) -> str:
-    """The source of relationships that a model found in a document."""
+    """Return the source of relationships that a model extracted from a document."""
     return f"stated/{document_id}"
 
 
 def relationship(
     stated: StatedRelation, document: Mapping[str, Any], version: int, chunk_id: str, model: str
 ) -> dict[str, Any]:
-    """The record of a relation. `names` are those that it is looked up by."""
+    """Return the record of a relation. `names` are the names by which it is looked up."""
     return {
         "source": stated_in(document["document_id"]),
         "kind": stated.kind,
@@ -116,7 +114,7 @@ def relationship(
 
 
 def relationship_id(document_id: str, version: int, chunk_id: str, stated: StatedRelation) -> str:
-    """The id of the record of a relation in a version of a document."""
+    """Return the id of the record of a relation in a version of a document."""
     said = json.dumps([document_id, version, chunk_id, stated.kind, stated.subject, stated.object])
     return hashlib.sha256(said.encode()).hexdigest()[:32]
 
@@ -131,7 +129,7 @@ def _listed(answer: str) -> list[Any] | None:
 
 
 def _stated(each: Any, passage: str) -> StatedRelation | str:
-    """One relation of an answer, or why it is dropped."""
+    """Return one relation of an answer, or the reason why it is dropped."""
     names = ("subject", "relation", "object", "span")
     if not isinstance(each, dict) or not all(isinstance(each.get(name), str) for name in names):
         return "malformed"
@@ -149,7 +147,7 @@ def _stated(each: Any, passage: str) -> StatedRelation | str:
 
 
 def _verbatim(said: str, passage: str) -> str | None:
-    """The words of the passage that a span repeats; where a line was broken counts for nothing."""
+    """Return the words of the passage that a span repeats, whatever its line breaks."""
     words = said.split()
     if not words or len(said) > _SPAN_CHARS:
         return None

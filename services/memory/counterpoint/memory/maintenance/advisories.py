@@ -1,4 +1,4 @@
-"""Advisories of the bus: a message that reached its delivery limit becomes a dead letter, and stays one."""
+"""Advisories of the bus: a message that reached its delivery limit becomes a dead letter."""
 
 import json
 from dataclasses import replace
@@ -23,11 +23,11 @@ from counterpoint.proto.messages import utc_now
 log = structlog.get_logger()
 
 _LAST_WORD = 1 << 62
-"""A fence above that of every delivery."""
+"""Fence above that of every delivery."""
 
 
 class Advisories:
-    """Consumes the advisories that a message reached its last delivery."""
+    """Consumes the advisories of messages that reached their delivery limit."""
 
     def __init__(self, connection: Connection, policy: Policy, committer: Committer) -> None:
         self._connection = connection
@@ -35,14 +35,15 @@ class Advisories:
         self._committer = committer
 
     async def run(self) -> None:
-        """Bury what the bus gave up on, for ever."""
+        """Turn such messages into dead letters, for ever."""
         await self._connection.consume(subjects.ADVISORIES, "memory", self._heard)
 
     async def _heard(self, advisory: bytes) -> None:
-        """Bury it whole, else without its body: the next one is not held up. Raises `Transient`.
+        """Turn the message of an advisory into a dead letter, without its body if it fails with it, so that the next
+        advisory is not delayed. Raises `Transient`.
 
-        What is buried leaves the intake, which would wait for its consumer for ever, and count it. A bus that was away
-        meanwhile may have another message in its place.
+        The message is deleted from the intake, which would count it as waiting for ever. After a reconnection its
+        sequence number may belong to another message, so it is not deleted then.
         """
         life = self._connection.connection_number
         body = json.loads(advisory)

@@ -25,7 +25,7 @@ _SQL = load_statements(__package__)
 async def plant(
     database: Database, policy: Policy, committer: Committer, project: str, writes: tuple[Write, ...]
 ) -> None:
-    """Write what is not there yet of one store; what somebody changed or deleted stays so."""
+    """Write the missing ones of some records of one store; records that were changed or deleted stay so."""
     store = writes[0].store
     place = SYSTEM if policy.stores[store].system else project
     async with database.reading(place) as connection:

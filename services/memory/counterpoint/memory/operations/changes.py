@@ -1,7 +1,7 @@
-"""Changes: what becomes of records when something is taken back or put back, and which stand again as they were.
+"""Changes: the effect of take-backs and their lifting on records.
 
-What stands of a record follows from its own versions and from the take-backs that stand, replayed in the order of the
-project. So undoing one of them, whichever it is, leaves what would have stood without it.
+The current version of a record follows from its own versions and from the take-backs in force, replayed in the order of
+the project. So lifting any of them leaves the state without it.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RecordRollback:
-    """A record to be taken back: the version that stands now, and the one to put in its place."""
+    """Rollback of a record: its current version, and the version to restore, if any."""
 
     store: str
     id: str
@@ -33,7 +33,8 @@ class RecordRollback:
 
 @dataclass(frozen=True, slots=True)
 class OriginalVersion:
-    """A version of a record that no take-back made: its place in the project's order, and whether it was a deletion."""
+    """Version of a record that was not written by a take-back: its position in the project's order, and whether it has
+    a body."""
 
     version: int
     place: int
@@ -42,7 +43,8 @@ class OriginalVersion:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTakeBack:
-    """A take-back that stands: its id, its place, whether it puts back what stood before, and what it says is wrong."""
+    """Take-back in force: its id, its position, whether it restores earlier versions, and the versions it declares
+    wrong."""
 
     id: str
     place: int
@@ -53,10 +55,10 @@ class ActiveTakeBack:
 def taken_back(
     written: Sequence[OriginalVersion], present: int | None, wrong: frozenset[int], *, restores: bool
 ) -> int | None:
-    """Return the version that stands after a take-back of the `wrong` ones, where `present` stood; None for none.
+    """Return the current version after a take-back of the `wrong` versions, where `present` was current; None for none.
 
-    `written` are the versions until then, oldest first. A quarantine takes out what is wrong. A rollback puts the last
-    version before it in its place that is not, and also in the place of what was taken out.
+    `written` are the versions until then, oldest first. A quarantine removes a wrong version. A rollback restores the
+    last version before it that is not wrong, also in place of a removed one.
     """
     last = present if present is not None else written[-1].version
     if last not in wrong:
@@ -70,8 +72,9 @@ def taken_back(
 def standing_version(
     written: Sequence[OriginalVersion], take_backs: Sequence[tuple[int, bool, frozenset[int]]]
 ) -> int | None:
-    """Return the version of a record that stands: its versions and some take-backs (place, whether it restores, what is
-    wrong), replayed in the order of their places. One that was under way meanwhile is taken back behind."""
+    """Return the current version of a record after its versions and some take-backs (position, whether it restores,
+    wrong versions) are replayed in order. A version that was written concurrently with a take-back is taken back after
+    it."""
     present: int | None = None
     seen: list[OriginalVersion] = []
     left = sorted(take_backs, key=lambda each: each[0])
@@ -91,18 +94,18 @@ def standing_version(
 
 
 class VersionHistory:
-    """Looks up what stands, what stood, and what was taken out."""
+    """Looks up current, past and removed versions."""
 
     def __init__(self, database: Database, policy: Policy) -> None:
         self._database = database
         self._policy = policy
 
     def learned(self, store: str) -> bool:
-        """Whether what a store holds is taken back when it is wrong."""
+        """Whether wrong records of a store are taken back."""
         return store in self._policy.stores and self._policy.stores[store].learned
 
     async def of(self, project: str, wrong: Iterable[Version], *, restores: bool) -> list[RecordRollback]:
-        """Return the records as they stand once the newest take-back declares some versions wrong."""
+        """Return the rollbacks by which the newest take-back removes or restores some wrong versions."""
         wrong = frozenset(wrong)
         keys = {(store, record) for store, record, _ in wrong}
         if restores:
@@ -124,7 +127,7 @@ class VersionHistory:
     async def replayed(
         self, project: str, keys: Iterable[Key], standing: Sequence[ActiveTakeBack]
     ) -> list[RecordRollback]:
-        """Return some records as they are when no other take-backs than these stand."""
+        """Return the rollbacks after which only the take-backs in `standing` have an effect on some records."""
         wrongs = [(each.place, each.restores, _by_key(each.wrong)) for each in standing]
         changes = []
         for key, (written, present, row) in (await self._histories(project, keys)).items():
@@ -134,20 +137,20 @@ class VersionHistory:
         return changes
 
     async def moved(self, project: str, wishes: Sequence[str]) -> frozenset[Key]:
-        """The records that some take-backs took out or put back."""
+        """Return the records that some take-backs removed or restored."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["moved_records"], project, list(wishes))
         return frozenset((row["store"], row["id"]) for row in rows)
 
     async def put_back(self, project: str, after: int, lifted: Sequence[str] = ()) -> frozenset[Version]:
-        """The versions that a take-back which stands, or the lifting of one, has put back after a place: they count,
-        whatever was said of them before. Those in `lifted` stand no more."""
+        """Return the versions that a take-back in force, or its lifting, restored after a position. They are valid,
+        whatever was declared before. The take-backs in `lifted` count as no longer in force."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["restored_versions"], project, after, list(lifted))
         return frozenset((row["store"], row["id"], row["version"]) for row in rows)
 
     async def restored(self, project: str, changes: Sequence[RecordRollback]) -> tuple[PlannedWrite, ...]:
-        """The records to put back, as they were: with their stamps, their place and their time."""
+        """Return the writes that restore records with their original stamps, positions and times."""
         present = {(each.store, each.id): each.present for each in changes if each.before is not None}
         back = [each for each in changes if each.before is not None]
         if not back:
@@ -174,7 +177,7 @@ class VersionHistory:
     async def _histories(
         self, project: str, keys: Iterable[Key]
     ) -> Mapping[Key, tuple[list[OriginalVersion], int | None, "_Row"]]:
-        """Return for each record the versions that no take-back made, the one of them that is current, and its row."""
+        """Return for each record its versions that no take-back wrote, the current one of them, and its row."""
         async with self._database.snapshot(project) as connection:
             rows = await connection.fetch(_SQL["all_versions"], project, *self._columns(keys))
         versions: defaultdict[Key, list[_Row]] = defaultdict(list)
@@ -200,7 +203,8 @@ class _Row:
 
 
 def _presented(own: Sequence[_Row], last: _Row) -> int | None:
-    """Which version the last one is, where a take-back made it; of one that the release before put back by its text."""
+    """Return the original version that the last version restored. One that the last release restored is found by its
+    hash."""
     if not last.there:
         return None
     if not last.wished:

@@ -1,9 +1,9 @@
-"""Erasure: a project, a task or a document is forgotten for good, with what was derived from it.
+"""Erasure: permanent deletion of a project, a task or a document, with everything derived from it.
 
-Two steps. A commit deletes every record that is to go, so that reads, vectors, projections and caches follow as they do
-after any deletion, and its leaf says which leaves it forgets, and what they had vouched for besides. Then the content
-of all versions goes, of the messages sent beside them, and of those leaves: of a leaf its hash is left, so every proof
-still holds. An erasure that was interrupted is finished at the next start.
+It has two steps. A commit deletes every record, so that reads, vectors, projections and caches follow as after any
+deletion; its leaf lists the leaves to erase, and the writes in them that are kept. Then the content of all versions, of
+the messages sent with them, and of those leaves is erased. The hash of a leaf remains, so every proof still holds. An
+interrupted erasure is finished at the next start.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 STORE = "erasures"
 KEPT = frozenset({"audit", "erasures", "quarantines", "releases", "revocations", "providers", "projections"})
-"""Stores whose records say what was done, or are no content of anybody's."""
+"""Stores that are not erased: records of operations, and records without user content."""
 _ATTEMPTS = 5
 _LIMIT = 500_000
 _AGED_AT_ONCE = 500
@@ -47,9 +47,9 @@ Key = tuple[str, str]
 
 
 class Erasures:
-    """Does what persons wish, one erasure of a project after another, and what the policy says of old records.
+    """Executes erasures, one at a time per project, and the retention that the policy sets for stores.
 
-    `sequenced` gives every leaf its place, for only such can be erased.
+    `sequenced` gives every leaf its position; only leaves with a position can be erased.
     """
 
     def __init__(
@@ -68,16 +68,17 @@ class Erasures:
         self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def alone(self, project: str) -> asyncio.Lock:
-        """Held by every erasure in a project; whoever writes what a record says somewhere else holds it meanwhile."""
+        """Return the lock that every erasure in a project holds. A job that copies content into other records holds it
+        too."""
         return self._alone[project]
 
     async def apply(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
-        """Erase, and keep the result in the store `erasures`. Raises `Permanent` `not_found`."""
+        """Erase, and record the result in the store `erasures`. Raises `Permanent` `not_found`."""
         async with self._alone[origin.project]:
             return await retry_on_conflict(partial(self._do, origin, erasure_id, wish), _ATTEMPTS)
 
     async def finish(self) -> None:
-        """Finish what was interrupted; to be called before anything is answered but after commits are applied."""
+        """Finish interrupted erasures. To be called when commits can be applied, but before requests are answered."""
         for project in await self._database.projects():
             async with self._database.reading(project) as connection:
                 rows = await connection.fetch(_SQL["unfinished_erasures"], project)
@@ -88,7 +89,7 @@ class Erasures:
                 )
 
     async def age(self) -> None:
-        """Erase what is older than the policy lets a store keep it."""
+        """Erase records that are older than the policy lets their store keep them. Raises `Transient`."""
         stores = {name: row.keep_days for name, row in self._policy.stores.items() if row.keep_days and not row.system}
         for project in await self._database.projects():
             for store, days in stores.items():
@@ -105,7 +106,7 @@ class Erasures:
                     try:
                         await self._erase(origin, erasure_id, wish, keys, 0)
                     except Conflict as changed:
-                        # What is still too old is so at the next time.
+                        # Records that are still too old are erased by the next run.
                         log.info("erasure.later", project=project, store=store, reason=str(changed))
 
     async def _do(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
@@ -131,7 +132,7 @@ class Erasures:
         return {key for key in found if key[0] not in KEPT}
 
     async def _with_derived(self, project: str, wish: Erase, roots: set[Key]) -> tuple[set[Key], int]:
-        """Return the records to erase, and the number of further records that they were only shown to."""
+        """Return the records to erase, and the number of further records that were only shown one of them."""
         if wish.scope == "project":
             return roots, 0
         versions: set[Version] = set()
@@ -152,26 +153,26 @@ class Erasures:
         return going, len([key for key in shown if key[0] not in KEPT])
 
     async def _names(self, project: str, relationships: list[str]) -> set[Key]:
-        """The entities that nothing but these relationships leads to."""
+        """Return the entities that no other relationships lead to."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["entities_of_relationships_alone"], project, relationships)
         return {("entities", row["id"]) for row in rows}
 
     async def _calls(self, project: str, documents: list[str]) -> set[Key]:
-        """The calls that asked a model for the relations in some documents: their responses quote these."""
+        """Return the model calls that extracted relations from some documents: their responses quote these."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["calls_about_documents"], project, documents)
         return {("model_calls", row["id"]) for row in rows}
 
     async def _of_tasks(self, project: str, tasks: list[str]) -> set[Key]:
-        """All that is about some tasks."""
+        """Return all records of some tasks."""
         async with self._database.reading(project) as connection:
             return {
                 (row["store"], row["id"]) for row in await connection.fetch(_SQL["records_of_tasks"], project, tasks)
             }
 
     async def _erase(self, origin: Origin, erasure_id: str, wish: Erase, keys: set[Key], shown_to: int) -> CommitReply:
-        """Delete, then forget."""
+        """Delete the records, then erase their content."""
         await self._sequenced()
         ordered = sorted(keys)
         present, forgets = await self._forgets(origin.project, ordered)
@@ -191,8 +192,8 @@ class Erasures:
         return reply
 
     async def _forgets(self, project: str, keys: list[Key]) -> tuple[dict[Key, int], Mapping[str, Any]]:
-        """The version each record stands at, and what the leaf of the erasure says: the positions of the leaves that
-        will be forgotten, and what they had vouched for that stays."""
+        """Return the current version of each record, and the content of the erasure's leaf: the positions of the leaves
+        to erase, and the writes in them that are kept."""
         columns = [store for store, _ in keys], [record for _, record in keys]
         tasks = [record for store, record in keys if store == "tasks"]
         async with self._database.snapshot(project) as connection:

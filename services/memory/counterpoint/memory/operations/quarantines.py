@@ -1,4 +1,4 @@
-"""Wishes: the take-backs and liftings of a project, as the store `quarantines` has them."""
+"""Take-back records: the take-backs and liftings of a project, in the store `quarantines`."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TakeBackRecord:
-    """A wish that was done: its id and version, what it says, and its place in the order of its project."""
+    """Take-back that was executed: its id and version, its content, and its position in the order of its project."""
 
     id: str
     version: int
@@ -25,24 +25,24 @@ class TakeBackRecord:
 
     @property
     def stands(self) -> bool:
-        """Whether what it says is wrong is so still; not for what only belongs to another wish."""
+        """Whether it is in force; False for one that belongs to another take-back."""
         return self.done.kind != "lift" and not self.done.lifted and self.done.of is None
 
 
 class TakeBackRecords:
-    """Reads the wishes of projects."""
+    """Reads the take-backs of projects."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def all(self, project: str, since: datetime = _EVER) -> list[TakeBackRecord]:
-        """The wishes that were done or changed since a moment, in the order of the project."""
+        """Return the take-backs that were executed or changed since a time, in the order of the project."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["take_backs_since"], project, since)
         return [_wish(row) for row in rows]
 
     async def get(self, project: str, wish_id: str) -> TakeBackRecord | None:
-        """One of them."""
+        """Return one take-back, None if there is none."""
         async with self._database.reading(project) as connection:
             row = await connection.fetchrow(_SQL["take_back"], project, wish_id)
         return _wish(row) if row is not None else None

@@ -1,8 +1,8 @@
-"""Changing the model of embeddings while all goes on: vectors of another model are made beside those that are searched.
+"""Re-embedding: a change of the embedding model during operation.
 
-Whatever lacks a vector of a model in use is filled in, project by project, a few rows at a time: what is missing is
-read from the record each time, so that the next process goes on wherever one was killed. Commits embed by both models
-meanwhile. When nothing is missing, the other model is searched by from one moment on, and leads back likewise.
+Missing vectors of the models in use are added, project by project, a few rows at a time. Missing rows are read from the
+record each time, so that the next process continues where one was killed. Commits embed by both models meanwhile. When
+nothing is missing, searches switch to the other model at once, and may switch back likewise.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from counterpoint.proto.upcast import upcast
 log = structlog.get_logger()
 
 BATCH = 64
-"""Texts embedded and kept at a time."""
+"""Texts embedded and stored at a time."""
 _RETRY_S = (1.0, 5.0, 30.0)
 _PROBE_S = 8.0
 """Timeout of a model's first answer, in seconds: the caller waits for ten."""
 _NAMED = 20
-"""Refused records that a report names."""
+"""Maximum number of refused records in a report."""
 _FORGET_AT_ONCE = 2000
 _TURNS = 5
-"""Attempts at a switch while commits leave vectors to fill in."""
+"""Attempts at a switch while commits leave vectors to add."""
 _REFUSED = frozenset({ErrorCode.EMBEDDING_INVALID, ErrorCode.REFUSED})
 """Error codes of a model that concern one text, not all."""
 
@@ -53,7 +53,7 @@ _SQL = load_statements(__package__)
 
 
 class Reembedding:
-    """Fills in what is missing, and does what an operator asks for."""
+    """Adds missing vectors, and executes changes of the embedding model."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Reembedding:
         self._filled, self._took_s = 0, 0.0
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Steps were committed: what one of them lacks is filled in soon."""
+        """Take note of applied commits: vectors that one of them lacks are added soon."""
         for step in steps:
             for row in step.vectors:
                 if any(model.model_id not in row.embeddings for model in self._search.models):
@@ -85,7 +85,7 @@ class Reembedding:
                     return
 
     async def run(self) -> None:
-        """Fill in what is missing, for ever; first what another process has left."""
+        """Add missing vectors for ever, beginning with those that the last process left."""
         failed = 0
         while True:
             await self._wake.wait()
@@ -106,14 +106,14 @@ class Reembedding:
                 asyncio.get_running_loop().call_later(wait_s, self._wake.set)
 
     async def act(self, caller: str, origin: Origin, asked: ChangeEmbeddingModel) -> dict[str, Any]:
-        """Execute a change and report how far it has come. Raises `Permanent` `invalid`, `conflict` or `not_found`."""
+        """Execute a change and return its progress. Raises `Permanent` `invalid`, `conflict` or `not_found`."""
         try:
             async with self._alone:
                 if self._models.in_doubt:
                     await self._models.learn()
                 await self._act(caller, origin, asked)
         finally:
-            # Also where the answer to a change is lost: whether the record has it is found out then.
+            # Also when the reply to a change is lost: the record is then read again.
             self._wake.set()
         return await self.status()
 
@@ -129,7 +129,7 @@ class Reembedding:
                 await self._models.forget()
 
     async def status(self) -> dict[str, Any]:
-        """Which models are in use, and how far the other one's vectors have come."""
+        """Return the models in use, and the progress of the other model's vectors."""
         active, other = self._search.active, self._search.other
         report: dict[str, Any] = {"active": active.model_id, "dimensions": active.dimensions, "state": "none"}
         watched = other or active
@@ -182,7 +182,7 @@ class Reembedding:
         if other is not None and self._models.beside == "next":
             problem = f"vectors of {other.model_id} are being made: drop it first"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
-        # Whether it can be asked at all is found out before anything is begun.
+        # A model that cannot be called is refused before anything changes.
         try:
             async with asyncio.timeout(_PROBE_S):
                 await model.embed(["ready?"], TextContext(origin.project, 0, "reembedding"))
@@ -266,7 +266,7 @@ class Reembedding:
                 self._took_s += time.monotonic() - began
 
     async def _make(self, project: str, model: EmbeddingModel, rows: Sequence[Any]) -> None:
-        """Vectors of some rows; of each label for itself, for a model outside may not be told all of them."""
+        """Add vectors of some rows, one label at a time, because a remote model may not receive every label."""
         by_label: defaultdict[int, list[Any]] = defaultdict(list)
         for row in rows:
             by_label[row["label"]].append(row)
@@ -288,7 +288,7 @@ class Reembedding:
         return self._embeddings.text(row["store"], upcast(row["store"], row["schema_version"], row["body"])[1])
 
     async def _embedded(self, project: str, model: EmbeddingModel, texts: Sequence[str], label: int) -> list[Any]:
-        """A vector of each text, or why the model has none of it."""
+        """Return the vector of each text, or the reason why the model has none."""
         try:
             return (await self._embeddings.of(project, texts, label, "reembedding", model=model.model_id))[0]
         except Denied as refused:
@@ -303,7 +303,7 @@ class Reembedding:
         return [each for text in texts for each in await self._embedded(project, model, [text], label)]
 
     async def _tidy(self) -> None:
-        """Forget the vectors of models that are not in use."""
+        """Delete the vectors of models that are not in use."""
         for project in await self._database.projects():
             gone = ""
             while gone != "DELETE 0":

@@ -1,8 +1,8 @@
-"""Taking back: a wrong record and all that was learned from it leaves every read, or gives way to what stood before.
+"""Take-back: a wrong record and everything derived from it is removed from reads, or replaced by earlier versions.
 
-Nothing is lost by it: a record that is taken out is one that was deleted, its versions stay in the history, and the
-same way leads back. What was under way meanwhile finds no hold: who has read what was taken out begins again, and what
-a message carried into a later commit is taken out with it.
+Nothing is lost. A removed record is a deleted one: its versions stay in the history, and a lifting restores them.
+Concurrent work is covered too: a run that read a removed record is repeated, and the results of a message that carried
+one are removed afterwards.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ _ATTEMPTS = 5
 _TASKS_NAMED = 500
 _WISHES_NAMED = 20
 _UNHEARD_S = 90.0
-"""Age after which a commit without an answer cannot be applied any more, in seconds: longer than a statement may
-take and than a commit waits for one."""
+"""Age after which a commit without a reply can no longer be applied, in seconds: longer than the statement timeout and
+the wait for it."""
 
 
 class TakeBacks:
-    """Does what persons wish, a project's wishes one after another, and knows what was wrong lately."""
+    """Executes take-backs, one at a time per project, and knows the versions that were taken back lately."""
 
     def __init__(
         self, database: Database, policy: Policy, committer: Committer, vectors: EmbeddingPipeline, influence: Influence
@@ -65,24 +65,21 @@ class TakeBacks:
         self._unsure: dict[tuple[str, str], float] = {}
 
     async def remember(self, since: datetime) -> None:
-        """Know again what was taken back after a moment; to be called before anything is answered."""
+        """Load the take-backs since a time. To be called before requests are answered."""
         for project in await self._database.projects():
             for wish in await self._wishes.all(project, since):
                 if wish.stands:
                     self._known(project)[wish.id] = await self._extent.of_wish(project, wish)
 
     async def finish(self, since: datetime) -> None:
-        """Take back and put back what an end of the process has left of the wishes after a moment; to be called when
-        commits are applied."""
+        """Finish the take-backs since a time that the last process left incomplete. To be called when commits can be
+        applied."""
         for project in await self._database.projects():
             for wish in await self._wishes.all(project, since):
                 await self._finish_or_say(project, wish)
 
     async def settle(self) -> None:
-        """Find out what became of the wishes of which nobody has heard; to be called now and then.
-
-        Raises `Transient`.
-        """
+        """Look up the outcome of take-backs whose commit had no reply. Raises `Transient`."""
         for (project, wish_id), since in list(self._unsure.items()):
             async with self._alone[project]:
                 wish = await self._wishes.get(project, wish_id)
@@ -111,20 +108,22 @@ class TakeBacks:
                 await self._elsewhere(origin, wish.id, wish.done, wish.seq)
 
     def wrong(self, project: str, read: ReadSet) -> Ref | None:
-        """One of the items that were read and have been taken back lately, None when there is none.
+        """Return an item of a read set that was taken back lately, None if there is none.
 
-        What is no lesson, as a task is none, stays where it is and can be read: what is made of it is taken out behind.
+        A record that is not learned, such as a task, stays and can be read; records derived from it are removed
+        afterwards.
         """
         gone = [ref for ref in read.scores if self._changes.learned(ref.store)]
         own = (ref for ref in gone if ref not in read.shared)
         return self._first(project, own) or self._first(SHARED_PROJECT, (ref for ref in gone if ref in read.shared))
 
     def carried(self, project: str, refs: Iterable[Ref]) -> bool:
-        """Whether a message carried any such item, of which nobody knows whether it was shared."""
+        """Whether any of these items was taken back, in the project or the shared one: a message does not say which it
+        carried."""
         return bool(self._causes(project, tuple(refs)))
 
     def _causes(self, project: str, refs: Sequence[Ref]) -> list[tuple[str, str]]:
-        """The wishes, by project and id, that something carried was taken back for."""
+        """Return the take-backs, by project and id, that cover items carried by a message."""
         keys = {(ref.store, ref.id, ref.version) for ref in refs}
         return [
             (home, wish_id)
@@ -140,10 +139,8 @@ class TakeBacks:
         return next((r for r in refs if any((r.store, r.id, r.version) in each for each in known.values())), None)
 
     async def apply(self, origin: Origin, wish_id: str, wish: TakeBack) -> CommitReply:
-        """Take back or lift, and keep the result in the store `quarantines`.
-
-        Raises `Permanent` `not_found`, or `conflict` when it was lifted already, and what a commit raises.
-        """
+        """Take back or lift, and record the result in the store `quarantines`. Raises `Permanent` `not_found`, or
+        `conflict` if it was lifted already, and every error of a commit."""
         async with self._alone[origin.project]:
             reply = await retry_on_conflict(partial(self._do, origin, wish_id, wish), _ATTEMPTS)
             if origin.project == SHARED_PROJECT:
@@ -154,7 +151,7 @@ class TakeBacks:
             return reply
 
     async def follow(self, origin: Origin, applied: CommitPlan) -> None:
-        """Take out what a commit wrote that rests on what was taken back, for it was under way before."""
+        """Remove the writes of a concurrent commit that are derived from items taken back."""
         if not any(row.body is not None and self._changes.learned(row.store) for row in applied.writes):
             return
         project = applied.project
@@ -166,7 +163,7 @@ class TakeBacks:
                     log.warning("takeback.overtaken", project=project, commit_id=applied.commit_id)
 
     async def _catch_up(self, origin: Origin, home: str, wish_id: str) -> None:
-        """Take back in a project what a wish that stands is about, and was committed since."""
+        """Take back in a project what was committed since a take-back in force."""
         wish = await self._wishes.get(origin.project, wish_id)
         if wish is not None:
             if wish.stands:
@@ -177,8 +174,8 @@ class TakeBacks:
     async def _do(
         self, origin: Origin, wish_id: str, wish: TakeBack, *, shared: bool = False, before: int | None = None
     ) -> CommitReply:
-        """In one project; `shared` when the item is one of the shared project, and not of this one. `before` is a place
-        there: what came after it is not wrong."""
+        """Take back in one project; `shared` if the item is one of the shared project. Versions after the position
+        `before` in the shared project are not wrong."""
         project = origin.project
         if wish.kind == "lift":
             return await self._lift(origin, wish_id, wish)
@@ -188,7 +185,7 @@ class TakeBacks:
             wish = wish.model_copy(update={"version": first})
         roots = await self._extent.roots(project, wish, shared=shared, before=before)
         wrong, tasks = await self._extent.of(project, roots, shared=shared)
-        # From here on nobody's commit may rest on it: what is read until it is out would be read wrongly.
+        # From here on commits derived from these versions are refused: reads before the deletion would be wrong.
         before_it = self._known(project).get(wish_id)
         self._known(project)[wish_id] = wrong
         try:
@@ -200,7 +197,7 @@ class TakeBacks:
                 self._known(project)[wish_id] = before_it
             raise
         except BaseException:
-            # It may have been applied, or be so yet: until that is known, nobody rests on it.
+            # It may have been applied, or may still be. Until that is known, the versions count as wrong.
             self._unsure[project, wish_id] = time.monotonic()
             raise
         self._unsure.pop((project, wish_id), None)
@@ -208,20 +205,20 @@ class TakeBacks:
         return reply
 
     async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None = None) -> None:
-        """Take back what other projects have learned of a shared item, where that was not done yet."""
+        """Take back in all other projects what is derived from a shared item, if not done yet."""
         for project in await self._database.projects():
             if project != SHARED_PROJECT and await self._wishes.get(project, wish_id) is None:
                 await self._in_project(_there(origin, project), wish_id, wish, before)
 
     async def _in_project(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None) -> None:
-        """Take back what a project has learned of a shared item, if anything."""
+        """Take back what a project derived from a shared item, if anything."""
         roots = await self._extent.roots(SHARED_PROJECT, wish, before=before)
         radius = await self._influence.of(origin.project, roots, shared=True, limit=1)
         if radius.touched:
             await retry_on_conflict(partial(self._do, origin, wish_id, wish, shared=True, before=before), _ATTEMPTS)
 
     async def _lift_elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack) -> None:
-        """Lift a take-back of the shared project in all others, where that was not done yet."""
+        """Lift a take-back of the shared project in all others, if not done yet."""
         for project in await self._database.projects():
             known = await self._wishes.get(project, wish.id)
             if project != SHARED_PROJECT and known is not None and known.stands:
@@ -230,7 +227,7 @@ class TakeBacks:
     async def _stragglers(
         self, origin: Origin, wish_id: str, wish: TakeBack, roots: frozenset[Version], *, shared: bool
     ) -> None:
-        """Take back what was committed while it was looked for."""
+        """Take back what was committed during the take-back."""
         if not await self._influence.link(origin.project):
             return
         wrong, tasks = await self._extent.of(origin.project, roots, shared=shared)
@@ -243,12 +240,12 @@ class TakeBacks:
             await self._commit(origin, late, wish, changes, tasks, (), shared=shared, of=wish_id)
 
     async def _rest(self, project: str, wish: TakeBackRecord) -> None:
-        """Take back what was committed while it was looked for, and was not found before the process ended."""
+        """Take back what was committed during a take-back, and was not covered before the process ended."""
         wrong = await self._extent.of_wish(project, wish)
         self._known(project)[wish.id] = wrong
         changes = await self._changes.of(project, wrong, restores=wish.done.restores)
         if changes:
-            # Others may have been done since, which say otherwise of some of it.
+            # Later take-backs may decide otherwise about some of these records.
             standing = await self._extent.standing(project, await self._wishes.all(project))
             changes = await self._changes.replayed(project, {(each.store, each.id) for each in changes}, standing)
         if changes:
@@ -256,7 +253,7 @@ class TakeBacks:
             await self._commit(origin, new_id(), wish.done, changes, (), (), shared=wish.done.shared, of=wish.id)
 
     async def _lift(self, origin: Origin, wish_id: str, wish: TakeBack) -> CommitReply:
-        """Have stand what would stand without a quarantine or a rollback."""
+        """Restore the state of the records without a quarantine or a rollback."""
         project = origin.project
         every = await self._wishes.all(project)
         known = next((each for each in every if each.id == wish.id and each.done.kind != "lift"), None)
@@ -271,7 +268,7 @@ class TakeBacks:
         keys = await self._changes.moved(project, [each.id for each in parts])
         keys |= {(store, record) for store, record, _ in wrong}
         about = [each for each in standing if any((store, record) in keys for store, record, _ in each.wrong)]
-        # What was learned of a record as it was put back is about to rest on one that another says is wrong.
+        # Records derived from a restored one may now be derived from one that another take-back declares wrong.
         keys |= {(store, record) for each in about for store, record, _ in each.wrong}
         changes = await self._changes.replayed(project, keys, standing)
         lifted = (each for each in parts if not each.done.lifted)
@@ -294,7 +291,7 @@ class TakeBacks:
         of: str | None = None,
         others: tuple[str, ...] = (),
     ) -> CommitReply:
-        """One commit of memory's own, on behalf of who wished it: all of it, or nothing."""
+        """Make one commit on behalf of the person who took back or lifted."""
         now = datetime.now(UTC)
         restored = await self._changes.restored(origin.project, changes)
         outs = [each for each in changes if each.before is None]

@@ -1,9 +1,9 @@
-"""Answers that are asked for again: kept as they go out, with what they put in the read set of whoever asks.
+"""Answer cache: answers as they are sent, with their items for the read set of each further delivery.
 
-The key of an answer holds all that it depends on: the query, the project, whose task is seen, the clearance, and the
-newest commit of each store it was read from, and the model that is searched by. So an entry is never wrong, only
-useless: after a commit nobody asks for it any more. It is kept only when no commit was under way, and the model was not
-changed, while it was read.
+The key of an answer contains everything that it depends on: the query, the project, the visible task, the clearance,
+the newest commit of each store that was read, and the embedding model. So an entry is never wrong, only useless: after
+a commit the key is another one. An answer is cached only if no commit was under way, and the model did not change,
+while it was read.
 """
 
 import hashlib
@@ -25,22 +25,22 @@ from counterpoint.proto.memory import Get, HybridSearch, List, MemoryQuery, Quer
 from counterpoint.proto.upcast import current_version
 
 _FORMAT = 2
-"""Raised when the same key would stand for another answer."""
+"""Version of the format. It changes when the same key would stand for another answer."""
 _HEAD_BYTES = 4
 _SEEN = TypeAdapter(tuple[ReadItem, ...])
 _SEEN_BYTES = 500
-"""About what an item takes in RAM for the read set."""
+"""Size of an item of a read set in RAM, in bytes, about."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A `QueryResult` as JSON, open at its end, for its time and whether it was cached come last."""
+    """A `QueryResult` as JSON without its end, because its time and whether it was cached come last."""
 
     body: bytes
     seen: tuple[ReadItem, ...]
 
     def json(self, took_us: int, cache: str) -> bytes:
-        """The whole of it."""
+        """Return the complete JSON."""
         return b'%b,"took_us":%d,"cache":"%b"}' % (self.body, took_us, cache.encode())
 
 
@@ -55,7 +55,7 @@ class CacheLookup:
 
 
 class AnswerCache:
-    """The cache of answers. Searches are kept in both levels; a record or a list is read as fast as L2 is asked."""
+    """The cache of answers. Searches are cached in both levels; a record or a list is read as fast as from L2."""
 
     def __init__(self, policy: Policy, epochs: Epochs, far: Valkey | None, search: SearchEngine) -> None:
         self._policy = policy
@@ -65,7 +65,7 @@ class AnswerCache:
         self._records: Cache[CachedAnswer] = Cache(None, _encode, _decode, _weigh)
 
     async def look(self, grant: Grant, queries: Sequence[MemoryQuery]) -> CacheLookup:
-        """The answers to a request if all of them are there: they are of one moment, as fresh ones would be."""
+        """Return the answers to a request if all are cached. They are of one moment, as fresh ones would be."""
         wanted = [query for query in queries if isinstance(query, Get | List | VectorSearch | HybridSearch)]
         if len(wanted) < len(queries) or not all(self._kept(query) for query in wanted):
             return CacheLookup()
@@ -85,7 +85,7 @@ class AnswerCache:
     def keep(
         self, looked: CacheLookup, queries: Sequence[MemoryQuery], found: Sequence[QueryResult]
     ) -> tuple[CachedAnswer, ...]:
-        """Fresh answers as they go out; kept where they are the answers of the epoch that was looked for."""
+        """Return fresh answers as JSON, and cache those that were read at the epoch of the lookup."""
         answers = tuple(answer_of(each) for each in found)
         stands = looked.epoch is not None and self._epochs.stands(looked.epoch)
         if stands and looked.changes == self._search.changes:
@@ -115,7 +115,7 @@ class AnswerCache:
 
 
 def answer_of(found: QueryResult) -> CachedAnswer:
-    """An answer as it goes out."""
+    """Return a result as it is cached."""
     body = found.model_dump_json(exclude={"took_us", "cache"}, exclude_none=True).encode()[:-1]
     return CachedAnswer(body, tuple(seen(item) for item in found.items))
 

@@ -31,7 +31,7 @@ class AsOfReader:
         as_of: str,
         embedded: EmbeddedTexts,
     ) -> QueryResult:
-        """Answer a query as of a moment. A search compares the newest records of that moment by meaning alone."""
+        """Answer a query as of a moment. A search compares the newest records of that moment by their vectors alone."""
         at = await moment(connection, grant.project, as_of)
         places = at.places(projects(self._policy, grant, "actions" if isinstance(query, Line) else query.store))
         match query:

@@ -1,8 +1,8 @@
-"""Epochs: the commit that last changed a store of a project. What was answered at one holds as long as it stands.
+"""Epochs: the last commit that changed a store of a project. An answer read at an epoch is valid until the next one.
 
-They are known from the commits that this process applies: it is the only active one. What is not known yet is read
-from the record, once; where the lease has not been confirmed lately, each time. A store that is being changed has no
-epoch: while a commit is under way, and for a while after one whose end nobody knows.
+Epochs are known from the commits that this process applies, because it is the only active one. An unknown epoch is read
+from the record once, or each time while the lease is not confirmed. A store has no epoch while a commit that changes it
+is under way, and for a while after one whose outcome is unknown.
 """
 
 import time
@@ -28,10 +28,8 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The newest commits of some places. `sure`: none of these places was being changed when they were looked up.
-
-    `life` is that of the database: in one that was restored the same commit may have followed another.
-    """
+    """The newest commits of some stores. `sure`: none of the stores was being changed during the lookup. `life`
+    identifies the database: in a restored one the same commit may have followed another."""
 
     places: tuple[Place, ...]
     commits: tuple[str, ...]
@@ -40,9 +38,9 @@ class Epoch:
 
 
 class Epochs:
-    """Told of every commit before it is sent to the database, and after it was applied, before anybody is answered.
+    """Follows commits: before each is sent to the database, and after it was applied, before its reply.
 
-    `lease` says under which lease this process is the active one, or None when that is not sure now.
+    `lease` returns the lease under which this process is the active one, or None while that is not certain.
     """
 
     def __init__(self, database: Database, policy: Policy, lease: Callable[[], int | None]) -> None:
@@ -56,7 +54,8 @@ class Epochs:
         self._turns: defaultdict[Place, int] = defaultdict(int)
 
     def began(self, steps: Sequence[CommitPlan]) -> None:
-        """Steps are about to be applied. Those that are not applied after all leave a doubt for a while."""
+        """Take note of steps that are about to be applied. Without a call of `applied` their stores are in doubt for a
+        while."""
         until = time.monotonic() + DOUBT * statement_timeout_s(steps)
         for step in steps:
             for place in _places(step):
@@ -65,7 +64,7 @@ class Epochs:
                 self._turns[place] += 1
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Steps were applied, in this order."""
+        """Take note of steps that were applied, in this order."""
         for step in steps:
             for place in _places(step):
                 doubts = self._doubts.get(place, {})
@@ -76,10 +75,8 @@ class Epochs:
                 self._turns[place] += 1
 
     async def of(self, project: str, stores: Sequence[str]) -> Epoch | None:
-        """The present epoch of what a project sees of some stores; None while one of them is being changed.
-
-        Raises `Away`.
-        """
+        """Return the epoch of what a project sees of some stores; None while one of them is being changed. Raises
+        `Away`."""
         places = self._seen_by(project, stores)
         if any(self._doubted(place) for place in places):
             return None
@@ -93,7 +90,7 @@ class Epochs:
         return await self._read(project, places)
 
     def stands(self, epoch: Epoch) -> bool:
-        """Whether what was read since an epoch was looked up is what stood then."""
+        """Whether an answer read since an epoch is the answer at that epoch."""
         return (
             epoch.sure
             and self._under is not None
@@ -103,7 +100,7 @@ class Epochs:
         )
 
     async def _read(self, project: str, places: tuple[Place, ...]) -> Epoch:
-        """From the record; remembered where no commit is or was under way meanwhile."""
+        """Read the epoch from the record; remember it where no commit was under way meanwhile."""
         lease = self._under
         turns = [self._turns[place] for place in places]
         async with self._database.reading(project) as connection:
@@ -129,7 +126,7 @@ class Epochs:
         return tuple(places)
 
     def _standing(self, places: Sequence[Place]) -> tuple[str, ...] | None:
-        """Return the epochs of all places, None if one is unknown or in doubt."""
+        """Return the epochs of all stores, None if one is unknown or in doubt."""
         commits = []
         for place in places:
             commit = self._known.get(place)

@@ -1,4 +1,4 @@
-"""Queries: each answered by the tier that holds its store, in one snapshot, through the diode's read side."""
+"""Query executor: each query is answered by the tier of its store, in one snapshot, through the diode's read side."""
 
 import time
 from collections.abc import Sequence
@@ -60,14 +60,13 @@ _STORE_OF = {
     "reembed": "projections",
 }
 TURNS = 8
-"""Concurrent requests; fewer than there are connections, so that other work finds one."""
+"""Concurrent requests; fewer than the connections, so that other work finds one."""
 LONG_TURNS = 2
 """Concurrent requests that may take seconds; others do not wait for them."""
 GATEWAY_TURNS = 2
 """Concurrent requests of the gateway. A search may wait for one of them: the gateway embeds its query."""
 PATIENCE_S = 8.0
-"""Maximum wait of a query for its turn, in seconds. Callers wait for ten seconds, so a later answer would not be
-read."""
+"""Timeout of waiting for a turn, in seconds. Callers wait for ten seconds, so a later answer would not be read."""
 
 
 class QueryExecutor:
@@ -96,24 +95,24 @@ class QueryExecutor:
         self._tiers = tiers
 
     def store(self, query: MemoryQuery) -> str:
-        """The store whose read right a query needs."""
+        """Return the store whose read right a query needs."""
         if isinstance(query, AuditQuery):
             return "audit"
         return _STORE_OF.get(query.op) or query.store  # type: ignore[union-attr]
 
     @property
     def asks_outside(self) -> bool:
-        """Whether what is searched for is embedded by a model outside."""
+        """Whether a remote model embeds the texts of queries."""
         return self._search.outside
 
     async def answer(
         self, grant: Grant, queries: Sequence[MemoryQuery], label: int | None = None
     ) -> tuple[QueryResult, ...]:
-        """One `QueryResult` per query; `label` is that of what the asker has read, and may ask with; None where
-        it was not looked up, for nobody outside is asked.
+        """Return one `QueryResult` per query. `label` is that of everything the query texts may contain; None if it was
+        not looked up, because no remote model receives them.
 
-        Raises `Transient` when its turn comes too late, and what a model outside raises. Nobody's turn waits for that
-        one where it can be asked before; and the gateway to it, which asks here as well, has turns of its own.
+        Raises `Transient` if the wait for a turn times out, and every error of a remote model. A remote model is called
+        before a turn is taken, and its gateway, which sends queries here too, has turns of its own.
         """
         while True:
             changes = self._search.changes
@@ -123,14 +122,14 @@ class QueryExecutor:
                 if changes == self._search.changes:
                     raise
                 continue
-            # Where the model is kept no more, its vectors may have gone while they were looked for.
+            # Vectors of a model that is no longer kept may have been deleted during the search.
             if self._search.holds(model):
                 return found
 
     async def _in_turn(
         self, grant: Grant, queries: Sequence[MemoryQuery], label: int | None
     ) -> tuple[tuple[QueryResult, ...], str]:
-        """The answers, and the model that they were searched by."""
+        """Return the answers, and the model by which they were searched."""
         embedded = await self._search.embed(grant.project, queries, label) if self.asks_outside else None
         long = any(isinstance(query, Verify | Cypher) for query in queries)
         turns = self._gateway_turns if diode.of_gateway(grant) else self._long_turns if long else self._turns
@@ -189,7 +188,7 @@ class QueryExecutor:
                 return None
 
     async def _gets(self, connection: Any, grant: Grant, queries: Sequence[MemoryQuery]) -> dict[tuple[str, str], Any]:
-        """All records that a request gets, by store and id, by one statement."""
+        """Return all records of the `Get` queries, by store and id, in one statement."""
         wanted = list(dict.fromkeys((query.store, query.id) for query in queries if isinstance(query, Get)))
         places = [projects(self._policy, grant, store) for store, _ in wanted]
         rows = await connection.fetch(
@@ -246,7 +245,7 @@ class QueryExecutor:
     async def _best(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, embedded: EmbeddedTexts
     ) -> tuple[tuple[Item, ...], str]:
-        """The best of a search, ordered by the reranker where there is one."""
+        """Return the best hits of a search, reordered if there is a reranker."""
         reranker = self._search.reranker
         wide = widened(query) if reranker is not None and isinstance(query, HybridSearch) else None
         if reranker is None or wide is None or not isinstance(query, HybridSearch):
@@ -277,7 +276,7 @@ class QueryExecutor:
     async def _neighbours(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, items: Sequence[Item]
     ) -> tuple[Item, ...]:
-        """Neighbours of the best chunks that were found, in the order of these."""
+        """Return neighbours of the best chunks, in the order of these."""
         if not isinstance(query, HybridSearch) or query.store != "chunks" or not query.neighbours:
             return ()
         found = {(each.project, each.id) for each in items}

@@ -1,4 +1,4 @@
-"""The message log of a project, page by page."""
+"""Message log of a project, in pages."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
 """Moments: the state of a store right after a commit, or at a time.
 
-A version is current from its own position in its project's order, or from that of the commit that restored it,
-until that of the next version. The shared project has an order of its own: its moment is its last position at
-that time.
+A version is current from its own position in its project's order, or from that of the commit that restored it, until
+that of the next version. The shared project has an order of its own: its moment is its last position at that time.
 """
 
 from collections.abc import Sequence
@@ -22,21 +21,22 @@ _SQL = load_statements(__package__)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The last place taken in the order of a project, and in that of the shared one."""
+    """Last position in the order of a project, and in that of the shared one."""
 
     project: str
     seq: int
     shared_seq: int
 
     def places(self, projects: Sequence[str]) -> list[tuple[str, int]]:
-        """Each of these projects with its place."""
+        """Return each of these projects with its position."""
         return [(each, self.shared_seq if each != self.project else self.seq) for each in projects]
 
 
 async def moment(connection: Any, project: str, as_of: str) -> Moment:
-    """The moment right after a commit of the project, or at a time.
+    """Return the moment right after a commit of the project, or at a time.
 
-    Raises `Permanent` `unknown_commit` for a commit that is not the project's, `invalid` for what is neither.
+    Raises `Permanent` `unknown_commit` for a commit of another project or none, `invalid` for anything else than an id
+    or a time.
     """
     at: datetime | None = None
     seq: int | None = None

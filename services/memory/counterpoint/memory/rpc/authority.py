@@ -1,4 +1,4 @@
-"""Authority: what a caller may do for an inbound message, by its capability or by its principal."""
+"""Authority: the grant of a caller for an inbound message, by its capability or its principal."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from counterpoint.proto.principals import Principal
 
 
 class Authority:
-    """Capabilities, principals, revocations, and what the deliveries under way have read."""
+    """Capabilities, principals, revocations, and the read sets of open deliveries."""
 
     def __init__(
         self,
@@ -56,17 +56,19 @@ class Authority:
         return grant, integrity
 
     async def asker(self, origin: Origin) -> Principal | None:
-        """The principal that asks by itself; None for the work of a capability, whatever name the request holds."""
+        """Return the principal of a request without a capability; None for a request with one, whatever name it
+        contains."""
         return None if origin.capability is not None else await self._principals.of(origin.principal)
 
     async def operates_all(self, origin: Origin) -> None:
-        """Refuse a principal that does not operate every project: they all share one model. Raises `Denied`."""
+        """Refuse a principal that does not operate every project, because all projects share one model. Raises
+        `Denied`."""
         principal = await self.asker(origin)
         if principal is None or not principal.may("operate", origin.project) or "*" not in principal.projects:
             raise Denied(ErrorCode.ROLE, "the role operate in all projects")
 
     async def ingests(self, caller: str, origin: Origin) -> int:
-        """The integrity of what this caller ingests. Raises `Denied`."""
+        """Return the integrity of a caller's ingest. Raises `Denied`."""
         _, integrity = await self.authorise(caller, origin)
         principal = await self.asker(origin)
         if principal is None or not principal.may("ingest", origin.project):
@@ -79,7 +81,7 @@ class Authority:
             raise Denied(ErrorCode.FENCE, "the newest delivery of the message")
 
     def changed(self, prepared: CommitPlan) -> None:
-        """Look again at principals, revocations and ends of tasks that a commit changes."""
+        """Invalidate principals, revocations and ends of tasks that a commit changes."""
         if any(row.store == "principals" for row in prepared.writes):
             self._principals.forget()
         self._revocations.changed(prepared)
@@ -87,7 +89,7 @@ class Authority:
 
 
 def remembered(look: Callable[[], ReadSet]) -> ReadSet:
-    """The read set of a delivery. Raises `Transient` when it is not known any more."""
+    """Return the read set of a delivery. Raises `Transient` if it is no longer in RAM."""
     try:
         return look()
     except ReadSetLost as error:
@@ -95,5 +97,5 @@ def remembered(look: Callable[[], ReadSet]) -> ReadSet:
 
 
 def key_of(caller: str, origin: Origin) -> Key:
-    """The key of a delivery's read set."""
+    """Return the key of a delivery's read set."""
     return caller, origin.message_id, origin.fence, origin.run

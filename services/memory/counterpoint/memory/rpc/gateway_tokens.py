@@ -1,4 +1,4 @@
-"""Tokens for the gateway, each for what its delivery has read so far."""
+"""Gateway tokens, each limited by the read set of its delivery."""
 
 from counterpoint.memory.access.tokens import Tokens
 from counterpoint.memory.record.stamps import UNTRUSTED
@@ -8,14 +8,14 @@ from counterpoint.proto.memory import GatewayToken, Origin
 
 
 class GatewayTokens:
-    """Makes them."""
+    """Issues gateway tokens."""
 
     def __init__(self, authority: Authority, tokens: Tokens) -> None:
         self._authority = authority
         self._tokens = tokens
 
     async def of(self, caller: str, origin: Origin, wanted: GatewayToken) -> str:
-        """A token for the gateway, for what this delivery has read until now; one for the web makes it untrusted."""
+        """Issue a token for the reads of this delivery so far; one for the web makes the delivery untrusted."""
         held, _ = await self._authority.authorise(caller, origin)
         if await self._authority.causes.has_ended(held):
             raise Denied(ErrorCode.ENDED, "a task that has not ended")

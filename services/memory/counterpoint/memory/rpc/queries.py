@@ -1,4 +1,4 @@
-"""Query requests: authorised, answered from the cache or by the executor, and noted in the read set."""
+"""Query requests: authorised, answered from the cache or by the executor, and added to the read set."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ REPLY_LIMIT_BYTES = 1000 * 1000
 
 
 class QueryHandler:
-    """Executes query requests. `alive` raises `Away` when nothing can be read or written."""
+    """Executes query requests. `alive` raises `Away` when the record cannot be read or written."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class QueryHandler:
         self._alive = alive
 
     async def execute(self, caller: str, request: QueryRequest) -> bytes:
-        """The reply, as JSON. Raises `Denied`, `Permanent` or `Transient`."""
+        """Return the reply as JSON. Raises `Denied`, `Permanent` or `Transient`."""
         origin = request.origin
         if request.names:
             await self._authority.authorise(caller, origin)
@@ -93,7 +93,7 @@ class QueryHandler:
         return QueryReply(found=(found,)).model_dump_json(exclude_none=True).encode()
 
     async def _label(self, caller: str, origin: Origin) -> int | None:
-        """The label of what may stand in a question; None where none is told to anybody outside."""
+        """Return the label of everything a query text may contain; None if no remote model receives it."""
         if not self._executor.asks_outside:
             return None
         cause, _ = await self._authority.causes.of(origin)
@@ -101,7 +101,7 @@ class QueryHandler:
 
 
 def _reply(found: Sequence[bytes]) -> bytes:
-    """A `QueryReply` of answers that are JSON already."""
+    """Return a `QueryReply` of answers that are already JSON."""
     return b'{"found":[%b]}' % b",".join(found)
 
 

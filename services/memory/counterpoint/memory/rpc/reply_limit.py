@@ -6,16 +6,14 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import QueryResult
 
 _PAGED = frozenset({"list", "log"})
-"""Plans whose answers go on at the `seq` of their last item."""
+"""Plans whose results continue after the `seq` of their last item."""
 _AROUND_BYTES = 500
 """Size of one result without its items, in bytes."""
 
 
 def shortened(found: Sequence[QueryResult], limit_bytes: int) -> tuple[QueryResult, ...]:
-    """The answers with so few items that they fit; those that were cut are `partial`, and pages have a cursor.
-
-    Raises `Permanent` with `too_large` when one item of each is still too much.
-    """
+    """Return the results with as many items as fit. Results that were cut are `partial`, and pages have a cursor.
+    Raises `Permanent` `too_large` if one item of each is still too large."""
     weights = [[len(item.model_dump_json(exclude_none=True).encode()) + 1 for item in each.items] for each in found]
     left = [len(each) for each in weights]
     totals = [sum(each) for each in weights]

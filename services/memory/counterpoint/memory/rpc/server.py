@@ -20,7 +20,7 @@ COMMITS = Histogram("counterpoint_commit_duration_seconds", "From request to rep
 
 
 class RequestServer:
-    """Answers requests as bytes; the caller's name comes from the subject, never from the body."""
+    """Answers requests as bytes. The caller's name comes from the subject, never from the body."""
 
     def __init__(
         self,

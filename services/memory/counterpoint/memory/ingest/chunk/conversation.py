@@ -1,4 +1,4 @@
-"""Conversations by turn: the bare text of each, with its time, its speaker and what was said around it."""
+"""Conversations by turn: the text of each, with its time, its speaker and its neighbouring turns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,14 +7,14 @@ from counterpoint.proto.conversation import TURN
 
 AROUND_CHARS = 300
 STEPS = 2
-"""Turns before and after a turn that belong to its surroundings."""
+"""Number of turns before and after a turn in its surroundings."""
 
 
 def conversation(source: str) -> Iterator[SourceSection]:
-    """One section a turn, of its text alone; its context is `<at> | <speaker>`.
+    """Return one section per turn, of its text alone; its context is `<at> | <speaker>`.
 
-    Who speaks is no part of the section, and so what was said can be quoted as it was said. What stands before the
-    first turn is a section without a context.
+    The speaker is no part of the section, so that the text can be quoted verbatim. Text before the first turn is a
+    section without a context.
     """
     heads = list(TURN.finditer(source))
     ends = [*(head.start() for head in heads[1:]), len(source)]
@@ -44,14 +44,14 @@ def _line(part: str | None) -> str:
 
 
 def _last(text: str) -> str:
-    """The end of a turn, for it is what the next one answers; from the beginning of a word."""
+    """Return the end of a turn, because the next one answers it; it begins with a whole word."""
     if len(text) <= AROUND_CHARS:
         return text
     return text[-AROUND_CHARS:].partition(" ")[2] or text[-AROUND_CHARS:]
 
 
 def _first(text: str) -> str:
-    """The beginning of a turn, to the end of a word."""
+    """Return the beginning of a turn; it ends with a whole word."""
     if len(text) <= AROUND_CHARS:
         return text
     return text[:AROUND_CHARS].rpartition(" ")[0] or text[:AROUND_CHARS]

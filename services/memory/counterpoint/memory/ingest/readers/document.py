@@ -1,4 +1,4 @@
-"""Reading one document: which type it is of, and its text."""
+"""Reading of one document: its type and its text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +22,8 @@ _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """The text of a document and what it is to be cut as; `title` is its own, where it has one.
-
-    `problem` says what of it was not read, or why it was not read as what was asked for.
-    """
+    """The text of a document, and the type by which it is cut; `title` is its own title, if any. `problem` names a part
+    that could not be read, or the reason why the document was not read as the requested type."""
 
     text: str
     type: ContentType
@@ -34,10 +32,8 @@ class DocumentText:
 
 
 def read(name: str, given: str | bytes, type: ContentType | None = None) -> DocumentText:
-    """The text of a document; without a `type` it is told by the name, and then by the content.
-
-    Raises `Permanent`, with the reason, for what cannot be read.
-    """
+    """Return the text of a document; without a `type` it is detected by the name, then by the content. Raises
+    `Permanent` with the reason if it cannot be read."""
     if isinstance(given, bytes):
         if type == "pdf" or (type is None and is_pdf(given)):
             found = pdf(given)
@@ -61,7 +57,7 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Docu
 
 
 def _kind(name: str, text: str) -> ContentType:
-    """The type by the name and the content: JSON is a conversation where each entry is what somebody said."""
+    """Return the type by name and content: JSON is a conversation if each entry has a speaker or a text."""
     if PurePosixPath(name).suffix.lower() in _JSON:
         try:
             return "conversation" if turns_of_json(text) else "text"
@@ -71,7 +67,7 @@ def _kind(name: str, text: str) -> ContentType:
 
 
 def _whole(text: str) -> str:
-    """Without halves of characters, which the escapes of JSON may stand for."""
+    """Return the text with unpaired surrogates replaced, which the escapes of JSON may produce."""
     return text.encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, or UTF-16 with its byte order mark. Nothing is guessed."""
+"""Bytes to text: UTF-8, or UTF-16 with its byte order mark, without guessing."""
 
 import codecs
 import re
@@ -12,10 +12,8 @@ _HEAD_BYTES = 1024
 
 
 def decoded(content: bytes, *, html: bool = False) -> str:
-    """The text of these bytes. HTML may say its encoding at its beginning.
-
-    Raises `Permanent` for what is binary, and for what is in no encoding that is known for sure.
-    """
+    """Return the text of some bytes. HTML may declare its encoding at its beginning. Raises `Permanent` for binary
+    content, and for an encoding that is not known for certain."""
     if content.startswith(_MARKS):
         return _strictly(content, "utf-16")
     if b"\0" in content[:_PROBE_BYTES]:

@@ -11,7 +11,7 @@ _HEAD_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The text of a PDF with a form feed between pages, its title, and what of it has no text."""
+    """The text of a PDF with a form feed between pages, its title, and a problem if pages have no text."""
 
     text: str
     title: str | None
@@ -19,12 +19,12 @@ class Pages:
 
 
 def is_pdf(content: bytes) -> bool:
-    """Whether it says that it is one."""
+    """Whether the content begins with the signature of a PDF."""
     return _MAGIC in content[:_HEAD_BYTES]
 
 
 def pdf(content: bytes) -> Pages:
-    """The text of a PDF. Raises `Permanent` with the reason where there is none to be had."""
+    """Return the text of a PDF. Raises `Permanent` with the reason if there is none."""
     try:
         said = apart("pdf", content)
     except ValueError as error:

@@ -1,4 +1,5 @@
-"""Reading in a process of its own: what crashes it, fills it or never ends costs one document, and holds up nobody."""
+"""Sandbox: reading in a process of its own. A crash, an endless loop or exhausted memory costs one document, and delays
+nobody."""
 
 import json
 import signal
@@ -18,7 +19,7 @@ def apart(kind: Literal["pdf", "html"], content: bytes) -> dict[str, Any]:
     """Return the text that the worker has read. Raises `ValueError` with the reason if there is none."""
     name = _NAMES[kind]
     try:
-        # The child sees no environment: it reads what strangers wrote, and needs nothing that we know.
+        # The worker gets no environment: it reads untrusted content, and needs nothing of it.
         ended = subprocess.run(
             [sys.executable, "-I", str(_CHILD), kind],
             input=content,

@@ -1,5 +1,8 @@
-"""The process that reads one PDF, or one page of HTML, from its standard input and writes it as JSON, within fixed
-limits. It is run as a file, so that it starts with nothing of ours: `python -I child.py pdf|html`."""
+"""Worker process that reads one PDF, or one page of HTML, from its standard input and writes it as JSON, within fixed
+limits.
+
+It is run as a file, so that it imports nothing of this package: `python -I worker.py pdf|html`.
+"""
 
 import json
 import resource
@@ -17,7 +20,7 @@ _LEFT_OUT = (
 
 
 def bounded() -> None:
-    """Give up what a reader does not need: memory and time beyond the limits, and writing files."""
+    """Limit memory and time, and drop the right to write files."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -25,7 +28,7 @@ def bounded() -> None:
 
 
 def pdf(content: bytes) -> dict[str, Any]:
-    """`{"pages": [...], "title": ...}`, or `{"refused": why}`."""
+    """Return `{"pages": [...], "title": ...}`, or `{"refused": why}`."""
     import pypdfium2
     from pypdfium2.raw import FPDF_ERR_PASSWORD
 
@@ -49,7 +52,7 @@ def pdf(content: bytes) -> dict[str, Any]:
 
 
 def html(content: bytes) -> dict[str, Any]:
-    """`{"text": markdown, "title": ...}`, or `{"refused": why}`."""
+    """Return `{"text": markdown, "title": ...}`, or `{"refused": why}`."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
@@ -74,7 +77,7 @@ def html(content: bytes) -> dict[str, Any]:
 
 
 def _unfold(soup: Any) -> None:
-    """Put a template that a page's script would show in its place, where it holds more text than the page itself."""
+    """Replace templates that a script would show by their content, if it is more text than the page itself."""
     from bs4 import BeautifulSoup
 
     kinds = ("text/x-handlebars-template", "text/x-template", "text/template", "text/html")
@@ -88,7 +91,7 @@ def _unfold(soup: Any) -> None:
 
 
 def _plain(text: str) -> str:
-    """A page without what is no text: the marks of a word that is parted at a line's end, and foreign form feeds."""
+    """Return a page without hyphenation marks, NUL characters and form feeds of its own."""
     for mark in ("\ufffe", "\x02"):
         text = text.replace(f"{mark}\r\n", "").replace(f"{mark}\n", "").replace(mark, "")
     return text.replace("\r\n", "\n").replace("\f", "\n").replace("\0", "").strip()
