@@ -1,4 +1,4 @@
-"""The auditor: answers what is asked of the log. Of other projects than the asker's it shows hashes, and no content."""
+"""The auditor: answers queries of the audit log. Leaves of other projects are shown as hashes, without content."""
 
 import base64
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Auditor:
         self._copies = copies
 
     async def answer(self, project: str, query: AuditQuery) -> dict[str, Any]:
-        """The report to a query. Raises `Transient`, or `Permanent` `not_found`."""
+        """Return the report on a query. Raises `Transient`, or `Permanent` `not_found`."""
         match query:
             case Verify():
                 return await self._verify(project, query)
@@ -79,7 +79,8 @@ class Auditor:
         return report | {"key": self._sequencer.key.public, "checkpoint": shown, "unread": unread}
 
     def _filed(self, note: str, size: int, root: bytes) -> bool:
-        """Whether the record files a note of ours as what it is; one of another key, or a forged one, is told apart."""
+        """Whether a note of ours is in the record under its own size and root; one of another key, or a forged one, is
+        reported elsewhere."""
         read = self._sequencer.key.read(note)
         return bool(read.foreign or read.forged) or read.checkpoints == (Checkpoint(size, root, note),)
 
@@ -167,9 +168,9 @@ class Auditor:
 
 
 def _shown(row: Any) -> dict[str, Any]:
-    """A leaf of the asker's own project: its hash and all that this is made of, as long as it was not erased.
+    """Return a leaf of the caller's own project: its hash and everything that is hashed, unless it was erased.
 
-    Nothing else: whoever checks it by the hash knows all of it to be true.
+    There is nothing else in it: whoever checks the hash knows all of it to be true.
     """
     return {
         "index": row["position"] - 1,
@@ -181,7 +182,7 @@ def _shown(row: Any) -> dict[str, Any]:
 
 
 def _fitting(rows: Sequence[Any]) -> list[Any]:
-    """The first rows whose content fits into one answer, at least one."""
+    """Return the first rows whose content fits into one reply, at least one."""
     page: list[Any] = []
     size = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""The check of the whole log, in a process of its own: every leaf, every chain, the tree, and what was written.
+"""Verification of the whole log, in a process of its own: every leaf, every chain, the tree, and the rows written.
 
 `python -m counterpoint.memory.audit.check` reads a `VerificationScope` from standard input and prints the report.
 """
@@ -28,13 +28,13 @@ _NAMED = 20
 _ZERO = bytes(HASH_BYTES)
 
 _ROOMY = {"jit": "off", "work_mem": "128MB"}
-"""A project's leaves are sorted in RAM as far as they fit."""
+"""Settings of the connection: a project's leaves are sorted in RAM as far as they fit."""
 
 _SQL = load_statements(__package__)
 
 
 class KnownCheckpoint(BaseModel):
-    """A checkpoint that was kept somewhere, whose signature is ours: the root (hex) of the first `size` leaves."""
+    """A copy of a checkpoint with a valid signature: the root (hex) of the first `size` leaves."""
 
     size: int
     root: str
@@ -54,7 +54,7 @@ class VerificationScope(BaseModel):
 
 
 async def checked(asked: VerificationScope) -> dict[str, Any]:
-    """The report, from a process of its own. Raises `Transient` when it ends without one."""
+    """Return the report of the process. Raises `Transient` if it ends without one."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -76,7 +76,7 @@ async def checked(asked: VerificationScope) -> dict[str, Any]:
 
 
 async def check(asked: VerificationScope) -> dict[str, Any]:
-    """Check in one read-only snapshot. Raises what asyncpg raises when the database goes."""
+    """Verify in one read-only snapshot. Raises the errors of asyncpg if the database goes away."""
     connection = await asyncpg.connect(asked.url, timeout=10, server_settings=_ROOMY)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -134,7 +134,7 @@ async def _check(connection: Any, asked: VerificationScope) -> dict[str, Any]:
 
 
 async def _batches(connection: Any, statement: str, project: str, size: int) -> AsyncIterator[list[Any]]:
-    """Rows, so many at a time; the database works on the next ones while those at hand are looked at."""
+    """Yield rows in batches; the database prepares the next one meanwhile."""
     cursor = await connection.cursor(statement, project)
     rows = await cursor.fetch(size)
     while rows:
@@ -145,7 +145,7 @@ async def _batches(connection: Any, statement: str, project: str, size: int) -> 
 
 
 class _Leaves:
-    """Verify the leaves of each project, and then the tree over all of them."""
+    """Verifies the leaves of each project, and then the tree over all of them."""
 
     def __init__(self, project: str, task_id: str | None, head: int) -> None:
         self._project = project
@@ -157,23 +157,23 @@ class _Leaves:
         self.messages: dict[str, list[Any]] = {}
         """Type, hash of the body and stamps of messages, by id; leaves of older releases have no stamps."""
         self.unknown: dict[int, str] = {}
-        """Commits whose leaves were erased, by position: what they wrote is known from who erased them."""
+        """Commits whose leaves were erased, by position; their writes are listed in the leaf of the erasure."""
         self.forgotten: set[int] = set()
-        """Positions of leaves that an erasure says it has erased."""
+        """Positions of leaves that an erasure lists as erased."""
         self.gone: dict[tuple[str, str], int] = {}
-        """Up to which version an erasure says it has erased a record, whatever vouched for that before."""
+        """By record, the last version that an erasure lists as erased, whatever leaf contained it before."""
         self.standing = ExpectedRows()
-        """Verify the rows of the project against its leaves."""
+        """Rows of the project as its leaves list them."""
         self.counts = {"commit": 0, "refusal": 0}
         self.erased = self.waiting = 0
         self.broken: list[str] = []
 
     def begin(self) -> None:
-        """The next leaves are of another project."""
+        """Begin another project."""
         self._of_task = {}
 
     def take(self, rows: Iterable[Any]) -> None:
-        """Some leaves, in their order, those without a place at the end."""
+        """Verify some leaves in their order; those without a position come last."""
         sha256, of_task, places = hashlib.sha256, self._of_task, self._hashes
         for position, task, previous, leaf, older, said, own in rows:
             if said is None:
@@ -226,12 +226,12 @@ class _Leaves:
             self.messages[message_id] = more
 
     def erasures(self) -> None:
-        """All leaves were seen: those without content were erased by somebody who said so."""
+        """Verify that every leaf without content is listed as erased, after all leaves."""
         for position in sorted(self.unknown.keys() - self.forgotten):
             self.broken.append(f"leaf {position} has no content, and no erasure says that it forgot it")
 
     def tree(self, known: Sequence[KnownCheckpoint], kept: Mapping[TileId, bytes]) -> bytes:
-        """Build it over all leaves, compare it with checkpoints and with the tiles that are kept; its root."""
+        """Build the tree over all leaves, compare it with checkpoints and stored tiles; return its root."""
         for index, leaf in enumerate(self._hashes):
             if leaf is _ZERO:
                 self.broken.append(f"leaf {index + 1} is missing")
@@ -249,7 +249,7 @@ class _Leaves:
 
 
 def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) -> Iterator[str]:
-    """The tiles that are not those of the tree, and those before its last checkpoint that are not there."""
+    """Report stored tiles that differ from the tree, and missing ones before its last checkpoint."""
     for place, said in kept.items():
         tile = built.tile(place)
         if tile is None:
@@ -264,7 +264,7 @@ def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) ->
 
 
 class _Built:
-    """The whole tree; roots of complete parts are made once."""
+    """The complete tree; roots of complete parts are computed once."""
 
     def __init__(self, nodes: Sequence[bytes]) -> None:
         self._nodes = nodes
@@ -272,7 +272,7 @@ class _Built:
         self._roots = {Subtree(HEIGHT, number): complete_root(tile) for number, tile in enumerate(self.tiles)}
 
     def tile(self, place: TileId) -> list[bytes] | None:
-        """The hashes of a tile, where the tree is large enough to have it."""
+        """Return the hashes of a tile, if the tree is large enough to have it."""
         if place.level < 0 or not 0 <= place.number < len(self._nodes) >> HEIGHT * (place.level + 1):
             return None
         if place.level == 0:
@@ -280,7 +280,7 @@ class _Built:
         return [self._of(Subtree(HEIGHT * place.level, place.number * WIDTH + at)) for at in range(WIDTH)]
 
     def root(self, size: int) -> bytes:
-        """The root over the first `size` leaves."""
+        """Return the root over the first `size` leaves."""
         return folded(self._of(subtree) for subtree in covering(Range(0, size)))
 
     def _of(self, subtree: Subtree) -> bytes:
@@ -294,7 +294,7 @@ class _Built:
 
 
 def main() -> None:
-    """The process."""
+    """Run the process."""
     report = asyncio.run(check(VerificationScope.model_validate_json(sys.stdin.buffer.read())))
     sys.stdout.write(json.dumps(report))
 

@@ -1,4 +1,4 @@
-"""Refusals in plain words: who asked for what, which rule stood in the way, and what would have been needed."""
+"""Refusals in plain words: the caller, the request, the rule that refused it, and the missing right."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ RULES = {
 
 
 def explained(row: Any, project: str) -> dict[str, Any]:
-    """A refusal of the log, with `text` for people. One that was erased has only its id, task and time."""
+    """Return a refusal of the log, with `text` for people. An erased one has only its id, task and time."""
     known = {"id": str(row["id"]), "project": project, "task_id": row["task_id"], "at": row["at"].isoformat()}
     if row["body"] is None:
         return known | {"erased": True, "text": "What was refused here was erased."}

@@ -1,7 +1,7 @@
-"""The sequencer: gives leaves their places, keeps the tree over them, and signs checkpoints of it.
+"""The sequencer: gives leaves their positions, keeps the tree over them, and signs checkpoints of it.
 
-What it holds in RAM follows the record step by step, and is read anew from there after any failure; so it may be killed
-anywhere. It signs only what extends all that was ever given out: otherwise leaves were lost or changed, and it says so.
+Its state in RAM follows the record step by step, and is read again after any failure; so it may be killed anywhere. It
+signs only extensions of everything that was ever published: otherwise leaves were lost or changed, and it reports that.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ EVERY_S = 60.0
 _BATCH = 2000
 _TILES_IN_RAM = 256
 _GATHER_S = 0.25
-"""Leaves that come within this time are ordered together; nobody waits for it."""
+"""Delay after a new leaf, in seconds, so that leaves are ordered together; nobody waits for it."""
 _AGAIN_S = 1.0
 
 _SQL = load_statements(__package__)
 
 
 class LogMismatch(Exception):
-    """The log is not what was signed before; the text says how."""
+    """The log differs from a signed checkpoint; the text says in which way."""
 
 
 class Sequencer:
-    """Orders leaves and signs, for the one active memory process; a second one only does the same.
+    """Orders leaves and signs, in the one active memory process; a second one would do the same.
 
-    `copies` are the places outside the database that checkpoints go to, first to last.
+    `copies` are the places outside the database that checkpoints are written to, in this order.
     """
 
     def __init__(self, database: Database, key: NoteKey, copies: Sequence[CheckpointCopy]) -> None:
@@ -57,14 +57,14 @@ class Sequencer:
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self.fault: str | None = None
-        """Why nothing is signed any more, when leaves that were vouched for are not there."""
+        """Reason why nothing is signed any more, if attested leaves are missing."""
 
     def soon(self) -> None:
-        """There are new leaves."""
+        """Take note of new leaves."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Order and sign for ever; and once more when it is cancelled, which is the end of a clean stop."""
+        """Order and sign for ever, and once more on cancellation, at the end of a clean stop."""
         try:
             while True:
                 try:
@@ -83,12 +83,12 @@ class Sequencer:
             await self.close()
 
     def _pause_s(self) -> float:
-        """Until what is not signed yet is to be."""
+        """Return the delay until the next signature is due."""
         unsigned = self._edge is not None and self._edge.size > (self._last.size if self._last else 0)
         return max(_GATHER_S, EVERY_S - (time.monotonic() - self._signed_at)) if unsigned else EVERY_S
 
     async def close(self) -> None:
-        """Sign what there is, as far as that is possible now."""
+        """Sign the current tree if that is possible within five seconds."""
         try:
             async with asyncio.timeout(5):
                 await self.once(sign=True)
@@ -96,7 +96,7 @@ class Sequencer:
             log.warning("audit.unsigned", reason=type(away).__name__)
 
     async def once(self, *, sign: bool = False) -> None:
-        """Order what waits, take it into the tree, and sign when it is time or asked for. Raises `Transient`."""
+        """Order waiting leaves, add them to the tree, and sign if it is due or requested. Raises `Transient`."""
         async with self._turn:
             try:
                 await self._once(sign)
@@ -119,11 +119,11 @@ class Sequencer:
                 await self._add(copy, self._owed[copy.name])
 
     def base(self) -> tuple[Checkpoint | None, RightEdge | None]:
-        """The newest checkpoint and the edge to prove by, which has come at least as far."""
+        """Return the newest checkpoint and a right edge for proofs, which is at least as far."""
         return self._last, self._edge
 
     async def tiles(self, edge: RightEdge, wanted: set[TileId]) -> dict[TileId, Nodes]:
-        """The full ones of some tiles: from the record, or from RAM when they were asked for lately."""
+        """Return the full ones of some tiles: from the record, or from RAM if they were read lately."""
         full = edge.missing(wanted)
         found = {place: self._tiles[place] for place in full & self._tiles.keys()}
         unknown = sorted(full - found.keys())
@@ -136,10 +136,8 @@ class Sequencer:
         return found
 
     async def _current(self) -> RightEdge:
-        """The tree as far as it is known; read anew at first, after a failure, and when the record has gone back.
-
-        Raises `LogMismatch` when that is not what was given out.
-        """
+        """Return the tree in RAM; read it at first, after a failure, and if the record has gone back. Raises
+        `LogMismatch` if it differs from a published one."""
         async with self._database.connection() as connection:
             head = await connection.fetchval(_SQL["head_position"])
         if self._edge is not None and self.fault is None and head >= self._edge.size:
@@ -158,7 +156,7 @@ class Sequencer:
         self.fault, self._edge = fault, None
 
     async def _stored(self) -> RightEdge:
-        """The edge at the last full tile in the record."""
+        """Return the right edge at the last full tile in the record."""
         levels: list[tuple[bytes, ...]] = [()]
         async with self._database.connection() as connection:
             size = WIDTH * await connection.fetchval(_SQL["count_tiles"], 0)
@@ -174,7 +172,8 @@ class Sequencer:
         return RightEdge(size, tuple(levels))
 
     async def _extended(self, edge: RightEdge) -> RightEdge:
-        """Order what waits, and the tree with all that has a position. A step at a time: record first, then RAM."""
+        """Order waiting leaves, and extend the tree by all leaves with a position, step by step: record first, then
+        RAM."""
         while True:
             async with self._database.connection() as connection:
                 head = await connection.fetchval(_SQL["sequence_leaves"], _BATCH)
@@ -202,7 +201,8 @@ class Sequencer:
             raise LogMismatch("a tile of the tree is missing") from error
 
     async def _agreed(self, edge: RightEdge) -> Checkpoint | None:
-        """The newest checkpoint there is anywhere; copies that lack it get it. Raises `LogMismatch` or `Transient`."""
+        """Return the newest checkpoint of the record and all copies, and add it to copies that lack it. Raises
+        `LogMismatch` or `Transient`."""
         async with self._database.connection() as connection:
             notes = [row["note"] for row in await connection.fetch(_SQL["all_notes"])]
         known = {"record": self.key.read("\n".join(notes))}
@@ -232,10 +232,8 @@ class Sequencer:
             raise LogMismatch(f"{name} vouches for another tree of {checkpoint.size} leaves")
 
     async def _give(self, checkpoint: Checkpoint) -> None:
-        """Outside first: what is in the record alone could be taken back without a trace.
-
-        But before that the places have to be on the disk: they are given without waiting for it.
-        """
+        """Add a checkpoint to the copies, then to the record: one in the record alone could be removed without a trace.
+        Before that the positions are flushed to disk, because they are assigned without waiting for it."""
         async with self._database.connection() as connection:
             await connection.execute(_SQL["flush_head"])
         for copy in self._copies:
@@ -265,7 +263,8 @@ def _newest(read: ParsedNotes) -> tuple[Checkpoint, ...]:
 
 
 def _roots(tiles: Sequence[bytes]) -> tuple[bytes, ...]:
-    """A tile that is not there has no root; the tree over it then is none that was signed."""
+    """Return the roots of tiles. A missing tile has an empty root, so that the tree over it differs from every signed
+    one."""
     return tuple(complete_root(hashes(tile)) if tile else b"" for tile in tiles)
 
 

@@ -21,9 +21,9 @@ _L1, _L2 = HITS.labels("l1"), HITS.labels("l2")
 
 
 class Cache(Generic[V]):
-    """Values by key. What a key stands for never changes: whatever could change it is part of the key.
+    """Values by key. The value of a key never changes: everything that could change it is part of the key.
 
-    `encode` and `decode` are for L2 (None: not a value of ours), `weigh` says how many bytes a value takes.
+    `encode` and `decode` are for L2 (None: not a value of this cache), `weigh` returns the size of a value in bytes.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Cache(Generic[V]):
         )
 
     async def get(self, key: bytes) -> V | None:
-        """The value of a key, or None. What only L2 has is in L1 from then on."""
+        """Return the value of a key, or None. A value from L2 is added to L1."""
         known = self._near.get(key)
         if known is not None:
             _L1.inc()
@@ -56,7 +56,7 @@ class Cache(Generic[V]):
         return value
 
     def put(self, key: bytes, value: V) -> None:
-        """Remember a value."""
+        """Cache a value."""
         if self._keep(key, value) and self._far is not None:
             self._far.put(key, self._encode(value))
 

@@ -1,4 +1,4 @@
-"""Asking episodic memory: the tier where it is there and up to date, else the record itself, row by row."""
+"""Search of episodic memory: by the tier if it is up to date, else by the record, row by row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from counterpoint.proto.errors import Away
 PATIENCE_S = 1.0
 """Maximum wait of a search for earlier commits, in seconds."""
 WITHOUT_TIER = "exact, episodic is away"
-"""The plan of an answer that the record gave in the place of the tier."""
+"""Plan of an answer by the record instead of the tier."""
 _PAGE = 1000
 _SQL = load_statements(__package__)
 
@@ -43,7 +43,7 @@ class EpisodicSearch:
         self._embeddings = embeddings
 
     async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> EpisodicResults:
-        """The `k` nearest. Raises `Permanent` for what cannot be filtered by, `Away` when the record is away too."""
+        """Return the `k` nearest. Raises `Permanent` for an invalid filter, `Away` if the record is away too."""
         if await self._projection.caught_up(scope.project, PATIENCE_S):
             try:
                 return EpisodicResults(tuple(await self._tier.search(scope, vector, where, k)), "nearest")
@@ -52,7 +52,7 @@ class EpisodicSearch:
         return EpisodicResults(await self._exact(scope, vector, where, k), WITHOUT_TIER)
 
     async def _exact(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> tuple[TierHit, ...]:
-        """Every record in scope, by its cosine."""
+        """Compare every record in scope by its cosine."""
         hits: list[TierHit] = []
         after = 0
         while True:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 OPEN = 4
-"""Each takes some 35 MB once it was written to."""
+"""Maximum number of open databases. Each takes some 35 MB after the first write."""
 _BUFFER_BYTES = 128 * 1024 * 1024
-"""At most: a checkpoint holds a whole group of rows, 131,072 of them, with their texts."""
+"""Size limit of a buffer pool: a checkpoint holds a whole group of rows, 131,072 of them, with their texts."""
 _DATABASE_BYTES = 8 * 1024**3
 _TRANSACTION_CHARS = 1_000_000
 """Size limit of one transaction: the engine buffers it several times over until its end."""
@@ -43,7 +43,8 @@ _PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
 
 
 class Graph(Tier):
-    """Nothing with a label above `highest_label` is in it: whoever may ask may see all of it."""
+    """Graph of the line. It contains nothing with a label above `highest_label`, so that whoever may query it may see
+    all of it."""
 
     name = "graph"
 
@@ -60,7 +61,7 @@ class Graph(Tier):
     async def apply(
         self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
     ) -> None:
-        """Take changes, in one transaction."""
+        """Apply changes, in one transaction."""
         async with self._handles.handle(project, draft) as database:
             await asyncio.to_thread(database.write, changes, place, self.highest_label)
 
@@ -79,22 +80,22 @@ class Graph(Tier):
     async def cypher(
         self, project: str, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
     ) -> CypherResult:
-        """The first `limit` rows. Raises `Permanent` `cypher` for a query that does not only read, is none, or took too
-        long or too much, and `Away`."""
+        """Return the first `limit` rows. Raises `Away`, and `Permanent` `cypher` for a query that is not read-only, is
+        invalid, or exceeds the limits of time and memory."""
         check_words(query)
         async with self._turns, self._handles.handle(project) as database:
             return await asyncio.to_thread(database.read, query, parameters, limit, timeout_ms)
 
 
 class _Database:
-    """One database: a connection that writes, and some that read. One that a query failed on is not used again."""
+    """One database: a connection that writes, and some that read. A connection is discarded after a failed query."""
 
     def __init__(self, path: Path) -> None:
         import ladybug
 
         self._engine = ladybug
         self._path = path / "line.lbug"
-        # Small, and of one thread: there are several of them, beside everything else that memory does.
+        # Small, and with one thread: there are several of them beside all other work of memory.
         self._database = ladybug.Database(
             self._path,
             buffer_pool_size=_BUFFER_BYTES,
@@ -125,7 +126,8 @@ class _Database:
             return place
 
     def write(self, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
-        """In one transaction, or in several where one would be too large: the place is the last one's."""
+        """Apply changes in one transaction, or in several if one would be too large; the last one stores the
+        position."""
         parts = line_graph.parts(changes, _TRANSACTION_CHARS)
         with self._lock:
             for part in parts[:-1]:
@@ -151,7 +153,7 @@ class _Database:
         try:
             self._run("CHECKPOINT", {})
         except RuntimeError as later:
-            # It waits for those who read; what is written is in its log, and there will be another time.
+            # A checkpoint waits for readers. Written changes are in the write-ahead log, so it can be retried later.
             log.info("graph.checkpoint_later", reason=str(later)[:200])
 
     def _run(self, query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
@@ -200,7 +202,7 @@ class _Database:
 
 
 def _give_back() -> None:
-    """Memory that the engine has freed stays with the process until the C library is told."""
+    """Return freed memory to the operating system: the C library keeps it otherwise."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -209,7 +211,7 @@ def _give_back() -> None:
 
 @contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """The engine has no error that all others are: whatever it raises is `Away`."""
+    """Map every exception of the engine to `Away`: it has no common base class."""
     try:
         yield
     except CounterpointError:

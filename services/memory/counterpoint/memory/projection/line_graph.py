@@ -1,8 +1,8 @@
-"""The line as a graph: what a batch of changes of `actions` and `tasks` writes into one Ladybug database.
+"""Line graph: the changes of `actions` and `tasks` as writes to one Ladybug database.
 
-Task and Action are nodes; LEADS_TO goes from an action to what came of it, COORDINATES_WITH from an action to those it
-ran beside, PART_OF from an action to its task. What a record names may come after it: then it is `Awaited`, and those
-that wait are linked when it is there. A removed record leaves its version in `Removed`.
+Task and Action are nodes; LEADS_TO goes from an action to its consequences, COORDINATES_WITH from an action to
+concurrent ones, PART_OF from an action to its task. A record may name a later one: that is `Awaited`, and linked when
+it is there. A removed record leaves its version in `Removed`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from counterpoint.memory.projection.tier import RecordChange, TierPosition, newe
 SCHEMA = files(__package__).joinpath("schema.cypher").read_text()
 STORES = ("actions", "tasks")
 TEXT_CHARS = 1000
-"""Length limit of a text in the graph, in characters; the record has all of it."""
+"""Length limit of a text in the graph, in characters; the record has the whole text."""
 
 Run = Callable[[str, Mapping[str, Any]], list[list[Any]]]
-"""Run a statement with its parameters: its rows."""
+"""Runs a statement with its parameters; returns its rows."""
 _Key = tuple[str, str]
 _Link = tuple[str, str, str]
-"""An edge's kind, the action that names it, and what it names."""
+"""An edge: its kind, the action that names it, and its target."""
 
 _NODE = {"actions": ("Action", "action_id"), "tasks": ("Task", "task_id")}
 _FIELDS = {
@@ -29,7 +29,7 @@ _FIELDS = {
 }
 _LISTS = ("after", "coordinates_with")
 _BOTH = "MATCH (a:Action {action_id: l.one}) WITH l, a MATCH (b:%s {%s: l.other}) MERGE %s"
-"""Two matches in one clause scan the second table; one after the other each looks its key up."""
+"""Two matches in one clause scan the second table; one after the other, each is a lookup by key."""
 LINKS = {
     "LEADS_TO": _BOTH % ("Action", "action_id", "(b)-[:LEADS_TO]->(a)"),
     "COORDINATES_WITH": _BOTH % ("Action", "action_id", "(a)-[:COORDINATES_WITH]->(b)"),
@@ -50,7 +50,7 @@ _WAITING = {
 
 
 def write(run: Run, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
-    """Take changes, inside one transaction. What is labelled higher is not kept, as if it were removed."""
+    """Apply changes inside one transaction. Records with a higher label are treated as removed."""
     held, removed = _held(run, changes)
     fresh = newest(changes, held | {key: max(removed[key], held.get(key, 0)) for key in removed})
     gone = [change for change in fresh if change.body is None or change.label > highest_label]
@@ -72,7 +72,7 @@ def write(run: Run, changes: Sequence[RecordChange], place: TierPosition, highes
 
 
 def parts(changes: Sequence[RecordChange], chars: int) -> list[list[RecordChange]]:
-    """The changes in their order, in parts of about so many characters of text; one part at least."""
+    """Divide the changes in their order into parts of about so many characters of text, at least one part."""
     found: list[list[RecordChange]] = [[]]
     size = 0
     for change in changes:
@@ -91,7 +91,7 @@ def where(run: Run) -> TierPosition | None:
 
 
 def _held(run: Run, changes: Iterable[RecordChange]) -> tuple[dict[_Key, int], dict[_Key, int]]:
-    """The versions of nodes, and of what was removed."""
+    """Return the versions of nodes and of removed records."""
     held: dict[_Key, int] = {}
     removed: dict[_Key, int] = {}
     for store, (node, key) in _NODE.items():
@@ -107,7 +107,7 @@ def _held(run: Run, changes: Iterable[RecordChange]) -> tuple[dict[_Key, int], d
 
 
 def _remove(run: Run, change: RecordChange) -> list[str]:
-    """Those that are linked to it, and wait for it from now on."""
+    """Remove the links to some records, and let their actions wait for them."""
     node, key = _NODE[change.store]
     waiting = [row[0] for query in _WAITING[change.store] for row in run(query, {"id": change.id})]
     run(f"MATCH (n:{node} {{{key}: $id}}) DETACH DELETE n", {"id": change.id})
@@ -117,7 +117,7 @@ def _remove(run: Run, change: RecordChange) -> list[str]:
 
 
 def _keep(run: Run, store: str, there: Sequence[RecordChange], held: Iterable[_Key]) -> None:
-    """Write the nodes of a store. What an action named before it names no more."""
+    """Write the nodes of a store, and remove links that an action no longer names."""
     if not there:
         return
     node, key = _NODE[store]
@@ -130,7 +130,7 @@ def _keep(run: Run, store: str, there: Sequence[RecordChange], held: Iterable[_K
 
 
 def _row(change: RecordChange) -> dict[str, Any]:
-    """A record as the properties of its node."""
+    """Return a record as the properties of its node."""
     body = change.body or {}
     row: dict[str, Any] = {"id": change.id, "seq": change.seq, "version": change.version}
     row |= {"label": change.label, "integrity": change.integrity}
@@ -152,7 +152,7 @@ def _links(change: RecordChange) -> list[_Link]:
 
 
 def _links_to(run: Run, there: Sequence[RecordChange]) -> list[_Link]:
-    """Return the links that waited for these records and are still named."""
+    """Return the waiting links to these records that are still named."""
     records = {_record(change): change for change in there}
     found = run("UNWIND $ids AS id MATCH (w:Awaited {record: id}) RETURN id, w.waiting", {"ids": list(records) or [""]})
     if not found:
@@ -176,7 +176,7 @@ def _links_to(run: Run, there: Sequence[RecordChange]) -> list[_Link]:
 
 
 def _link(run: Run, links: Iterable[_Link], awaited: dict[str, list[str]]) -> None:
-    """Link what there is; what is linked to and is not there is awaited."""
+    """Create the links whose targets exist, and let the others wait."""
     for kind, statement in LINKS.items():
         wanted = [(one, other) for name, one, other in links if name == kind]
         if not wanted:

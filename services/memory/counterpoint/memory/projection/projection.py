@@ -1,8 +1,8 @@
-"""Projections: what the record says is applied to a tier, in the background and in the order of the record.
+"""Projections: changes of the record, applied to a tier in the background and in the order of the record.
 
-A commit only says that a project has changed. What changed is read from the record by its place, from where the tier
-is; that of a record which was put back is `changed`. So nothing is lost by a restart, an engine that was away, or a
-folder that somebody deleted.
+A commit only marks its project as changed. The changes are read from the record by position, from the position of the
+tier on; that of a restored record is `changed`. So nothing is lost by a restart, an engine that was away, or a deleted
+folder.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ _CHANGES = _SQL["changes_after"].format(batch=BATCH)
 
 
 def _silent(records: int) -> None:
-    """Nobody is told."""
+    """Report no progress."""
 
 
 @dataclass(slots=True)
 class RebuildState:
-    """Progress of a rebuild: `records` of the `of` there were at its beginning."""
+    """Progress of a rebuild: `records` of the `of` that existed at its beginning."""
 
     project: str
     state: str = "running"
@@ -47,7 +47,7 @@ class RebuildState:
 
 
 class Projection:
-    """One tier, and how it follows the record."""
+    """A tier and its updates from the record."""
 
     def __init__(
         self,
@@ -77,18 +77,18 @@ class Projection:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Steps were committed: what they changed is followed soon."""
+        """Take note of applied commits."""
         for step in steps:
             if any(row.store in self.stores for row in step.writes):
                 self.mark(step.project)
 
     def mark(self, project: str) -> None:
-        """A project has changed, or its place is in doubt."""
+        """Mark a project as changed, or its position as unknown."""
         self._wanted[project] = self._wanted.get(project, 0) + 1
         self._wake.set()
 
     async def run(self) -> None:
-        """Follow all projects, for ever."""
+        """Update all projects for ever."""
         await self._learn()
         while True:
             self._wake.clear()
@@ -107,10 +107,8 @@ class Projection:
                 self._moved.notify_all()
 
     async def caught_up(self, project: str, patience_s: float) -> bool:
-        """Wait until every commit acknowledged before now is in the tier; False when that takes too long.
-
-        Where the tier was away the last time, it is not waited for.
-        """
+        """Wait until every commit acknowledged before now is in the tier; return False after a timeout. Does not wait
+        if the last update failed."""
         wanted = self._wanted.get(project)
         if wanted is None:
             self.mark(project)
@@ -131,7 +129,7 @@ class Projection:
         return self._reached.get(project, 0) >= wanted
 
     def rebuild(self, project: str) -> RebuildState:
-        """Build a project anew beside what there is, and put it in its place. Raises `Permanent` `conflict`."""
+        """Rebuild a project as a draft, and swap it in. Raises `Permanent` `conflict`."""
         running = self._rebuilding.get(project)
         if running is not None and running.state == "running":
             problem = f"{self.tier.name} of {project} is being rebuilt: {running.records} of {running.of} records"
@@ -143,18 +141,18 @@ class Projection:
         return progress
 
     def rebuilding(self, project: str) -> RebuildState | None:
-        """The last rebuild of a project since this process began."""
+        """Return the last rebuild of a project since the start of this process."""
         return self._rebuilding.get(project)
 
     async def close(self) -> None:
-        """Stop rebuilding, and close the tier."""
+        """Stop the rebuilds, and close the tier."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.tier.close()
 
     def _again(self, project: str, error: CounterpointError) -> None:
-        """Follow a project again after an error: at once, for what is gone is begun anew, and then every second."""
+        """Retry a project after an error: at once, because a missing tier is rebuilt, and then every second."""
         failed = self._failed[project] = self._failed.get(project, 0) + 1
         if failed == 1:
             log.warning("projection.behind", tier=self.tier.name, project=project, reason=str(error))
@@ -171,7 +169,7 @@ class Projection:
         self._wake.set()
 
     def _due(self) -> str | None:
-        """A project that is not followed to its end; first those that somebody waits for."""
+        """Return a project that is not up to date; first those that a query waits for."""
         for project in (*self._asked, *(each for each in self._wanted if each not in self._gathering)):
             if self._wanted[project] > self._reached.get(project, 0) and project not in self._resting:
                 return project
@@ -209,7 +207,7 @@ class Projection:
         draft: bool = False,
         tell: Callable[[int], None] = _silent,
     ) -> TierPosition:
-        """Apply everything after `place`; where it is then."""
+        """Apply all changes after a position; return the new one."""
         while True:
             changes, reached = await self._changes(project, place.seq)
             if changes or not settled:
@@ -232,7 +230,7 @@ class Projection:
             life, _ = await self._life(project)
             await self.tier.drop(project, draft=True)
             place = await self._advance(project, TierPosition(life, 0), settled=False, draft=True, tell=tell)
-            # The rest while nobody else moves the project, and then it is in its place.
+            # The rest under the lock of the project, and then the swap.
             async with self._locks.setdefault(project, asyncio.Lock()):
                 await self._advance(project, place, settled=True, draft=True, tell=tell)
                 await self.tier.swap(project)
@@ -248,11 +246,11 @@ class Projection:
     async def _life(self, project: str) -> tuple[str, int]:
         async with self._database.connection() as connection:
             row = await connection.fetchrow(_SQL["project_identity"], project)
-        # A project nobody has written to yet has nothing to follow.
+        # A project without a commit has nothing to apply.
         return (row["created_at"].isoformat(), row["last_seq"]) if row else ("", 0)
 
     async def _changes(self, project: str, after: int) -> tuple[list[RecordChange], int]:
-        """The next changes after a place, and the place of the last of them."""
+        """Return the next changes after a position, and the position of the last of them."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_CHANGES, project, list(self.stores), after)
         changes, reached = [change_of(project, row) for row in rows], rows[-1]["place"] if rows else after
@@ -262,7 +260,7 @@ class Projection:
 
 
 def change_of(project: str, row: Any) -> RecordChange:
-    """A row of `records` as a change."""
+    """Return a row of `records` as a change."""
     body = row["body"]
     return RecordChange(
         project=project,
@@ -281,7 +279,7 @@ def change_of(project: str, row: Any) -> RecordChange:
 async def with_vectors(
     embeddings: EmbeddingPipeline, project: str, changes: Sequence[RecordChange], model: str | None
 ) -> list[RecordChange]:
-    """The changes, each that is not a removal with its vector by a model."""
+    """Return the changes, those with a body with their vector by a model."""
     texts = [embeddings.text(change.store, change.body) for change in changes if change.body is not None]
     label = max((change.label for change in changes), default=0)
     found, _ = await embeddings.of(project, texts, label, model=model)

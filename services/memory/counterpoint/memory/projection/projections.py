@@ -1,4 +1,4 @@
-"""The tiers as memory uses them: told of every commit, asked by queries, and rebuilt while all goes on."""
+"""Tiers: episodic memory and the graph, updated after commits, queried, and rebuilt during operation."""
 
 import asyncio
 import dataclasses
@@ -26,14 +26,15 @@ from counterpoint.proto.errors import Away, Denied, ErrorCode
 from counterpoint.proto.memory import Cypher, HybridSearch, QueryResult, Rebuild, VectorSearch
 
 GRAPH_LABEL = "confidential"
-"""Nothing above it is in the graph, and who may not read as high does not ask it."""
+"""Highest label in the graph; a caller needs that clearance to query it."""
 GRAPH_GATHER_S = 10.0
-"""Between two steps of the graph on one project, unless somebody asks: a step takes tens of milliseconds."""
+"""Delay between two updates of the graph of a project, in seconds, unless a query waits: an update takes tens of
+milliseconds."""
 
 
 @dataclass(slots=True)
 class _OfModel:
-    """The episodic memory of one model."""
+    """Episodic memory of one model."""
 
     projection: Projection
     recall: EpisodicSearch
@@ -41,8 +42,8 @@ class _OfModel:
 
 
 class Tiers:
-    """Episodic memory, one of each model whose vectors are kept, and the graph of the line, each with what follows the
-    record for it."""
+    """Episodic memory, one for each model whose vectors are kept, and the graph of the line, each with its
+    projection."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Tiers:
         return self._of(self._search.active).projection
 
     async def keep(self) -> None:
-        """Have the episodic memory of each model whose vectors are kept, and forget that of every other."""
+        """Create the episodic memory of each model whose vectors are kept, and drop that of every other."""
         for model in self._search.models:
             self._of(model)
         for model_id in [each for each in self._episodic if not self._search.holds(each)]:
@@ -92,14 +93,14 @@ class Tiers:
         return known
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Steps were committed."""
+        """Take note of applied commits."""
         steps = tuple(steps)
         for each in self._episodic.values():
             each.projection.applied(steps)
         self.graph.applied(steps)
 
     async def run(self) -> None:
-        """Follow the record, for ever."""
+        """Follow the record for ever."""
         async with asyncio.TaskGroup() as group:
             self._of(self._search.active)
             for each in self._episodic.values():
@@ -108,7 +109,7 @@ class Tiers:
             group.create_task(self.graph.run())
 
     async def close(self) -> None:
-        """Let go of the engines."""
+        """Close the engines."""
         self._group = None
         for each in self._episodic.values():
             await each.projection.close()
@@ -122,7 +123,7 @@ class Tiers:
         return await self._of(self._search.model(model)).recall.search(scope, vector, query.where, query.k)
 
     async def answer(self, grant: Grant, query: Cypher | Rebuild) -> QueryResult:
-        """The rows of a query over the line, or how a rebuild is coming on."""
+        """Return the rows of a query over the line, or the progress of a rebuild."""
         began = time.perf_counter()
         match query:
             case Cypher():
@@ -157,7 +158,7 @@ def embedded_or_server(
     qdrant_url: str | None,
     qdrant_key: str | None,
 ) -> Tiers:
-    """The projections below `folder`, or the episodic one on the Qdrant server of `qdrant_url`."""
+    """Return the tiers below `folder`, with episodic memory on the Qdrant server of `qdrant_url` if there is one."""
 
     def episodic(model: EmbeddingModel) -> Episodic:
         if qdrant_url is not None:

@@ -1,8 +1,8 @@
-"""Episodic memory on Qdrant's core in this process: one shard a project, below the data folder.
+"""Episodic memory on Qdrant's core in this process: one shard per project, below the data folder.
 
-Every point that the filter leaves is looked at: exact, and 7 ms for 25,000 of them. A graph over the vectors would come
-of `optimize()`, which holds Python's lock as long as it works (27 s there), in a thread too: the process would stand
-still. Who has more episodes than that wants a server.
+A search compares every point that the filter leaves: exact, and 7 ms for 25,000 of them. `optimize()` would build a
+graph over the vectors, but holds Python's lock meanwhile (27 s there), in a thread too: the process would stand still.
+More episodes than that need a server.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ _INDEXED = {"store": "Keyword", "facets": "Keyword", "removed": "Keyword", "labe
 
 
 class EdgeEpisodic(Episodic):
-    """The engine is not made for two processes: memory is one replica with it."""
+    """Episodic memory in this process. The engine does not support two processes: memory has one replica with it."""
 
     def __init__(self, root: Path, model: str, dimensions: int = DIMENSIONS, *, keep: int = OPEN) -> None:
         super().__init__(model, dimensions)
-        # The folder of a model: vectors of two are never in one shard.
+        # The folder of a model: vectors of two models are never in one shard.
         self._handles: HandlePool[_Shard] = HandlePool(
             root / name_of(model), lambda path: _Shard(path, dimensions), _Shard.close, keep=keep
         )
 
     @asynccontextmanager
     async def opened(self, project: str, draft: bool) -> AsyncIterator[Points]:
-        """The project's shard."""
+        """Open the project's shard."""
         async with self._handles.handle(project, draft) as shard:
             yield shard
 
@@ -60,7 +60,7 @@ class EdgeEpisodic(Episodic):
 
 
 class _Shard:
-    """A shard and the file that says where it is. The engine has no error of its own: whatever it raises is `Away`."""
+    """A shard and the file with its position. The engine has no error class of its own: every exception is `Away`."""
 
     def __init__(self, path: Path, dimensions: int) -> None:
         import qdrant_edge as engine
@@ -69,7 +69,7 @@ class _Shard:
         self._place = path / "place.json"
         self._lock = threading.Lock()
         shard = path / "shard"
-        # What was begun and never settled is begun anew.
+        # A shard without a position was not completed: it is rebuilt.
         known = self._place.exists()
         if known:
             self._shard = engine.EdgeShard.load(str(shard))
@@ -148,7 +148,7 @@ class _Shard:
 
 
 def _created(path: Path, dimensions: int) -> "EdgeShard":
-    """No log of its own: what was not flushed is read from the record again."""
+    """Create a shard and its indexes, without a write-ahead log: unflushed points are read from the record again."""
     import qdrant_edge as engine
 
     config = engine.EdgeConfig(

@@ -35,14 +35,14 @@ AWAY = (
     OSError,
     TimeoutError,
 )
-"""Errors that asyncpg raises when the server is away or going, or has no connection left.
+"""Errors of asyncpg when the server is away or stopping, or has no connection left.
 
-A connection that the server has ended while it was idle fails with an internal error for as long as its socket is open;
-a pool does not use it again.
+A connection that the server has ended while it was idle fails with an internal error as long as its socket is open; a
+pool does not use it again.
 """
 
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
-"""For statements that take arrays: planned anew for every length of them, planning is most of their time."""
+"""Settings for statements that take arrays: a plan for every length of them would take most of their time."""
 
 _AGAIN_S = 0.2
 _BEAT_S = 0.5
@@ -54,7 +54,8 @@ _SQL = load_statements(__package__)
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Do what nothing goes on without: again for as long as it fails with `Transient`."""
+    """Return the result of `work`, repeated as long as it raises `Transient`; for steps that nothing can continue
+    without."""
     while True:
         try:
             return await work()
@@ -64,7 +65,7 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _leave(connection: "Connection") -> None:
-    """Nothing to reset: every setting is local to its transaction, and an open one the pool has rolled back."""
+    """Reset nothing: every setting is local to its transaction, and the pool has rolled back an open one."""
 
 
 class Database:
@@ -105,7 +106,7 @@ class Database:
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=from_json, schema="pg_catalog")
 
     async def close(self) -> None:
-        """Close all connections, waiting a little for those in use."""
+        """Close all connections; wait up to five seconds for those in use."""
         if self._pool is not None:
             try:
                 await asyncio.wait_for(self._pool.close(), 5)
@@ -114,7 +115,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["Connection"]:
-        """A connection of the pool, for what belongs to no project. Raises `Away` when PostgreSQL is away."""
+        """Take a connection of the pool that is bound to no project. Raises `Away` if PostgreSQL is away."""
         if self._pool is None:
             raise Away("the database is not open")
         try:
@@ -131,15 +132,15 @@ class Database:
             return await all_projects(connection)
 
     async def answers(self) -> None:
-        """Ask for nothing. Raises `Away`."""
+        """Check that the server answers. Raises `Away`."""
         async with self.connection() as connection:
             await connection.execute("SELECT 1")
 
     @asynccontextmanager
     async def reading(self, project: str) -> AsyncIterator["Connection"]:
-        """For one statement: only the rows of `project`, and what is shared, exist.
+        """Take a connection for one statement that sees only the rows of `project` and the shared ones.
 
-        The fence stays with the connection, so that the next reader of the same project finds it in its place.
+        The setting stays with the connection, so that the next reader of the same project need not repeat it.
         """
         async with self.connection() as connection:
             pid = connection.get_server_pid()
@@ -151,7 +152,7 @@ class Database:
 
     @asynccontextmanager
     async def snapshot(self, project: str) -> AsyncIterator["Connection"]:
-        """For several statements that see the same: as `reading`, in one read-only transaction."""
+        """Take a connection for several statements on the same snapshot: as `reading`, in one read-only transaction."""
         async with (
             self.reading(project) as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
@@ -160,14 +161,14 @@ class Database:
 
     @asynccontextmanager
     async def writing(self, project: str) -> AsyncIterator["Connection"]:
-        """A transaction in which only the rows of `project` exist."""
+        """Open a transaction that sees only the rows of `project`."""
         async with self.connection() as connection, connection.transaction():
             await set_project(connection, project, in_transaction=True)
             yield connection
 
 
 class Lease:
-    """One memory process is active: it holds a lock that ends with its connection, and an epoch that commits check."""
+    """Lease of the one active memory process: a lock that ends with its connection, and an epoch that commits check."""
 
     def __init__(self, url: str, holder: str) -> None:
         self._url = url
@@ -179,12 +180,12 @@ class Lease:
 
     @property
     def sure(self) -> int | None:
-        """Count of acquisitions, when no other process can have been active since; else None."""
+        """Return the count of acquisitions while no other process can have been active since; else None."""
         held = self._connection is not None and not self._connection.is_closed()
         return self._acquired if held and time.monotonic() - self._confirmed < _CONFIRMED_S else None
 
     async def acquire(self, retry_s: float) -> int:
-        """Wait until the lease is ours; returns its epoch, the same as before when nobody else has held it since."""
+        """Wait for the lease; return its epoch, the same as before if nobody else has held the lease since."""
         while True:
             try:
                 if self._connection is None or self._connection.is_closed():
@@ -205,7 +206,7 @@ class Lease:
             await asyncio.sleep(retry_s)
 
     async def watch(self) -> None:
-        """Take the lease again when the connection that holds it breaks."""
+        """Take the lease again when its connection breaks."""
         lost = asyncio.Event()
         while True:
             if self._connection is None or self._connection.is_closed():

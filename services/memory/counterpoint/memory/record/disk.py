@@ -1,4 +1,4 @@
-"""DiskSpace on the disk: where it runs out nothing is written any more, until there is room again."""
+"""Disk space: writes stop when the disk is full, until there is room again."""
 
 import asyncio
 import shutil
@@ -17,14 +17,14 @@ LOOK_EVERY_S = 1.0
 _REFUSED_S = 5.0
 """Back-off after the database ran out of space, in seconds."""
 _ENOUGH = 1.5
-"""Times the reserve that has to be free before anything is written again."""
+"""Multiple of the reserve that must be free before writes resume."""
 
 
 class DiskSpace:
-    """Watches the disk of a folder, and hears of the database's where that is another one.
+    """Watches the disk of a folder, and learns of a full disk of the database.
 
-    The last `reserve_bytes` are left to those who cannot do without: the log of the database, the streams of the bus.
-    Without a folder only the database is heard of.
+    The last `reserve_bytes` are left to the log of the database and the streams of the bus. Without a folder only the
+    database is considered.
     """
 
     def __init__(self, folder: Path | None = None, reserve_bytes: int = 0) -> None:
@@ -35,11 +35,11 @@ class DiskSpace:
 
     @property
     def low(self) -> bool:
-        """Whether nothing may be written now."""
+        """Whether writes are stopped."""
         return self._low or time.monotonic() < self._refused_until
 
     def check(self) -> None:
-        """Raise `Away` while nothing may be written."""
+        """Raise `Away` while writes are stopped."""
         if self.low:
             raise Away("the disk is full: nothing is written until there is room again")
 
@@ -50,7 +50,7 @@ class DiskSpace:
         self._refused_until = time.monotonic() + _REFUSED_S
 
     def look(self) -> None:
-        """Compare what is free with the reserve."""
+        """Compare the free space with the reserve."""
         if self._folder is None:
             return
         free = shutil.disk_usage(self._folder).free
@@ -63,7 +63,7 @@ class DiskSpace:
         self._low = low
 
     async def watch(self) -> None:
-        """Look every second, for ever."""
+        """Compare every second, for ever."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_EVERY_S)

@@ -24,7 +24,7 @@ _SQL = load_statements(__package__)
 
 
 async def migrate(owner_url: str) -> list[str]:
-    """Bring the schema up to date as its owner; returns the names of the migrations that were applied."""
+    """Bring the schema up to date as its owner; return the names of the applied migrations."""
     connection = await asyncpg.connect(owner_url, timeout=10)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
@@ -55,7 +55,7 @@ async def _apply(connection: "Connection") -> list[str]:
 
 
 async def _add_functions(connection: "Connection") -> None:
-    """Make this release's functions, and drop all but those of the release before, whose services may still run."""
+    """Create this release's functions, and drop all but those of the last release, whose services may still run."""
     for older in await connection.fetch(_SQL["delete_old_functions"], functions.SCHEMA):
         await connection.execute(f"DROP SCHEMA {older['name']} CASCADE")
     await connection.execute(f"CREATE SCHEMA {functions.SCHEMA}")

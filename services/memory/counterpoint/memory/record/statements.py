@@ -1,8 +1,8 @@
-"""Gets, lists and walks as SQL, by columns that an index of the record holds.
+"""Gets, lists and walks as SQL, by columns with an index.
 
-Row-level security lets a condition down to an index only when nothing can leak through it: equality of a plain column
-can, a field of a body or what a body contains cannot. So the fields that are listed by have columns of their own,
-`by_` and the name, of their first 200 characters; the field itself is compared besides.
+Row-level security passes a condition to an index only if it is leakproof: equality of a plain column is, a field or
+containment of a body is not. So the fields that lists use have columns of their own, `by_` and the name, of their first
+200 characters; the field itself is compared besides.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Stores in RAM: what is searched often between two changes is read once, not by every search."""
+"""Corpus cache: stores in RAM, so that one that is searched often between two changes is read once."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 LIMIT_BYTES = 128 << 20
-"""All that is held. What has not been searched by for longest goes first."""
+"""Size limit of all corpora. The least recently searched one is evicted first."""
 SEARCHES = 4
 """Searches of an unchanged store before it is loaded into RAM. Loading 6,400 rows takes .15 s, which ten later
 searches save."""
@@ -38,7 +38,7 @@ _Key = tuple[Place, str]
 
 @dataclass(frozen=True, slots=True)
 class CorpusState:
-    """Which transactions last changed a place, and how many rows and postings it has."""
+    """State of a store: the transactions that last changed it, and the numbers of its rows and postings."""
 
     changed: str
     rows: int
@@ -49,10 +49,10 @@ _SQL = load_statements(__package__)
 
 
 class CorpusCache:
-    """Corpora by project, store and model. What is found in them is what the database would find in the same state.
+    """Corpora by project, store and model. Their candidates are those that the database would find in the same state.
 
-    They are read beside the searches, one at a time, for what is read takes more than twice the memory meanwhile.
-    `connections` gives one for a statement for which only the rows of a project exist.
+    They are loaded in the background, one at a time, because loading takes more than twice the memory. `connections`
+    gives a connection on which only the rows of a project are visible.
     """
 
     def __init__(
@@ -71,33 +71,33 @@ class CorpusCache:
         """Store that is being loaded, None if it was dropped since."""
 
     def clear(self) -> None:
-        """Hold nothing."""
+        """Evict everything."""
         self._held.clear()
         self._asked.clear()
         self._read = None
 
     def drop(self, places: Collection[Place]) -> None:
-        """Hold nothing of places that were changed: what was erased is not to stay here until somebody searches."""
+        """Evict stores that were changed, so that erased content does not stay until the next search."""
         for key in [key for key in self._held if key[0] in places]:
             del self._held[key]
         if self._read in places:
             self._read = None
 
     async def settled(self) -> None:
-        """When nothing is being read."""
+        """Wait until nothing is being loaded."""
         if self._reading is not None:
             await asyncio.wait([self._reading])
 
     async def close(self) -> None:
-        """Read no more."""
+        """Stop loading, and evict everything."""
         if self._reading is not None:
             self._reading.cancel()
         await self.settled()
         self.clear()
 
     def corpora(self, states: Mapping[Place, CorpusState], model: str, dimensions: int) -> list[Corpus] | None:
-        """Those of some places in these states; None where not all are held, and one of them is read for the next."""
-        # What cannot be held together is not read.
+        """Return the corpora of some stores in these states; None if not all are cached, and then load one of them."""
+        # Corpora that do not fit together are not loaded.
         if sum(bytes_of(each.rows, dimensions, each.postings) for each in states.values()) > self._limit_bytes:
             return None
         corpora = []
@@ -107,14 +107,14 @@ class CorpusCache:
             if held is not None and held.changed == state.changed:
                 corpora.append(held)
             elif self._often(place, state) and (self._reading is None or self._reading.done()):
-                # Where this fails it is so long before anybody tries again.
+                # After a failure the next attempt is that many searches away.
                 self._asked[place] = (state.changed, -_RESTS)
                 self._read = place
                 self._reading = asyncio.create_task(self._hold(key, dimensions))
         return corpora if len(corpora) == len(states) else None
 
     async def _hold(self, key: _Key, dimensions: int) -> None:
-        """Read a place, and hold it where it was not dropped meanwhile."""
+        """Load a store, and cache it unless it was dropped meanwhile."""
         place, model = key
         try:
             async with asyncio.timeout(_PATIENCE_S), self._connections(place[0]) as connection:
@@ -123,7 +123,7 @@ class CorpusCache:
         except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
             log.warning("store.not_held", project=place[0], store=place[1], reason=str(error) or "too slow")
         except Exception as error:
-            # Nobody waits for this task to hear of it.
+            # Nobody awaits this task, so nobody else would report the error.
             log.error("store.unforeseen", project=place[0], store=place[1], exc_info=error)
         else:
             if self._read == place:

@@ -1,4 +1,4 @@
-"""All that a search reads of a project's store, in RAM, and what it finds there: as `search.sql`, in arrays. Pure."""
+"""Corpus index: a store of a project in RAM, and the search in it, in arrays as `search.sql` does. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ _Floats = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 _ROW_BYTES = 320
-"""About what a row takes beside its vector: its numbers, id, type and names."""
+"""Size of a row without its vector, in bytes, about: its numbers, id, type and names."""
 _POSTING_BYTES = 22
 """Size of a posting list with one entry, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The rows of a place, ascending, as they were when it was last `changed`.
+    """The rows of a store, ascending, in the state `changed`.
 
-    Arrays are (n,), `vectors` (n, dimensions), 0 where a row is not `meant`. What is `known` to the model is found, and
-    what it would not have by its words alone. `terms` are hashes, ascending; the rows that hold the nth of them are
-    `holders[starts[n]:starts[n + 1]]` by their place in these arrays, `times` each.
+    Arrays are (n,), `vectors` (n, dimensions), 0 where a row is not `meant`. Rows `known` to the model can be found;
+    those that it refused by their words alone. `terms` are hashes, ascending; the rows of the nth term are
+    `holders[starts[n]:starts[n + 1]]` by their position in these arrays, with the term frequencies `times`.
     """
 
     place: Place
@@ -49,7 +49,7 @@ class Corpus:
 
     @property
     def bytes(self) -> int:
-        """About what it takes."""
+        """Return the size in RAM, in bytes, about."""
         rows, dimensions = self.vectors.shape
         return bytes_of(rows, dimensions, len(self.holders))
 
@@ -66,7 +66,7 @@ class Corpus:
 
 
 def bytes_of(rows: int, dimensions: int, postings: int) -> int:
-    """About what so many rows take with so many postings, seldom less."""
+    """Return the size in RAM of a corpus, in bytes, about; it is seldom larger."""
     return rows * (4 * dimensions + _ROW_BYTES) + _POSTING_BYTES * postings
 
 
@@ -77,9 +77,10 @@ def find(
     spoken: Iterable[Sequence[int]] = (),
     of_rows: Sequence[int] | None = None,
 ) -> Candidates:
-    """The candidates among the rows of these places whose labels are at most `max_label`; with `of_rows` among those.
+    """Return the candidates among the rows of these corpora whose labels are at most `max_label`; with `of_rows` among
+    those.
 
-    `spoken` are the rows that hold a phrase, phrase by phrase.
+    `spoken` are the rows that contain a phrase, for each phrase.
     """
     scored = [_Scored(corpus, wanted, _seen(corpus, max_label, of_rows)) for corpus in corpora]
     for phrase in spoken:
@@ -119,7 +120,7 @@ def find(
 
 
 class _Scored:
-    """Return the scores of each row: its cosine, and BM25 with k1 = 1.2 and b = 0.75."""
+    """Scores of each row: its cosine, and BM25 with k1 = 1.2 and b = 0.75."""
 
     def __init__(self, corpus: Corpus, wanted: ParsedQuery, seen: _Flags) -> None:
         self.corpus, self.seen = corpus, seen
@@ -134,21 +135,21 @@ class _Scored:
         return places[self.seen[places]]
 
     def add(self, places: npt.NDArray[np.integer], times: npt.ArrayLike, worth: float, *, named: bool) -> None:
-        """Rows hold something that is worth so much, so many times."""
+        """Add a term of this idf to rows that contain it this many times."""
         self.lexical[places] += worth * np.multiply(times, 2.2) / (times + self._lengths[places])
         self._covered[places] += worth
         if named:
             self._named[places] += worth
 
     def add_terms(self, terms: Mapping[str, float], wanted: ParsedQuery) -> None:
-        """All rows that hold them."""
+        """Add terms to all rows that contain them."""
         for term, worth in terms.items():
             of_term = self.corpus.postings(wanted.hashes[term])
             places, times = self.corpus.holders[of_term], self.corpus.times[of_term]
             self.add(places, times, worth, named=term in wanted.names)
 
     def candidates(self, places: Sequence[int]) -> Iterator[Candidate]:
-        """Some rows."""
+        """Return the candidates at some positions."""
         values = zip(
             places,
             self.corpus.rows[places].tolist(),

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 MAX_QUERY_CHARS = 32_000
 MAX_TERMS = 48
-# Up to here every row is read, which no index beats in recall and few in time. A project with more gets an index of its
+# Up to here every row is read, which no index beats in recall and few in time. A larger project gets an index of its
 # own by the job `counterpoint.memory.search.index`.
 EXACT_ROWS = 20_000
-# More than are asked for, so that a row good in both legs but first in neither is among them.
+# More than requested, so that a row good in both legs but first in neither is among them.
 CANDIDATES = 100
-# The best candidates, to which the others are compared where that says something of them.
+# The best candidates, to which the others are compared where the type of the candidates allows it.
 BEST = 5
-# Fewer rows than these say nothing of how scores are spread: what is missing counts as rows without any of the words.
+# Fewer rows than these are no sample of the scores: missing ones count as rows without any of the terms.
 FEW = 40
-# Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
-# in the table.
+# Of a score. Further decimals depend on the order of summation in PostgreSQL: on the plan, and so on other rows of the
+# table.
 DIGITS = 9
-# Of deviations, for means added up in another order.
+# Of deviations, for means summed in another order.
 _Z_DIGITS = 3
 
 _SQL = load_statements(__package__)
@@ -47,9 +47,9 @@ _SQL = load_statements(__package__)
 class HybridHit:
     """A row found. `score` is in [0, 1] within the result.
 
-    `scores` say why: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z` how
-    many deviations these are above the mean of all rows in scope, `coverage` the share of what the query's words are
-    worth together that it holds, `rarest` what a word of one row alone is worth; `by_words`, `by_meaning`, `by_name`,
+    `scores` explain it: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z`
+    how many deviations these are above the mean of all rows in scope, `coverage` the share of the idf of the query's
+    terms that it contains, `rarest` the idf of a term of one row alone; `by_words`, `by_meaning`, `by_name`,
     `by_fullness` and `by_exact_form` add up to `score`.
     """
 
@@ -62,10 +62,10 @@ class HybridHit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The hits, best first, and how they were found: `none` means that there was nothing to look for or in.
+    """The hits, best first, and the method: `none` if the query or the scope is empty.
 
-    `terms` are what the lexical leg looked for; without any (a query of stop words) nothing is found, unless the dense
-    leg alone was asked.
+    `terms` are those of the lexical leg; without any (a query of stop words) there are no hits, unless only the dense
+    leg is used.
     """
 
     hits: tuple[HybridHit, ...]
@@ -98,13 +98,14 @@ async def search(
     of_rows: Sequence[int] | None = None,
     held: CorpusCache | None = None,
 ) -> SearchResult:
-    """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,) float32.
+    """Return the `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,)
+    float32.
 
     Without `weights` the types of the candidates decide them. The connection's `counterpoint.project` is set by the
-    caller. A scope of more than `exact_rows` rows is searched by its project's index where it has one, with that
-    `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come back as there are rows
-    in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all of them are read. What
-    `held` has is not read again. Raises `Permanent` as `parse_query` does.
+    caller. A scope of more than `exact_rows` rows is searched by its project's index if there is one, with that
+    `ef_search` (or the number of candidates), and scanned if the index returns too few. The result has as many hits as
+    there are rows in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, only those are in scope, and all
+    of them are scanned. Corpora in `held` are not read again. Raises `Permanent` as `parse_query` does.
     """
     query = await _analysed(connection, scope, parse_query(text))
     meaning_alone = weights == fixed(1)
@@ -125,8 +126,8 @@ async def search(
 
 @dataclass(frozen=True)
 class _Analysed:
-    """A query as PostgreSQL parsed it, with the statistics of the rows in scope: their number and mean length in terms,
-    and of each known term the rows that hold it and its hash."""
+    """A query parsed by PostgreSQL, with the statistics of the rows in scope: their number and mean length in terms,
+    and of each known term the number of rows that contain it and its hash."""
 
     words: Sequence[str]
     phrases: Sequence[tuple[str, list[str]]]
@@ -141,12 +142,12 @@ class _Analysed:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The terms of the lexical leg."""
+        """Return the terms of the lexical leg."""
         return (*(phrase for phrase, _ in self.phrases), *self.words)
 
     @cached_property
     def worth(self) -> dict[str, float]:
-        """The idf of each word, 0 rows included."""
+        """Return the idf of each word, also of those in no row."""
         return {term: idf(self.rows, self.holders.get(term, 0)) for term in self.words}
 
     def parsed(self, vector: Vectors, most: int) -> ParsedQuery:
@@ -164,7 +165,7 @@ class _Analysed:
 
 
 async def _analysed(connection: "Connection", scope: SearchScope, prepared: Terms) -> _Analysed:
-    # Half of the places at most for exact forms: a long stack trace must not leave its words out.
+    # At most half of the terms are exact forms: a long stack trace must not displace its words.
     exact = list(prepared.exact[: MAX_TERMS // 2])
     row = await connection.fetchrow(
         _SQL["analyse_query"],
@@ -226,15 +227,15 @@ def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) 
 def _ordered(
     signs: Mapping[int, CandidateFeatures], by_row: Mapping[int, Candidate], weights: Weights
 ) -> list[tuple[int, FusedScore]]:
-    """Fused and best first; equal ones by where and what they are, not by when they were written."""
+    """Fuse, best first; equal ones by project, store and id, not by the time they were written."""
     keys = {row: (of.project, of.store, of.id, row) for row, of in by_row.items()}
     return [(key[3], fused) for key, fused in fuse({keys[row]: each for row, each in signs.items()}, weights)]
 
 
 @dataclass(frozen=True)
 class _Spread:
-    """The spread of the scores of all rows in scope, and the worth of the words of the query together, and of a word
-    of one row alone."""
+    """The spread of the scores of all rows in scope, the sum of the idf of the query's terms, and the idf of a term of
+    one row alone."""
 
     lexical: tuple[float, float]
     cosine: tuple[float, float]
@@ -273,7 +274,7 @@ def _z(value: float, mean: float, deviation: float) -> float:
 
 
 def _weighed(worth: dict[str, float]) -> dict[str, dict[str, float]]:
-    """Terms that `bring` candidates with their worth, and the `other` ones with theirs."""
+    """Divide terms into those that `bring` candidates and `other` ones, each with its idf."""
     brings = bringing(worth)
     return {
         "bring": {term: value for term, value in worth.items() if term in brings},
@@ -282,7 +283,8 @@ def _weighed(worth: dict[str, float]) -> dict[str, dict[str, float]]:
 
 
 def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Phrases whose words all are held, and of each that which the fewest rows hold: among those it is looked for."""
+    """Return the phrases whose words all occur, each with the word that the fewest rows contain: among those the phrase
+    is searched for."""
     return [
         (query, min(words, key=lambda word: holders[word]))
         for query, words in phrases

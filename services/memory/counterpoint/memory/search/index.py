@@ -1,8 +1,8 @@
-"""The indexes of vectors, one of each model in use for a project that needs it, made beside all that goes on:
-`python -m counterpoint.memory.search.index`.
+"""Vector indexes: one of each model in use for each large project, built without blocking: `python -m
+counterpoint.memory.search.index`.
 
-Memory's login may not make them, so this is a job of the owner of the database. It may run at any time, and as often as
-one likes.
+Memory's login may not create indexes, so this job runs as the owner of the database. It may run at any time and any
+number of times.
 """
 
 import asyncio
@@ -26,10 +26,11 @@ _SETTINGS = {"maintenance_work_mem": "512MB", "max_parallel_maintenance_workers"
 
 
 async def index_projects(owner_url: str, rows: int = EXACT_ROWS) -> list[str]:
-    """Give every project with more than so many vectors of a model an index of these, and take it from one that has
-    come down to half as many; indexes of models that are in use no more go too.
+    """Create an index for every project with more than `rows` vectors of a model, drop that of a project with fewer
+    than half as many, and drop those of models no longer in use.
 
-    Returns the projects for which one was made. When another process is at it, it is left to that."""
+    Return the projects for which one was created. Does nothing while another process runs it.
+    """
     connection = await asyncpg.connect(owner_url, timeout=10, server_settings=_SETTINGS)
     made = []
     try:
@@ -54,7 +55,7 @@ async def index_projects(owner_url: str, rows: int = EXACT_ROWS) -> list[str]:
 async def _index(
     connection: "asyncpg.Connection[asyncpg.Record]", project: str, model: str, dimensions: int, rows: int
 ) -> bool:
-    """Make or drop one index; whether it was made."""
+    """Create or drop one index; return whether it was created."""
     name, kind = index_of(project, model), indexed_as(dimensions)
     count = await connection.fetchval(_SQL["count_vectors"], project, model)
     ready = await connection.fetchval(_SQL["is_index_valid"], name)
@@ -69,7 +70,7 @@ async def _index(
 
 
 def main() -> None:
-    """Make the indexes of the database that the environment names."""
+    """Index the database that the environment names."""
     configure("index", os.environ.get("COUNTERPOINT_LOG_LEVEL", "info"))
     asyncio.run(index_projects(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"]))
 

@@ -1,8 +1,8 @@
-"""Which models of embeddings are in use: a fact of the record, for the whole installation.
+"""Model registry: the embedding models in use, as the record has them, for the whole installation.
 
-One model for all projects, because the shared project is searched with every other one, and vectors of two models are
-never compared. Beside the active one there may be another: the `next`, whose vectors are being made, or the one
-`before`, whose vectors are kept to go back to. What the settings name is where a house without a vector begins.
+All projects use one model, because the shared project is searched with every other one, and vectors of two models are
+never compared. Beside the active model there may be another: the `next`, whose vectors are being added, or the one
+`before`, whose vectors are kept for a rollback. The model of the settings applies as long as there are no vectors.
 """
 
 import re
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 MAX_DIMENSIONS = 16_000
-"""More the record cannot keep."""
+"""Maximum number of dimensions that the record can store."""
 _REMOTE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/+-]{0,199})(@(?P<dimensions>[1-9][0-9]{0,4}))?")
 _SQL = load_statements(__package__)
 
@@ -39,16 +39,16 @@ Beside = Literal["next", "before"]
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A model by its name, and how long its vectors are; None where its name alone says so."""
+    """Name of a model, and its dimensions; None if they follow from the name."""
 
     name: str
     dimensions: int | None = None
 
 
 class ModelRegistry:
-    """Knows the models in use, and changes them. `make` makes one from its name; `epoch` is the lease's.
+    """Knows and changes the models in use. `make` constructs one from its name; `epoch` is that of the lease.
 
-    `changed` is called after every change, and `search` uses what there is then.
+    `search` uses the models after every change.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class ModelRegistry:
         self._epoch = epoch
         self.beside: Beside | None = None
         self.in_doubt = False
-        """A change was begun, and nobody knows whether the record has it."""
+        """A change was begun, and its outcome is unknown."""
 
     async def begin(self) -> None:
-        """Use what the record says, before anything is answered. Where nothing is embedded yet, it is the model that
-        the settings name. Raises `Permanent` for a model that this process cannot make."""
+        """Load the models before requests are answered. If nothing is embedded yet, the model of the settings is used.
+        Raises `Permanent` for a model that this process cannot construct."""
         configured = self._search.active
         async with self._database.connection() as connection, connection.transaction():
             row = await connection.fetchrow(_SQL["models"])
@@ -79,7 +79,7 @@ class ModelRegistry:
             log.warning("embedding.not_as_configured", configured=configured.model_id, active=self._search.model_id)
 
     async def learn(self) -> None:
-        """Use what the record says. Raises likewise."""
+        """Load the models from the record. Raises as `begin` does."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow(_SQL["models"])
         if row is not None:
@@ -88,10 +88,10 @@ class ModelRegistry:
         self.in_doubt = False
 
     def named(self, text: str) -> EmbeddingModel:
-        """A model by its name: one in the house, `file:DIR`, the id of such a one, or a LiteLLM name with `@` and the
-        length of its vectors.
+        """Return a model by its name: a built-in one, `file:DIR`, the id of a model in a folder, or a LiteLLM name with
+        `@` and its dimensions.
 
-        Raises `Permanent` `invalid`, and for a folder what `FolderEmbedder` raises. Loads the model of a folder.
+        Raises `Permanent` `invalid`, and for a folder the errors of `FolderEmbedder`. Loads the model of a folder.
         """
         for known in self._search.models:
             if known.model_id == text:
@@ -113,30 +113,30 @@ class ModelRegistry:
         return self._make(ModelName(remote["name"], dimensions))
 
     async def put_beside(self, model: EmbeddingModel) -> None:
-        """From now on vectors of this model are made beside; those of another one beside are forgotten."""
+        """Add a model beside the active one. Vectors of a former other model are no longer kept."""
         async with self._changing() as connection:
             await connection.execute(_SQL["set_other_model"], model.model_id, model.dimensions, "next")
             self.in_doubt = True
         self._use(self._search.active, model, "next")
 
     async def forget(self) -> None:
-        """From now on there is none beside the active one."""
+        """Remove the model beside the active one."""
         async with self._changing() as connection:
             await connection.execute(_SQL["set_other_model"], None, None, None)
             self.in_doubt = True
         self._use(self._search.active, None, None)
 
     async def turn(self, leaves: Beside) -> bool:
-        """Search by the other model, in one moment for all projects; the active one becomes the other, as `leaves`.
+        """Switch searches to the other model, at once for all projects; the active one becomes the other, as `leaves`.
 
-        False, and nothing is changed, where a record has no vector of it yet.
+        Return False without a change if a record has no vector of it yet.
         """
         active, other = self._search.active, self._search.other
         assert other is not None
         if not await self._complete(other.model_id):
             return False
         async with self._changing() as connection:
-            # No commit is under way that writes vectors, and none begins before this one ends.
+            # No commit that writes vectors is under way, and none begins before the end of this transaction.
             for project in await all_projects(connection):
                 await set_project(connection, project, in_transaction=True)
                 if await connection.fetchval(_SQL["lacks_vectors"], project, other.model_id):
@@ -161,7 +161,7 @@ class ModelRegistry:
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator["Connection"]:
-        """A transaction of the active process in which no commit writes a vector."""
+        """Open a transaction of the active process in which no commit writes a vector."""
         async with self._database.connection() as connection, connection.transaction():
             if await connection.fetchrow(_SQL["lock_lease"], self._epoch()) is None:
                 raise Transient("another memory process is active")

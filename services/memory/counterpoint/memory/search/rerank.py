@@ -1,4 +1,4 @@
-"""Reordering the best passages of a search by a model of the user's own that reads question and passage."""
+"""Reranker: reorders the best passages of a search by a local model that reads question and passage."""
 
 import asyncio
 import math
@@ -17,18 +17,18 @@ from counterpoint.proto.memory import HybridSearch, Item
 log = structlog.get_logger()
 
 RERANKED = 20
-"""Passages that are read with the question; each costs a run of the model."""
+"""Maximum number of passages that are reranked; each costs a run of the model."""
 _STORE = "chunks"
 _LABELS = 2
-"""Numbers that a cross-encoder makes of a pair at most: one, or one for each of no and yes."""
+"""Maximum number of outputs of a cross-encoder: one, or one each for no and yes."""
 _PROBE = ("What is read?", "Question and passage are read.")
 
 
 class Reranker:
     """Scores in [0, 1] of passages for a question.
 
-    A model that makes one or two numbers of a pair is a cross-encoder, whose logit becomes a probability; any other is
-    a bi-encoder, and the score is the cosine of question and passage. Raises `Permanent` for a model that cannot be
+    A model with one or two outputs for a pair is a cross-encoder, whose logit becomes a probability; any other is a
+    bi-encoder, and the score is the cosine of question and passage. Raises `Permanent` for a model that cannot be
     loaded.
     """
 
@@ -42,12 +42,12 @@ class Reranker:
 
     @cached_property
     def reads_pairs(self) -> bool:
-        """Whether it is a cross-encoder."""
+        """Whether the model is a cross-encoder."""
         made = self._model.run(self._model.encode(*_PROBE))
         return made.ndim == 1 and made.shape[0] <= _LABELS
 
     async def scores(self, question: str, passages: Sequence[str]) -> list[float]:
-        """A score for each passage; worked out in threads, the loop stays free."""
+        """Return a score for each passage; computed in threads, so that the loop stays free."""
         loop = asyncio.get_running_loop()
         of_question = None
         if not self.reads_pairs:
@@ -61,7 +61,7 @@ class Reranker:
         return [done[n % self._threads][n // self._threads] for n in range(len(passages))]
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._workers.shutdown()
 
     def _score(self, question: str, of_question: Vectors | None, passage: str) -> float:
@@ -76,17 +76,17 @@ class Reranker:
 
 
 def widened(query: HybridSearch) -> HybridSearch | None:
-    """The search whose best are read with the question; None where the order asked for is that of the legs alone."""
+    """Return the search for more hits, whose best are reranked; None if the order of the legs alone was requested."""
     if query.store != _STORE or query.vector_weight is not None:
         return None
     return query if query.k >= RERANKED else query.model_copy(update={"k": RERANKED})
 
 
 async def reranked(reranker: Reranker, query: HybridSearch, items: Sequence[Item]) -> tuple[Item, ...]:
-    """The `k` best of `items` by the reranker.
+    """Return the `k` best of `items` by the reranker.
 
-    Its score is their score, and `rerank` among their scores; `fused` is the one before. What was not read with the
-    question comes after all that was, in the order it had.
+    Its score is their score, and `rerank` among their scores; `fused` is the former one. Items that were not reranked
+    follow in their former order.
     """
     near, far = items[:RERANKED], items[RERANKED:]
     found = await reranker.scores(query.text, [str((item.body or {}).get("text", "")) for item in near])

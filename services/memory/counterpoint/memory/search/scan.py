@@ -1,4 +1,4 @@
-"""Candidates as the database finds them (`search.sql`), or from RAM where a store is held."""
+"""Candidates from the database (`search.sql`), or from RAM if the store is cached."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Connection = asyncpg.Connection[asyncpg.Record]
 
-# An index holds vectors up to this length as they are, and up to twice that in half precision.
+# An index takes vectors of up to this length as they are, and of up to twice that in half precision.
 INDEXED_DIMENSIONS, HALVED_DIMENSIONS = 2000, 4000
 
 _SQL = load_statements(__package__)
@@ -35,19 +35,19 @@ _PHRASE_ROWS = _SQL["phrase_rows"].format(only="")
 
 
 def index_of(project: str, model: str) -> str:
-    """The name of the index of a project's vectors of a model, where it has one."""
+    """Return the name of the index of a project's vectors of a model."""
     return f"meanings_of_{hashlib.sha256(f'{project} {model}'.encode()).hexdigest()[:32]}"
 
 
 def indexed_as(dimensions: int) -> str | None:
-    """The type that vectors of this length are indexed as; None for those that are too long for any."""
+    """Return the type by which vectors of this length are indexed; None for those that are too long for any."""
     if dimensions > HALVED_DIMENSIONS:
         return None
     return f"vector({dimensions})" if dimensions <= INDEXED_DIMENSIONS else f"halfvec({dimensions})"
 
 
 def _parameters(scope: SearchScope, wanted: ParsedQuery) -> tuple[Any, ...]:
-    """Those of `search.sql`."""
+    """Return the parameters of the statement `candidates`."""
     return (
         *_scoped(scope, wanted), scope.model, wanted.vector.tolist(),
         list(wanted.bring), list(wanted.bring.values()), list(wanted.other), list(wanted.other.values()),
@@ -68,7 +68,7 @@ async def compared(
     of_rows: Sequence[int] | None,
     held: CorpusCache | None,
 ) -> Candidates:
-    """All rows are compared: in RAM where they are held, else by the database."""
+    """Compare all rows: in RAM if the stores are cached, else by the database."""
     corpora = None
     if held is not None:
         corpora = held.corpora(states, scope.model, len(wanted.vector))
@@ -86,7 +86,7 @@ async def compared(
 async def walked(
     connection: "Connection", scope: SearchScope, wanted: ParsedQuery, kind: str, ef_search: int
 ) -> Candidates:
-    """The index walks on until it has enough rows of the scope; by default it stops at the nearest of all projects."""
+    """Search by the index."""
     async with connection.transaction():
         await connection.execute(_SQL["set_index_scan"], str(ef_search))
         statement = _statement(_SQL["nearest_by_index"].format(kind=kind))
@@ -94,7 +94,7 @@ async def walked(
 
 
 def _candidates(found: "Sequence[asyncpg.Record]") -> Candidates:
-    """Parse a row of `search.sql`, whose last columns are the same in all rows."""
+    """Parse the rows of the statement `candidates`, whose last columns are the same in all rows."""
     if not found:
         return Candidates()
     columns = len(Candidate._fields)

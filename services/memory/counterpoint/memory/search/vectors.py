@@ -1,4 +1,4 @@
-"""The vector tier: texts are embedded before a transaction starts, rows searched and written inside it."""
+"""Vector tier: texts are embedded before a transaction starts, rows are searched and written inside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _ALL_ROWS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class ScoredHit:
-    """A row found: where, its fused score, and the scores of both legs."""
+    """A hit: its record, its fused score, and the scores of both legs."""
 
     project: str
     id: str
@@ -35,10 +35,10 @@ class ScoredHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """A record's text as it is searched: `text` by meaning and by words, `context` and `around` by words alone.
+    """Searchable text of a record: `text` by vector and by words, `context` and `around` by words alone.
 
-    `around` is what stands beside it, then what stands one step further, each counting less than the one before, and
-    all less than the text. `names` are words for whom it is by.
+    `around` are the neighbouring texts, nearest first, each with a lower weight than the one before, and all with a
+    lower weight than the text. `names` are words of its speaker.
     """
 
     source: str
@@ -57,7 +57,7 @@ class SearchText:
 
 
 class EmbeddedTexts(dict[str, Vectors]):
-    """The vectors of texts, all by one `model`."""
+    """The vectors of texts, all of one `model`."""
 
     def __init__(self, model: str, vectors: Mapping[str, Vectors]) -> None:
         super().__init__(vectors)
@@ -65,14 +65,14 @@ class EmbeddedTexts(dict[str, Vectors]):
 
 
 class ModelGone(Transient):
-    """A model was asked for whose vectors are not kept any more."""
+    """The vectors of the model are no longer kept."""
 
 
 class SearchEngine:
-    """Embeds and searches. A model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`.
+    """Embeds and searches. A model is loaded at its first use. `exact_rows` and `ef_search` are those of `search`.
 
-    `active` is the model that is searched by, `other` one whose vectors are kept beside; `changes` counts how often
-    they have been others. `reranker` orders the best passages anew, where there is one.
+    `active` is the model of searches, `other` one whose vectors are kept beside; `changes` counts the changes of both.
+    `reranker` reorders the best passages, if there is one.
     """
 
     def __init__(
@@ -98,21 +98,21 @@ class SearchEngine:
 
     @property
     def model_id(self) -> str:
-        """The model that is searched by."""
+        """Return the id of the model of searches."""
         return self.active.model_id
 
     @property
     def outside(self) -> bool:
-        """Whether somebody outside is told what is searched for."""
+        """Whether a remote model receives the texts of queries."""
         return self.active.outside
 
     @property
     def models(self) -> tuple[EmbeddingModel, ...]:
-        """Those whose vectors are kept, the active one first."""
+        """Return the models whose vectors are kept, the active one first."""
         return (self.active,) if self.other is None else (self.active, self.other)
 
     def use(self, active: EmbeddingModel, other: EmbeddingModel | None) -> None:
-        """From now on these."""
+        """Use these models from now on."""
         self.active, self.other = active, other
         self.changes += 1
         self._caches.clear()
@@ -120,7 +120,7 @@ class SearchEngine:
             self._held.clear()
 
     def applied(self, steps: "Iterable[CommitPlan]") -> None:
-        """Steps were applied."""
+        """Take note of applied commits."""
         if self._held is not None:
             self._held.drop({(step.project, row.store) for step in steps for row in step.writes})
 
@@ -129,7 +129,7 @@ class SearchEngine:
         return any(model.model_id == model_id for model in self.models)
 
     def model(self, model_id: str) -> EmbeddingModel:
-        """A model whose vectors are kept. Raises `ModelGone`."""
+        """Return a model whose vectors are kept. Raises `ModelGone`."""
         for model in self.models:
             if model.model_id == model_id:
                 return model
@@ -138,14 +138,14 @@ class SearchEngine:
     async def embed_texts(
         self, texts: Sequence[str], whose: TextContext | None = None, model_id: str | None = None
     ) -> Vectors:
-        """One unit vector a text, by the active model or another one that is kept. Raises `ModelGone`."""
+        """Return one unit vector per text, by the active model or another one that is kept. Raises `ModelGone`."""
         return await self.model(model_id or self.model_id).embed(texts, whose)
 
     async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int | None = None) -> EmbeddedTexts:
-        """The vectors of the texts that are searched for, by the active model.
+        """Return the vectors of the queries' texts, by the active model.
 
-        Raises `Permanent` for a text nothing can be searched by, and `ModelGone` where a model outside would be told a
-        text whose `label` nobody has looked up.
+        Raises `Permanent` for a text without a searchable word, and `ModelGone` if a remote model would receive a text
+        whose `label` was not looked up.
         """
         wanted = {text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)}
         for text in wanted:
@@ -174,11 +174,11 @@ class SearchEngine:
         *,
         exact: bool = False,
     ) -> tuple[list[ScoredHit], str]:
-        """The best hits of one search and how they were found; `exact`: every row is looked at, however many,
-        in the record and not in RAM.
+        """Return the best hits of one search and the method; `exact`: every row is scanned, however many, in the record
+        and not in RAM.
 
-        Of several texts a record has the best of its scores, and the signs that it has for the first: of what only
-        another one brought nobody says how well it fits that.
+        A record has its best score of several texts, and the detailed scores for the first text: those for another text
+        would not explain its score for the first.
         """
         scope = SearchScope(project, (query.store,), embedded.model, clearance)
         most = _ALL_ROWS if exact else self._exact_rows
@@ -214,7 +214,7 @@ class SearchEngine:
     def row(
         self, store: str, record_id: str, version: int, label: int, text: SearchText, vectors: Mapping[str, Any]
     ) -> PlannedVector:
-        """The row of one text and its vectors by model."""
+        """Return the row of one text and its vectors by model."""
         lexical = text.lexical
         return PlannedVector(
             store, record_id, version, text.source, label, lexical.words, lexical.exact,
@@ -223,7 +223,7 @@ class SearchEngine:
 
 
 def texts(query: VectorSearch | HybridSearch) -> tuple[str, ...]:
-    """All that a search looks for."""
+    """Return all texts of a search."""
     return query.texts if isinstance(query, HybridSearch) else (query.text,)
 
 
