@@ -29,14 +29,14 @@ class Principals:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, Principal] = {}
+        self._cached: dict[str, Principal] = {}
         self._changes = 0
 
     async def of(self, name: str | None) -> Principal | None:
         """Return the principal of a name, None for no name. Raises `Denied` for one that is unknown or revoked."""
         if name is None:
             return None
-        principal = self._known.get(name)
+        principal = self._cached.get(name)
         if principal is None:
             changes = self._changes
             async with self._database.reading(SYSTEM) as connection:
@@ -47,13 +47,13 @@ class Principals:
             principal = live[0]
             # A change during the lookup may be what the lookup returned.
             if changes == self._changes:
-                self._known[name] = principal
+                self._cached[name] = principal
         return principal
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Take note of a change of a principal's record."""
         self._changes += 1
-        self._known.clear()
+        self._cached.clear()
 
     @staticmethod
     def administrator(admin_token: str) -> Write:

@@ -4,7 +4,7 @@ from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 
 STORE = "revocations"
-_KNOWN = "SELECT id FROM records WHERE project = $1 AND store = 'revocations' AND body IS NOT NULL"
+_OF_PROJECT = "SELECT id FROM records WHERE project = $1 AND store = 'revocations' AND body IS NOT NULL"
 
 
 class Revocations:
@@ -12,23 +12,23 @@ class Revocations:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, frozenset[str]] = {}
+        self._cached: dict[str, frozenset[str]] = {}
         self._changes = 0
 
     async def of(self, project: str) -> frozenset[str]:
         """Return the ids of the revoked tokens of a project. Raises `Transient` if the database is away."""
-        known = self._known.get(project)
+        known = self._cached.get(project)
         if known is None:
             changes = self._changes
             async with self._database.reading(project) as connection:
-                known = frozenset(row["id"] for row in await connection.fetch(_KNOWN, project))
+                known = frozenset(row["id"] for row in await connection.fetch(_OF_PROJECT, project))
             # A token may have been revoked during the lookup.
             if changes == self._changes:
-                self._known[project] = known
+                self._cached[project] = known
         return known
 
     def changed(self, prepared: CommitPlan) -> None:
         """Take note of a commit that was applied, or may have been."""
         if any(row.store == STORE for row in prepared.writes):
             self._changes += 1
-            self._known.pop(prepared.project, None)
+            self._cached.pop(prepared.project, None)

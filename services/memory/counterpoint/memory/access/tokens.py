@@ -20,10 +20,10 @@ class Tokens:
         self._keyring = keyring
         self._clearance = policy.level(provider_clearance)
 
-    def of_task(self, held: Grant, purpose: TokenPurpose, label: int, life_s: float) -> str:
+    def of_task(self, grant: Grant, purpose: TokenPurpose, label: int, life_s: float) -> str:
         """Return a token for the task of a capability, for a prompt of this label. Raises `Denied` as
         `diode.gateway`."""
-        return mint(self._keyring, diode.gateway(self._policy, held, purpose, label, self._clearance, _in(life_s)))
+        return mint(self._keyring, diode.gateway(self._policy, grant, purpose, label, self._clearance, _in(life_s)))
 
     def of_job(self, project: str, job: str, label: int) -> "JobHolder":
         """Return the holder of gateway tokens for a job of memory's own, for texts of this label."""

@@ -24,10 +24,10 @@ from counterpoint.proto.errors import Transient
 
 _CHUNK = 1000
 _BATCH = 200
-_NAMED = 20
+_REPORTED = 20
 _ZERO = bytes(HASH_BYTES)
 
-_ROOMY = {"jit": "off", "work_mem": "128MB"}
+_SETTINGS = {"jit": "off", "work_mem": "128MB"}
 """Settings of the connection: a project's leaves are sorted in RAM as far as they fit."""
 
 _SQL = load_statements(__package__)
@@ -53,7 +53,7 @@ class VerificationScope(BaseModel):
     """Faults found before."""
 
 
-async def checked(asked: VerificationScope) -> dict[str, Any]:
+async def checked(scope: VerificationScope) -> dict[str, Any]:
     """Return the report of the process. Raises `Transient` if it ends without one."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -64,7 +64,7 @@ async def checked(asked: VerificationScope) -> dict[str, Any]:
         limit=2**24,
     )
     try:
-        output, _ = await process.communicate(asked.model_dump_json().encode())
+        output, _ = await process.communicate(scope.model_dump_json().encode())
     finally:
         if process.returncode is None:
             process.kill()
@@ -75,60 +75,60 @@ async def checked(asked: VerificationScope) -> dict[str, Any]:
     return report
 
 
-async def check(asked: VerificationScope) -> dict[str, Any]:
+async def check(scope: VerificationScope) -> dict[str, Any]:
     """Verify in one read-only snapshot. Raises the errors of asyncpg if the database goes away."""
-    connection = await asyncpg.connect(asked.url, timeout=10, server_settings=_ROOMY)
+    connection = await asyncpg.connect(scope.url, timeout=10, server_settings=_SETTINGS)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
-            return await _check(connection, asked)
+            return await _check(connection, scope)
     finally:
         await connection.close()
 
 
-async def _check(connection: Any, asked: VerificationScope) -> dict[str, Any]:
+async def _check(connection: Any, scope: VerificationScope) -> dict[str, Any]:
     head = await connection.fetchval(_SQL["head_position"])
-    faults = list(asked.faults) if head is not None else [*asked.faults, "nothing says where the log ends"]
+    faults = list(scope.faults) if head is not None else [*scope.faults, "nothing says where the log ends"]
     head = head or 0
-    leaves = _Leaves(asked.project, asked.task_id, head)
+    leaves = _Leaves(scope.project, scope.task_id, head)
     for project in await all_projects(connection):
         await set_project(connection, project, in_transaction=True)
         leaves.begin()
-        statement = _SQL["leaves_of_project" if project == asked.project else "leaves_of_other_project"]
+        statement = _SQL["leaves_of_project" if project == scope.project else "leaves_of_other_project"]
         async for rows in _batches(connection, statement, project, _CHUNK):
             leaves.take(rows)
     leaves.erasures()
     kept = {TileId(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_SQL["all_tiles"])}
-    root = leaves.tree(asked.known, kept)
+    root = leaves.tree(scope.known, kept)
     records = RowVerifier(leaves)
-    await set_project(connection, asked.project, in_transaction=True)
-    async for rows in _batches(connection, _SQL["written_records"], asked.project, _BATCH):
+    await set_project(connection, scope.project, in_transaction=True)
+    async for rows in _batches(connection, _SQL["written_records"], scope.project, _BATCH):
         records.written(rows)
     records.gone()
-    async for rows in _batches(connection, _SQL["written_messages"], asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_messages"], scope.project, _BATCH):
         records.sent(rows)
-    async for rows in _batches(connection, _SQL["written_inbox"], asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_inbox"], scope.project, _BATCH):
         records.applied(rows)
     before = len(records.broken)
-    async for rows in _batches(connection, _SQL["written_read_sets"], asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_read_sets"], scope.project, _BATCH):
         records.read(rows)
     if len(records.broken) == before:
-        for row in await connection.fetch(_SQL["differing_sources"], asked.project):
+        for row in await connection.fetch(_SQL["differing_sources"], scope.project):
             records.broken.append(f"what commit {row['commit_id']} rests on is not what its read set says")
     broken = [*faults, *leaves.broken, *records.broken]
-    covered = max((known.size for known in asked.known), default=0)
+    covered = max((known.size for known in scope.known), default=0)
     return {
         "ok": not broken,
-        "project": asked.project,
-        "task_id": asked.task_id,
+        "project": scope.project,
+        "task_id": scope.task_id,
         "leaves": sum(leaves.counts.values()),
         "commits": leaves.counts["commit"],
         "refusals": leaves.counts["refusal"],
         "erased": leaves.erased,
         "records": records.found,
         "head": {"position": head, "root": root.hex()},
-        "checkpoints": len({(known.size, known.root) for known in asked.known}),
+        "checkpoints": len({(known.size, known.root) for known in scope.known}),
         "window": {"from": min(covered, head), "to": head, "waiting": leaves.waiting},
-        "broken": broken[:_NAMED],
+        "broken": broken[:_REPORTED],
         "broken_count": len(broken),
     }
 
@@ -158,7 +158,7 @@ class _Leaves:
         """Type, hash of the body and stamps of messages, by id; leaves of older releases have no stamps."""
         self.unknown: dict[int, str] = {}
         """Commits whose leaves were erased, by position; their writes are listed in the leaf of the erasure."""
-        self.forgotten: set[int] = set()
+        self.erased_positions: set[int] = set()
         """Positions of leaves that an erasure lists as erased."""
         self.gone: dict[tuple[str, str], int] = {}
         """By record, the last version that an erasure lists as erased, whatever leaf contained it before."""
@@ -175,10 +175,10 @@ class _Leaves:
     def take(self, rows: Iterable[Any]) -> None:
         """Verify some leaves in their order; those without a position come last."""
         sha256, of_task, places = hashlib.sha256, self._of_task, self._hashes
-        for position, task, previous, leaf, older, said, own in rows:
-            if said is None:
+        for position, task, previous, leaf, older, hashed, own in rows:
+            if hashed is None:
                 self.erased += 1
-            elif position is not None and sha256(said).digest() != leaf:
+            elif position is not None and sha256(hashed).digest() != leaf:
                 self.broken.append(f"leaf {position} was changed")
             if own is not None:
                 self._read(position, task, *own)
@@ -207,27 +207,29 @@ class _Leaves:
             self.unknown[position or 0] = commit
             return
         try:
-            said = from_json(body)
+            hashed = from_json(body)
         except ValueError:
             return
-        if (said.get("task"), "refused" not in said) != (task, kind == "commit"):
+        if (hashed.get("task"), "refused" not in hashed) != (task, kind == "commit"):
             self.broken.append(f"leaf {position} is filed as what it is not")
-        if (wrong := self.standing.take(said, commit, self._project, seq, at)) is not None:
+        if (wrong := self.standing.take(hashed, commit, self._project, seq, at)) is not None:
             self.broken.append(f"leaf {position} {wrong}")
-        erased = said.get("erased") or {}
-        self.forgotten.update(erased.get("leaves", ()))
+        erased = hashed.get("erased") or {}
+        self.erased_positions.update(erased.get("leaves", ()))
         if erased:
-            self.gone.update(((store, record_id), version) for store, record_id, version, *_ in said.get("writes", ()))
-        for writes, by in ((placed(said), commit), (erased.get("kept", ()), None)):
+            self.gone.update(
+                ((store, record_id), version) for store, record_id, version, *_ in hashed.get("writes", ())
+            )
+        for writes, by in ((placed(hashed), commit), (erased.get("kept", ()), None)):
             for store, record_id, version, sha256, *more in writes:
                 stamps, place = (*more, None, None)[:2]
                 self.written[store, record_id, version] = LeafWrite(sha256, stamps, by, place)
-        for message_id, *more in said.get("messages", ()):
+        for message_id, *more in hashed.get("messages", ()):
             self.messages[message_id] = more
 
     def erasures(self) -> None:
         """Verify that every leaf without content is listed as erased, after all leaves."""
-        for position in sorted(self.unknown.keys() - self.forgotten):
+        for position in sorted(self.unknown.keys() - self.erased_positions):
             self.broken.append(f"leaf {position} has no content, and no erasure says that it forgot it")
 
     def tree(self, known: Sequence[KnownCheckpoint], kept: Mapping[TileId, bytes]) -> bytes:
@@ -250,12 +252,12 @@ class _Leaves:
 
 def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) -> Iterator[str]:
     """Report stored tiles that differ from the tree, and missing ones before its last checkpoint."""
-    for place, said in kept.items():
+    for place, hashed in kept.items():
         tile = built.tile(place)
         if tile is None:
             yield f"a tile is kept at level {place.level}, number {place.number}, where the tree has none"
-        elif b"".join(tile) != said:
-            at = next(n for n, node in enumerate([*hashes(said), b""]) if n == WIDTH or node != tile[n])
+        elif b"".join(tile) != hashed:
+            at = next(n for n, node in enumerate([*hashes(hashed), b""]) if n == WIDTH or node != tile[n])
             yield f"the tree as it is kept differs at leaf {((place.number * WIDTH + at) << HEIGHT * place.level) + 1}"
     for level in range(signed.bit_length() // HEIGHT):
         for number in range(signed >> HEIGHT * (level + 1)):

@@ -81,10 +81,10 @@ class CheckpointStream:
 
     async def read(self) -> str:
         """Return the newest note; none if the stream is empty."""
-        life = await self._connection.stream_info(subjects.CHECKPOINTS)
-        if life.last_seq == 0:
+        info = await self._connection.stream_info(subjects.CHECKPOINTS)
+        if info.last_seq == 0:
             return ""
-        stored = await self._connection.stored_message(subjects.CHECKPOINTS, life.last_seq)
+        stored = await self._connection.stored_message(subjects.CHECKPOINTS, info.last_seq)
         return stored.data.decode(errors="replace") if stored else ""
 
     async def add(self, checkpoint: Checkpoint) -> None:

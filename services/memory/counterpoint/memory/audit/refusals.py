@@ -43,23 +43,25 @@ def explained(row: Any, project: str) -> dict[str, Any]:
     known = {"id": str(row["id"]), "project": project, "task_id": row["task_id"], "at": row["at"].isoformat()}
     if row["body"] is None:
         return known | {"erased": True, "text": "What was refused here was erased."}
-    said = json.loads(row["body"])
-    asker = f"The service {said['service']}"
-    if said.get("principal"):
-        asker += f", for {said['principal']},"
+    leaf = json.loads(row["body"])
+    caller = f"The service {leaf['service']}"
+    if leaf.get("principal"):
+        caller += f", for {leaf['principal']},"
     about = f" about task {row['task_id']}" if row["task_id"] else ""
-    rule = said["rule"]
+    rule = leaf["rule"]
     why = RULES.get(rule)
-    lines = [f"{asker} asked for `{said['refused']}`{about} in project {project}, and was refused by the rule `{rule}`"]
+    lines = [
+        f"{caller} asked for `{leaf['refused']}`{about} in project {project}, and was refused by the rule `{rule}`"
+    ]
     lines[0] += f": {why}." if why else "."
-    if said.get("needed"):
-        lines.append(f"What would have been needed: {said['needed']}.")
+    if leaf.get("needed"):
+        lines.append(f"What would have been needed: {leaf['needed']}.")
     return known | {
-        "service": said["service"],
-        "principal": said.get("principal"),
-        "message_id": said["message"],
-        "asked": said["refused"],
+        "service": leaf["service"],
+        "principal": leaf.get("principal"),
+        "message_id": leaf["message"],
+        "asked": leaf["refused"],
         "rule": rule,
-        "needed": said.get("needed") or "",
+        "needed": leaf.get("needed") or "",
         "text": " ".join(lines),
     }

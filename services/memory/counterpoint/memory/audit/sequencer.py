@@ -14,7 +14,7 @@ from prometheus_client import Counter
 
 from counterpoint.memory.audit.export import CheckpointCopy
 from counterpoint.memory.audit.note import Checkpoint, NoteKey, ParsedNotes
-from counterpoint.memory.audit.tiles import WIDTH, Nodes, RightEdge, TileId, hashes, nodes, places
+from counterpoint.memory.audit.tiles import WIDTH, Nodes, RightEdge, TileId, hashes, nodes, tiles_of
 from counterpoint.memory.audit.tree import Range, complete_root, leaf_hash
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.sql_files import load_statements
@@ -28,9 +28,9 @@ EVERY_LEAVES = 1000
 EVERY_S = 60.0
 _BATCH = 2000
 _TILES_IN_RAM = 256
-_GATHER_S = 0.25
+_ORDER_DELAY_S = 0.25
 """Delay after a new leaf, in seconds, so that leaves are ordered together; nobody waits for it."""
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 _SQL = load_statements(__package__)
 
@@ -53,13 +53,13 @@ class Sequencer:
         self._last: Checkpoint | None = None
         self._tiles: LRUCache[TileId, Nodes] = LRUCache(_TILES_IN_RAM)
         self._signed_at = 0.0
-        self._owed: dict[str, Checkpoint] = {}
+        self._uncopied: dict[str, Checkpoint] = {}
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self.fault: str | None = None
         """Reason why nothing is signed any more, if attested leaves are missing."""
 
-    def soon(self) -> None:
+    def wake(self) -> None:
         """Take note of new leaves."""
         self._wake.set()
 
@@ -70,30 +70,30 @@ class Sequencer:
                 try:
                     await self.once()
                     pause_s = self._pause_s()
-                except Transient as away:
-                    log.warning("audit.waiting", reason=str(away))
-                    pause_s = _AGAIN_S
+                except Transient as error:
+                    log.warning("audit.waiting", reason=str(error))
+                    pause_s = _RETRY_S
                 try:
                     await asyncio.wait_for(self._wake.wait(), pause_s)
                 except TimeoutError:
                     continue
                 self._wake.clear()
-                await asyncio.sleep(_GATHER_S)
+                await asyncio.sleep(_ORDER_DELAY_S)
         finally:
             await self.close()
 
     def _pause_s(self) -> float:
         """Return the delay until the next signature is due."""
         unsigned = self._edge is not None and self._edge.size > (self._last.size if self._last else 0)
-        return max(_GATHER_S, EVERY_S - (time.monotonic() - self._signed_at)) if unsigned else EVERY_S
+        return max(_ORDER_DELAY_S, EVERY_S - (time.monotonic() - self._signed_at)) if unsigned else EVERY_S
 
     async def close(self) -> None:
         """Sign the current tree if that is possible within five seconds."""
         try:
             async with asyncio.timeout(5):
                 await self.once(sign=True)
-        except (Transient, TimeoutError) as away:
-            log.warning("audit.unsigned", reason=type(away).__name__)
+        except (Transient, TimeoutError) as error:
+            log.warning("audit.unsigned", reason=type(error).__name__)
 
     async def once(self, *, sign: bool = False) -> None:
         """Order waiting leaves, add them to the tree, and sign if it is due or requested. Raises `Transient`."""
@@ -109,30 +109,30 @@ class Sequencer:
     async def _once(self, sign: bool) -> None:
         edge = await self._extended(await self._current())
         since = edge.size - (self._last.size if self._last else 0)
-        late = time.monotonic() - self._signed_at >= EVERY_S
-        if since >= EVERY_LEAVES or (since and (late or sign)):
+        is_due = time.monotonic() - self._signed_at >= EVERY_S
+        if since >= EVERY_LEAVES or (since and (is_due or sign)):
             if self._last is not None:
                 await self._fits(edge, self._last, "the last checkpoint")
             await self._give(self.key.signed(edge.size, await self._root(edge, edge.size)))
         for copy in self._copies:
-            if copy.name in self._owed:
-                await self._add(copy, self._owed[copy.name])
+            if copy.name in self._uncopied:
+                await self._add(copy, self._uncopied[copy.name])
 
     def base(self) -> tuple[Checkpoint | None, RightEdge | None]:
         """Return the newest checkpoint and a right edge for proofs, which is at least as far."""
         return self._last, self._edge
 
-    async def tiles(self, edge: RightEdge, wanted: set[TileId]) -> dict[TileId, Nodes]:
+    async def tiles(self, edge: RightEdge, numbers: set[TileId]) -> dict[TileId, Nodes]:
         """Return the full ones of some tiles: from the record, or from RAM if they were read lately."""
-        full = edge.missing(wanted)
-        found = {place: self._tiles[place] for place in full & self._tiles.keys()}
+        full = edge.missing(numbers)
+        found = {tile: self._tiles[tile] for tile in full & self._tiles.keys()}
         unknown = sorted(full - found.keys())
         if unknown:
             async with self._database.connection() as connection:
                 rows = await connection.fetch(_SQL["tiles"], [p.level for p in unknown], [p.number for p in unknown])
             for row in rows:
-                place = TileId(row["level"], row["number"])
-                found[place] = self._tiles[place] = nodes(row["hashes"])
+                tile = TileId(row["level"], row["number"])
+                found[tile] = self._tiles[tile] = nodes(row["hashes"])
         return found
 
     async def _current(self) -> RightEdge:
@@ -163,11 +163,11 @@ class Sequencer:
         level, full = 0, size // WIDTH
         while full:
             above = full // WIDTH
-            wanted = range(above * WIDTH, full)
+            numbers = range(above * WIDTH, full)
             async with self._database.connection() as connection:
-                rows = await connection.fetch(_SQL["tiles"], [level] * len(wanted), list(wanted))
+                rows = await connection.fetch(_SQL["tiles"], [level] * len(numbers), list(numbers))
             found = {row["number"]: row["hashes"] for row in rows}
-            levels.append(await asyncio.to_thread(_roots, [found.get(number, b"") for number in wanted]))
+            levels.append(await asyncio.to_thread(_roots, [found.get(number, b"") for number in numbers]))
             level, full = level + 1, above
         return RightEdge(size, tuple(levels))
 
@@ -183,18 +183,18 @@ class Sequencer:
                 rows = await connection.fetch(_SQL["leaf_hashes"], edge.size, _BATCH)
             if not rows or [row["leaf_position"] for row in rows] != [edge.size + n for n in range(1, len(rows) + 1)]:
                 raise LogMismatch(f"a leaf after {edge.size} is missing")
-            grown, filled = await asyncio.to_thread(_grown, edge, [row["leaf_hash"] for row in rows])
+            grown, filled = await asyncio.to_thread(_extended, edge, [row["leaf_hash"] for row in rows])
             if filled:
                 async with self._database.connection() as connection:
-                    numbers = [place.number for place in filled]
+                    numbers = [tile.number for tile in filled]
                     await connection.execute(
-                        _SQL["add_tiles"], [place.level for place in filled], numbers, list(filled.values())
+                        _SQL["add_tiles"], [tile.level for tile in filled], numbers, list(filled.values())
                     )
-                self._tiles.update((place, nodes(tile)) for place, tile in filled.items())
+                self._tiles.update((tile_id, nodes(tile)) for tile_id, tile in filled.items())
             edge = grown
 
     async def _root(self, edge: RightEdge, size: int) -> bytes:
-        full = await self.tiles(edge, places([Range(0, size)]))
+        full = await self.tiles(edge, tiles_of([Range(0, size)]))
         try:
             return edge.root(size, full)
         except KeyError as error:
@@ -213,15 +213,15 @@ class Sequencer:
                 raise LogMismatch(f"{name} holds a checkpoint that was not signed by this key")
             for checkpoint in _newest(read):
                 await self._fits(edge, checkpoint, name)
-        every = [checkpoint for read in known.values() for checkpoint in read]
-        last = max(every, key=lambda checkpoint: checkpoint.size, default=None)
-        self._owed = {}
+        checkpoints = [checkpoint for read in known.values() for checkpoint in read]
+        last = max(checkpoints, key=lambda checkpoint: checkpoint.size, default=None)
+        self._uncopied = {}
         if last is not None:
             for copy in self._copies:
-                held = known[copy.name].last
-                if held is None or held.size < last.size:
+                newest = known[copy.name].last
+                if newest is None or newest.size < last.size:
                     log.warning("audit.copy_behind", copy=copy.name, size=last.size)
-                    self._owed[copy.name] = last
+                    self._uncopied[copy.name] = last
             await self._note(last)
         return last
 
@@ -237,7 +237,7 @@ class Sequencer:
         async with self._database.connection() as connection:
             await connection.execute(_SQL["flush_head"])
         for copy in self._copies:
-            self._owed[copy.name] = checkpoint
+            self._uncopied[copy.name] = checkpoint
         for copy in self._copies:
             await self._add(copy, checkpoint)
         await self._note(checkpoint)
@@ -248,10 +248,10 @@ class Sequencer:
     async def _add(self, copy: CheckpointCopy, checkpoint: Checkpoint) -> None:
         try:
             await copy.add(checkpoint)
-        except (Transient, OSError) as away:
-            log.warning("audit.not_exported", copy=copy.name, reason=str(away))
+        except (Transient, OSError) as error:
+            log.warning("audit.not_exported", copy=copy.name, reason=str(error))
         else:
-            self._owed.pop(copy.name, None)
+            self._uncopied.pop(copy.name, None)
 
     async def _note(self, checkpoint: Checkpoint) -> None:
         async with self._database.connection() as connection:
@@ -268,5 +268,5 @@ def _roots(tiles: Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(complete_root(hashes(tile)) if tile else b"" for tile in tiles)
 
 
-def _grown(edge: RightEdge, leaves: Sequence[bytes]) -> tuple[RightEdge, dict[TileId, bytes]]:
+def _extended(edge: RightEdge, leaves: Sequence[bytes]) -> tuple[RightEdge, dict[TileId, bytes]]:
     return edge.extended([leaf_hash(leaf) for leaf in leaves])

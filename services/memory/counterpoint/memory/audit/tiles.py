@@ -37,7 +37,7 @@ def spot(subtree: Subtree) -> SubtreeLocation:
     return SubtreeLocation(TileId(level, first // WIDTH), first % WIDTH, 1 << below)
 
 
-def places(parts: Sequence[Range]) -> set[TileId]:
+def tiles_of(parts: Sequence[Range]) -> set[TileId]:
     """Return the tiles of a proof or a root."""
     return {spot(subtree).tile for part in parts for subtree in covering(part)}
 

@@ -17,7 +17,7 @@ ENTRY_BYTES = 256 << 10
 """Size limit of one entry; a larger one is not kept."""
 
 V = TypeVar("V")
-_L1, _L2 = HITS.labels("l1"), HITS.labels("l2")
+_L1_HITS, _L2_HITS = HITS.labels("l1"), HITS.labels("l2")
 
 
 class Cache(Generic[V]):
@@ -28,41 +28,41 @@ class Cache(Generic[V]):
 
     def __init__(
         self,
-        far: Valkey | None,
+        l2: Valkey | None,
         encode: Callable[[V], bytes],
         decode: Callable[[bytes], V | None],
         weigh: Callable[[V], int],
     ) -> None:
-        self._far = far
+        self._l2 = l2
         self._encode = encode
         self._decode = decode
         self._weigh = weigh
-        self._near: TTLCache[bytes, V] = TTLCache(
+        self._l1: TTLCache[bytes, V] = TTLCache(
             L1_BYTES, L1_LIFE_S, getsizeof=lambda value: max(weigh(value), L1_BYTES // L1_ITEMS)
         )
 
     async def get(self, key: bytes) -> V | None:
         """Return the value of a key, or None. A value from L2 is added to L1."""
-        known = self._near.get(key)
+        known = self._l1.get(key)
         if known is not None:
-            _L1.inc()
+            _L1_HITS.inc()
             return known
-        raw = await self._far.get(key) if self._far is not None else None
+        raw = await self._l2.get(key) if self._l2 is not None else None
         value = self._decode(raw) if raw is not None else None
         if raw is None or value is None:
             return None
-        _L2.inc()
-        self._keep(key, value)
+        _L2_HITS.inc()
+        self._add(key, value)
         return value
 
     def put(self, key: bytes, value: V) -> None:
         """Cache a value."""
-        if self._keep(key, value) and self._far is not None:
-            self._far.put(key, self._encode(value))
+        if self._add(key, value) and self._l2 is not None:
+            self._l2.put(key, self._encode(value))
 
-    def _keep(self, key: bytes, value: V) -> bool:
+    def _add(self, key: bytes, value: V) -> bool:
         if self._weigh(value) > ENTRY_BYTES:
-            self._near.pop(key, None)
+            self._l1.pop(key, None)
             return False
-        self._near[key] = value
+        self._l1[key] = value
         return True

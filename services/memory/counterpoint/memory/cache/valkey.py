@@ -17,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 
 log = structlog.get_logger()
 
-LIFE_S = 3600
+ENTRY_TTL_S = 3600
 """Lifetime of an entry, in seconds."""
 _TIMEOUT_S = 0.05
 _RETRY_AFTER_S = 5.0
@@ -29,7 +29,9 @@ _LOST = (RedisError, OSError, TimeoutError)
 class Valkey:
     """Entries by key, encrypted by a key that is derived from `secret`."""
 
-    def __init__(self, url: str, secret: bytes, *, life_s: int = LIFE_S, retry_after_s: float = _RETRY_AFTER_S) -> None:
+    def __init__(
+        self, url: str, secret: bytes, *, ttl_s: int = ENTRY_TTL_S, retry_after_s: float = _RETRY_AFTER_S
+    ) -> None:
         self._client = redis.Redis.from_url(
             url,
             socket_timeout=_TIMEOUT_S,
@@ -38,7 +40,7 @@ class Valkey:
             retry=Retry(NoBackoff(), 0),
         )
         self._box = Aead(hmac.digest(secret, _PURPOSE, "sha256"))
-        self._life_s = life_s
+        self._ttl_s = ttl_s
         self._retry_after_s = retry_after_s
         self._away_until = 0.0
         self._full_until = 0.0
@@ -62,7 +64,7 @@ class Valkey:
         try:
             return self._box.decrypt(sealed, key)
         except (CryptoError, ValueError):
-            log.warning("cache.unsealed", level="l2")
+            log.warning("cache.not_authentic", level="l2")
             return None
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -85,7 +87,7 @@ class Valkey:
 
     async def _put(self, key: bytes, value: bytes) -> None:
         try:
-            await self._client.set(key, bytes(self._box.encrypt(value, key)), ex=self._life_s)
+            await self._client.set(key, bytes(self._box.encrypt(value, key)), ex=self._ttl_s)
         except ResponseError as error:
             # It answers, but takes no writes: its content may still be read.
             log.warning("cache.full", level="l2", reason=type(error).__name__)

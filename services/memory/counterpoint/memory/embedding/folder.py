@@ -72,12 +72,14 @@ class Folder:
 
     def max_tokens(self) -> int:
         """Return the maximum number of tokens: of the settings, else of the tokenizer, else 512."""
-        said = [
+        limits = [
             self._setting("sentence_bert_config.json", "max_seq_length"),
             self._setting("config.json", "max_position_embeddings"),
             (self._setting(_TOKENIZER, "truncation") or {}).get("max_length"),
         ]
-        return min([_MAX_TOKENS, *(each for each in said[:2] if each)]) if any(said[:2]) else said[2] or _MAX_TOKENS
+        return (
+            min([_MAX_TOKENS, *(each for each in limits[:2] if each)]) if any(limits[:2]) else limits[2] or _MAX_TOKENS
+        )
 
     def by_first_token(self) -> bool:
         """Whether a text's vector is that of its first token, by `1_Pooling/config.json`; else it is the mean."""
@@ -143,22 +145,22 @@ class LocalModel:
     def run(self, encoding: "Encoding") -> npt.NDArray[np.float32]:
         """Run the graph on one text; return (tokens, n) or (n,). Raises `Permanent`."""
         _, session, output = self._load()
-        given = {
+        inputs_by_name = {
             **dict.fromkeys(_IDS, encoding.ids),
             **dict.fromkeys(_MASKS, encoding.attention_mask),
             **dict.fromkeys(_TYPES, encoding.type_ids),
         }
-        fed = {each.name: np.array([given[each.name]], np.int64) for each in session.get_inputs()}
+        fed = {each.name: np.array([inputs_by_name[each.name]], np.int64) for each in session.get_inputs()}
         try:
-            made = np.asarray(session.run([output], fed)[0], np.float32)
+            output_values = np.asarray(session.run([output], fed)[0], np.float32)
         except Exception as error:  # onnxruntime's own errors share no other class
             raise self.folder.fault(ErrorCode.MODEL_FAILS, f"{self.folder.graph}: {error}"[:500]) from error
-        if made.ndim not in (2, 3) or made.shape[0] != 1 or not made.size:
-            problem = f"{output} has the shape {made.shape} for one text: neither (1, n) nor (1, tokens, n)"
+        if output_values.ndim not in (2, 3) or output_values.shape[0] != 1 or not output_values.size:
+            problem = f"{output} has the shape {output_values.shape} for one text: neither (1, n) nor (1, tokens, n)"
             raise self.folder.fault(ErrorCode.MODEL_OUTPUTS, problem)
-        if not np.isfinite(made).all():
+        if not np.isfinite(output_values).all():
             raise self.folder.fault(ErrorCode.MODEL_FAILS, f"{output} is not finite")
-        return np.asarray(made[0], np.float32)
+        return np.asarray(output_values[0], np.float32)
 
     def _load(self) -> "tuple[Tokenizer, InferenceSession, str]":
         with self._loading:
@@ -192,9 +194,9 @@ class LocalModel:
         """Return the name of the output to read: a known one, else vectors of tokens, else a vector of the text."""
         inputs = {each.name for each in session.get_inputs()}
         if not inputs & set(_IDS) or inputs - _INPUTS:
-            asked, known = ", ".join(sorted(inputs)), ", ".join(sorted(_INPUTS))
+            required, known = ", ".join(sorted(inputs)), ", ".join(sorted(_INPUTS))
             problem = (
-                f"{self.folder.graph} asks for {asked}; a model of texts asks for input_ids and, of {known}, others"
+                f"{self.folder.graph} asks for {required}; a model of texts asks for input_ids and, of {known}, others"
             )
             raise self.folder.fault(ErrorCode.MODEL_INPUTS, problem)
         ranks: dict[str, int] = {each.name: len(each.shape) for each in session.get_outputs()}

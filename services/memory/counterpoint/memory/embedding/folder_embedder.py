@@ -23,7 +23,7 @@ class FolderEmbedder:
     a model that cannot be loaded or has other dimensions.
     """
 
-    outside = False
+    is_remote = False
 
     def __init__(self, folder: Folder, dimensions: int | None = None, threads: int | None = None) -> None:
         self._model = LocalModel(folder)
@@ -33,14 +33,14 @@ class FolderEmbedder:
         self.model_id = folder.model_id
         self.dimensions = self._vector(_PROBE).shape[0]
         if self.dimensions < 2 or self.dimensions > MAX_DIMENSIONS:
-            made = "one number: is it a cross-encoder, for COUNTERPOINT_RERANKER?"
-            problem = made if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
+            output = "one number: is it a cross-encoder, for COUNTERPOINT_RERANKER?"
+            problem = output if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
             raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{folder.path} makes of a text {problem}")
         if dimensions is not None and dimensions != self.dimensions:
             problem = f"{folder.path} makes vectors of {self.dimensions}, not of {dimensions}"
             raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem}, as COUNTERPOINT_EMBEDDING_DIMENSIONS says")
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
         """Return the vectors of `texts`, (n, dimensions), in their order; computed in threads, so that the loop stays
         free."""
         loop = asyncio.get_running_loop()
@@ -64,12 +64,12 @@ class FolderEmbedder:
         return unit(pooled(self._model.run(self._model.encode(text)), by_first_token=self._by_first_token))
 
 
-def pooled(made: Vectors, *, by_first_token: bool = False) -> Vectors:
+def pooled(output: Vectors, *, by_first_token: bool = False) -> Vectors:
     """Return one vector from the output of a graph: of token vectors their mean or the first, or a pooled vector as it
     is."""
-    if made.ndim == 1:
-        return made
-    return np.asarray(made[0] if by_first_token else made.mean(axis=0), np.float32)
+    if output.ndim == 1:
+        return output
+    return np.asarray(output[0] if by_first_token else output.mean(axis=0), np.float32)
 
 
 def unit(vector: Vectors) -> Vectors:

@@ -50,13 +50,13 @@ class EmbeddingModel(Protocol):
         """Dimensions of its vectors."""
 
     @property
-    def outside(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether a remote service receives the texts."""
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
         """Return the vectors of `texts`, (n, dimensions), in their order; the loop stays free.
 
-        `whose` is the context for a remote model. Raises `Transient`, `Denied` and `Permanent`.
+        `context` is the context for a remote model. Raises `Transient`, `Denied` and `Permanent`.
         """
 
 
@@ -68,7 +68,7 @@ class Embedder:
     """
 
     dimensions = DIMENSIONS
-    outside = False
+    is_remote = False
 
     def __init__(self, cache_dir: Path, threads: int | None = None, model: str = MODEL_ID) -> None:
         self.model_id = model
@@ -81,7 +81,7 @@ class Embedder:
         """Load the model now; build it if it is not cached. Raises `Permanent` as `load_model` does."""
         await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
         """Return the vectors of `texts`, (n, 384), in their order; computed in threads, so that the loop stays free."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)

@@ -107,6 +107,6 @@ def _blob(request: PutPart) -> Blob:
 def _check_part(request: PutPart, parts: int) -> None:
     if request.part >= parts:
         raise Permanent(ErrorCode.INVALID, (Problem(field="part", problem=f"there are {parts} parts"),))
-    wanted = PART_BYTES if request.part < parts - 1 else request.bytes - PART_BYTES * (parts - 1)
-    if len(request.content or b"") != wanted:
-        raise Permanent(ErrorCode.INVALID, (Problem(field="content", problem=f"must have {wanted} bytes"),))
+    size = PART_BYTES if request.part < parts - 1 else request.bytes - PART_BYTES * (parts - 1)
+    if len(request.content or b"") != size:
+        raise Permanent(ErrorCode.INVALID, (Problem(field="content", problem=f"must have {size} bytes"),))

@@ -30,7 +30,7 @@ ENTITIES, RELATIONSHIPS = "entities", "relationships"
 _WRITES = 200
 
 _SQL = load_statements(__package__)
-_SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal")
+_TASK_TEXTS = ("title", "description", "error_message", "result", "proposal")
 
 
 class KnowledgeGraph(Follower):
@@ -47,16 +47,16 @@ class KnowledgeGraph(Follower):
         policy: Policy,
         committer: Committer,
         vectors: EmbeddingPipeline,
-        alone: Callable[[str], asyncio.Lock],
+        lock_of: Callable[[str], asyncio.Lock],
     ) -> None:
         super().__init__(database)
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
-        self._alone = alone
+        self._lock_of = lock_of
 
-    async def _look(self, project: str, row: Any) -> None:
-        async with self._alone(project):
+    async def _process(self, project: str, row: Any) -> None:
+        async with self._lock_of(project):
             await self._mentioned(project, row)
 
     async def _mentioned(self, project: str, row: Any) -> None:
@@ -83,32 +83,32 @@ class KnowledgeGraph(Follower):
         entities = [
             Write(store=ENTITIES, id=entity, body=_entity(each), expect=_version(present, ENTITIES, entity))
             for entity, _, each in named
-            if not _there(present, ENTITIES, entity)
+            if not _exists(present, ENTITIES, entity)
         ]
-        wanted = {relation: _relationship(subject, entity, each) for entity, relation, each in named}
+        bodies = {relation: _relationship(subject, entity, each) for entity, relation, each in named}
         relations = [
             Write(store=RELATIONSHIPS, id=relation, body=body, expect=_version(present, RELATIONSHIPS, relation))
-            for relation, body in wanted.items()
-            if not _there(present, RELATIONSHIPS, relation) or present[RELATIONSHIPS, relation]["body"] != body
+            for relation, body in bodies.items()
+            if not _exists(present, RELATIONSHIPS, relation) or present[RELATIONSHIPS, relation]["body"] != body
         ]
         relations += [
             Write(store=RELATIONSHIPS, id=each["id"], body=None, expect=each["version"])
             for each in known
-            if each["store"] == RELATIONSHIPS and each["there"] and each["id"] not in wanted
+            if each["store"] == RELATIONSHIPS and each["there"] and each["id"] not in bodies
         ]
         ref = Ref(store=row["store"], id=row["id"], version=row["version"])
-        resting = ReadSet(
+        read_set = ReadSet(
             Provenance(row["label"], row["integrity"], frozenset({ref})), {ref: None}, named=frozenset({ref})
         )
         await self._commit(project, f"{subject}@{row['version']} entities", entities, ReadSet())
-        await self._commit(project, f"{subject}@{row['version']} relationships", relations, resting)
+        await self._commit(project, f"{subject}@{row['version']} relationships", relations, read_set)
 
     async def _text(self, project: str, row: Any) -> str:
         body = row["body"]
         if body is None:
             return ""
         if row["store"] == "tasks":
-            return "\n".join(str(body[name]) for name in _SAID_BY_A_TASK if body.get(name))
+            return "\n".join(str(body[name]) for name in _TASK_TEXTS if body.get(name))
         async with self._database.reading(project) as connection:
             chunks = await connection.fetch(_SQL["chunk_texts"], project, row["id"])
         return "\n".join(chunk["text"] for chunk in chunks)
@@ -158,7 +158,7 @@ def _relationship(source: str, entity: str, mention: Mention) -> dict[str, Any]:
     }
 
 
-def _there(present: dict[tuple[str, str], Any], store: str, record_id: str) -> bool:
+def _exists(present: dict[tuple[str, str], Any], store: str, record_id: str) -> bool:
     row = present.get((store, record_id))
     return row is not None and row["there"]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import structlog
 
-from counterpoint.memory.record.database import Database, patiently
+from counterpoint.memory.record.database import Database, retry_while_transient
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Transient
 
@@ -24,7 +24,7 @@ class Follower(ABC):
     """One follower of all projects.
 
     `next_sql` (project, number) finds the next records, `mark_sql` (project, position) stores the position after
-    `at_once` records. Only commits that write to `stores` wake it. After a failure it pauses for `again_s` seconds.
+    `at_once` records. Only commits that write to `stores` wake it. After a failure it pauses for `retry_s` seconds.
     """
 
     name: ClassVar[str]
@@ -32,27 +32,27 @@ class Follower(ABC):
     next_sql: ClassVar[str]
     mark_sql: ClassVar[str]
     at_once: ClassVar[int] = 50
-    again_s: ClassVar[float] = 5.0
+    retry_s: ClassVar[float] = 5.0
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._projects: dict[str, None] = {}
-        self._news = asyncio.Event()
+        self._wake = asyncio.Event()
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
         """Take note of applied commits."""
         for step in steps:
             if any(row.store in self.stores for row in step.writes):
                 self._projects[step.project] = None
-                self._news.set()
+                self._wake.set()
 
     async def run(self) -> None:
         """Follow all projects for ever, in turns; at first each from its stored position."""
-        self._projects |= dict.fromkeys(await patiently(self._database.projects))
-        self._news.set()
+        self._projects |= dict.fromkeys(await retry_while_transient(self._database.projects))
+        self._wake.set()
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wake.wait()
+            self._wake.clear()
             while self._projects:
                 project = next(iter(self._projects))
                 del self._projects[project]
@@ -62,7 +62,7 @@ class Follower(ABC):
                 except (Transient, Conflict) as away:
                     log.warning(f"{self.name}.waiting", project=project, reason=str(away))
                     self._projects[project] = None
-                    await asyncio.sleep(self.again_s)
+                    await asyncio.sleep(self.retry_s)
                 await asyncio.sleep(_PAUSE_S)
 
     async def follow(self, project: str) -> int:
@@ -71,7 +71,7 @@ class Follower(ABC):
             rows = await connection.fetch(self.next_sql, project, self.at_once)
         for row in rows:
             try:
-                await self._look(project, row)
+                await self._process(project, row)
             except (Permanent, Denied) as error:
                 log.warning(f"{self.name}.refused", project=project, store=row["store"], reason=str(error))
         if rows:
@@ -80,5 +80,5 @@ class Follower(ABC):
         return len(rows)
 
     @abstractmethod
-    async def _look(self, project: str, row: Any) -> None:
+    async def _process(self, project: str, row: Any) -> None:
         """Process one record. Raises `Permanent` or `Denied` for one that is skipped."""

@@ -37,8 +37,8 @@ class OriginalVersion:
     a body."""
 
     version: int
-    place: int
-    there: bool
+    position: int
+    has_body: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,49 +47,51 @@ class ActiveTakeBack:
     wrong."""
 
     id: str
-    place: int
+    position: int
     restores: bool
     wrong: frozenset[Version]
 
 
 def taken_back(
-    written: Sequence[OriginalVersion], present: int | None, wrong: frozenset[int], *, restores: bool
+    versions: Sequence[OriginalVersion], present: int | None, wrong: frozenset[int], *, restores: bool
 ) -> int | None:
     """Return the current version after a take-back of the `wrong` versions, where `present` was current; None for none.
 
-    `written` are the versions until then, oldest first. A quarantine removes a wrong version. A rollback restores the
+    `versions` are the versions until then, oldest first. A quarantine removes a wrong version. A rollback restores the
     last version before it that is not wrong, also in place of a removed one.
     """
-    last = present if present is not None else written[-1].version
+    last = present if present is not None else versions[-1].version
     if last not in wrong:
         return present
     if not restores:
         return None
-    good = next((each for each in reversed(written) if each.version < last and each.version not in wrong), None)
-    return good.version if good is not None and good.there else None
+    good = next((each for each in reversed(versions) if each.version < last and each.version not in wrong), None)
+    return good.version if good is not None and good.has_body else None
 
 
 def standing_version(
-    written: Sequence[OriginalVersion], take_backs: Sequence[tuple[int, bool, frozenset[int]]]
+    versions: Sequence[OriginalVersion], take_backs: Sequence[tuple[int, bool, frozenset[int]]]
 ) -> int | None:
     """Return the current version of a record after its versions and some take-backs (position, whether it restores,
     wrong versions) are replayed in order. A version that was written concurrently with a take-back is taken back after
     it."""
     present: int | None = None
-    seen: list[OriginalVersion] = []
-    left = sorted(take_backs, key=lambda each: each[0])
-    done: list[tuple[int, bool, frozenset[int]]] = []
-    for each in (*written, None):
-        while left and (each is None or left[0][0] < each.place):
-            done.append(left.pop(0))
-            if seen:
-                present = taken_back(seen, present, done[-1][2], restores=done[-1][1])
+    replayed_versions: list[OriginalVersion] = []
+    waiting = sorted(take_backs, key=lambda each: each[0])
+    replayed_take_backs: list[tuple[int, bool, frozenset[int]]] = []
+    for each in (*versions, None):
+        while waiting and (each is None or waiting[0][0] < each.position):
+            replayed_take_backs.append(waiting.pop(0))
+            if replayed_versions:
+                present = taken_back(
+                    replayed_versions, present, replayed_take_backs[-1][2], restores=replayed_take_backs[-1][1]
+                )
         if each is not None:
-            seen.append(each)
-            present = each.version if each.there else None
-            for _, restores, wrong in done:
+            replayed_versions.append(each)
+            present = each.version if each.has_body else None
+            for _, restores, wrong in replayed_take_backs:
                 if each.version in wrong:
-                    present = taken_back(seen, present, wrong, restores=restores)
+                    present = taken_back(replayed_versions, present, wrong, restores=restores)
     return present
 
 
@@ -112,8 +114,8 @@ class VersionHistory:
             by_key = _by_key(wrong)
             return [
                 change
-                for key, (written, present, row) in (await self._histories(project, keys)).items()
-                if (change := _change(key, row, present, taken_back(written, present, by_key[key], restores=True)))
+                for key, (versions, present, row) in (await self._histories(project, keys)).items()
+                if (change := _change(key, row, present, taken_back(versions, present, by_key[key], restores=True)))
             ]
         columns = self._columns(keys)
         async with self._database.snapshot(project) as connection:
@@ -121,35 +123,35 @@ class VersionHistory:
         return [
             RecordRollback(row["store"], row["id"], row["version"])
             for row in rows
-            if row["there"] and (row["store"], row["id"], row["version"]) in wrong
+            if row["has_body"] and (row["store"], row["id"], row["version"]) in wrong
         ]
 
     async def replayed(
         self, project: str, keys: Iterable[Key], standing: Sequence[ActiveTakeBack]
     ) -> list[RecordRollback]:
         """Return the rollbacks after which only the take-backs in `standing` have an effect on some records."""
-        wrongs = [(each.place, each.restores, _by_key(each.wrong)) for each in standing]
+        wrongs = [(each.position, each.restores, _by_key(each.wrong)) for each in standing]
         changes = []
-        for key, (written, present, row) in (await self._histories(project, keys)).items():
-            take_backs = [(place, restores, by_key[key]) for place, restores, by_key in wrongs if key in by_key]
-            if change := _change(key, row, present, standing_version(written, take_backs)):
+        for key, (versions, present, row) in (await self._histories(project, keys)).items():
+            take_backs = [(position, restores, by_key[key]) for position, restores, by_key in wrongs if key in by_key]
+            if change := _change(key, row, present, standing_version(versions, take_backs)):
                 changes.append(change)
         return changes
 
-    async def moved(self, project: str, wishes: Sequence[str]) -> frozenset[Key]:
+    async def affected(self, project: str, take_backs: Sequence[str]) -> frozenset[Key]:
         """Return the records that some take-backs removed or restored."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_SQL["moved_records"], project, list(wishes))
+            rows = await connection.fetch(_SQL["moved_records"], project, list(take_backs))
         return frozenset((row["store"], row["id"]) for row in rows)
 
-    async def put_back(self, project: str, after: int, lifted: Sequence[str] = ()) -> frozenset[Version]:
+    async def restored_since(self, project: str, after: int, lifted: Sequence[str] = ()) -> frozenset[Version]:
         """Return the versions that a take-back in force, or its lifting, restored after a position. They are valid,
         whatever was declared before. The take-backs in `lifted` count as no longer in force."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["restored_versions"], project, after, list(lifted))
         return frozenset((row["store"], row["id"], row["version"]) for row in rows)
 
-    async def restored(self, project: str, changes: Sequence[RecordRollback]) -> tuple[PlannedWrite, ...]:
+    async def restoring_writes(self, project: str, changes: Sequence[RecordRollback]) -> tuple[PlannedWrite, ...]:
         """Return the writes that restore records with their original stamps, positions and times."""
         present = {(each.store, each.id): each.present for each in changes if each.before is not None}
         back = [each for each in changes if each.before is not None]
@@ -180,16 +182,16 @@ class VersionHistory:
         """Return for each record its versions that no take-back wrote, the current one of them, and its row."""
         async with self._database.snapshot(project) as connection:
             rows = await connection.fetch(_SQL["all_versions"], project, *self._columns(keys))
-        versions: defaultdict[Key, list[_Row]] = defaultdict(list)
+        by_key: defaultdict[Key, list[_Row]] = defaultdict(list)
         for row in rows:
-            known = _Row(row["version"], row["seq"], row["there"], row["sha256"], row["wished"])
-            versions[row["store"], row["id"]].append(known)
+            known = _Row(row["version"], row["seq"], row["has_body"], row["sha256"], row["by_take_back"])
+            by_key[row["store"], row["id"]].append(known)
         histories = {}
-        for key, every in versions.items():
-            own = [each for each in every if not each.wished]
+        for key, every in by_key.items():
+            own = [each for each in every if not each.by_take_back]
             if own:
-                written = [OriginalVersion(each.version, each.seq, each.there) for each in own]
-                histories[key] = (written, _presented(own, every[-1]), every[-1])
+                versions = [OriginalVersion(each.version, each.seq, each.has_body) for each in own]
+                histories[key] = (versions, _original_of(own, every[-1]), every[-1])
         return histories
 
 
@@ -197,26 +199,26 @@ class VersionHistory:
 class _Row:
     version: int
     seq: int
-    there: bool
+    has_body: bool
     sha256: bytes | None
-    wished: bool
+    by_take_back: bool
 
 
-def _presented(own: Sequence[_Row], last: _Row) -> int | None:
+def _original_of(own: Sequence[_Row], last: _Row) -> int | None:
     """Return the original version that the last version restored. One that the last release restored is found by its
     hash."""
-    if not last.there:
+    if not last.has_body:
         return None
-    if not last.wished:
+    if not last.by_take_back:
         return last.version
     same = [each for each in own if each.seq == last.seq] or [each for each in own if each.sha256 == last.sha256]
     return same[-1].version if same else None
 
 
-def _change(key: Key, row: _Row, present: int | None, wanted: int | None) -> RecordRollback | None:
-    if present == wanted:
+def _change(key: Key, row: _Row, present: int | None, restored: int | None) -> RecordRollback | None:
+    if present == restored:
         return None
-    return RecordRollback(*key, row.version, wanted)
+    return RecordRollback(*key, row.version, restored)
 
 
 def _by_key(wrong: Iterable[Version]) -> dict[Key, frozenset[int]]:

@@ -65,17 +65,17 @@ class Erasures:
         self._committer = committer
         self._influence = influence
         self._sequenced = sequenced
-        self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def alone(self, project: str) -> asyncio.Lock:
+    def lock(self, project: str) -> asyncio.Lock:
         """Return the lock that every erasure in a project holds. A job that copies content into other records holds it
         too."""
-        return self._alone[project]
+        return self._locks[project]
 
-    async def apply(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
+    async def apply(self, origin: Origin, erasure_id: str, request: Erase) -> CommitReply:
         """Erase, and record the result in the store `erasures`. Raises `Permanent` `not_found`."""
-        async with self._alone[origin.project]:
-            return await retry_on_conflict(partial(self._do, origin, erasure_id, wish), _ATTEMPTS)
+        async with self._locks[origin.project]:
+            return await retry_on_conflict(partial(self._erase_derived, origin, erasure_id, request), _ATTEMPTS)
 
     async def finish(self) -> None:
         """Finish interrupted erasures. To be called when commits can be applied, but before requests are answered."""
@@ -98,59 +98,61 @@ class Erasures:
                     rows = await connection.fetch(_SQL["records_older_than"], project, store, before, _AGED_AT_ONCE)
                 if not rows:
                     continue
-                wish = Erase(scope="project", what=store, reason=f"kept for {days} days")
+                request = Erase(scope="project", what=store, reason=f"kept for {days} days")
                 erasure_id = derived_id(project, store, before.isoformat())
                 origin = Origin(message_id=erasure_id, project=project)
                 keys = {(row["store"], row["id"]) for row in rows}
-                async with self._alone[project]:
+                async with self._locks[project]:
                     try:
-                        await self._erase(origin, erasure_id, wish, keys, 0)
+                        await self._erase(origin, erasure_id, request, keys, 0)
                     except Conflict as changed:
                         # Records that are still too old are erased by the next run.
-                        log.info("erasure.later", project=project, store=store, reason=str(changed))
+                        log.info("erasure.postponed", project=project, store=store, reason=str(changed))
 
-    async def _do(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
-        roots = await self._roots(origin.project, wish)
+    async def _erase_derived(self, origin: Origin, erasure_id: str, request: Erase) -> CommitReply:
+        roots = await self._roots(origin.project, request)
         if not roots:
-            problem = f"{wish.scope} {wish.what} is nothing that project {origin.project} holds"
+            problem = f"{request.scope} {request.what} is nothing that project {origin.project} holds"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="what", problem=problem),))
-        keys, shown_to = await self._with_derived(origin.project, wish, roots)
-        return await self._erase(origin, erasure_id, wish, keys, shown_to)
+        keys, shown_to = await self._with_derived(origin.project, request, roots)
+        return await self._erase(origin, erasure_id, request, keys, shown_to)
 
-    async def _roots(self, project: str, wish: Erase) -> set[Key]:
+    async def _roots(self, project: str, request: Erase) -> set[Key]:
         async with self._database.reading(project) as connection:
-            match wish.scope:
+            match request.scope:
                 case "project":
-                    rows = await connection.fetch(_SQL["records_of_project"], project) if wish.what == project else []
+                    rows = (
+                        await connection.fetch(_SQL["records_of_project"], project) if request.what == project else []
+                    )
                     found = {(row["store"], row["id"]) for row in rows}
                 case "task":
-                    rows = await connection.fetch(_SQL["records_of_tasks"], project, [wish.what])
+                    rows = await connection.fetch(_SQL["records_of_tasks"], project, [request.what])
                     found = {(row["store"], row["id"]) for row in rows}
                 case "source":
-                    rows = await connection.fetch(_SQL["documents_of_source"], project, wish.what)
+                    rows = await connection.fetch(_SQL["documents_of_source"], project, request.what)
                     found = {("documents", row["id"]) for row in rows}
         return {key for key in found if key[0] not in KEPT}
 
-    async def _with_derived(self, project: str, wish: Erase, roots: set[Key]) -> tuple[set[Key], int]:
+    async def _with_derived(self, project: str, request: Erase, roots: set[Key]) -> tuple[set[Key], int]:
         """Return the records to erase, and the number of further records that were only shown one of them."""
-        if wish.scope == "project":
+        if request.scope == "project":
             return roots, 0
         versions: set[Version] = set()
         for store, record_id in roots:
             versions |= await self._influence.roots(project, store, record_id)
-        every = (await self._influence.of(project, frozenset(versions), reach="shown", limit=_LIMIT)).whole()
-        naming = every
-        if not wish.shown:
+        everything_shown = (await self._influence.of(project, frozenset(versions), reach="shown", limit=_LIMIT)).whole()
+        naming = everything_shown
+        if not request.shown:
             naming = (await self._influence.of(project, frozenset(versions), reach="named", limit=_LIMIT)).whole()
         own = {(store, record_id) for store, record_id, _ in versions} | roots
-        named = {(each.store, each.id) for each in naming.touched}
-        shown = {(each.store, each.id) for each in every.touched} - named - own
-        own |= await self._of_tasks(project, [record for store, record in own | named if store == "tasks"])
-        own |= await self._names(project, [record for store, record in own | named if store == "relationships"])
+        named_keys = {(each.store, each.id) for each in naming.touched}
+        shown = {(each.store, each.id) for each in everything_shown.touched} - named_keys - own
+        own |= await self._of_tasks(project, [record for store, record in own | named_keys if store == "tasks"])
+        own |= await self._names(project, [record for store, record in own | named_keys if store == "relationships"])
         own |= await self._calls(project, [record for store, record in own if store == "documents"])
-        going = {key for key in own | named if key[0] not in KEPT}
-        shown -= going
-        return going, len([key for key in shown if key[0] not in KEPT])
+        erased_keys = {key for key in own | named_keys if key[0] not in KEPT}
+        shown -= erased_keys
+        return erased_keys, len([key for key in shown if key[0] not in KEPT])
 
     async def _names(self, project: str, relationships: list[str]) -> set[Key]:
         """Return the entities that no other relationships lead to."""
@@ -171,14 +173,16 @@ class Erasures:
                 (row["store"], row["id"]) for row in await connection.fetch(_SQL["records_of_tasks"], project, tasks)
             }
 
-    async def _erase(self, origin: Origin, erasure_id: str, wish: Erase, keys: set[Key], shown_to: int) -> CommitReply:
+    async def _erase(
+        self, origin: Origin, erasure_id: str, request: Erase, keys: set[Key], shown_to: int
+    ) -> CommitReply:
         """Delete the records, then erase their content."""
         await self._sequenced()
         ordered = sorted(keys)
         present, forgets = await self._forgets(origin.project, ordered)
         now = datetime.now(UTC)
         erased = Erased(
-            **wish.model_dump(),
+            **request.model_dump(),
             state="erasing",
             by=origin.principal or "memory",
             at=now,
@@ -200,18 +204,18 @@ class Erasures:
             rows = await connection.fetch(_SQL["commits_of_records"], project, *columns)
             commits = list({row["commit_id"] for row in rows})
             leaves = await connection.fetch(_SQL["leaves_of_commits"], project, commits, tasks)
-        going = set(keys)
-        positions, kept = [], []
+        erased_keys = set(keys)
+        positions, kept_writes = [], []
         for leaf in leaves:
-            said = json.loads(leaf["body"])
-            if "erased" in said:
+            leaf_body = json.loads(leaf["body"])
+            if "erased" in leaf_body:
                 continue
             positions.append(leaf["position"])
-            kept += [write for write in placed(said) if (write[0], write[1]) not in going]
+            kept_writes += [write for write in placed(leaf_body) if (write[0], write[1]) not in erased_keys]
         if None in positions:
             raise Conflict(STORE, "a leaf without a place")
         present = {(row["store"], row["id"]): row["version"] for row in rows if row["now"]}
-        return present, {"leaves": sorted(positions), "kept": sorted(kept)}
+        return present, {"leaves": sorted(positions), "kept": sorted(kept_writes)}
 
     async def _wipe(self, origin: Origin, erasure_id: str, erased: Erased, version: int, commit_id: UUID) -> None:
         async with self._database.connection() as connection:

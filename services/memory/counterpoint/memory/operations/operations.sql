@@ -11,17 +11,17 @@ WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL
 -- name: current_versions
 SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)
 CROSS JOIN LATERAL (
-    SELECT store, id, version, body IS NOT NULL AS there FROM records
+    SELECT store, id, version, body IS NOT NULL AS has_body FROM records
     WHERE project = $1 AND store = given.store AND id = given.id LIMIT 1) AS found
 
 -- name: all_versions
--- Every version of some records; `wished`: a take-back or its lifting wrote it.
+-- Every version of some records; `by_take_back`: a take-back or its lifting wrote it.
 SELECT found.*, found.commit_id IN (
     SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines'
-    UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines') AS wished
+    UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines') AS by_take_back
 FROM unnest($2::text[], $3::text[]) AS given (store, id)
 CROSS JOIN LATERAL (
-    SELECT store, id, version, seq, body IS NOT NULL AS there, sha256, commit_id FROM records
+    SELECT store, id, version, seq, body IS NOT NULL AS has_body, sha256, commit_id FROM records
     WHERE project = $1 AND store = given.store AND id = given.id
     UNION ALL
     SELECT store, id, version, seq, body IS NOT NULL, sha256, commit_id FROM history

@@ -6,12 +6,12 @@ from typing import Any
 
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.proto.memory import TakenBack
+from counterpoint.proto.memory import TakeBack, TakenBack
 
 STORE = "quarantines"
 
 _SQL = load_statements(__package__)
-_EVER = datetime.min.replace(tzinfo=UTC)
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,17 @@ class TakeBackRecord:
     seq: int
 
     @property
-    def stands(self) -> bool:
+    def in_force(self) -> bool:
         """Whether it is in force; False for one that belongs to another take-back."""
         return self.done.kind != "lift" and not self.done.lifted and self.done.of is None
+
+    def lifted_body(self) -> dict[str, Any]:
+        """Return its body after it was lifted."""
+        return self.done.model_copy(update={"lifted": True}).model_dump(mode="json", exclude_none=True)
+
+    def lifting(self) -> TakeBack:
+        """Return the request that lifts it in another project."""
+        return TakeBack(kind="lift", id=self.id, reason="was lifted in the shared project")
 
 
 class TakeBackRecords:
@@ -35,18 +43,18 @@ class TakeBackRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def all(self, project: str, since: datetime = _EVER) -> list[TakeBackRecord]:
+    async def all(self, project: str, since: datetime = _ALWAYS) -> list[TakeBackRecord]:
         """Return the take-backs that were executed or changed since a time, in the order of the project."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["take_backs_since"], project, since)
-        return [_wish(row) for row in rows]
+        return [_record(row) for row in rows]
 
-    async def get(self, project: str, wish_id: str) -> TakeBackRecord | None:
+    async def get(self, project: str, take_back_id: str) -> TakeBackRecord | None:
         """Return one take-back, None if there is none."""
         async with self._database.reading(project) as connection:
-            row = await connection.fetchrow(_SQL["take_back"], project, wish_id)
-        return _wish(row) if row is not None else None
+            row = await connection.fetchrow(_SQL["take_back"], project, take_back_id)
+        return _record(row) if row is not None else None
 
 
-def _wish(row: Any) -> TakeBackRecord:
+def _record(row: Any) -> TakeBackRecord:
     return TakeBackRecord(row["id"], row["version"], TakenBack.model_validate(row["body"]), row["seq"])

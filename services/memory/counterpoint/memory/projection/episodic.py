@@ -52,10 +52,10 @@ class Points(Protocol):
     ) -> list[tuple[dict[str, Any], float]]:
         """Return payload and cosine of the nearest points, filtered during the search."""
 
-    async def place(self) -> TierPosition | None:
+    async def position(self) -> TierPosition | None:
         """Return the stored position; None for no points."""
 
-    async def settle(self, place: TierPosition) -> None:
+    async def settle(self, position: TierPosition) -> None:
         """Flush everything written, and then store the position."""
 
 
@@ -72,13 +72,13 @@ class Episodic(SearchingTier):
     def opened(self, project: str, draft: bool) -> AbstractAsyncContextManager[Points]:
         """Return the points of a project. Raises `Away`."""
 
-    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
+    async def position(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position of the projection in a project."""
         async with self.opened(project, draft) as points:
-            return await points.place()
+            return await points.position()
 
     async def apply(
-        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+        self, project: str, changes: Sequence[RecordChange], position: TierPosition, *, draft: bool = False
     ) -> None:
         """Apply changes. Raises `Permanent` `vector` for a vector of another length."""
         for change in changes:
@@ -86,20 +86,20 @@ class Episodic(SearchingTier):
                 self.fits(change.vector)
         async with self.opened(project, draft) as points:
             ids = list({point_id(change.store, change.id) for change in changes})
-            held = {(p["store"], p["id"]): p["version"] for p in await points.payloads(ids)} if ids else {}
-            fresh = newest(changes, held)
+            stored = {(p["store"], p["id"]): p["version"] for p in await points.payloads(ids)} if ids else {}
+            fresh = newest(changes, stored)
             if fresh:
                 await points.upsert([point(change, self.dimensions) for change in fresh])
-            await points.settle(place)
+            await points.settle(position)
 
     async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[TierHit]:
         """Return the nearest records. Raises `Away`, or `Permanent` for an invalid vector or filter."""
-        wanted = [facet(name, value) for name, value in where.items()]
-        asked = self.fits(vector).tolist()
+        facets = [facet(name, value) for name, value in where.items()]
+        query_vector = self.fits(vector).tolist()
         async with self.opened(scope.project, False) as points:
-            if await points.place() is None:
+            if await points.position() is None:
                 raise Away(f"{self.name} holds nothing of {scope.project} yet")
-            found = await points.nearest(asked, scope.stores, wanted, scope.clearance, k + TIES)
+            found = await points.nearest(query_vector, scope.stores, facets, scope.clearance, k + TIES)
         hits = [TierHit(payload["store"], payload["id"], payload["version"], round(s, DIGITS)) for payload, s in found]
         return sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]
 

@@ -15,7 +15,7 @@ from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away
 
-PATIENCE_S = 1.0
+CATCH_UP_TIMEOUT_S = 1.0
 """Maximum wait of a search for earlier commits, in seconds."""
 WITHOUT_TIER = "exact, episodic is away"
 """Plan of an answer by the record instead of the tier."""
@@ -44,7 +44,7 @@ class EpisodicSearch:
 
     async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> EpisodicResults:
         """Return the `k` nearest. Raises `Permanent` for an invalid filter, `Away` if the record is away too."""
-        if await self._projection.caught_up(scope.project, PATIENCE_S):
+        if await self._projection.caught_up(scope.project, CATCH_UP_TIMEOUT_S):
             try:
                 return EpisodicResults(tuple(await self._tier.search(scope, vector, where, k)), "nearest")
             except Away:
@@ -57,8 +57,8 @@ class EpisodicSearch:
         after = 0
         while True:
             async with self._database.reading(scope.project) as connection:
-                asked = (scope.project, list(scope.stores), scope.clearance, after, _PAGE)
-                rows = await connection.fetch(_SQL["records_by_ids"], *asked)
+                arguments = (scope.project, list(scope.stores), scope.clearance, after, _PAGE)
+                rows = await connection.fetch(_SQL["records_by_ids"], *arguments)
             changes = [change for row in rows if matches(change := change_of(scope.project, row), where)]
             for change in await with_vectors(self._embeddings, scope.project, changes, self._tier.model):
                 score = round(float(np.dot(change.vector, vector)), DIGITS) if change.vector is not None else 0.0

@@ -53,17 +53,17 @@ class Graph(Tier):
         self._handles: HandlePool[_Database] = HandlePool(root, _Database, _Database.close, keep=keep)
         self._turns = asyncio.Semaphore(_THREADS)
 
-    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
+    async def position(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position of the projection in a project."""
         async with self._handles.handle(project, draft) as database:
-            return await asyncio.to_thread(database.place)
+            return await asyncio.to_thread(database.position)
 
     async def apply(
-        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+        self, project: str, changes: Sequence[RecordChange], position: TierPosition, *, draft: bool = False
     ) -> None:
         """Apply changes, in one transaction."""
         async with self._handles.handle(project, draft) as database:
-            await asyncio.to_thread(database.write, changes, place, self.highest_label)
+            await asyncio.to_thread(database.write, changes, position, self.highest_label)
 
     async def drop(self, project: str, *, draft: bool = False) -> None:
         """Delete the project's folder."""
@@ -119,26 +119,26 @@ class _Database:
             self._database.close()
         _give_back()
 
-    def place(self) -> TierPosition | None:
+    def position(self) -> TierPosition | None:
         with self._lock, _failing("read"):
-            place = line_graph.where(self._run)
-            self._settled = place is not None
-            return place
+            position = line_graph.where(self._run)
+            self._settled = position is not None
+            return position
 
-    def write(self, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
+    def write(self, changes: Sequence[RecordChange], position: TierPosition, highest_label: int) -> None:
         """Apply changes in one transaction, or in several if one would be too large; the last one stores the
         position."""
         parts = line_graph.parts(changes, _TRANSACTION_CHARS)
         with self._lock:
             for part in parts[:-1]:
-                self._write(part, line_graph.where(self._run) or TierPosition(place.life, 0), highest_label)
-            self._write(parts[-1], place, highest_label)
+                self._write(part, line_graph.where(self._run) or TierPosition(position.life, 0), highest_label)
+            self._write(parts[-1], position, highest_label)
 
-    def _write(self, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
+    def _write(self, changes: Sequence[RecordChange], position: TierPosition, highest_label: int) -> None:
         try:
             with _failing("write"):
                 self._run("BEGIN TRANSACTION", {})
-                line_graph.write(self._run, changes, place, highest_label)
+                line_graph.write(self._run, changes, position, highest_label)
                 self._run("COMMIT", {})
         except BaseException:
             self._writer.close()
@@ -154,13 +154,13 @@ class _Database:
             self._run("CHECKPOINT", {})
         except RuntimeError as later:
             # A checkpoint waits for readers. Written changes are in the write-ahead log, so it can be retried later.
-            log.info("graph.checkpoint_later", reason=str(later)[:200])
+            log.info("graph.checkpoint_postponed", reason=str(later)[:200])
 
     def _run(self, query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
         return _rows(self._writer, query, parameters)
 
     def read(self, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> CypherResult:
-        if not self._settled and self.place() is None:
+        if not self._settled and self.position() is None:
             raise Away("the graph holds nothing of the project yet")
         reader = self._readers.pop() if self._readers else self._reader()
         try:
@@ -198,7 +198,7 @@ class _Database:
         except CounterpointError:
             raise
         except Exception as error:
-            raise _said(str(error), timeout_ms) from error
+            raise _error_of(str(error), timeout_ms) from error
 
 
 def _give_back() -> None:
@@ -228,7 +228,7 @@ def _rows(connection: "Connection", query: str, parameters: Mapping[str, Any]) -
         return [list(row) for row in answer]
 
 
-def _said(reason: str, timeout_ms: int) -> CounterpointError:
+def _error_of(reason: str, timeout_ms: int) -> CounterpointError:
     """Return the error for an exception of the engine."""
     if "Interrupted" in reason:
         return refused(f"took longer than {timeout_ms} ms")

@@ -66,12 +66,12 @@ class _Shard:
         import qdrant_edge as engine
 
         self._engine = engine
-        self._place = path / "place.json"
+        self._position_file = path / "place.json"
         self._lock = threading.Lock()
         shard = path / "shard"
         # A shard without a position was not completed: it is rebuilt.
-        known = self._place.exists()
-        if known:
+        is_known = self._position_file.exists()
+        if is_known:
             self._shard = engine.EdgeShard.load(str(shard))
         else:
             _empty(shard)
@@ -103,25 +103,25 @@ class _Shard:
             with_payload=True,
         )
 
-        def look() -> list[tuple[dict[str, Any], float]]:
+        def query_engine() -> list[tuple[dict[str, Any], float]]:
             return [(dict(found.payload or {}), found.score) for found in self._shard.query(request)]
 
-        return await self._do(look)
+        return await self._do(query_engine)
 
-    async def place(self) -> TierPosition | None:
+    async def position(self) -> TierPosition | None:
         try:
-            return TierPosition(**json.loads(self._place.read_text()))
+            return TierPosition(**json.loads(self._position_file.read_text()))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
             raise Away(f"where the shard is cannot be read: {type(error).__name__}") from error
 
-    async def settle(self, place: TierPosition) -> None:
+    async def settle(self, position: TierPosition) -> None:
         def keep() -> None:
             self._shard.flush()
-            written = self._place.with_suffix(".new")
-            written.write_text(json.dumps({"life": place.life, "seq": place.seq}))
-            os.replace(written, self._place)
+            draft = self._position_file.with_suffix(".new")
+            draft.write_text(json.dumps({"life": position.life, "seq": position.seq}))
+            os.replace(draft, self._position_file)
 
         await self._do(keep)
 
@@ -137,12 +137,12 @@ class _Shard:
         return chosen
 
     async def _do(self, work: Callable[[], T]) -> T:
-        def alone() -> T:
+        def locked() -> T:
             with self._lock:
                 return work()
 
         try:
-            return await asyncio.to_thread(alone)
+            return await asyncio.to_thread(locked)
         except Exception as error:
             raise Away(f"the episodic engine does not answer: {error}"[:300]) from error
 

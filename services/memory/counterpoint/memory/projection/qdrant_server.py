@@ -17,7 +17,7 @@ T = TypeVar("T")
 LOCAL = ":memory:"
 """The client's in-memory implementation, for tests: it compares every point, in Python."""
 
-_PLACE = point_id("place", "place")
+_POSITION_ID = point_id("place", "place")
 _TIMEOUT_S = 10
 
 
@@ -146,18 +146,18 @@ class _Collection:
         found = await _do(self._client.query_points(self._name, vector, query_filter=models.Filter(must=must), limit=k))
         return [(dict(row.payload or {}), row.score) for row in found.points]
 
-    async def place(self) -> TierPosition | None:
-        found = await self.payloads([_PLACE])
+    async def position(self) -> TierPosition | None:
+        found = await self.payloads([_POSITION_ID])
         return TierPosition(found[0]["life"], found[0]["seq"]) if found else None
 
-    async def settle(self, place: TierPosition) -> None:
-        payload = {"removed": "yes", "life": place.life, "seq": place.seq}
-        await self.upsert([Point(_PLACE, [1.0] + [0.0] * (self._dimensions - 1), payload)])
+    async def settle(self, position: TierPosition) -> None:
+        payload = {"removed": "yes", "life": position.life, "seq": position.seq}
+        await self.upsert([Point(_POSITION_ID, [1.0] + [0.0] * (self._dimensions - 1), payload)])
 
 
-async def _do(asked: Awaitable[T]) -> T:
+async def _do(call: Awaitable[T]) -> T:
     """Await a call of the client. Raises `Away` for every exception of the client, which has no common base class."""
     try:
-        return await asked
+        return await call
     except Exception as error:
         raise Away(f"the episodic engine does not answer: {type(error).__name__}") from error

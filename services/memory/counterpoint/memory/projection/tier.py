@@ -68,12 +68,12 @@ class Tier(ABC):
     name: str
 
     @abstractmethod
-    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
+    async def position(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position in a project; None if the tier has no content of it, or unreadable content."""
 
     @abstractmethod
     async def apply(
-        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+        self, project: str, changes: Sequence[RecordChange], position: TierPosition, *, draft: bool = False
     ) -> None:
         """Apply these changes, in any order and any number of times, and store the position. A version older than the
         stored one changes nothing."""
@@ -106,18 +106,18 @@ class SearchingTier(Tier):
         tier's."""
         shape = None if vector is None else vector.shape
         if vector is None or shape != (self.dimensions,):
-            given = "no vector" if shape is None else f"{'x'.join(map(str, shape))} numbers"
-            problem = f"{given}, where {self.model} has {self.dimensions}"
+            size = "no vector" if shape is None else f"{'x'.join(map(str, shape))} numbers"
+            problem = f"{size}, where {self.model} has {self.dimensions}"
             raise Permanent(ErrorCode.VECTOR, (Problem(field=f"{self.name}.vector", problem=problem),))
         return vector
 
 
-def newest(changes: Sequence[RecordChange], held: Mapping[tuple[str, str], int]) -> list[RecordChange]:
+def newest(changes: Sequence[RecordChange], stored: Mapping[tuple[str, str], int]) -> list[RecordChange]:
     """Return the newest change of each record that is newer than the stored one."""
     found: dict[tuple[str, str], RecordChange] = {}
     for change in changes:
         key = (change.store, change.id)
         known = found.get(key)
-        if change.version > (held.get(key, 0) if known is None else known.version):
+        if change.version > (stored.get(key, 0) if known is None else known.version):
             found[key] = change
     return list(found.values())

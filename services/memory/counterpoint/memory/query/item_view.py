@@ -35,7 +35,7 @@ def item(row: Any, score: float | None = None, scores: dict[str, float] | None =
     project = row["project"] if row["project"] != SYSTEM else "default"
     _, body = upcast(row["store"], row["schema_version"], row["body"])
     # As `Item(...)` makes it, without validation: the columns have these types, and a line has a hundred items.
-    shown = Item.__new__(Item)
+    view = Item.__new__(Item)
     values = {
         "store": row["store"],
         "id": row["id"],
@@ -50,11 +50,11 @@ def item(row: Any, score: float | None = None, scores: dict[str, float] | None =
         "score": score,
         "scores": scores,
     }
-    object.__setattr__(shown, "__dict__", values)
-    object.__setattr__(shown, "__pydantic_fields_set__", _ALL_FIELDS)
-    object.__setattr__(shown, "__pydantic_extra__", None)
-    object.__setattr__(shown, "__pydantic_private__", None)
-    return shown
+    object.__setattr__(view, "__dict__", values)
+    object.__setattr__(view, "__pydantic_fields_set__", _ALL_FIELDS)
+    object.__setattr__(view, "__pydantic_extra__", None)
+    object.__setattr__(view, "__pydantic_private__", None)
+    return view
 
 
 def ref(row: Any) -> Ref:
@@ -62,8 +62,8 @@ def ref(row: Any) -> Ref:
     return Ref(store=row["store"], id=row["id"], version=row["version"])
 
 
-def seen(shown: Item) -> ReadItem:
+def read_item(view: Item) -> ReadItem:
     """Return an item of the read set."""
-    named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(shown.body))
-    which = Ref(store=shown.store, id=shown.id, version=shown.version)
-    return ReadItem(which, shown.label, shown.integrity, shown.score, named, shown.project == SHARED_PROJECT)
+    named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(view.body))
+    ref_of_item = Ref(store=view.store, id=view.id, version=view.version)
+    return ReadItem(ref_of_item, view.label, view.integrity, view.score, named, view.project == SHARED_PROJECT)

@@ -27,7 +27,7 @@ class Moment:
     seq: int
     shared_seq: int
 
-    def places(self, projects: Sequence[str]) -> list[tuple[str, int]]:
+    def positions(self, projects: Sequence[str]) -> list[tuple[str, int]]:
         """Return each of these projects with its position."""
         return [(each, self.shared_seq if each != self.project else self.seq) for each in projects]
 
@@ -54,7 +54,7 @@ async def moment(connection: Any, project: str, as_of: str) -> Moment:
     return Moment(project, seq or 0, shared or 0)
 
 
-def then(query: List, places: Sequence[tuple[str, int]], record_id: str | None = None) -> tuple[str, list[Any]]:
+def then(query: List, positions: Sequence[tuple[str, int]], record_id: str | None = None) -> tuple[str, list[Any]]:
     """Return the statement of a list as some projects were at their positions, and its values; with `record_id`, of
     the record alone. Erased records have no body. Raises `Permanent` as `conditions` does."""
     clauses, values = conditions(query, indexed=False)
@@ -62,7 +62,7 @@ def then(query: List, places: Sequence[tuple[str, int]], record_id: str | None =
         values.append(record_id)
         clauses.append(f"id = ${len(values)}")
     parts = []
-    for project, seq in places:
+    for project, seq in positions:
         values += [project, seq]
         fields = {"project": f"${len(values) - 1}", "position": f"${len(values)}", "conditions": " AND ".join(clauses)}
         for name in ("current_versions_then", "superseded_versions_then"):

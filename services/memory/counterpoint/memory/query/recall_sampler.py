@@ -23,7 +23,7 @@ RECALL = Gauge(
 )
 WINDOW = 200
 """Samples of a store and plan in the mean."""
-PATIENCE_S = 10.0
+COMPARE_TIMEOUT_S = 10.0
 
 Ids = frozenset[tuple[str, str]]
 """Project and id of each hit."""
@@ -42,7 +42,7 @@ class RecallSampler:
         self._share = share
         self._busy = busy
         self._choose = choose or random.Random()
-        self._seen: defaultdict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
+        self._samples: defaultdict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         self._running: asyncio.Task[None] | None = None
 
     def offer(self, store: str, plan: str, compare: Compare) -> None:
@@ -65,14 +65,14 @@ class RecallSampler:
 
     async def _sample(self, store: str, plan: str, compare: Compare) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(COMPARE_TIMEOUT_S):
                 found, exact = await compare()
         except (CounterpointError, TimeoutError) as error:
-            log.info("recall.unsampled", store=store, plan=plan, reason=type(error).__name__)
+            log.info("recall.not_compared", store=store, plan=plan, reason=type(error).__name__)
             return
-        seen = self._seen[store, plan]
-        seen.append(recall(found, exact))
-        RECALL.labels(store, plan).set(mean(seen))
+        samples = self._samples[store, plan]
+        samples.append(recall(found, exact))
+        RECALL.labels(store, plan).set(mean(samples))
 
     def _over(self, task: "asyncio.Task[None]") -> None:
         self._running = None

@@ -44,27 +44,27 @@ pool does not use it again.
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
 """Settings for statements that take arrays: a plan for every length of them would take most of their time."""
 
-_AGAIN_S = 0.2
-_BEAT_S = 0.5
-_CONFIRMED_S = 2.0
+_RETRY_S = 0.2
+_CONFIRM_EVERY_S = 0.5
+_VALID_S = 2.0
 """Validity of a lease after its last confirmation, in seconds; the server releases it later than that."""
 _LEASE_KEY = 0x636F756E746572
 
 _SQL = load_statements(__package__)
 
 
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_while_transient(work: Callable[[], Awaitable[T]]) -> T:
     """Return the result of `work`, repeated as long as it raises `Transient`; for steps that nothing can continue
     without."""
     while True:
         try:
             return await work()
-        except Transient as away:
-            log.warning("database.waiting", reason=str(away))
-            await asyncio.sleep(_AGAIN_S)
+        except Transient as error:
+            log.warning("database.waiting", reason=str(error))
+            await asyncio.sleep(_RETRY_S)
 
 
-async def _leave(connection: "Connection") -> None:
+async def _keep_session(connection: "Connection") -> None:
     """Reset nothing: every setting is local to its transaction, and the pool has rolled back an open one."""
 
 
@@ -79,7 +79,7 @@ class Database:
         self._connect_timeout_s = connect_timeout_s
         self._settings = {"jit": "off", "search_path": functions.SEARCH_PATH, **(settings or {})}
         self._pool: Pool | None = None
-        self._fences: dict[int, str] = {}
+        self._project_of: dict[int, str] = {}
 
     async def open(self) -> None:
         """Connect. Raises `Away`."""
@@ -97,11 +97,11 @@ class Database:
             timeout=self._connect_timeout_s,
             command_timeout=30,
             server_settings=self._settings,
-            reset=_leave,
+            reset=_keep_session,
         )
 
     async def _prepare(self, connection: "Connection") -> None:
-        self._fences.pop(connection.get_server_pid(), None)
+        self._project_of.pop(connection.get_server_pid(), None)
         await register_vector(connection)
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=from_json, schema="pg_catalog")
 
@@ -144,10 +144,10 @@ class Database:
         """
         async with self.connection() as connection:
             pid = connection.get_server_pid()
-            if self._fences.get(pid) != project:
-                self._fences.pop(pid, None)
+            if self._project_of.get(pid) != project:
+                self._project_of.pop(pid, None)
                 await set_project(connection, project, in_transaction=False)
-                self._fences[pid] = project
+                self._project_of[pid] = project
             yield connection
 
     @asynccontextmanager
@@ -174,15 +174,15 @@ class Lease:
         self._url = url
         self._holder = holder
         self._connection: Connection | None = None
-        self._confirmed = -_CONFIRMED_S
+        self._confirmed = -_VALID_S
         self._acquired = 0
         self.epoch = 0
 
     @property
-    def sure(self) -> int | None:
+    def certain_number(self) -> int | None:
         """Return the count of acquisitions while no other process can have been active since; else None."""
-        held = self._connection is not None and not self._connection.is_closed()
-        return self._acquired if held and time.monotonic() - self._confirmed < _CONFIRMED_S else None
+        connected = self._connection is not None and not self._connection.is_closed()
+        return self._acquired if connected and time.monotonic() - self._confirmed < _VALID_S else None
 
     async def acquire(self, retry_s: float) -> int:
         """Wait for the lease; return its epoch, the same as before if nobody else has held the lease since."""
@@ -194,10 +194,10 @@ class Lease:
                         timeout=5,
                         server_settings={"tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1"},
                     )
-                asked = time.monotonic()
+                sent_at = time.monotonic()
                 if await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", _LEASE_KEY):
                     self.epoch = await self._connection.fetchval(_SQL["next_epoch"], self._holder, self.epoch)
-                    self._confirmed = asked
+                    self._confirmed = sent_at
                     self._acquired += 1
                     log.info("lease.acquired", epoch=self.epoch)
                     return self.epoch
@@ -218,18 +218,18 @@ class Lease:
             while not lost.is_set():
                 await self._confirm(self._connection)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(lost.wait(), _BEAT_S)
+                    await asyncio.wait_for(lost.wait(), _CONFIRM_EVERY_S)
 
     async def _confirm(self, connection: "Connection") -> None:
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         try:
-            await connection.execute("SELECT 1", timeout=_CONFIRMED_S)
+            await connection.execute("SELECT 1", timeout=_VALID_S)
         except AWAY as error:
             log.warning("lease.unconfirmed", reason=type(error).__name__)
             if isinstance(error, asyncpg.InternalClientError):
                 connection.terminate()
         else:
-            self._confirmed = asked
+            self._confirmed = sent_at
 
     async def release(self) -> None:
         """Give the lease back."""

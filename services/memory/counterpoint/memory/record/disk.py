@@ -13,10 +13,10 @@ from counterpoint.proto.errors import Away
 log = structlog.get_logger()
 
 FREE = Gauge("counterpoint_disk_free_bytes", "Free bytes of the disk that the data folder is on")
-LOOK_EVERY_S = 1.0
-_REFUSED_S = 5.0
+CHECK_EVERY_S = 1.0
+_DATABASE_FULL_S = 5.0
 """Back-off after the database ran out of space, in seconds."""
-_ENOUGH = 1.5
+_RESUME_FACTOR = 1.5
 """Multiple of the reserve that must be free before writes resume."""
 
 
@@ -31,31 +31,31 @@ class DiskSpace:
         self._folder = folder
         self._reserve = reserve_bytes
         self._low = False
-        self._refused_until = 0.0
+        self._database_full_until = 0.0
 
     @property
     def low(self) -> bool:
         """Whether writes are stopped."""
-        return self._low or time.monotonic() < self._refused_until
+        return self._low or time.monotonic() < self._database_full_until
 
     def check(self) -> None:
         """Raise `Away` while writes are stopped."""
         if self.low:
             raise Away("the disk is full: nothing is written until there is room again")
 
-    def refused(self) -> None:
+    def database_full(self) -> None:
         """Take note that the database had no room."""
         if not self.low:
             log.error("disk.full", of="database")
-        self._refused_until = time.monotonic() + _REFUSED_S
+        self._database_full_until = time.monotonic() + _DATABASE_FULL_S
 
-    def look(self) -> None:
+    def check_space(self) -> None:
         """Compare the free space with the reserve."""
         if self._folder is None:
             return
         free = shutil.disk_usage(self._folder).free
         FREE.set(free)
-        low = free < self._reserve * (_ENOUGH if self._low else 1)
+        low = free < self._reserve * (_RESUME_FACTOR if self._low else 1)
         if low and not self._low:
             log.error("disk.full", of=str(self._folder), free_bytes=free, reserve_bytes=self._reserve)
         elif self._low and not low:
@@ -65,5 +65,5 @@ class DiskSpace:
     async def watch(self) -> None:
         """Compare every second, for ever."""
         while True:
-            self.look()
-            await asyncio.sleep(LOOK_EVERY_S)
+            self.check_space()
+            await asyncio.sleep(CHECK_EVERY_S)

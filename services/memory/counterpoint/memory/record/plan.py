@@ -130,7 +130,7 @@ def storable(text: str, where: str) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="holds half a character"),)) from error
+        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="contains an unpaired surrogate"),)) from error
     if size > BODY_LIMIT_BYTES:
         raise Permanent(
             ErrorCode.TOO_LARGE, (Problem(field=where, problem=f"{size} bytes, more than {BODY_LIMIT_BYTES}"),)

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
     Connection = asyncpg.Connection[asyncpg.Record]
 
+StoreKey = tuple[str, str]
+"""Project and store."""
+
 _SQL = load_statements(__package__)
 
 

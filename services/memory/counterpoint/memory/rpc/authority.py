@@ -41,16 +41,16 @@ class Authority:
         """Return the grant of a caller for an origin, and the integrity of its work. Raises `Denied`."""
         if not is_project(origin.project):
             raise Denied(ErrorCode.PROJECT, "a project name, in which nothing looks like a secret")
-        asked = diode.AccessRequest(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
+        request = diode.AccessRequest(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
         if origin.capability is not None:
             revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
-            grant = verify(self._keyring, origin.capability, accesses, now=asked.now, revoked=revoked)
+            grant = verify(self._keyring, origin.capability, accesses, now=request.now, revoked=revoked)
             integrity = VOUCHED
         else:
             principal = await self.asker(origin)
-            grant = diode.standing(self._policy, asked, principal)
+            grant = diode.standing(self._policy, request, principal)
             integrity = VOUCHED if principal is not None and principal.kind != "agent" else DERIVED
-        rule = diode.holder(grant, asked)
+        rule = diode.holder(grant, request)
         if rule is not None:
             raise Denied(rule, f"a capability of {caller} for this message, project and task")
         return grant, integrity
@@ -83,15 +83,15 @@ class Authority:
     def changed(self, prepared: CommitPlan) -> None:
         """Invalidate principals, revocations and ends of tasks that a commit changes."""
         if any(row.store == "principals" for row in prepared.writes):
-            self._principals.forget()
+            self._principals.clear()
         self._revocations.changed(prepared)
         self.causes.changed(prepared)
 
 
-def remembered(look: Callable[[], ReadSet]) -> ReadSet:
+def remembered(lookup: Callable[[], ReadSet]) -> ReadSet:
     """Return the read set of a delivery. Raises `Transient` if it is no longer in RAM."""
     try:
-        return look()
+        return lookup()
     except ReadSetLost as error:
         raise Transient("what this delivery has read is not known any more") from error
 

@@ -77,8 +77,8 @@ class CommitHandler:
                 prepared = also_sending(prepared, [retried])
             try:
                 reply = await self.apply(prepared)
-            except TombstoneConflict as before:
-                commit = _made_again(commit, before)
+            except TombstoneConflict as conflict:
+                commit = _over_tombstone(commit, conflict)
             else:
                 break
         if self._takebacks.carried(origin.project, prepared.provenance.refs):
@@ -103,15 +103,15 @@ class CommitHandler:
             self._authority.changed(prepared)
 
 
-def _made_again(commit: Commit, before: TombstoneConflict) -> Commit:
-    """Return the commit with inserts turned into inserts over the tombstone. Raises `before` if it has no such
+def _over_tombstone(commit: Commit, conflict: TombstoneConflict) -> Commit:
+    """Return the commit with inserts turned into inserts over the tombstone. Raises `conflict` if it has no such
     insert."""
     writes = tuple(
-        write.model_copy(update={"expect": before.found})
-        if (write.store, write.id, write.expect) == (before.store, before.record_id, 0)
+        write.model_copy(update={"expect": conflict.found})
+        if (write.store, write.id, write.expect) == (conflict.store, conflict.record_id, 0)
         else write
         for write in commit.writes
     )
     if writes == commit.writes:
-        raise before
+        raise conflict
     return commit.model_copy(update={"writes": writes})

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from counterpoint.memory.embedding.model import Vectors
+from counterpoint.memory.record.projects import StoreKey
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.bm25 import bringing, idf
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
 from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
-from counterpoint.memory.search.corpus_index import Place
 from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Weights, adaptive, fixed, fuse
-from counterpoint.memory.search.scan import compared, index_of, indexed_as, walked
+from counterpoint.memory.search.scan import index_of, indexed_as, scan_all, search_index
 from counterpoint.memory.search.terms import Terms, terms
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
@@ -96,7 +96,7 @@ async def search(
     exact_rows: int = EXACT_ROWS,
     ef_search: int | None = None,
     of_rows: Sequence[int] | None = None,
-    held: CorpusCache | None = None,
+    corpus_cache: CorpusCache | None = None,
 ) -> SearchResult:
     """Return the `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,)
     float32.
@@ -105,27 +105,27 @@ async def search(
     caller. A scope of more than `exact_rows` rows is searched by its project's index if there is one, with that
     `ef_search` (or the number of candidates), and scanned if the index returns too few. The result has as many hits as
     there are rows in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, only those are in scope, and all
-    of them are scanned. Corpora in `held` are not read again. Raises `Permanent` as `parse_query` does.
+    of them are scanned. Corpora in `corpus_cache` are not read again. Raises `Permanent` as `parse_query` does.
     """
-    query = await _analysed(connection, scope, parse_query(text))
-    meaning_alone = weights == fixed(1)
-    if not query.rows or not (query.asked or meaning_alone):
-        return SearchResult((), "none", query.asked)
-    wanted = query.parsed(vector, max(CANDIDATES, 4 * k))
+    query = await _analyse(connection, scope, parse_query(text))
+    dense_alone = weights == fixed(1)
+    if not query.rows or not (query.lexical_terms or dense_alone):
+        return SearchResult((), "none", query.lexical_terms)
+    parsed_query = query.parsed(vector, max(CANDIDATES, 4 * k))
     method: Literal["exact", "indexed"] = "exact"
     found = Candidates()
     kind = indexed_as(len(vector))
-    if of_rows is None and query.rows > exact_rows and query.walkable and kind is not None:
-        found = await walked(connection, scope, wanted, kind, ef_search or min(wanted.most, 1000))
-    if found.nearest >= min(wanted.most, query.rows):
+    if of_rows is None and query.rows > exact_rows and query.has_index and kind is not None:
+        found = await search_index(connection, scope, parsed_query, kind, ef_search or min(parsed_query.most, 1000))
+    if found.nearest >= min(parsed_query.most, query.rows):
         method = "indexed"
     else:
-        found = await compared(connection, scope, query.states, wanted, of_rows, held)
-    return SearchResult(_ranked(query, found, vector, weights, k), method, query.asked)
+        found = await scan_all(connection, scope, query.states, parsed_query, of_rows, corpus_cache)
+    return SearchResult(_ranked(query, found, vector, weights, k), method, query.lexical_terms)
 
 
 @dataclass(frozen=True)
-class _Analysed:
+class _AnalysedQuery:
     """A query parsed by PostgreSQL, with the statistics of the rows in scope: their number and mean length in terms,
     and of each known term the number of rows that contain it and its hash."""
 
@@ -137,16 +137,16 @@ class _Analysed:
     hashes: Mapping[str, int]
     rows: int
     mean_length: float
-    walkable: bool
-    states: Mapping[Place, CorpusState]
+    has_index: bool
+    states: Mapping[StoreKey, CorpusState]
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def lexical_terms(self) -> tuple[str, ...]:
         """Return the terms of the lexical leg."""
         return (*(phrase for phrase, _ in self.phrases), *self.words)
 
     @cached_property
-    def worth(self) -> dict[str, float]:
+    def idf_of_terms(self) -> dict[str, float]:
         """Return the idf of each word, also of those in no row."""
         return {term: idf(self.rows, self.holders.get(term, 0)) for term in self.words}
 
@@ -154,17 +154,17 @@ class _Analysed:
         """Return the query for both legs, each of which brings `most` candidates."""
         return ParsedQuery(
             vector=vector,
-            phrases=_guided(self.phrases, self.holders),
+            phrases=_with_rarest_word(self.phrases, self.holders),
             hashes=self.hashes,
             names=self.names,
             most=most,
             rows=self.rows,
             mean_length=self.mean_length,
-            **_weighed({term: value for term, value in self.worth.items() if term in self.holders}),
+            **_divided({term: value for term, value in self.idf_of_terms.items() if term in self.holders}),
         )
 
 
-async def _analysed(connection: "Connection", scope: SearchScope, prepared: Terms) -> _Analysed:
+async def _analyse(connection: "Connection", scope: SearchScope, prepared: Terms) -> _AnalysedQuery:
     # At most half of the terms are exact forms: a long stack trace must not displace its words.
     exact = list(prepared.exact[: MAX_TERMS // 2])
     row = await connection.fetchrow(
@@ -179,9 +179,9 @@ async def _analysed(connection: "Connection", scope: SearchScope, prepared: Term
         index_of(scope.project, scope.model),
     )
     assert row is not None
-    spoken = [words.split(" ") for words in row["phrase_words"]]
-    phrases = list(zip(row["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
-    return _Analysed(
+    phrase_words = [words.split(" ") for words in row["phrase_words"]]
+    phrases = list(zip(row["phrases"], phrase_words, strict=True))[: MAX_TERMS // 4]
+    return _AnalysedQuery(
         words=list(dict.fromkeys([*exact, *row["words"]]))[: MAX_TERMS - len(phrases)],
         phrases=phrases,
         names=prepared.names,
@@ -190,13 +190,13 @@ async def _analysed(connection: "Connection", scope: SearchScope, prepared: Term
         hashes=dict(zip(row["terms"], row["hashes"], strict=True)),
         rows=row["rows"],
         mean_length=max(row["length"], 1) / max(row["rows"], 1),
-        walkable=row["walkable"],
+        has_index=row["has_index"],
         states=_states(row["states"]),
     )
 
 
 def _ranked(
-    query: _Analysed, found: Candidates, vector: Vectors, weights: Weights | None, k: int
+    query: _AnalysedQuery, found: Candidates, vector: Vectors, weights: Weights | None, k: int
 ) -> tuple[HybridHit, ...]:
     """Return the `k` best candidates; `weights` may include the similarity to the best of them."""
     rarest = idf(query.rows, 1)
@@ -208,7 +208,7 @@ def _ranked(
         middle = np.asarray(np.mean(best, axis=0, dtype=np.float64)) if best else np.zeros(len(vector))
         for row, likeness in found.likeness(middle).items():
             signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
-    spread = _Spread.of(found, query.rows, sum(query.worth.values()), rarest)
+    spread = _Spread.of(found, query.rows, sum(query.idf_of_terms.values()), rarest)
     by_row = {each.row: each for each in found.each}
     ordered = _ordered(signs, by_row, weights)[:k]
     return tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
@@ -239,15 +239,15 @@ class _Spread:
 
     lexical: tuple[float, float]
     cosine: tuple[float, float]
-    worth: float
+    idf_of_terms: float
     rarest: float
 
     @staticmethod
-    def of(found: Candidates, rows: int, worth: float, rarest: float) -> "_Spread":
+    def of(found: Candidates, rows: int, idf_of_terms: float, rarest: float) -> "_Spread":
         many = max(rows, FEW)
         mean = found.lexical_sum / many
         deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
-        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth, rarest)
+        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), idf_of_terms, rarest)
 
     def hit(self, candidate: Candidate, cosine: float, fused: FusedScore) -> HybridHit:
         lexical = candidate.lexical
@@ -258,7 +258,7 @@ class _Spread:
             "lexical_z": _z(lexical, *self.lexical),
             "cosine_z": _z(cosine, *self.cosine),
             "rarest": self.rarest,
-            "coverage": candidate.covered / self.worth if self.worth else 0.0,
+            "coverage": candidate.covered / self.idf_of_terms if self.idf_of_terms else 0.0,
             "by_words": fused.words,
             "by_meaning": fused.meaning,
             "by_name": fused.named,
@@ -273,16 +273,16 @@ def _z(value: float, mean: float, deviation: float) -> float:
     return (value - mean) / deviation if deviation else 0.0
 
 
-def _weighed(worth: dict[str, float]) -> dict[str, dict[str, float]]:
+def _divided(idf_of_terms: dict[str, float]) -> dict[str, dict[str, float]]:
     """Divide terms into those that `bring` candidates and `other` ones, each with its idf."""
-    brings = bringing(worth)
+    brings = bringing(idf_of_terms)
     return {
-        "bring": {term: value for term, value in worth.items() if term in brings},
-        "other": {term: value for term, value in worth.items() if term not in brings},
+        "bring": {term: value for term, value in idf_of_terms.items() if term in brings},
+        "other": {term: value for term, value in idf_of_terms.items() if term not in brings},
     }
 
 
-def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> list[tuple[str, str]]:
+def _with_rarest_word(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return the phrases whose words all occur, each with the word that the fewest rows contain: among those the phrase
     is searched for."""
     return [
@@ -292,7 +292,7 @@ def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]
     ]
 
 
-def _states(states: Sequence[Sequence[str]]) -> dict[Place, CorpusState]:
+def _states(states: Sequence[Sequence[str]]) -> dict[StoreKey, CorpusState]:
     return {
         (project, store): CorpusState(changed, int(rows), int(length))
         for project, store, changed, rows, length in states

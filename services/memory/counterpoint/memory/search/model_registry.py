@@ -34,7 +34,7 @@ MAX_DIMENSIONS = 16_000
 _REMOTE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/+-]{0,199})(@(?P<dimensions>[1-9][0-9]{0,4}))?")
 _SQL = load_statements(__package__)
 
-Beside = Literal["next", "before"]
+OtherModel = Literal["next", "before"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class ModelRegistry:
         self._search = search
         self._make = make
         self._epoch = epoch
-        self.beside: Beside | None = None
-        self.in_doubt = False
+        self.other_is: OtherModel | None = None
+        self.outcome_unknown = False
         """A change was begun, and its outcome is unknown."""
 
     async def begin(self) -> None:
@@ -74,20 +74,20 @@ class ModelRegistry:
             row = await connection.fetchrow(_SQL["models"])
             if row is None or (row["other"] is None and not await _any(connection)):
                 await connection.execute(_SQL["set_first_model"], configured.model_id, configured.dimensions)
-        await self.learn()
+        await self.load()
         if self._search.model_id != configured.model_id:
             log.warning("embedding.not_as_configured", configured=configured.model_id, active=self._search.model_id)
 
-    async def learn(self) -> None:
+    async def load(self) -> None:
         """Load the models from the record. Raises as `begin` does."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow(_SQL["models"])
         if row is not None:
-            other = None if row["other"] is None else self.named(row["other"])
-            self._use(self.named(row["active"]), other, row["other_is"])
-        self.in_doubt = False
+            other = None if row["other"] is None else self.model_of(row["other"])
+            self._use(self.model_of(row["active"]), other, row["other_is"])
+        self.outcome_unknown = False
 
-    def named(self, text: str) -> EmbeddingModel:
+    def model_of(self, text: str) -> EmbeddingModel:
         """Return a model by its name: a built-in one, `file:DIR`, the id of a model in a folder, or a LiteLLM name with
         `@` and its dimensions.
 
@@ -112,21 +112,21 @@ class ModelRegistry:
             raise Permanent(ErrorCode.INVALID, (Problem(field="model", problem=problem),))
         return self._make(ModelName(remote["name"], dimensions))
 
-    async def put_beside(self, model: EmbeddingModel) -> None:
+    async def add_other(self, model: EmbeddingModel) -> None:
         """Add a model beside the active one. Vectors of a former other model are no longer kept."""
         async with self._changing() as connection:
             await connection.execute(_SQL["set_other_model"], model.model_id, model.dimensions, "next")
-            self.in_doubt = True
+            self.outcome_unknown = True
         self._use(self._search.active, model, "next")
 
-    async def forget(self) -> None:
+    async def remove_other(self) -> None:
         """Remove the model beside the active one."""
         async with self._changing() as connection:
             await connection.execute(_SQL["set_other_model"], None, None, None)
-            self.in_doubt = True
+            self.outcome_unknown = True
         self._use(self._search.active, None, None)
 
-    async def turn(self, leaves: Beside) -> bool:
+    async def switch(self, leaves: OtherModel) -> bool:
         """Switch searches to the other model, at once for all projects; the active one becomes the other, as `leaves`.
 
         Return False without a change if a record has no vector of it yet.
@@ -142,7 +142,7 @@ class ModelRegistry:
                 if await connection.fetchval(_SQL["lacks_vectors"], project, other.model_id):
                     return False
             await connection.execute(_SQL["switch_models"], leaves)
-            self.in_doubt = True
+            self.outcome_unknown = True
         self._use(other, active, leaves)
         return True
 
@@ -153,11 +153,11 @@ class ModelRegistry:
                     return False
         return True
 
-    def _use(self, active: EmbeddingModel, other: EmbeddingModel | None, beside: Beside | None) -> None:
-        self.beside = beside
-        self.in_doubt = False
+    def _use(self, active: EmbeddingModel, other: EmbeddingModel | None, other_is: OtherModel | None) -> None:
+        self.other_is = other_is
+        self.outcome_unknown = False
         self._search.use(active, other)
-        log.info("embedding.models", active=active.model_id, other=other and other.model_id, other_is=beside)
+        log.info("embedding.models", active=active.model_id, other=other and other.model_id, other_is=other_is)
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator["Connection"]:

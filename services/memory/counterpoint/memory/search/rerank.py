@@ -43,8 +43,8 @@ class Reranker:
     @cached_property
     def reads_pairs(self) -> bool:
         """Whether the model is a cross-encoder."""
-        made = self._model.run(self._model.encode(*_PROBE))
-        return made.ndim == 1 and made.shape[0] <= _LABELS
+        outputs = self._model.run(self._model.encode(*_PROBE))
+        return outputs.ndim == 1 and outputs.shape[0] <= _LABELS
 
     async def scores(self, question: str, passages: Sequence[str]) -> list[float]:
         """Return a score for each passage; computed in threads, so that the loop stays free."""
@@ -67,8 +67,8 @@ class Reranker:
     def _score(self, question: str, of_question: Vectors | None, passage: str) -> float:
         if of_question is not None:
             return max(0.0, float(of_question @ self._vector(passage)))
-        made = self._model.run(self._model.encode(question, passage))
-        logit = float(made[-1] - made[0]) if made.shape[0] == _LABELS else float(made[0])
+        outputs = self._model.run(self._model.encode(question, passage))
+        logit = float(outputs[-1] - outputs[0]) if outputs.shape[0] == _LABELS else float(outputs[0])
         return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
     def _vector(self, text: str) -> Vectors:
@@ -88,12 +88,12 @@ async def reranked(reranker: Reranker, query: HybridSearch, items: Sequence[Item
     Its score is their score, and `rerank` among their scores; `fused` is the former one. Items that were not reranked
     follow in their former order.
     """
-    near, far = items[:RERANKED], items[RERANKED:]
-    found = await reranker.scores(query.text, [str((item.body or {}).get("text", "")) for item in near])
-    ordered = sorted(zip(near, found, strict=True), key=lambda pair: -pair[1])
+    reranked_items, rest = items[:RERANKED], items[RERANKED:]
+    found = await reranker.scores(query.text, [str((item.body or {}).get("text", "")) for item in reranked_items])
+    ordered = sorted(zip(reranked_items, found, strict=True), key=lambda pair: -pair[1])
     least = min(found, default=1.0)
     scored = [_scored(item, score, score) for item, score in ordered]
-    scored += [_scored(item, least * (item.score or 0.0), None) for item in far]
+    scored += [_scored(item, least * (item.score or 0.0), None) for item in rest]
     return tuple(scored[: query.k])
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from counterpoint.memory.record.projects import StoreKey
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
 from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
-from counterpoint.memory.search.corpus_index import Place, find
+from counterpoint.memory.search.corpus_index import find
 
 if TYPE_CHECKING:
     import asyncpg
@@ -46,51 +47,51 @@ def indexed_as(dimensions: int) -> str | None:
     return f"vector({dimensions})" if dimensions <= INDEXED_DIMENSIONS else f"halfvec({dimensions})"
 
 
-def _parameters(scope: SearchScope, wanted: ParsedQuery) -> tuple[Any, ...]:
+def _parameters(scope: SearchScope, query: ParsedQuery) -> tuple[Any, ...]:
     """Return the parameters of the statement `candidates`."""
     return (
-        *_scoped(scope, wanted), scope.model, wanted.vector.tolist(),
-        list(wanted.bring), list(wanted.bring.values()), list(wanted.other), list(wanted.other.values()),
-        wanted.most, wanted.rows, wanted.mean_length, list(wanted.names),
+        *_scoped(scope, query), scope.model, query.vector.tolist(),
+        list(query.bring), list(query.bring.values()), list(query.other), list(query.other.values()),
+        query.most, query.rows, query.mean_length, list(query.names),
     )  # fmt: skip
 
 
-def _scoped(scope: SearchScope, wanted: ParsedQuery) -> tuple[Any, ...]:
-    phrases, guides = [query for query, _ in wanted.phrases], [guide for _, guide in wanted.phrases]
+def _scoped(scope: SearchScope, query: ParsedQuery) -> tuple[Any, ...]:
+    phrases, guides = [phrase for phrase, _ in query.phrases], [guide for _, guide in query.phrases]
     return scope.project, list(scope.stores), scope.max_label, phrases, guides
 
 
-async def compared(
+async def scan_all(
     connection: "Connection",
     scope: SearchScope,
-    states: Mapping[Place, CorpusState],
-    wanted: ParsedQuery,
+    states: Mapping[StoreKey, CorpusState],
+    query: ParsedQuery,
     of_rows: Sequence[int] | None,
-    held: CorpusCache | None,
+    corpus_cache: CorpusCache | None,
 ) -> Candidates:
     """Compare all rows: in RAM if the stores are cached, else by the database."""
     corpora = None
-    if held is not None:
-        corpora = held.corpora(states, scope.model, len(wanted.vector))
+    if corpus_cache is not None:
+        corpora = corpus_cache.corpora(states, scope.model, len(query.vector))
     if corpora is not None:
-        spoken: list[list[int]] = [[] for _ in wanted.phrases]
-        for row in await connection.fetch(_PHRASE_ROWS, *_scoped(scope, wanted)) if spoken else ():
-            spoken[row["n"] - 1].append(row["row"])
-        return find(corpora, wanted, scope.max_label, spoken, of_rows)
+        phrase_rows: list[list[int]] = [[] for _ in query.phrases]
+        for row in await connection.fetch(_PHRASE_ROWS, *_scoped(scope, query)) if phrase_rows else ():
+            phrase_rows[row["n"] - 1].append(row["row"])
+        return find(corpora, query, scope.max_label, phrase_rows, of_rows)
     await connection.execute("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
     filtered = () if of_rows is None else (list(of_rows),)
-    found = await connection.fetch(_SOME_ROWS if filtered else _ALL_ROWS, *_parameters(scope, wanted), *filtered)
+    found = await connection.fetch(_SOME_ROWS if filtered else _ALL_ROWS, *_parameters(scope, query), *filtered)
     return _candidates(found)
 
 
-async def walked(
-    connection: "Connection", scope: SearchScope, wanted: ParsedQuery, kind: str, ef_search: int
+async def search_index(
+    connection: "Connection", scope: SearchScope, query: ParsedQuery, kind: str, ef_search: int
 ) -> Candidates:
     """Search by the index."""
     async with connection.transaction():
         await connection.execute(_SQL["set_index_scan"], str(ef_search))
         statement = _statement(_SQL["nearest_by_index"].format(kind=kind))
-        return _candidates(await connection.fetch(statement, *_parameters(scope, wanted)))
+        return _candidates(await connection.fetch(statement, *_parameters(scope, query)))
 
 
 def _candidates(found: "Sequence[asyncpg.Record]") -> Candidates:

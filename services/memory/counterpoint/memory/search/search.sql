@@ -19,7 +19,7 @@ held AS MATERIALIZED (
 SELECT
     -- For what follows in this transaction: where no table is scanned, a plan for the values only takes longer to make.
     set_config('plan_cache_mode', 'force_generic_plan', true) AS planned_once,
-    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($8) AND indisvalid) AS walkable,
+    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($8) AND indisvalid) AS has_index,
     ARRAY(SELECT lexeme FROM words ORDER BY times DESC, place) AS words,
     ARRAY(SELECT query FROM phrases) AS phrases,
     ARRAY(SELECT array_to_string(words, ' ') FROM phrases) AS phrase_words,

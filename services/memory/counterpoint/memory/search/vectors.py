@@ -52,8 +52,8 @@ class SearchText:
     def lexical(self) -> Terms:
         """Terms for the lexical index, weighted by part."""
         steps = len(self.around)
-        beside = ((text, steps - n) for n, text in enumerate(self.around))
-        return weighed([(self.text, steps + 1), *beside, (self.context, 1)])
+        around_weights = ((text, steps - n) for n, text in enumerate(self.around))
+        return weighed([(self.text, steps + 1), *around_weights, (self.context, 1)])
 
 
 class EmbeddedTexts(dict[str, Vectors]):
@@ -78,23 +78,23 @@ class SearchEngine:
     def __init__(
         self,
         model_cache_dir: Path | None,
-        far: Valkey | None,
+        valkey: Valkey | None,
         *,
         exact_rows: int = EXACT_ROWS,
         ef_search: int | None = None,
         embedder: EmbeddingModel | None = None,
-        held: CorpusCache | None = None,
+        corpus_cache: CorpusCache | None = None,
         reranker: Reranker | None = None,
     ) -> None:
         self.reranker = reranker
         self._exact_rows = exact_rows
         self._ef_search = ef_search
-        self._far = far
+        self._valkey = valkey
         self.active: EmbeddingModel = embedder or Embedder(model_cache_dir or ModelSettings().model_cache_dir)
         self.other: EmbeddingModel | None = None
         self.changes = 0
         self._caches: dict[str, VectorCache] = {}
-        self._held = held
+        self._corpus_cache = corpus_cache
 
     @property
     def model_id(self) -> str:
@@ -102,9 +102,9 @@ class SearchEngine:
         return self.active.model_id
 
     @property
-    def outside(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether a remote model receives the texts of queries."""
-        return self.active.outside
+        return self.active.is_remote
 
     @property
     def models(self) -> tuple[EmbeddingModel, ...]:
@@ -116,13 +116,13 @@ class SearchEngine:
         self.active, self.other = active, other
         self.changes += 1
         self._caches.clear()
-        if self._held is not None:
-            self._held.clear()
+        if self._corpus_cache is not None:
+            self._corpus_cache.clear()
 
     def applied(self, steps: "Iterable[CommitPlan]") -> None:
         """Take note of applied commits."""
-        if self._held is not None:
-            self._held.drop({(step.project, row.store) for step in steps for row in step.writes})
+        if self._corpus_cache is not None:
+            self._corpus_cache.drop({(step.project, row.store) for step in steps for row in step.writes})
 
     def holds(self, model_id: str) -> bool:
         """Whether the vectors of a model are kept."""
@@ -136,10 +136,10 @@ class SearchEngine:
         raise ModelGone(f"{model_id} is not in use", retry_after_s=0.1)
 
     async def embed_texts(
-        self, texts: Sequence[str], whose: TextContext | None = None, model_id: str | None = None
+        self, texts: Sequence[str], context: TextContext | None = None, model_id: str | None = None
     ) -> Vectors:
         """Return one unit vector per text, by the active model or another one that is kept. Raises `ModelGone`."""
-        return await self.model(model_id or self.model_id).embed(texts, whose)
+        return await self.model(model_id or self.model_id).embed(texts, context)
 
     async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int | None = None) -> EmbeddedTexts:
         """Return the vectors of the queries' texts, by the active model.
@@ -147,19 +147,21 @@ class SearchEngine:
         Raises `Permanent` for a text without a searchable word, and `ModelGone` if a remote model would receive a text
         whose `label` was not looked up.
         """
-        wanted = {text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)}
-        for text in wanted:
+        query_texts = {
+            text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)
+        }
+        for text in query_texts:
             parse_query(text)
         model = self.active
-        cache = self._caches.setdefault(model.model_id, VectorCache(self._far, model.model_id))
-        found = {text: await cache.get(project, text) for text in wanted}
+        cache = self._caches.setdefault(model.model_id, VectorCache(self._valkey, model.model_id))
+        found = {text: await cache.get(project, text) for text in query_texts}
         known = {text: vector for text, vector in found.items() if vector is not None}
-        missing = [text for text in wanted if text not in known]
+        missing = [text for text in query_texts if text not in known]
         if missing:
-            if label is None and model.outside:
+            if label is None and model.is_remote:
                 raise ModelGone("a model outside is the active one now", retry_after_s=0.1)
-            made = await model.embed(missing, TextContext(project, label or 0))
-            for text, vector in zip(missing, made, strict=True):
+            vectors = await model.embed(missing, TextContext(project, label or 0))
+            for text, vector in zip(missing, vectors, strict=True):
                 known[text] = vector
                 cache.put(project, text, vector)
         return EmbeddedTexts(model.model_id, known)
@@ -186,22 +188,22 @@ class SearchEngine:
         if query.filters:
             sql, values = matching(query.store, query, project)
             of_rows = [row["row"] for row in await connection.fetch(sql, *values)]
-        first, *others = texts(query)
-        wide = max(query.k, CANDIDATES) if others else query.k
+        first, *other_texts = texts(query)
+        most_hits = max(query.k, CANDIDATES) if other_texts else query.k
         best: dict[tuple[str, str], ScoredHit] = {}
         method = "none"
-        for text in (first, *others):
+        for text in (first, *other_texts):
             found = await search(
                 connection,
                 scope,
                 text,
                 embedded[text],
-                wide,
+                most_hits,
                 _weights(query),
                 most,
                 self._ef_search,
                 of_rows,
-                None if exact else self._held,
+                None if exact else self._corpus_cache,
             )
             method = method if found.method == "none" else found.method
             for hit in found.hits:

@@ -16,9 +16,9 @@ from counterpoint.memory.ingest.chunk.pieces import (
     Chunk,
     ChunkedDocument,
     SourceSection,
-    beside,
     chunk_id,
     chunks_of,
+    neighbour_ids,
 )
 from counterpoint.memory.ingest.chunk.python import PYTHON_LIMIT_CHARS, python
 from counterpoint.memory.ingest.chunk.restructuredtext import restructuredtext
@@ -31,10 +31,10 @@ __all__ = [
     "Chunk",
     "ChunkedDocument",
     "ContentType",
-    "beside",
     "chunk",
     "chunk_id",
     "detect",
+    "neighbour_ids",
 ]
 
 

@@ -18,21 +18,21 @@ def conversation(source: str) -> Iterator[SourceSection]:
     """
     heads = list(TURN.finditer(source))
     ends = [*(head.start() for head in heads[1:]), len(source)]
-    said = [_line(source[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
+    lines = [_line(source[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
     yield SourceSection(0, heads[0].start() if heads else len(source), "")
     for n, (head, end) in enumerate(zip(heads, ends, strict=True)):
         speaker = _line(head["speaker"])
         context = " | ".join(part for part in (_line(head["at"]), speaker) if part)
-        yield SourceSection(head.end(), end, context, speaker=speaker, around=_around(said, n))
+        yield SourceSection(head.end(), end, context, speaker=speaker, around=_around(lines, n))
 
 
-def _around(said: Sequence[str], n: int) -> tuple[str, ...]:
+def _around(lines: Sequence[str], n: int) -> tuple[str, ...]:
     """Return the surroundings of a turn at distance one, then two: the end of the one before, the beginning of the
     one after."""
     steps = []
     for step in range(1, STEPS + 1):
-        before = _last(said[n - step]) if n >= step else ""
-        after = _first(said[n + step]) if n + step < len(said) else ""
+        before = _last(lines[n - step]) if n >= step else ""
+        after = _first(lines[n + step]) if n + step < len(lines) else ""
         steps.append(" ".join(part for part in (before, after) if part))
     while steps and not steps[-1]:
         steps.pop()

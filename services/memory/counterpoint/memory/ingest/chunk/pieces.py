@@ -68,7 +68,7 @@ def chunk_id(document_id: str, n: int) -> str:
     return f"{document_id}-{n:05d}"
 
 
-def beside(id: str, steps: int) -> list[str]:
+def neighbour_ids(id: str, steps: int) -> list[str]:
     """Return the ids of the chunks up to so many steps before and after one; the last has no successor."""
     document_id, _, n = id.rpartition("-")
     places = (int(n) + step for step in range(-steps, steps + 1) if step)

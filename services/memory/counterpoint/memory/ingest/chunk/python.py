@@ -73,12 +73,12 @@ class _PythonSource:
                 yield SourceSection(begin, filled, context)
                 begin = filled
             if defined or unit.end - begin > self.max_chars:
-                yield from self._alone(unit, context, defines=defines)
+                yield from self._group(unit, context, defines=defines)
                 begin = unit.end
             filled = unit.end
         yield SourceSection(begin, end, context)
 
-    def _alone(self, unit: _Unit, outer: str, *, defines: bool) -> Iterator[SourceSection]:
+    def _group(self, unit: _Unit, outer: str, *, defines: bool) -> Iterator[SourceSection]:
         """Return sections of a statement: the statement, or its parts if it is too long."""
         node, definition, start = unit.statements[0], unit.definition, unit.start
         context = outer

@@ -74,16 +74,16 @@ def _parsed(content: bytes, language: object) -> "Node":
     would run: the parse is limited by progress callbacks. Raises `ValueError`."""
     from tree_sitter import Language, Parser
 
-    asked = 0
+    callbacks = 0
 
-    def given_up(offset: int, error: bool) -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > PARSE_LIMIT
+    def too_many_callbacks(offset: int, error: bool) -> bool:
+        nonlocal callbacks
+        callbacks += 1
+        return callbacks > PARSE_LIMIT
 
     try:
         tree = Parser(Language(language)).parse(
-            lambda offset, _: content[offset : offset + _SLICE_BYTES], progress_callback=given_up
+            lambda offset, _: content[offset : offset + _SLICE_BYTES], progress_callback=too_many_callbacks
         )
     except ValueError as error:
         raise ValueError("takes too long to parse") from error
@@ -122,12 +122,12 @@ class _Script:
                 yield SourceSection(begin, filled, context)
                 begin = filled
             if defined or unit.end - begin > self.max_chars:
-                yield from self._alone(unit, context)
+                yield from self._group(unit, context)
                 begin = unit.end
             filled = unit.end
         yield SourceSection(begin, end, context)
 
-    def _alone(self, unit: _Unit, outer: str) -> Iterator[SourceSection]:
+    def _group(self, unit: _Unit, outer: str) -> Iterator[SourceSection]:
         node, context = unit.nodes[0], outer
         if _defines(node):
             context = f"{outer} > {self._signature(node)}" if outer else self._signature(node)

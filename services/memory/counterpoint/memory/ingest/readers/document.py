@@ -37,7 +37,9 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Docu
     if isinstance(given, bytes):
         if type == "pdf" or (type is None and is_pdf(given)):
             found = pdf(given)
-            return DocumentText(_whole(found.text), "pdf", found.title and _whole(found.title), found.problem)
+            return DocumentText(
+                _without_surrogates(found.text), "pdf", found.title and _without_surrogates(found.title), found.problem
+            )
         given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
     kind = type or _kind(name, given)
     match kind:
@@ -45,13 +47,13 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Docu
             page = _or_refused(html, given)
             return DocumentText(page.text, "html", page.title)
         case "notebook":
-            return DocumentText(_whole(_or_refused(notebook, given)), "notebook")
+            return DocumentText(_without_surrogates(_or_refused(notebook, given)), "notebook")
         case "conversation":
             try:
                 turns = turns_of(given)
             except ValueError as error:
                 return DocumentText(given, "text", problem=f"not read as a conversation but as plain text: {error}")
-            return DocumentText(given if turns is None else _whole(transcript(turns)), "conversation")
+            return DocumentText(given if turns is None else _without_surrogates(transcript(turns)), "conversation")
         case _:
             return DocumentText(given, kind)
 
@@ -66,7 +68,7 @@ def _kind(name: str, text: str) -> ContentType:
     return detect(name, text)
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """Return the text with unpaired surrogates replaced, which the escapes of JSON may produce."""
     return text.encode(errors="replace").decode()
 

@@ -21,10 +21,10 @@ def decoded(content: bytes, *, html: bool = False) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        said = _CHARSET.search(content[:_HEAD_BYTES]) if html else None
-        if said is None:
+        declared = _CHARSET.search(content[:_HEAD_BYTES]) if html else None
+        if declared is None:
             raise _no_encoding("is neither UTF-8 nor UTF-16 with a byte order mark") from None
-        return _strictly(content, said[1].decode())
+        return _strictly(content, declared[1].decode())
 
 
 def _strictly(content: bytes, encoding: str) -> str:

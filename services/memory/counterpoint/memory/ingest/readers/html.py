@@ -5,7 +5,7 @@ Parsing takes quadratic time for some pages, and blocks every thread meanwhile: 
 
 from dataclasses import dataclass
 
-from counterpoint.memory.ingest.readers.sandbox import apart
+from counterpoint.memory.ingest.readers.sandbox import read_in_worker
 
 HTML_LIMIT_CHARS = 2 * 1024 * 1024
 
@@ -23,5 +23,5 @@ def html(source: str) -> Page:
     too much memory or time."""
     if len(source) > HTML_LIMIT_CHARS:
         raise ValueError(f"is HTML of more than {HTML_LIMIT_CHARS} characters")
-    said = apart("html", source.encode(errors="replace"))
-    return Page(said["text"], said["title"] or None)
+    result = read_in_worker("html", source.encode(errors="replace"))
+    return Page(result["text"], result["title"] or None)

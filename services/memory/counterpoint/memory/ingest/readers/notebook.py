@@ -54,13 +54,13 @@ def _parts(cell: dict[str, Any], language: str) -> Iterator[str]:
     if source.strip():
         yield _fenced(source, language)
     outputs = cell.get("outputs")
-    said = "\n".join(filter(None, map(_said, outputs if isinstance(outputs, list) else ())))
-    if said.strip():
-        more = len(said) - OUTPUT_CHARS
-        yield _fenced(said if more <= 0 else f"{said[:OUTPUT_CHARS]}\n... {more} characters more", "")
+    output = "\n".join(filter(None, map(_output_text, outputs if isinstance(outputs, list) else ())))
+    if output.strip():
+        more = len(output) - OUTPUT_CHARS
+        yield _fenced(output if more <= 0 else f"{output[:OUTPUT_CHARS]}\n... {more} characters more", "")
 
 
-def _said(output: Any) -> str:
+def _output_text(output: Any) -> str:
     """Return an output as text: printed text, the plain form of a value, or the last line of an error."""
     if not isinstance(output, dict):
         return ""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from counterpoint.memory.ingest.readers.sandbox import apart
+from counterpoint.memory.ingest.readers.sandbox import read_in_worker
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _MAGIC = b"%PDF-"
@@ -26,15 +26,15 @@ def is_pdf(content: bytes) -> bool:
 def pdf(content: bytes) -> Pages:
     """Return the text of a PDF. Raises `Permanent` with the reason if there is none."""
     try:
-        said = apart("pdf", content)
+        result = read_in_worker("pdf", content)
     except ValueError as error:
         raise _refused(str(error)) from error
-    pages: list[str] = said["pages"]
+    pages: list[str] = result["pages"]
     bare = [n for n, page in enumerate(pages, 1) if not page.strip()]
     if len(bare) == len(pages):
         raise _refused("is a PDF without a text layer: its pages are pictures")
     problem = f"{len(bare)} of {len(pages)} pages have no text: {_some(bare)}" if bare else None
-    return Pages("\f".join(pages), said["title"] or None, problem)
+    return Pages("\f".join(pages), result["title"] or None, problem)
 
 
 def _some(pages: list[int]) -> str:

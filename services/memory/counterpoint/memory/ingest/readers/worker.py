@@ -13,7 +13,7 @@ MEMORY_LIMIT_BYTES = 512 * 1024 * 1024
 CPU_LIMIT_S = 45
 TEXT_LIMIT_CHARS = 8 * 1024 * 1024
 
-_LEFT_OUT = (
+_REMOVED = (
     "script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "form", "aside", "footer",
     "[role=navigation]", "[hidden]",
 )  # fmt: skip
@@ -60,7 +60,7 @@ def html(content: bytes) -> dict[str, Any]:
         soup = BeautifulSoup(content.decode(), "html.parser")
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
         _unfold(soup)
-        for tag in soup.select(", ".join((*_LEFT_OUT, "head"))):
+        for tag in soup.select(", ".join((*_REMOVED, "head"))):
             tag.decompose()
         for image in soup.find_all("img"):
             image.replace_with(str(image.get("alt") or ""))
@@ -82,11 +82,11 @@ def _unfold(soup: Any) -> None:
 
     kinds = ("text/x-handlebars-template", "text/x-template", "text/template", "text/html")
     found = [tag for tag in soup.find_all("script") if str(tag.get("type") or "").lower() in kinds]
-    shown = [BeautifulSoup(tag.get_text(), "html.parser") for tag in found]
+    templates = [BeautifulSoup(tag.get_text(), "html.parser") for tag in found]
     left_out = {id(each) for tag in soup.find_all(("script", "style", "head")) for each in tag.descendants}
-    beside = sum(len(text) for text in soup.find_all(string=True) if id(text) not in left_out)
-    if sum(len(each.get_text()) for each in shown) > beside:
-        for tag, each in zip(found, shown, strict=True):
+    page_chars = sum(len(text) for text in soup.find_all(string=True) if id(text) not in left_out)
+    if sum(len(each.get_text()) for each in templates) > page_chars:
+        for tag, each in zip(found, templates, strict=True):
             tag.replace_with(each)
 
 
@@ -98,6 +98,6 @@ def _plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    given = sys.stdin.buffer.read()
+    content = sys.stdin.buffer.read()
     bounded()
-    sys.stdout.write(json.dumps({"pdf": pdf, "html": html}[sys.argv[1]](given)))
+    sys.stdout.write(json.dumps({"pdf": pdf, "html": html}[sys.argv[1]](content)))
