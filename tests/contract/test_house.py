@@ -276,6 +276,8 @@ def test_scanned_fields_of_stores_exist() -> None:
 
 MEMORY = ROOT / "services/memory/counterpoint/memory"
 
+SQL = re.compile(r"\s*(?:--|\(?SELECT\b|WITH\b|INSERT\b|UPDATE\b|DELETE\b|CREATE\b)")
+
 
 def rooms_with_statements() -> list[str]:
     return [room for room in MEMORY_ROOMS if (MEMORY / room / f"{room}.sql").exists()]
@@ -310,6 +312,15 @@ def test_named_statements_are_used_and_used_ones_exist(room: str) -> None:
     }
     assert {name for _, name in looked_up} <= named, looked_up
     assert named <= {text for _, tree in memory_modules(room) for _, text in strings(tree)}
+
+
+def test_sql_of_several_lines_lies_in_sql_files() -> None:
+    assert not [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path, tree in memory_modules()
+        for line, text in strings(tree)
+        if SQL.match(text) and "\n" in text.strip()
+    ]
 
 
 @pytest.mark.parametrize(
