@@ -296,6 +296,7 @@ async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_tha
             await complete(house)
         return await of(self, *args, model=model, **more)
 
+    monkeypatch.setattr("counterpoint.memory.commit.pipeline._PATIENCE_S", 60.0)
     monkeypatch.setattr(EmbeddingPipeline, "of", late)
     await ingest(house, project, documents(1, 2))
     monkeypatch.undo()
