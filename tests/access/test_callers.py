@@ -169,7 +169,7 @@ class TestPrincipals:
         revoked |= {"revoked_at": datetime.now(UTC).isoformat()}
         write = Write(store="principals", id=name, body=revoked, expect=1)
         await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
-        principals.forget()
+        principals.clear()
         held_up.let.set()
         await asked
         with pytest.raises(Denied):

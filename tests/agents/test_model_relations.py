@@ -72,7 +72,7 @@ async def reading(house: House, door: Door, **outside: Any) -> AsyncIterator[Rea
 
         def made(clearance: str) -> ModelRelations:
             tokens = Tokens(policy(), house.keyring, clearance)
-            return ModelRelations(house.database, policy(), house.committer, house.erasures.alone, client, tokens)
+            return ModelRelations(house.database, policy(), house.committer, house.erasures.lock, client, tokens)
 
         try:
             yield Reader(house, made)
@@ -310,7 +310,7 @@ async def test_an_answer_in_other_words_states_nothing(
 )
 def test_what_the_passage_does_not_say_is_dropped_and_counted(changed: dict[str, Any], reason: str) -> None:
     found = checked(said({**OWNS, **changed}, OWNS), PAGE)
-    assert [each.subject for each in found.kept] == ["tides team"]
+    assert [each.subject for each in found.accepted] == ["tides team"]
     assert found.dropped == {reason: 1}
 
 
@@ -342,9 +342,9 @@ WORDS = st.sampled_from(["alpha", "beta", "gamma", "owns", "reads", "it", "\n", 
 def test_whatever_is_answered_what_is_kept_stands_in_the_passage(passage: str, rows: list[dict[str, str]]) -> None:
     found = checked(said(*rows), passage)
     words = " ".join(passage.split()).casefold()
-    for each in found.kept:
+    for each in found.accepted:
         assert isinstance(each, StatedRelation)
         assert each.span.casefold() in words
         assert each.subject.casefold() in each.span.casefold()
         assert each.object.casefold() in each.span.casefold()
-    assert len(found.kept) + sum(found.dropped.values()) <= len(rows)
+    assert len(found.accepted) + sum(found.dropped.values()) <= len(rows)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.memory.audit.tiles import WIDTH, Nodes, RightEdge, TileId, nodes, places
+from counterpoint.memory.audit.tiles import WIDTH, Nodes, RightEdge, TileId, nodes, tiles_of
 from counterpoint.memory.audit.tree import (
     EMPTY,
     Range,
@@ -148,7 +148,7 @@ def test_tiles_hold_the_tree_however_it_grew(steps: list[int], choose: st.DataOb
     assert {place for place in kept if place.level == 0} == {TileId(0, n) for n in range(len(data) // WIDTH)}
     if data:
         size = choose.draw(st.integers(1, len(data)))
-        needed = edge.missing(places([Range(0, size)]))
+        needed = edge.missing(tiles_of([Range(0, size)]))
         assert edge.root(size, expanded({place: kept[place] for place in needed})) == naive(data[:size])
 
 
@@ -159,6 +159,6 @@ def test_a_third_level_begins_where_the_second_is_full() -> None:
     assert TileId(1, 0) in kept
     for index in (0, 255, 65_535, 65_536, size - 1):
         parts = inclusion(index, size)
-        full = expanded({place: kept[place] for place in edge.missing(places(parts))})
+        full = expanded({place: kept[place] for place in edge.missing(tiles_of(parts))})
         path = proof(parts, lambda subtree, full=full: edge.root_of(subtree, full))
         assert includes(edge.root(size, expanded(kept)), size, index, leaf_hash(data[index]), path)

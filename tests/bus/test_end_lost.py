@@ -17,7 +17,6 @@ from counterpoint.guard.capabilities import Keyring
 from counterpoint.guard.policy import policy
 from counterpoint.memory.commit.relay import Relay
 from counterpoint.memory.maintenance.reconcile import Reconciler
-from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.settings import MemorySettings
@@ -191,19 +190,7 @@ async def relaying(house: SmallHouse) -> AsyncIterator[tuple[Relay, Reconciler]]
     await connection.open()
     await record.open()
     try:
-        yield (
-            relay,
-            Reconciler(
-                record,
-                connection,
-                relay,
-                Influence(record),
-                nothing_ages,
-                nothing_ages,
-                every_s=60,
-                retention_s=settings.retention_s,
-            ),
-        )
+        yield relay, Reconciler(record, connection, relay, timedelta(seconds=settings.retention_s))
     finally:
         await record.close()
         await connection.close()
@@ -219,14 +206,14 @@ async def test_what_is_published_before_anyone_has_looked_hides_no_loss(
         shutil.copytree(stream, tmp_path / "copy")
     await routed(house, router, place, names("lost", LOST))
     async with relaying(house) as (relay, reconciler):
-        await reconciler.once()
+        await reconciler.reconcile()
         await house.memory.stop()
         async with stopped(house, router) as stream:
             put_back(tmp_path / "copy", stream)
         assert not await in_stream(house, place, TaskDue.TYPE)
         running = asyncio.create_task(relay.run())
         await arrived(house, place, NEW, TaskDue.TYPE)
-        await reconciler.once()
+        await reconciler.reconcile()
         await arrived(house, place, 1 + KEPT + LOST)
         running.cancel()
         await asyncio.wait({running})
@@ -236,7 +223,3 @@ async def test_what_is_published_before_anyone_has_looked_hides_no_loss(
     assert await house.actions(place) == 1 + KEPT + LOST + NEW
     assert await in_stream(house, place) == 1 + KEPT + LOST
     assert await in_stream(house, place, TaskDue.TYPE) == NEW
-
-
-async def nothing_ages() -> None:
-    """No store has a term."""

@@ -97,7 +97,7 @@ async def test_what_the_router_took_is_not_put_back(house: SmallHouse) -> None:
             await eventually(taken)
         async with relaying(house) as (_, reconciler):
             for _ in range(2):
-                await reconciler.once()
+                await reconciler.reconcile()
         put_back = "SELECT count(*) FROM restored r JOIN messages m ON m.id = r.message_id WHERE m.project = $1"
         assert await house.record.fetchval(put_back, place) == 0
 

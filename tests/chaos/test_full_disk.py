@@ -32,7 +32,7 @@ def test_nothing_is_written_below_the_reserve_until_half_as_much_again_is_free(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=next(free)))
     room, seen = DiskSpace(tmp_path, RESERVE), []
     for _ in range(6):
-        room.look()
+        room.check_space()
         seen.append(room.low)
     assert seen == [False, True, True, True, False, False]
 
@@ -40,7 +40,7 @@ def test_nothing_is_written_below_the_reserve_until_half_as_much_again_is_free(
 def test_a_database_without_room_is_left_alone_for_a_while() -> None:
     room = DiskSpace()
     room.check()
-    room.refused()
+    room.database_full()
     with pytest.raises(Away, match="the disk is full"):
         room.check()
 

@@ -100,7 +100,7 @@ class Reading:
         ]
 
 
-async def patiently(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+async def retry_while_transient(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Post it as often as it takes."""
     while True:
         try:
@@ -154,7 +154,7 @@ async def _changed(stack: Stack, reading: Reading, documents: int, kills: int) -
 
     async def ingested(into: str, first: int, last: int) -> None:
         for n in range(first, last):
-            await patiently(http, "/v1/documents", {"source": f"{n}.md", "text": text(n), "project": into})
+            await retry_while_transient(http, "/v1/documents", {"source": f"{n}.md", "text": text(n), "project": into})
 
     await ingested(project, 0, documents)
     old = await reading.rankings(project)
@@ -163,7 +163,7 @@ async def _changed(stack: Stack, reading: Reading, documents: int, kills: int) -
     chunks = documents * SECTIONS
     async with asyncio.TaskGroup() as group:
         others = [group.create_task(reading.read(random.Random(n))) for n in range(READERS)]
-        assert (await patiently(http, "/v1/reembed", {"act": "begin", "model": NEW}))["other"] == NEW
+        assert (await retry_while_transient(http, "/v1/reembed", {"act": "begin", "model": NEW}))["other"] == NEW
         others.append(group.create_task(ingested(f"{project}-b", 0, 2)))
         for at in sorted(choose.randrange(chunks * 19 // 20) for _ in range(kills)):
             await come_to(http, at)
@@ -175,7 +175,7 @@ async def _changed(stack: Stack, reading: Reading, documents: int, kills: int) -
         assert (found["active"], found["state"], found["refused"]) == (OLD, "ready", 0)
         assert found["vectors"] == found["of"] == chunks + 2 * SECTIONS
         reading.judge()
-        assert (await patiently(http, "/v1/reembed", {"act": "switch"}))["active"] == NEW
+        assert (await retry_while_transient(http, "/v1/reembed", {"act": "switch"}))["active"] == NEW
         new = await reading.rankings(project)
         reading.right = (new,)
         reading.judge(new)
@@ -183,7 +183,7 @@ async def _changed(stack: Stack, reading: Reading, documents: int, kills: int) -
         fresh = await reading.rankings(f"{project}-fresh")
         reading.judge()
         reading.right = (old, new)
-        assert (await patiently(http, "/v1/reembed", {"act": "rollback"}))["active"] == OLD
+        assert (await retry_while_transient(http, "/v1/reembed", {"act": "rollback"}))["active"] == OLD
         assert await reading.rankings(project) == old
         for reader in others:
             reader.cancel()

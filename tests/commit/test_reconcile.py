@@ -7,10 +7,10 @@ from memory_service.house import DUE, House, task_body
 
 from counterpoint.bus.stream_api import StreamInfo
 from counterpoint.memory.maintenance.reconcile import Reconciler
-from counterpoint.memory.provenance.influence import Influence
+from counterpoint.memory.maintenance.retention import delete_expired
 from counterpoint.proto.memory import Outgoing, Write
 
-HOUR = timedelta(hours=1)
+HOUR, RETENTION = timedelta(hours=1), timedelta(days=7)
 
 
 class Bus:
@@ -35,16 +35,7 @@ class Relayed:
 
 def reconciler(house: House, bus: Any) -> Reconciler:
     relayed: Any = Relayed()
-    return Reconciler(
-        house.database,
-        bus,
-        relayed,
-        Influence(house.database),
-        nothing_ages,
-        nothing_ages,
-        every_s=60,
-        retention_s=7 * 86_400.0,
-    )
+    return Reconciler(house.database, bus, relayed, RETENTION)
 
 
 async def arrived(house: House, project: str, sent_ago: timedelta, due_ago: timedelta | None = None) -> None:
@@ -87,31 +78,31 @@ async def test_what_was_sent_before_the_streams_were_made_is_looked_at_once_and_
     rounds = reconciler(house, bus)
     await house.routed(project, "t-1")
     await arrived(house, project, 2 * HOUR)
-    await rounds.once()
+    await rounds.reconcile()
     assert await pending(house, project) == {"counterpoint.task.routed.v1"}
     await arrived(house, project, 2 * HOUR)
     async with house.superuser() as connection:
         await connection.execute("DELETE FROM restored")
-    await rounds.once()
+    await rounds.reconcile()
     assert not await pending(house, project)
     bus.created = datetime.now(UTC) - HOUR / 2
-    await rounds.once()
+    await rounds.reconcile()
     assert await pending(house, project) == {"counterpoint.task.routed.v1"}
 
 
 async def test_while_the_streams_are_new_every_round_looks(house: House, project: str) -> None:
     rounds = reconciler(house, Bus(datetime.now(UTC)))
-    await rounds.once()
+    await rounds.reconcile()
     await house.routed(project, "t-1")
     await arrived(house, project, 2 * HOUR)
-    await rounds.once()
+    await rounds.reconcile()
     assert await pending(house, project) == {"counterpoint.task.routed.v1"}
 
 
 async def test_a_timer_counts_from_when_it_was_due_however_long_ago_it_was_set(house: House, project: str) -> None:
     await timed(house, project)
     await arrived(house, project, timedelta(days=30), 2 * HOUR)
-    await reconciler(house, Bus(datetime.now(UTC) - HOUR)).once()
+    await reconciler(house, Bus(datetime.now(UTC) - HOUR)).reconcile()
     assert await pending(house, project) == {DUE}
 
 
@@ -121,14 +112,10 @@ async def test_what_was_cancelled_is_remembered_as_long_as_its_timer(house: Hous
     async with house.superuser() as connection:
         await connection.execute("UPDATE inbox SET at = now() - interval '8 days' WHERE project = $1", project)
     rounds = reconciler(house, Bus(datetime.now(UTC) - HOUR))
-    await rounds.forget()
+    await delete_expired(house.database, RETENTION)
     async with house.superuser() as connection:
         left = await connection.fetch("SELECT message_id, outcome FROM inbox WHERE project = $1", project)
     assert [(row["message_id"], row["outcome"]) for row in left] == [(timer, "cancelled")]
     await arrived(house, project, timedelta(days=30), 2 * HOUR)
-    await rounds.once()
+    await rounds.reconcile()
     assert not await pending(house, project)
-
-
-async def nothing_ages() -> None:
-    """No store has a term."""

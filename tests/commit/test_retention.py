@@ -2,16 +2,14 @@
 
 import base64
 import hashlib
+from datetime import timedelta
 
 from memory_service.house import PERSON, House, decision
 
-from counterpoint.memory.maintenance.reconcile import Reconciler
-from counterpoint.memory.provenance.influence import Influence
+from counterpoint.memory.maintenance.retention import delete_expired
 from counterpoint.proto.ingest import PutPart
 from counterpoint.proto.memory import LogAfter
 from counterpoint.proto.messages import PART_BYTES
-
-RETENTION_S = 7 * 86_400.0
 
 
 async def forgotten(house: House, project: str, upto: int) -> None:
@@ -20,17 +18,7 @@ async def forgotten(house: House, project: str, upto: int) -> None:
         await connection.execute(
             "UPDATE messages SET at = now() - interval '8 days' WHERE project = $1 AND seq <= $2", project, upto
         )
-    only_its_database = Reconciler(  # type: ignore[arg-type]
-        house.database,
-        None,
-        None,
-        Influence(house.database),
-        nothing_ages,
-        nothing_ages,
-        every_s=60,
-        retention_s=RETENTION_S,
-    )
-    await only_its_database.forget()
+    await delete_expired(house.database, timedelta(days=7))
 
 
 async def looked(house: House, project: str, after: int, limit: int = 200) -> tuple[bool, list[int], int | None]:
@@ -109,7 +97,3 @@ async def test_an_upload_that_never_became_whole_is_forgotten_for_nobody_has_loo
         await connection.execute("UPDATE blobs SET at = now() - interval '8 days' WHERE project = $1", project)
     await forgotten(house, project, 0)
     assert await parts() == 1
-
-
-async def nothing_ages() -> None:
-    """No store has a term."""

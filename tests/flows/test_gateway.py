@@ -16,7 +16,7 @@ from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.service import COMMANDS
 from counterpoint.local.stack import Stack
 from counterpoint.local.state_file import is_free, read_state
-from counterpoint.memory.query.executor import TURNS
+from counterpoint.memory.query.executor import SLOTS
 
 KEY = "sk-of-the-provider"
 OWNS = {"subject": "quay team", "relation": "owns", "object": "billing", "span": "The quay team owns billing."}
@@ -68,7 +68,7 @@ async def _embedded(endpoints: Endpoints, project: str) -> None:
         found = (await http.post("/v1/search", json={"text": "orders disk", "project": project})).json()
         assert found["items"][0]["source"] in ("0.md", "2.md")
         assert found["items"][0]["scores"]["cosine"] > found["items"][-1]["scores"]["cosine"]
-        many = [{"text": f"orders disk {n}", "project": project} for n in range(3 * TURNS)]
+        many = [{"text": f"orders disk {n}", "project": project} for n in range(3 * SLOTS)]
         answers = await asyncio.gather(*(http.post("/v1/search", json=each) for each in many))
         assert {answer.status_code for answer in answers} == {200}
         metrics = (await http.get(f"{endpoints.services['manager'].health}/metrics")).text

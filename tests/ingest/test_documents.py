@@ -191,7 +191,7 @@ class TestADocumentThatIsNotFinished:
             assert (await reply(house, origin, document(text("seal")))).refusal is not None
         before = await kept(house, project)
         house.restart()
-        await house.ingest.tidy()
+        await house.ingest.delete_orphans()
         after = await kept(house, project)
         assert "The seal of pump 199 " in before[1]
         assert after[1] == ("Stays." if old is None else before[1])

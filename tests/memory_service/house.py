@@ -86,7 +86,7 @@ class House:
         self.copies = copies
         self._lease = Lease(urls.memory, "a test")
         self.held = CorpusCache(self.database.reading)
-        self.search = SearchEngine(None, None, held=self.held)
+        self.search = SearchEngine(None, None, corpus_cache=self.held)
         self.tokens = Tokens(policy(), self.keyring)
         self.make: Callable[[ModelName], EmbeddingModel] = lambda named: Embedder(
             ModelSettings().model_cache_dir, model=named.name
@@ -98,7 +98,7 @@ class House:
             lambda: self._lease.epoch,
             lambda row, project: None,
             self._keep,
-            on_begin=lambda steps: self.epochs.began(steps),
+            on_begin=lambda steps: self.epochs.begin(steps),
             queue_limit=2000,
         )
         self.restart()
@@ -141,7 +141,7 @@ class House:
         self.reembedding, self.takebacks, self.erasures = parts.reembedding, parts.takebacks, parts.erasures
         self.ingest, self.queries, self.answers = parts.ingest, parts.queries, parts.answers
         self.authority, self.commits, self.door = parts.authority, parts.commits, parts.server
-        self.knowledge = KnowledgeGraph(self.database, policy(), self.committer, parts.vectors, self.erasures.alone)
+        self.knowledge = KnowledgeGraph(self.database, policy(), self.committer, parts.vectors, self.erasures.lock)
 
     async def remember(self) -> None:
         """What a process does before it answers."""

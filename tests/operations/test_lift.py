@@ -85,12 +85,12 @@ async def test_of_a_shared_item_is_lifted_in_all_projects(house: House, project:
     assert all(await there(house, project, *learned.values()))
 
 
-@pytest.mark.parametrize("where", ["_elsewhere", "_lift_elsewhere"])
+@pytest.mark.parametrize("where", ["_in_other_projects", "_lift_in_other_projects"])
 async def test_of_a_shared_item_goes_on_where_it_was_interrupted(
     house: House, project: str, shared: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned = await learn(house, project, new_id())
-    lifts = where == "_lift_elsewhere"
+    lifts = where == "_lift_in_other_projects"
     first = await wish(house, "shared", "quarantine", store="documents", id=shared) if lifts else new_id()
     body = {"kind": "lift", "id": first} if lifts else {"kind": "quarantine", "store": "documents", "id": shared}
     write = Write(store="quarantines", id=new_id(), body={**body, "reason": "it is wrong"})

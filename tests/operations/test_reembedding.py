@@ -17,7 +17,7 @@ from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.embedding.model import EmbeddingModel, TextContext, Vectors
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.search.index import index_projects
-from counterpoint.memory.search.model_registry import Beside, ModelName
+from counterpoint.memory.search.model_registry import ModelName, OtherModel
 from counterpoint.proto.errors import Away, Denied, Permanent, Transient
 from counterpoint.proto.ingest import Document, IngestReply, IngestRequest
 from counterpoint.proto.memory import CommitReply, Erase, HybridSearch, QueryReply, Reembed, VectorSearch, Write
@@ -29,7 +29,7 @@ QUESTION = "pump seal"
 class Hashed:
     """A model of its own: each word has a direction that no other gives it. `secret` is what it may not be told."""
 
-    outside = False
+    is_remote = False
 
     def __init__(self, model_id: str, secret: int | None = None) -> None:
         self.model_id = model_id
@@ -38,11 +38,11 @@ class Hashed:
         self.before: Any = None
         self._secret = secret
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
         if self.before is not None:
             await self.before(texts)
         await asyncio.sleep(0)
-        if self._secret is not None and whose is not None and whose.label >= self._secret:
+        if self._secret is not None and context is not None and context.label >= self._secret:
             raise Denied("label", "a clearance")
         self.asked += texts
         return np.stack([self.vector(text) for text in texts]) if texts else np.empty((0, self.dimensions), np.float32)
@@ -224,7 +224,7 @@ async def test_every_answer_meanwhile_is_whole_and_of_one_model(
             # A cached answer takes no turn of the event loop.
             await asyncio.sleep(0.005)
             if n:
-                house.answers._searches._near.clear()
+                house.answers._searches._l1.clear()
             told = np.array([(item.scores or {})["cosine"] for item in items])
             fits = [
                 name for name in models if len(told) == 30 and np.allclose(told, rankings[query.text, name], atol=2e-4)
@@ -296,6 +296,7 @@ async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_tha
             await complete(house)
         return await of(self, *args, model=model, **more)
 
+    monkeypatch.setattr("counterpoint.memory.commit.pipeline._PATIENCE_S", 60.0)
     monkeypatch.setattr(EmbeddingPipeline, "of", late)
     await ingest(house, project, documents(1, 2))
     monkeypatch.undo()
@@ -309,7 +310,7 @@ async def test_a_model_that_goes_while_a_commit_asks_it_is_not_taken_for_one_tha
 async def test_commits_while_the_model_is_changed_do_not_hold_it_up_after_it_has_failed(
     house: House, project: str, models: dict[str, EmbeddingModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    second, turn, n = models[SECOND], house.models.turn, 100
+    second, turn, n = models[SECOND], house.models.switch, 100
     assert isinstance(second, Hashed)
     await ingest(house, project, documents(2))
     await done(house, "begin", SECOND)
@@ -323,13 +324,13 @@ async def test_commits_while_the_model_is_changed_do_not_hold_it_up_after_it_has
     await ingest(house, project, documents(1, 2))
     await complete(house)
 
-    async def busy(leaves: Beside) -> bool:
+    async def busy(leaves: OtherModel) -> bool:
         nonlocal n
         await ingest(house, project, documents(1, n))
         n += 1
         return await turn(leaves)
 
-    monkeypatch.setattr(house.models, "turn", busy)
+    monkeypatch.setattr(house.models, "switch", busy)
     assert (await done(house, "switch"))["active"] == SECOND
 
 

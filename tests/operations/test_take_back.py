@@ -386,7 +386,7 @@ class TestThatNobodyHeardOf:
         assert await rests() == "refused"
         await house.takebacks.settle()
         assert await rests() == "refused"
-        monkeypatch.setattr(take_back, "_UNHEARD_S", 0.0)
+        monkeypatch.setattr(take_back, "_UNCONFIRMED_S", 0.0)
         await house.takebacks.settle()
         assert await rests() == ("refused" if applied else "done")
         assert await there(house, project, ("documents", document)) == [not applied]

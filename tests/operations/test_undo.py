@@ -37,11 +37,11 @@ LIFTS = st.lists(st.integers(0, 5), max_size=6)
 def test_what_stands_without_a_take_back_is_the_last_version(
     written: list[OriginalVersion], take_backs: list[tuple[int, bool, frozenset[int]]]
 ) -> None:
-    assert standing_version(written, ()) == (written[-1].version if written[-1].there else None)
+    assert standing_version(written, ()) == (written[-1].version if written[-1].has_body else None)
     standing = standing_version(written, take_backs)
     if standing is not None:
-        assert next(each for each in written if each.version == standing).there
-    ended = [each for each in take_backs if each[0] > written[-1].place]
+        assert next(each for each in written if each.version == standing).has_body
+    ended = [each for each in take_backs if each[0] > written[-1].position]
     last = max(ended, default=None)
     if last is not None and not last[1]:
         assert standing is None or standing not in last[2]

@@ -15,7 +15,7 @@ from redis import Redis
 from counterpoint.guard.policy import policy
 from counterpoint.local.valkey import ValkeyServer as Server
 from counterpoint.local.valkey import run_valkey
-from counterpoint.memory.cache.cache import HITS
+from counterpoint.memory.cache.cache import ENTRY_BYTES, HITS, L1_BYTES, L1_ITEMS, Cache
 from counterpoint.memory.cache.valkey import Valkey
 from counterpoint.memory.query.epochs import Epoch, Epochs
 from counterpoint.memory.record.plan import CommitPlan, PlannedWrite, canonical
@@ -127,7 +127,7 @@ async def test_another_project_clearance_or_task_has_answers_of_its_own(house: H
     other = grant.model_copy(update={"project": f"{project}-x"})
 
     async def keys(asked: Any, query: MemoryQuery) -> tuple[bytes, ...]:
-        return (await house.answers.look(asked, (query,))).keys
+        return (await house.answers.lookup(asked, (query,))).keys
 
     assert len({await keys(each, SEARCH) for each in (grant, low, other)}) == 3
     task = Get(store="tasks", id="t-1")
@@ -138,7 +138,7 @@ async def test_another_project_clearance_or_task_has_answers_of_its_own(house: H
     assert len({await keys(each, SEARCH) for each in owned}) == 1
     assert said(await ask(house, project)) == [("a", 1), ("b", 1)]
     answers = house.answers
-    looked = await answers.look(low, (SEARCH,))
+    looked = await answers.lookup(low, (SEARCH,))
     assert not looked.answers
     found = await house.queries.answer(low, (SEARCH,))
     answers.keep(looked, (SEARCH,), found)
@@ -172,7 +172,7 @@ async def test_what_was_put_late_by_who_read_before_a_commit_is_never_shown(hous
     await put(house, project, "a", 1, "restarted")
     grant, _ = await house.authority.authorise("router", house.standing(project))
     answers = house.answers
-    looked = await answers.look(grant, (SEARCH,))
+    looked = await answers.lookup(grant, (SEARCH,))
     before = await house.queries.answer(grant, (SEARCH,))
     await put(house, project, "a", 2, "waited")
     answers.keep(looked, (SEARCH,), before)
@@ -188,7 +188,7 @@ async def test_nothing_is_kept_while_a_commit_is_under_way(house: House, project
         writes=(PlannedWrite("attempts", "b", 0, "{}", None, "developer", 1, 1, b"x" * 32),),
     )  # fmt: skip
     await ask(house, project)
-    house.epochs.began((step,))
+    house.epochs.begin((step,))
     asked = SEARCH.model_copy(update={"k": 3})
     for query in (SEARCH, asked):
         assert [(await ask(house, project, query)).cache for _ in range(3)] == ["off"] * 3
@@ -214,14 +214,14 @@ async def test_without_a_confirmed_lease_the_record_is_asked(house: House, proje
 
     assert (await present()).commits != ("",)
     known = await present()
-    assert known.sure
+    assert known.certain
     await put(house, project, "a", 2, "waited")
     assert await present() == known
     sure[0] = None
     moved = await present()
     assert moved.commits != known.commits
-    assert not moved.sure
-    assert not epochs.stands(known)
+    assert not moved.certain
+    assert not epochs.is_current(known)
     sure[0] = 2
     assert (await present()).commits == moved.commits
 
@@ -414,3 +414,19 @@ async def test_items_are_what_a_reader_would_have_validated(house: House, projec
         assert Item.model_validate_json(shown.model_dump_json()) == shown
         assert shown.body == {"n": 1.5, "i": 123456789012345678901, "t": "é\u2028", "x": [None]}
         assert shown.model_fields_set == set(Item.model_fields)
+
+
+async def test_the_first_level_keeps_what_was_used_last_within_its_limits() -> None:
+    kept: Cache[bytes] = Cache(None, bytes, bytes, len)
+    small, large = b"x", b"x" * ENTRY_BYTES
+    for n in range(L1_ITEMS):
+        kept.put(b"%d" % n, small)
+    assert await kept.get(b"0") == small
+    kept.put(b"one more", small)
+    assert await kept.get(b"0") == small
+    assert await kept.get(b"1") is None
+    for n in range(L1_ITEMS):
+        kept.put(b"large %d" % n, large)
+    assert len([n for n in range(L1_ITEMS) if await kept.get(b"large %d" % n)]) == L1_BYTES // ENTRY_BYTES
+    kept.put(b"one more", large + b"x")
+    assert await kept.get(b"one more") is None

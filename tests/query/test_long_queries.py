@@ -8,7 +8,7 @@ from memory_service.house import House
 
 from counterpoint.memory.audit import auditor
 from counterpoint.memory.audit.check import checked
-from counterpoint.memory.query.executor import TURNS
+from counterpoint.memory.query.executor import SLOTS
 from counterpoint.proto.ids import new_id
 
 
@@ -25,7 +25,7 @@ async def test_records_are_read_while_the_log_is_checked(
 
     monkeypatch.setattr(auditor, "checked", long)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        checks = [group.create_task(house.verify(project)) for _ in range(TURNS)]
+        checks = [group.create_task(house.verify(project)) for _ in range(SLOTS)]
         await begun.wait()
         assert await house.body(project, "tasks", "none") is None
         go_on.set()

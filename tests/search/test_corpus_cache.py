@@ -101,9 +101,9 @@ async def looked(
     text: str = TEXT,
 ) -> SearchResult:
     """A search, and what is read for the next one."""
-    found = await search(memory, scope(label, project), text, vector, 20, weights, of_rows=of_rows, held=held)
+    found = await search(memory, scope(label, project), text, vector, 20, weights, of_rows=of_rows, corpus_cache=held)
     if held is not None:
-        await held.settled()
+        await held.loaded()
     return found
 
 
@@ -245,7 +245,7 @@ async def test_no_more_is_held_than_may_be(owner: Connection, memory: Connection
     await use(memory, "orders")
     alone = CorpusCache(reading, searches=1)
     await looked(memory, alone, unit(1))
-    (size,) = [corpus.bytes for corpus in alone._held.values()]
+    (size,) = [corpus.bytes for corpus in alone._corpora.values()]
     held, reading.read = CorpusCache(reading, limit_bytes=2 * size, searches=1), 0
     for project in (*projects, "stock", "billing", "orders"):
         await use(memory, project)
@@ -267,7 +267,7 @@ async def test_what_has_no_room_with_its_words_is_not_read(
         await use(memory, project)
         await looked(memory, held, unit(1), project=project, text="w1x1 resolver")
     assert reading.read == 1
-    assert [place for place, _ in held._held] == [("billing", "chunks")]
+    assert [place for place, _ in held._corpora] == [("billing", "chunks")]
 
 
 async def test_what_cannot_be_held_together_is_not_read_by_every_search(
@@ -279,7 +279,7 @@ async def test_what_cannot_be_held_together_is_not_read_by_every_search(
     alone = CorpusCache(reading, searches=1)
     for _ in range(2):
         await looked(memory, alone, unit(1))
-    sizes = [corpus.bytes for corpus in alone._held.values()]
+    sizes = [corpus.bytes for corpus in alone._corpora.values()]
     for limit, read in ((sum(sizes), 2), (sum(sizes) - 1, 0)):
         held, reading.read = CorpusCache(reading, limit_bytes=limit, searches=1), 0
         for _ in range(5):
@@ -302,13 +302,13 @@ async def test_one_store_is_read_at_a_time_and_nobody_waits_for_it(
         await go_on.wait()
 
     reading.before = slow
-    assert (await search(memory, scope(), TEXT, unit(1), 20, held=held)).hits
+    assert (await search(memory, scope(), TEXT, unit(1), 20, corpus_cache=held)).hits
     await begun.wait()
-    assert (await search(memory, scope(), TEXT, unit(1), 20, held=held)).hits
-    assert (await search(beside, scope(project="billing"), TEXT, unit(1), 20, held=held)).hits
+    assert (await search(memory, scope(), TEXT, unit(1), 20, corpus_cache=held)).hits
+    assert (await search(beside, scope(project="billing"), TEXT, unit(1), 20, corpus_cache=held)).hits
     assert (reading.read, beside.compared) == (1, 1)
     go_on.set()
-    await held.settled()
+    await held.loaded()
     await looked(beside, held, unit(1), project="billing")
     await looked(beside, held, unit(1), project="billing")
     assert (reading.read, beside.compared) == (2, 2)
@@ -328,8 +328,8 @@ async def test_what_was_changed_is_not_held_until_somebody_searches(tmp_path: Pa
             for n in range(SEARCHES):
                 query = VectorSearch(store="attempts", text=f"restart {n}")
                 assert (await house.found("router", house.standing(project, principal=PERSON), query)).items
-            await house.held.settled()
-            held = house.held._held
+            await house.held.loaded()
+            held = house.held._corpora
             assert [place for place, _ in held] == [(project, "attempts")]
             other = house.handed(await house.delegated(project, new_id()))
             await house.done(
@@ -353,12 +353,12 @@ async def test_what_is_erased_while_it_is_read_is_not_held_after(
 
     reading.before = erased
     assert (await looked(memory, held, unit(1))).hits
-    assert not held._held
+    assert not held._corpora
     reading.before = None
     await looked(memory, held, unit(1))
-    assert len(held._held) == 1
+    assert len(held._corpora) == 1
     held.clear()
-    assert not held._held
+    assert not held._corpora
 
 
 async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_erased(
@@ -372,7 +372,7 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
         await owner.execute("DELETE FROM vectors WHERE id = 'orders-1'")
         held.drop({("orders", "chunks")})
         assert shown(await looked(memory, held, unit(1))) == shown(before)
-    (corpus,) = held._held.values()
+    (corpus,) = held._corpora.values()
     assert "orders-1" not in corpus.ids
     assert "orders-1" not in {hit.id for hit in (await looked(watched, held, unit(1))).hits}
     assert (reading.read, watched.compared) == (1, 0)
@@ -380,14 +380,14 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
 
 @pytest.mark.parametrize(
     ("instead", "said"),
-    [("SELECT 1 / 0", "not_held"), ("SELECT pg_sleep(60)", "not_held"), (b"no statement", "unforeseen")],
+    [("SELECT 1 / 0", "not_loaded"), ("SELECT pg_sleep(60)", "not_loaded"), (b"no statement", "failed")],
 )
 async def test_a_search_does_without_what_cannot_be_read(
     owner: Connection, memory: Connection, reading: Reading, monkeypatch: pytest.MonkeyPatch, instead: Any, said: str
 ) -> None:
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
-    monkeypatch.setattr("counterpoint.memory.search.corpus_cache._PATIENCE_S", 0.3)
+    monkeypatch.setattr("counterpoint.memory.search.corpus_cache._LOAD_TIMEOUT_S", 0.3)
     wanted, held = shown(await looked(memory, None, unit(1))), CorpusCache(reading, searches=1)
 
     async def failing(connection: Any) -> None:
@@ -397,12 +397,12 @@ async def test_a_search_does_without_what_cannot_be_read(
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert shown(await looked(memory, held, unit(1))) == wanted
-    assert [each["event"] for each in logs] == [f"store.{said}"]
+    assert [each["event"] for each in logs] == [f"corpus.{said}"]
     assert reading.read == 1, "what could not be read is not read again by the next search"
     await store(owner, {"new": "resolver"})
     reading.before = None
     await looked(memory, held, unit(1))
-    assert len(held._held) == 1
+    assert len(held._corpora) == 1
 
 
 async def test_what_is_being_read_at_the_end_is_given_up(
@@ -417,10 +417,10 @@ async def test_what_is_being_read_at_the_end_is_given_up(
         await asyncio.Event().wait()
 
     reading.before = for_ever
-    await search(memory, scope(), TEXT, unit(1), 20, held=held)
+    await search(memory, scope(), TEXT, unit(1), 20, corpus_cache=held)
     await begun.wait()
     await held.close()
-    assert not held._held
+    assert not held._corpora
     await CorpusCache(reading).close()
 
 
@@ -443,11 +443,11 @@ async def test_what_recall_is_measured_by_is_looked_up_in_the_record(
     await filled(owner, random.Random(1), 12)
     await use(memory, "orders")
     held, watched, query = CorpusCache(reading, searches=1), Watched(memory), VectorSearch(store="chunks", text=TEXT)
-    search_by, embedded = SearchEngine(None, None, held=held), EmbeddedTexts(MODEL, {TEXT: unit(1)})
+    search_by, embedded = SearchEngine(None, None, corpus_cache=held), EmbeddedTexts(MODEL, {TEXT: unit(1)})
     for exact, compared in ((False, 1), (False, 1), (True, 2)):
         hits, method = await search_by.run(watched, "orders", query, embedded, 2, exact=exact)
         assert (len(hits), method, watched.compared) == (query.k, "exact", compared)
-        await held.settled()
+        await held.loaded()
 
 
 async def test_rows_without_a_vector_are_found_by_their_words(
@@ -480,7 +480,7 @@ async def test_a_change_after_a_store_was_read_is_not_mixed_in(
 
     reading.before = meanwhile
     await looked(watched, held, unit(1))
-    (corpus,) = held._held.values()
+    (corpus,) = held._corpora.values()
     assert "meanwhile" not in corpus.ids
     for compared in (2, 2):
         found = await looked(watched, held, unit(1))

@@ -52,7 +52,7 @@ async def filled(house: House, project: str, model: str) -> None:
 def queries(house: House, search: SearchEngine) -> QueryExecutor:
     """Every search that may be sampled is."""
     return QueryExecutor(
-        house.database, policy(), search, house.queries._past, house.queries._influence, house.tiers,
+        house.database, policy(), search, house.queries._as_of, house.queries._influence, house.tiers,
         house.queries._auditor, sample_share=1,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ async def test_the_share_is_kept_and_nothing_runs_while_it_is_busy_or_another_ru
         sampler.offer("chunks", "share", compare)
         await sampler.sampled()
     assert 60 < ran[0] < 140
-    assert len(sampler._seen["chunks", "share"]) == min(ran[0], WINDOW)
+    assert len(sampler._samples["chunks", "share"]) == min(ran[0], WINDOW)
     assert RECALL.labels("chunks", "share")._value.get() == 0.5
     busy[0], before = True, ran[0]
     for _ in range(1000):
@@ -116,4 +116,4 @@ async def test_a_comparison_that_fails_is_no_sample() -> None:
     sampler = RecallSampler(1, lambda: False)
     sampler.offer("chunks", "fails", compare)
     await sampler.sampled()
-    assert not sampler._seen
+    assert not sampler._samples

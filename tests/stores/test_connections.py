@@ -12,7 +12,7 @@ from query.test_answer_cache import version_of
 from structlog.testing import capture_logs
 
 from counterpoint.memory.commit.committer import Committer
-from counterpoint.memory.record.database import Database, Lease, patiently
+from counterpoint.memory.record.database import Database, Lease, retry_while_transient
 from counterpoint.proto.errors import Away, Permanent
 
 TABLE = """
@@ -159,11 +159,11 @@ async def test_a_lease_keeps_its_epoch_until_somebody_else_has_held_it(house: Ho
     """What was sent under it may still be on its way."""
     async with lease_of_its_own(house, "ended") as url, Wire(url) as wire, house.superuser() as record:
         ours, theirs = Lease(wire.url, "ours"), Lease(url, "theirs")
-        first, sure = await ours.acquire(0.01), ours.sure
+        first, sure = await ours.acquire(0.01), ours.certain_number
         watching = asyncio.create_task(ours.watch())
         await wire.cut(house, await record.fetchval("SELECT pid FROM pg_stat_activity WHERE datname = 'ended'"))
         async with asyncio.timeout(30):
-            while ours.sure in (None, sure):
+            while ours.certain_number in (None, sure):
                 assert not watching.done()
                 await asyncio.sleep(0.01)
         assert ours.epoch == first
@@ -203,10 +203,10 @@ async def test_what_nothing_goes_on_without_is_done_again_until_it_works() -> No
             raise Away("the database is away")
         return tries
 
-    assert await patiently(begun) == 3
+    assert await retry_while_transient(begun) == 3
 
     async def broken() -> None:
         raise Permanent("invalid", ())
 
     with pytest.raises(Permanent):
-        await patiently(broken)
+        await retry_while_transient(broken)

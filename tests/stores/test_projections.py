@@ -24,8 +24,8 @@ TEXTS = {
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine, a projection that moves is waited for."""
-    monkeypatch.setattr(recall_module, "PATIENCE_S", 20.0)
-    monkeypatch.setattr(tiers_module, "PATIENCE_S", 20.0)
+    monkeypatch.setattr(recall_module, "CATCH_UP_TIMEOUT_S", 20.0)
+    monkeypatch.setattr(tiers_module, "CATCH_UP_TIMEOUT_S", 20.0)
 
 
 async def remember(house: House, project: str, **texts: str) -> None:
@@ -155,7 +155,7 @@ async def test_an_engine_that_does_not_answer_holds_up_no_commit_and_no_search(
         raise Away("nobody is there")
 
     with monkeypatch.context() as broken:
-        for method in ("apply", "search", "place"):
+        for method in ("apply", "search", "position"):
             broken.setattr(type(house.tiers.episodic.tier), method, away)
         await remember(house, project, disk=TEXTS["disk"], auth=TEXTS["auth"])
         found = await recall(house, project)
@@ -185,7 +185,7 @@ async def test_another_life_of_a_project_is_not_taken_for_this_one(house: House,
 async def test_a_place_ahead_of_the_record_is_not_believed(house: House, project: str) -> None:
     await remember(house, project, **TEXTS)
     await recall(house, project)
-    place = await house.tiers.episodic.tier.place(project)
+    place = await house.tiers.episodic.tier.position(project)
     assert place is not None
     await house.tiers.episodic.tier.apply(project, [], TierPosition(place.life, place.seq + 1_000_000))
     await remember(house, project, extra="The queue was full; more workers helped")

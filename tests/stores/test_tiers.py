@@ -153,16 +153,16 @@ class TestEdge(EpisodicContract):
         for folder in left:
             folder.mkdir(parents=True)
         tier = EdgeEpisodic(tmp_path, "model-1")
-        assert await tier.place(ORDERS) is None
+        assert await tier.position(ORDERS) is None
         assert not any(folder.parent.exists() for folder in left)
         await tier.apply(ORDERS, [], TierPosition("a life", 1), draft=True)
-        assert await tier.place(ORDERS, draft=True) == TierPosition("a life", 1)
+        assert await tier.position(ORDERS, draft=True) == TierPosition("a life", 1)
         await tier.close()
 
     async def test_vectors_of_another_model_are_somewhere_else(self, tmp_path: Path) -> None:
         first, second = EdgeEpisodic(tmp_path, "model-1"), EdgeEpisodic(tmp_path, "model-2")
         await first.apply(ORDERS, [episode(Wrote("a"), 1)], TierPosition("life", 1))
-        assert await second.place(ORDERS) is None
+        assert await second.position(ORDERS) is None
         with pytest.raises(Away, match="holds nothing"):
             await second.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {}, 5)
         await first.close()
@@ -199,7 +199,7 @@ class TestGraph(TierContract):
             await tier.tier.cypher(ORDERS, "MATCH (a:Action) RETURN count(*), max(size(a.reasoning))", {}, 1, 2500)
         ).rows
         assert found == ((3000, TEXT_CHARS),)
-        assert await tier.tier.place(ORDERS) == TierPosition("life", tier.seq)
+        assert await tier.tier.position(ORDERS) == TierPosition("life", tier.seq)
 
     async def test_who_is_named_may_come_later_go_and_come_back(self, tier: Driver) -> None:
         graph = Graph(Path(tier.folder) / "other", CONFIDENTIAL)  # type: ignore[attr-defined]
@@ -253,14 +253,14 @@ class TestOnDisk(OnDisk):
             await kept.seen()
         with pytest.raises(Away, match="holds nothing"):
             await kept.seen()
-        assert await kept.tier.place(ORDERS) is None
+        assert await kept.tier.position(ORDERS) is None
 
     async def test_what_is_damaged_is_put_aside_and_begun_anew(self, kept: Any) -> None:
         await kept.tier.close()
         for path in list(self.files(kept)):
             path.write_bytes(b"no such thing " * 500)
         kept.tier = kept.opened()
-        assert await kept.tier.place(ORDERS) is None
+        assert await kept.tier.position(ORDERS) is None
         assert list(kept.folder.rglob("broken"))
         await kept.apply(Wrote("a", 2))
         assert [row[:2] for row in await kept.seen()] == [("a", 2)]
@@ -272,12 +272,12 @@ class TestOnDisk(OnDisk):
             fcntl.flock(held, fcntl.LOCK_EX)
             kept.tier = kept.opened()
             with pytest.raises(Away, match="cannot be opened"):
-                await kept.tier.place(ORDERS)
-        assert await kept.tier.place(ORDERS) is not None
+                await kept.tier.position(ORDERS)
+        assert await kept.tier.position(ORDERS) is not None
 
     async def test_no_more_are_open_than_are_kept_and_all_answer(self, kept: Any) -> None:
         for n in range(5):
             await kept.apply(Wrote(f"of-{n}", project=f"p{n}"))
         for n in range(5):
             assert [row[0] for row in await kept.seen(f"p{n}")] == [f"of-{n}"]
-        assert len(kept.tier._shelf._books) <= 2
+        assert len(kept.tier._handles._open_handles) <= 2

@@ -1,4 +1,4 @@
-"""The memory service: the one door to everything that is kept, and the only one that publishes."""
+"""The memory service: the only door to all data, and the only publisher."""
 
 import asyncio
 import gc
@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from counterpoint import bus
@@ -33,13 +34,16 @@ from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.model_relations import ModelRelations
 from counterpoint.memory.ingest.providers import provider_writes
 from counterpoint.memory.maintenance.advisories import Advisories
+from counterpoint.memory.maintenance.linking import link_sources
 from counterpoint.memory.maintenance.reconcile import Reconciler
+from counterpoint.memory.maintenance.retention import RETENTION_EVERY_S, delete_expired
+from counterpoint.memory.maintenance.runner import JobRunner, MaintenanceJob
 from counterpoint.memory.maintenance.seeds import plant
 from counterpoint.memory.operations.erasure import Erasures
 from counterpoint.memory.projection.projections import embedded_or_server
 from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.query.epochs import Epochs
-from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, patiently
+from counterpoint.memory.record.database import PLANNED_ONCE, Database, Lease, retry_while_transient
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.search.corpus_cache import CorpusCache
@@ -53,11 +57,11 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _EMBEDDING_MODEL, _RERANKER = "COUNTERPOINT_EMBEDDING_MODEL", "COUNTERPOINT_RERANKER"
 _RECORD_POOL = 4
-"""Connections of committer, relay and sequencer alone: what is written never waits behind what is read."""
+"""Connections reserved for committer, relay and sequencer, so that writes never wait for reads."""
 
 
 class RemoteModels:
-    """Models that are asked by the manager's gateway, and the connections to it."""
+    """Models called through the manager's gateway, and the connections to it."""
 
     def __init__(self, settings: MemorySettings, tokens: Tokens) -> None:
         self._settings = settings
@@ -65,30 +69,30 @@ class RemoteModels:
         self._cache_dir = settings.model_cache_dir or ModelSettings().model_cache_dir
         self._gateways: list[Gateway] = []
 
-    def embedding(self, named: ModelName) -> EmbeddingModel:
-        """The embedding model of a name. Raises `Permanent` `invalid`."""
-        if named.name in GRAPHS:
-            return Embedder(self._cache_dir, model=named.name)
-        if named.name.startswith(folder.SCHEME):
-            own = folder.folder_of(named.name, _EMBEDDING_MODEL)
-            folder.remember(own, self._cache_dir)
-            return FolderEmbedder(own, self._settings.own_dimensions)
-        if folder.ID.fullmatch(named.name):
-            return FolderEmbedder(folder.remembered(named.name, self._cache_dir, _EMBEDDING_MODEL))
+    def embedding(self, model: ModelName) -> EmbeddingModel:
+        """Return the embedding model of a name. Raises `Permanent` `invalid`."""
+        if model.name in GRAPHS:
+            return Embedder(self._cache_dir, model=model.name)
+        if model.name.startswith(folder.SCHEME):
+            model_folder = folder.folder_of(model.name, _EMBEDDING_MODEL)
+            folder.remember(model_folder, self._cache_dir)
+            return FolderEmbedder(model_folder, self._settings.own_dimensions)
+        if folder.ID.fullmatch(model.name):
+            return FolderEmbedder(folder.remembered(model.name, self._cache_dir, _EMBEDDING_MODEL))
         if self._settings.gateway_url is None:
             raise Permanent(ErrorCode.INVALID, (Problem(field="COUNTERPOINT_GATEWAY_URL", problem="is not set"),))
-        gateway = self._kept(Gateway(self._settings.gateway_url, embedding_model=named.name))
-        return RemoteEmbedder(gateway, self._tokens, named.dimensions or self._settings.embedding_dimensions)
+        gateway = self._opened(Gateway(self._settings.gateway_url, embedding_model=model.name))
+        return RemoteEmbedder(gateway, self._tokens, model.dimensions or self._settings.embedding_dimensions)
 
     def relations(self, database: Database, policy: Policy, committer: Committer, erasures: Erasures) -> list[Follower]:
-        """The follower that asks a model for relations, where one is configured."""
+        """Return the follower that has a model extract relations, if one is configured."""
         settings = self._settings
         if not (settings.model and settings.gateway_url and settings.relations_tokens):
             return []
-        gateway = self._kept(Gateway(settings.gateway_url, model=settings.model))
-        return [ModelRelations(database, policy, committer, erasures.alone, gateway, self._tokens)]
+        gateway = self._opened(Gateway(settings.gateway_url, model=settings.model))
+        return [ModelRelations(database, policy, committer, erasures.lock, gateway, self._tokens)]
 
-    def _kept(self, gateway: Gateway) -> Gateway:
+    def _opened(self, gateway: Gateway) -> Gateway:
         self._gateways.append(gateway)
         return gateway
 
@@ -99,7 +103,7 @@ class RemoteModels:
 
 
 class MemoryProcess:
-    """One memory process: built at once, at work as soon as it has the lease."""
+    """One memory process: constructed at once, active as soon as it has the lease."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self._settings = settings
@@ -122,23 +126,27 @@ class MemoryProcess:
             recall_share=settings.recall_share,
         )
         parts = self._parts
-        knowledge = KnowledgeGraph(self._database, self._rules, self._committer, parts.vectors, parts.erasures.alone)
+        knowledge = KnowledgeGraph(self._database, self._rules, self._committer, parts.vectors, parts.erasures.lock)
         self._followers: list[Follower] = [
             knowledge,
             *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
         ]
-        self._reconciler = Reconciler(
-            self._database,
-            self.service.connection,
-            self._relay,
-            parts.influence,
-            parts.erasures.age,
-            parts.takebacks.settle,
-            every_s=settings.reconcile_every_s,
-            retention_s=settings.retention_s,
+        retention = timedelta(seconds=settings.retention_s)
+        self._reconciler = Reconciler(self._database, self.service.connection, self._relay, retention)
+        every_s = settings.reconcile_every_s
+        # Read sets are deleted only after their commits are linked.
+        self._maintenance = JobRunner(
+            (
+                MaintenanceJob("reconcile", every_s, self._reconciler.reconcile),
+                MaintenanceJob("settle", every_s, parts.takebacks.settle),
+                MaintenanceJob("link", every_s, partial(link_sources, self._database, parts.influence)),
+                MaintenanceJob("retention", RETENTION_EVERY_S, partial(delete_expired, self._database, retention)),
+                MaintenanceJob("age", RETENTION_EVERY_S, parts.erasures.age),
+            )
         )
-        self.service.connection.on_reconnect.append(self._reconciler.soon)
-        self._relay.on_cut.append(self._reconciler.soon)
+        reconcile_soon = partial(self._maintenance.run_soon, "reconcile")
+        self.service.connection.on_reconnect.append(reconcile_soon)
+        self._relay.on_cut.append(reconcile_soon)
         self._ready = asyncio.Event()
         self._since = datetime.now(UTC)
         self.service.add_task(self._answer, lambda: None if self._ready.is_set() else "lease")
@@ -148,7 +156,7 @@ class MemoryProcess:
         settings, connection = self._settings, self.service.connection
         origins = OriginCache(settings.read_set_items)
         self._causes = InboundMessages(self._database, self._rules, origins)
-        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.sure)
+        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.certain_number)
         self._relay = Relay(
             self._record,
             connection,
@@ -163,7 +171,7 @@ class MemoryProcess:
             lambda: self._lease.epoch,
             self._relay.capability,
             self._applied,
-            on_begin=self._epochs.began,
+            on_begin=self._epochs.begin,
             queue_limit=settings.commit_queue,
             disk=DiskSpace(settings.data_dir, settings.disk_reserve_bytes),
         )
@@ -180,10 +188,12 @@ class MemoryProcess:
             secret = bytes.fromhex(keys.signing[0].private.get_secret_value())
             valkey = Valkey(settings.valkey_url.get_secret_value(), secret)
         self._outside = RemoteModels(settings, keys.tokens)
-        self._held = CorpusCache(self._database.reading)
+        self._corpus_cache = CorpusCache(self._database.reading)
         first = self._outside.embedding(ModelName(settings.embedding_model or MODEL_ID))
         reranker = Reranker(folder.folder_of(settings.reranker, _RERANKER)) if settings.reranker else None
-        search = SearchEngine(settings.model_cache_dir, valkey, embedder=first, held=self._held, reranker=reranker)
+        search = SearchEngine(
+            settings.model_cache_dir, valkey, embedder=first, corpus_cache=self._corpus_cache, reranker=reranker
+        )
         models = ModelRegistry(self._database, search, self._outside.embedding, lambda: self._lease.epoch)
         tiers = embedded_or_server(
             self._database,
@@ -206,16 +216,16 @@ class MemoryProcess:
         self._parts.reembedding.applied(steps)
         for follower in self._followers:
             follower.applied(steps)
-        self._sequencer.soon()
+        self._sequencer.wake()
         for step in steps:
             observe(step)
 
     async def _answer(self) -> None:
-        """Take the lease, answer requests, and do what goes on in the background."""
+        """Take the lease, answer requests, and run the background work."""
         await self._lease.acquire(self._settings.lease_retry_s)
         self._since = datetime.now(UTC) - timedelta(seconds=self._settings.retention_s)
         for begin in (self._database.open, self._record.open, self._remember):
-            await patiently(begin)
+            await retry_while_transient(begin)
         await self._reconciler.learn()
         server, respond = self._parts.server, self.service.connection.respond
         await respond(subjects.query("*"), server.query)
@@ -225,20 +235,20 @@ class MemoryProcess:
         await respond(subjects.put("*"), server.put)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._committer.run())
-            await patiently(self._finish)
+            await retry_while_transient(self._finish)
             self._ready.set()
-            # What is there by now stays: no collection is to look through it again.
+            # Objects that exist by now stay for ever; the garbage collector need not look through them again.
             gc.freeze()
             group.create_task(self._relay.run())
             group.create_task(self._sequencer.run())
-            group.create_task(self._reconciler.run())
+            group.create_task(self._maintenance.run())
             for follower in self._followers:
                 group.create_task(follower.run())
             group.create_task(Advisories(self.service.connection, self._rules, self._committer).run())
             group.create_task(self._lease.watch())
             group.create_task(self._search.tiers.run())
             group.create_task(self._parts.reembedding.run())
-            group.create_task(self._parts.ingest.tidy())
+            group.create_task(self._parts.ingest.delete_orphans())
 
     async def _remember(self) -> None:
         await self._parts.takebacks.remember(self._since)
@@ -254,9 +264,9 @@ class MemoryProcess:
         await self._parts.takebacks.finish(self._since)
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all parts."""
         await self._parts.queries.sampler.close()
-        await self._held.close()
+        await self._corpus_cache.close()
         await self._search.tiers.close()
         await self._outside.close()
         if self._search.valkey is not None:
@@ -276,7 +286,7 @@ async def serve(settings: MemorySettings) -> None:
 
 
 def run() -> None:
-    """The process."""
+    """Run the process."""
     bus.run(serve(MemorySettings()))
 
 

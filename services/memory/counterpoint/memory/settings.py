@@ -12,13 +12,13 @@ from counterpoint.guard.capabilities import SigningKey
 
 
 class MemorySettings(BusSettings):
-    """The record, the keys, and the limits of the one door.
+    """Settings of the record, the keys and the limits.
 
-    `capability_life_s` is longer than a stream keeps a message: one that had to wait for its service still works.
-    `data_dir` is where the embedded tiers are; without one they are in a temporary folder and built at each start.
-    `audit_key` is the seed of the key that checkpoints of the audit log are signed with, 64 hex digits. They are
-    exported to a file in `audit_dir`, or else in `audit` of the data folder, and to the bus. `provider_clearance` is
-    the highest label of what may be told to a model or a search outside. `reranker` is `file:DIR`. `model` is asked for
+    `capability_life_s` is longer than a stream keeps a message, so that a message that waited for its service still
+    works. `data_dir` is the folder of the embedded tiers; without one they are in a temporary folder and rebuilt at
+    each start. `audit_key` is the seed of the key that signs checkpoints of the audit log, 64 hex digits. Checkpoints
+    are exported to a file in `audit_dir`, by default `audit` in the data folder, and to the bus. `provider_clearance`
+    is the highest label that a remote model or search may receive. `reranker` is `file:DIR`. `model` extracts
     relations, unless `relations_tokens` is 0.
     """
 
@@ -53,12 +53,12 @@ class MemorySettings(BusSettings):
 
     @property
     def own_dimensions(self) -> int | None:
-        """The length that vectors of a model by folder are to have; None where it was not set."""
+        """Return the required dimensions of a model in a folder; None if not set."""
         return self.embedding_dimensions if "embedding_dimensions" in self.model_fields_set else None
 
     @property
     def checkpoints_dir(self) -> Path | None:
-        """The folder of the file of checkpoints; None where there is no folder at all."""
+        """Return the folder of the checkpoint file; None if neither folder is set."""
         return self.audit_dir or (self.data_dir / "audit" if self.data_dir else None)
 
     @field_validator("signing_keys", mode="before")

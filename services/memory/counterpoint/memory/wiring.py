@@ -1,4 +1,4 @@
-"""Wiring: the parts of memory put together, alike for the process and for tests."""
+"""Wiring: the construction of memory's parts, the same for the process and for tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ from counterpoint.memory.search.vectors import SearchEngine
 
 @dataclass(frozen=True, slots=True)
 class SigningKeys:
-    """Signing keys, newest first, and what is signed with them."""
+    """Signing keys, newest first, and the keyring and tokens made of them."""
 
     signing: tuple[SigningKey, ...]
     ring: Keyring
@@ -55,7 +55,7 @@ class SigningKeys:
 
 @dataclass(frozen=True, slots=True)
 class CoreComponents:
-    """The record, what applies commits to it, and what follows them."""
+    """Core components: the record, the committer, and the followers of commits."""
 
     database: Database
     committer: Committer
@@ -78,8 +78,8 @@ class SearchComponents:
 class Components:
     """Components that execute requests.
 
-    `read_set_items`: how many items of deliveries under way are remembered. `recall_share`: the share of searches whose
-    recall is sampled.
+    `read_set_items`: the maximum number of items in the read sets of open deliveries. `recall_share`: the share of
+    searches whose recall is sampled.
     """
 
     def __init__(

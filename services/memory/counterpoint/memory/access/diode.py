@@ -1,7 +1,7 @@
 """The diode: the pure decision over one access, in front of every store and every outgoing message.
 
-What it is given is a `Grant`: from a capability that came with a message, or from the service's own standing in the
-policy narrowed to one project. What it says is the one rule that refuses, or nothing.
+Its input is a `Grant`: from a capability of a message, or from the service's own standing in the policy narrowed to one
+project. Its result is the one rule that refuses, or None.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from counterpoint.proto.principals import Principal
 from counterpoint.proto.subjects import PROJECT_PATTERN, SHARED_PROJECT
 
 JOB = "job:"
-"""Begins the message id of a gateway token for a job of memory's own: no message is behind it."""
+"""Prefix of the message id of a gateway token for a job of memory's own, which has no message."""
 _CALL = "call"
 _LEDGER = frozenset((store, right) for store in ("spend", "model_calls") for right in ("read", "write"))
 ALWAYS = frozenset({"decisions", "actions"})
@@ -37,7 +37,7 @@ class AccessRequest:
 
 
 def holder(grant: Grant, asked: AccessRequest) -> ErrorCode | None:
-    """Why this caller may not use this grant here, or None."""
+    """Return the reason why this caller may not use this grant here, or None."""
     if grant.audience != asked.caller:
         return ErrorCode.AUDIENCE
     if asked.now >= grant.expires_at:
@@ -52,12 +52,13 @@ def holder(grant: Grant, asked: AccessRequest) -> ErrorCode | None:
 
 
 def read(policy: Policy, grant: Grant, store: str) -> ErrorCode | None:
-    """Why this store may not be read, or None."""
+    """Return the reason why a store may not be read, or None."""
     return None if (store, "read") in grant.rights and store in policy.stores else ErrorCode.STORE
 
 
 def visible(policy: Policy, grant: Grant, store: str, record_id: str, project: str, label: int) -> bool:
-    """Whether a record may be shown: of this project or shared, not above the clearance, one's own where bound."""
+    """Whether a record is visible: of this project or shared, not above the clearance, and of the own task if bound to
+    it."""
     row = policy.stores[store]
     if project != grant.project and not (project == SHARED_PROJECT and row.shared):
         return False
@@ -67,7 +68,7 @@ def visible(policy: Policy, grant: Grant, store: str, record_id: str, project: s
 
 
 def write(policy: Policy, grant: Grant, store: str, agent: str, task: str | None, label: int) -> ErrorCode | None:
-    """Why this record may not be written, or None. `agent` is who signs it, `task` what it says it is about."""
+    """Return the reason why this record may not be written, or None. `agent` is its author, `task` its task."""
     if (store, "write") not in grant.rights or store not in policy.stores:
         return ErrorCode.STORE
     if not policy.services[grant.audience].signs(agent):
@@ -80,7 +81,7 @@ def write(policy: Policy, grant: Grant, store: str, agent: str, task: str | None
 
 
 def send(policy: Policy, grant: Grant, message_type: str, task: str | None) -> ErrorCode | None:
-    """Why this message may not be sent, or None."""
+    """Return the reason why this message may not be sent, or None."""
     if message_type not in grant.sends or message_type not in policy.messages:
         return ErrorCode.SEND
     if grant.task is not None and task is not None and task != grant.task:
@@ -93,7 +94,7 @@ def gateway(
 ) -> Grant:
     """Return the grant of a gateway token for a task: reserve and settle calls of one purpose, nothing else.
 
-    `label` is the highest of all that the prompt may contain, `clearance` that of the providers. Raises `Denied`
+    `label` is the highest of everything that the prompt may contain, `clearance` that of the providers. Raises `Denied`
     with rule `gateway`, `task` or `label`.
     """
     if not policy.services[held.audience].gateway:
@@ -129,7 +130,8 @@ def after_end(policy: Policy, inbound: str | None, stores: Iterable[str], messag
 
 
 def read_after_end(policy: Policy, inbound: str | None, store: str) -> ErrorCode | None:
-    """Why a store may not be read on a message of the type `inbound` when the task has ended, or None."""
+    """Return the reason why a store may not be read on a message of the type `inbound` after the end of the task, or
+    None."""
     return None if _is_late(policy, inbound) and policy.stores[store].ended else ErrorCode.ENDED
 
 
@@ -151,9 +153,9 @@ def capability(
 def standing(policy: Policy, asked: AccessRequest, principal: Principal | None) -> Grant:
     """Return the grant of a service without a capability, in one project; a principal's roles narrow it.
 
-    Only administrators of `shared` write there, and only administrators of all projects write a system store.
-    Raises `Denied` with rule `grant` if the policy gives the service no standing, `project` for an illegal name,
-    `role` if the principal has no role there.
+    Only administrators of `shared` write there, and only administrators of all projects write a system store. Raises
+    `Denied` with rule `grant` if the policy gives the service no standing, `project` for an illegal name, `role` if the
+    principal has no role there.
     """
     row = policy.services.get(asked.caller)
     if row is None or not row.grant:
@@ -212,7 +214,7 @@ def _of_gateway(
 
 @lru_cache(maxsize=64)
 def _closed(policy: Policy, shared: bool, admin: bool, everywhere: bool) -> frozenset[tuple[str, str]]:
-    """The stores whose right to write is not enough, in the shared project or another."""
+    """Stores that need more than the right to write, in the shared project or another."""
     return frozenset(
         (name, "write")
         for name, row in policy.stores.items()
@@ -228,7 +230,7 @@ def _of_persons(policy: Policy, service: str) -> frozenset[tuple[str, str]]:
 
 @lru_cache(maxsize=1024)
 def _allowed(policy: Policy, service: str, roles: tuple[str, ...]) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
-    """The rights and messages that roles let a service have on their holder's behalf."""
+    """Return the rights and messages that roles give a service on their holder's behalf."""
     own = {(name, right) for name, row in policy.stores.items() if row.owner == service for right in ("read", "write")}
     rights = own | {(name, "write") for name in ALWAYS} | {("actions", "read")}
     sends = {DecisionMade.TYPE}
@@ -249,7 +251,7 @@ def _standing(
 
 @lru_cache(maxsize=64)
 def _service(policy: Policy, service: str) -> Grant:
-    """All that the policy lets a service do; project, task, message and end are another's to fill in."""
+    """Return everything that the policy allows a service; the caller adds project, task, message and expiry."""
     rights = {(name, "read") for name in policy.readable(service)} | {
         (name, "write") for name in policy.writable(service) if not policy.stores[name].persons
     }

@@ -1,4 +1,4 @@
-"""Principals as memory knows them: looked up by name, remembered until one of them changes."""
+"""Principals: looked up by name, cached until one of them changes."""
 
 import hashlib
 from typing import Any, get_args
@@ -20,23 +20,23 @@ _BY_NAME = "SELECT body FROM records WHERE store = 'principals' AND body ->> 'na
 
 
 def token_id(token: str) -> str:
-    """The id of the principal's record that a bearer token stands for."""
+    """Return the id of the principal's record of a bearer token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class Principals:
-    """Names to principals."""
+    """Principals by name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, Principal] = {}
+        self._cached: dict[str, Principal] = {}
         self._changes = 0
 
     async def of(self, name: str | None) -> Principal | None:
-        """The principal of a name, None for none. Raises `Denied` for one that is unknown or revoked."""
+        """Return the principal of a name, None for no name. Raises `Denied` for one that is unknown or revoked."""
         if name is None:
             return None
-        principal = self._known.get(name)
+        principal = self._cached.get(name)
         if principal is None:
             changes = self._changes
             async with self._database.reading(SYSTEM) as connection:
@@ -45,19 +45,19 @@ class Principals:
             if not live:
                 raise Denied(ErrorCode.PRINCIPAL, "a principal that is known and not revoked")
             principal = live[0]
-            # What changed while it was looked up may be what was found.
+            # A change during the lookup may be what the lookup returned.
             if changes == self._changes:
-                self._known[name] = principal
+                self._cached[name] = principal
         return principal
 
-    def forget(self) -> None:
-        """Called when a principal's record changes."""
+    def clear(self) -> None:
+        """Take note of a change of a principal's record."""
         self._changes += 1
-        self._known.clear()
+        self._cached.clear()
 
     @staticmethod
     def administrator(admin_token: str) -> Write:
-        """The first administrator, whose token comes from the environment."""
+        """Return the record of the first administrator, whose token comes from the environment."""
         first = Principal(name=ADMINISTRATOR, kind="person", projects=("*",), roles=get_args(Role))
         return Write(
             store="principals", id=token_id(admin_token), body=first.model_dump(mode="json", exclude_none=True)
@@ -65,7 +65,7 @@ class Principals:
 
 
 def _read(body: Any) -> Principal | None:
-    """The principal of a record; none that may anything, when it cannot be read."""
+    """Return the principal of a record; one without rights if the record is invalid."""
     try:
         return Principal.model_validate(body)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Errors as they go out to who asked."""
+"""Errors in the form in which callers receive them."""
 
 from pydantic import ValidationError
 
@@ -21,7 +21,7 @@ def problems_of(error: ValidationError) -> tuple[Problem, ...]:
 
 
 def refusal_of(error: CounterpointError) -> Refusal:
-    """An error as it goes out."""
+    """Return an error in the form in which callers receive it."""
     match error:
         case Denied():
             return Refusal(kind="denied", code=error.rule, needed=error.needed)

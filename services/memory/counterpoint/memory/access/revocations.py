@@ -1,34 +1,34 @@
-"""Revocations as memory knows them: the tokens that count no more before their time is over, by project."""
+"""Revocations: the tokens that are invalid before their expiry, by project."""
 
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 
 STORE = "revocations"
-_KNOWN = "SELECT id FROM records WHERE project = $1 AND store = 'revocations' AND body IS NOT NULL"
+_OF_PROJECT = "SELECT id FROM records WHERE project = $1 AND store = 'revocations' AND body IS NOT NULL"
 
 
 class Revocations:
-    """Projects to revocation ids; what is known of a project is remembered until one more is revoked there."""
+    """Ids of revoked tokens by project; those of a project are cached until one more is revoked there."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, frozenset[str]] = {}
+        self._cached: dict[str, frozenset[str]] = {}
         self._changes = 0
 
     async def of(self, project: str) -> frozenset[str]:
-        """The revocation ids of a project as they are now. Raises `Transient` when the database is away."""
-        known = self._known.get(project)
+        """Return the ids of the revoked tokens of a project. Raises `Transient` if the database is away."""
+        known = self._cached.get(project)
         if known is None:
             changes = self._changes
             async with self._database.reading(project) as connection:
-                known = frozenset(row["id"] for row in await connection.fetch(_KNOWN, project))
-            # A token may have been revoked while the others were looked up.
+                known = frozenset(row["id"] for row in await connection.fetch(_OF_PROJECT, project))
+            # A token may have been revoked during the lookup.
             if changes == self._changes:
-                self._known[project] = known
+                self._cached[project] = known
         return known
 
     def changed(self, prepared: CommitPlan) -> None:
-        """Called when a commit was applied, or may have been."""
+        """Take note of a commit that was applied, or may have been."""
         if any(row.store == STORE for row in prepared.writes):
             self._changes += 1
-            self._known.pop(prepared.project, None)
+            self._cached.pop(prepared.project, None)

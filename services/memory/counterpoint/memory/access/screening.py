@@ -1,6 +1,6 @@
-"""The screen: what the write filter of the diode makes of the bodies of one commit.
+"""Screening: the write filter of the diode, applied to the bodies of one commit.
 
-One screen stands for a project as it is now: with its releases, and the keys that fingerprints are made with.
+A screen represents the current state of a project: its releases, and the keys of their fingerprints.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -57,11 +57,11 @@ class Screen:
         return lambda value: fingerprints.among(value, released)
 
     def problems(self, body: Mapping[str, Any], judged: Judgement) -> tuple[Problem, ...]:
-        """Why a body is refused, each value once; none when it is not."""
+        """Return the problems of a refused body, each value once; none if it is not refused."""
         return problems(body, first_places(body, judged), self.fingerprints.of if self.fingerprints else None)
 
     def refuse_name(self, policy: Policy, field: str, name: str, label: int) -> None:
-        """Raises `Permanent` `sensitive` for a name that nothing can be redacted in, because it is what it names."""
+        """Raise `Permanent` `sensitive` for an identifier that contains a secret: it cannot be redacted."""
         body = {field: name}
         judged = self.judge(policy, body, (field,), label)
         if judged.findings:
@@ -70,7 +70,7 @@ class Screen:
 
 
 def first_places(body: Mapping[str, Any], judged: Judgement) -> tuple[FieldFinding, ...]:
-    """The findings that a body is refused for, each value at its first place."""
+    """Return the findings for which a body is refused, each value at its first place."""
     first: dict[str, FieldFinding] = {}
     for found in judged.refused:
         first.setdefault(value_of(body, found), found)
@@ -78,7 +78,7 @@ def first_places(body: Mapping[str, Any], judged: Judgement) -> tuple[FieldFindi
 
 
 PLAIN = Screen()
-"""For what memory writes of its own accord, where no project has a say."""
+"""Screen of records that memory writes of its own accord, without the releases of a project."""
 
 
 class Screening:
@@ -92,8 +92,8 @@ class Screening:
         """Redactions: body, path and kind of each."""
 
     def kept(self, where: str, body: dict[str, Any], fields: tuple[str, ...], label: int) -> dict[str, Any]:
-        """Return a body as it may be stored; `fields` are texts, all others names. `settle` decides whether the
-        commit may be applied."""
+        """Return a body as it may be stored; `fields` are texts, all others names. `settle` decides whether the commit
+        may be applied."""
         if fields:
             judged = self._screen.judge(self._policy, body, fields, label)
             if judged.verdict != "allow":
@@ -109,7 +109,7 @@ class Screening:
         return named
 
     def id(self, where: str, record_id: str) -> str:
-        """A record's id, which is refused where it holds a secret: redacted it would be another's."""
+        """Return a record's id; one with a secret is refused, because redacted it would be another record's."""
         if self._screen.name(record_id) != record_id:
             self._refuse(where)
         return record_id
@@ -119,6 +119,6 @@ class Screening:
         self._refused.setdefault(where, problem)
 
     def settle(self) -> None:
-        """Raises `Permanent` `sensitive` with every value's first place, when something is refused."""
+        """Raise `Permanent` `sensitive` with the first place of every refused value, if there is one."""
         if self._refused:
             raise Permanent(ErrorCode.SENSITIVE, tuple(self._refused.values()))

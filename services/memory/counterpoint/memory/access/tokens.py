@@ -1,4 +1,4 @@
-"""Tokens of the gateway, as memory makes them: for the task of a service, and for jobs of its own."""
+"""Gateway tokens: for the task of a service, and for jobs of memory's own."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,23 +13,24 @@ _JOB_LIFE_S = 300.0
 
 
 class Tokens:
-    """Mints them; `provider_clearance` is the highest label of what may be told to anybody outside."""
+    """Issues gateway tokens; `provider_clearance` is the highest label that a provider may receive."""
 
     def __init__(self, policy: Policy, keyring: Keyring, provider_clearance: str = "internal") -> None:
         self._policy = policy
         self._keyring = keyring
         self._clearance = policy.level(provider_clearance)
 
-    def of_task(self, held: Grant, purpose: TokenPurpose, label: int, life_s: float) -> str:
-        """One for the task of a capability, for a prompt of this label. Raises `Denied` as `diode.gateway`."""
-        return mint(self._keyring, diode.gateway(self._policy, held, purpose, label, self._clearance, _in(life_s)))
+    def of_task(self, grant: Grant, purpose: TokenPurpose, label: int, life_s: float) -> str:
+        """Return a token for the task of a capability, for a prompt of this label. Raises `Denied` as
+        `diode.gateway`."""
+        return mint(self._keyring, diode.gateway(self._policy, grant, purpose, label, self._clearance, _in(life_s)))
 
     def of_job(self, project: str, job: str, label: int) -> "JobHolder":
         """Return the holder of gateway tokens for a job of memory's own, for texts of this label."""
         return JobHolder(self, project, job, label)
 
     def minted_of_job(self, project: str, job: str, label: int) -> str:
-        """One for a job. Raises `Denied` `label`."""
+        """Return a token for a job. Raises `Denied` `label`."""
         if label > self._clearance:
             raise Denied(ErrorCode.LABEL, f"texts that are no more than {self._policy.labels[self._clearance]}")
         return mint(self._keyring, diode.gateway_of_job(self._policy, project, job, self._clearance, _in(_JOB_LIFE_S)))
@@ -37,7 +38,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class JobHolder:
-    """A holder of gateway tokens for one job: a fresh one a call."""
+    """Holder of gateway tokens for one job: a new token for each call."""
 
     tokens: Tokens
     project: str
@@ -45,7 +46,7 @@ class JobHolder:
     label: int
 
     async def gateway_token(self, purpose: TokenPurpose) -> str:
-        """A token for models; a job of memory's own has none for the web."""
+        """Return a token for models; a job of memory's own has none for the web."""
         if purpose != "model":
             raise Denied(ErrorCode.GATEWAY, "a task, to search the web")
         return self.tokens.minted_of_job(self.project, self.job, self.label)

@@ -1,1 +1,1 @@
-"""The audit log: leaves in order, a tree over them, signed checkpoints kept elsewhere, and the checks of it all."""
+"""The audit log: leaves in order, a tree over them, signed checkpoints with external copies, and their verification."""

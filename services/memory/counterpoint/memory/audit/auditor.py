@@ -1,4 +1,4 @@
-"""The auditor: answers what is asked of the log. Of other projects than the asker's it shows hashes, and no content."""
+"""The auditor: answers queries of the audit log. Leaves of other projects are shown as hashes, without content."""
 
 import base64
 from collections.abc import Sequence
@@ -7,30 +7,19 @@ from typing import Any, assert_never
 from counterpoint.memory.audit.check import KnownCheckpoint, VerificationScope, checked
 from counterpoint.memory.audit.export import CheckpointCopy
 from counterpoint.memory.audit.note import Checkpoint
-from counterpoint.memory.audit.refusals import EXPLAINED, explained
+from counterpoint.memory.audit.refusals import explained
 from counterpoint.memory.audit.sequencer import Sequencer
-from counterpoint.memory.audit.tiles import RightEdge, places
+from counterpoint.memory.audit.tiles import RightEdge, tiles_of
 from counterpoint.memory.audit.tree import inclusion, proof
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.memory import AuditLeaves, AuditQuery, Checkpoints, Explain, Prove, Verify
 
 PAGE_BYTES = 600_000
 """Size limit of a page of leaves, in bytes; the bus carries a little more."""
 
-_LEAF = "position, leaf, salt, previous, body"
-_OF_TASK = f"""
-SELECT {_LEAF} FROM audit WHERE project = $1 AND task_id = $2 AND (position > $3 OR position IS NULL)
-ORDER BY position LIMIT $4
-"""
-_BY_ID = f"SELECT {_LEAF} FROM audit WHERE project = $1 AND id = ANY ($2::uuid[]) ORDER BY position"
-_PAGE = f"""
-SELECT h.leaf_position, h.leaf_hash, a.* FROM leaf_hashes($2, $3) AS h
-LEFT JOIN (SELECT {_LEAF} FROM audit WHERE project = $1 AND position > $2) AS a ON a.position = h.leaf_position
-ORDER BY h.leaf_position
-"""
-_NOTES = "SELECT size, root, note, at FROM audit_checkpoints WHERE size < $1 ORDER BY size DESC LIMIT $2"
-_ALL_NOTES = "SELECT size, root, note FROM audit_checkpoints"
+_SQL = load_statements(__package__)
 
 
 class Auditor:
@@ -42,7 +31,7 @@ class Auditor:
         self._copies = copies
 
     async def answer(self, project: str, query: AuditQuery) -> dict[str, Any]:
-        """The report to a query. Raises `Transient`, or `Permanent` `not_found`."""
+        """Return the report on a query. Raises `Transient`, or `Permanent` `not_found`."""
         match query:
             case Verify():
                 return await self._verify(project, query)
@@ -66,7 +55,7 @@ class Auditor:
         faults += [
             f"the record does not have the checkpoint of {row['size']} leaves as it was signed"
             for row in recorded
-            if not self._filed(row["note"], row["size"], row["root"])
+            if not self._is_recorded_correctly(row["note"], row["size"], row["root"])
         ]
         texts = {"the asker": query.checkpoints, "the record": "\n".join(row["note"] for row in recorded)}
         for copy in self._copies:
@@ -82,33 +71,34 @@ class Auditor:
             known += [KnownCheckpoint(size=each.size, root=each.root.hex(), where=where) for each in read]
             if read.last is not None and (last is None or read.last.size > last.size):
                 last = read.last
-        asked = VerificationScope(
+        scope = VerificationScope(
             url=self._database.url, project=project, task_id=query.task_id, known=tuple(known), faults=tuple(faults)
         )
-        report = await checked(asked)
-        shown = {"size": last.size, "root": last.root.hex(), "note": last.note} if last else None
-        return report | {"key": self._sequencer.key.public, "checkpoint": shown, "unread": unread}
+        report = await checked(scope)
+        newest = {"size": last.size, "root": last.root.hex(), "note": last.note} if last else None
+        return report | {"key": self._sequencer.key.public, "checkpoint": newest, "unread": unread}
 
-    def _filed(self, note: str, size: int, root: bytes) -> bool:
-        """Whether the record files a note of ours as what it is; one of another key, or a forged one, is told apart."""
+    def _is_recorded_correctly(self, note: str, size: int, root: bytes) -> bool:
+        """Whether a note of ours is in the record under its own size and root; one of another key, or a forged one, is
+        reported elsewhere."""
         read = self._sequencer.key.read(note)
         return bool(read.foreign or read.forged) or read.checkpoints == (Checkpoint(size, root, note),)
 
     async def _recorded(self) -> list[Any]:
         async with self._database.connection() as connection:
-            return list(await connection.fetch(_ALL_NOTES))
+            return list(await connection.fetch(_SQL["all_checkpoints"]))
 
     async def _prove(self, project: str, query: Prove) -> dict[str, Any]:
-        rows = await self._of(project, query)
+        rows = await self._rows_of(project, query)
         last, edge = self._sequencer.base()
         if last is None or edge is None or any((row["position"] or last.size + 1) > last.size for row in rows):
             await self._sequencer.once(sign=True)
             last, edge = self._sequencer.base()
-            rows = await self._of(project, query)
+            rows = await self._rows_of(project, query)
         if last is None or edge is None:
             raise Transient(self._sequencer.fault or "nothing was signed yet")
         covered = [row for row in rows if row["position"] is not None and row["position"] <= last.size]
-        page = _fitting(covered)
+        page = _first_page(covered)
         more = len(page) < len(covered) or len(rows) == query.limit
         return {
             "key": self._sequencer.key.public,
@@ -118,24 +108,28 @@ class Auditor:
             "next": page[-1]["position"] if page and more else None,
         }
 
-    async def _of(self, project: str, query: Prove) -> list[Any]:
+    async def _rows_of(self, project: str, query: Prove) -> list[Any]:
         async with self._database.reading(project) as connection:
             if query.id is not None:
-                return list(await connection.fetch(_BY_ID, project, [query.id]))
-            return list(await connection.fetch(_OF_TASK, project, query.task_id, query.after, query.limit))
+                return list(await connection.fetch(_SQL["leaves_by_id"], project, [query.id]))
+            return list(
+                await connection.fetch(_SQL["leaves_of_task"], project, query.task_id, query.after, query.limit)
+            )
 
     async def _paths(self, rows: Sequence[Any], last: Checkpoint, edge: RightEdge) -> list[dict[str, Any]]:
         parts = [inclusion(row["position"] - 1, last.size) for row in rows]
-        full = await self._sequencer.tiles(edge, places([part for each in parts for part in each]))
+        full = await self._sequencer.tiles(edge, tiles_of([part for each in parts for part in each]))
         try:
             paths = [proof(each, lambda subtree: edge.root_of(subtree, full)) for each in parts]
         except KeyError as error:
             raise Transient("the tree is not whole") from error
-        return [_shown(row) | {"path": [node.hex() for node in path]} for row, path in zip(rows, paths, strict=True)]
+        return [
+            _leaf_view(row) | {"path": [node.hex() for node in path]} for row, path in zip(rows, paths, strict=True)
+        ]
 
     async def _checkpoints(self, query: Checkpoints) -> dict[str, Any]:
         async with self._database.connection() as connection:
-            rows = await connection.fetch(_NOTES, query.before or 2**63 - 1, query.limit)
+            rows = await connection.fetch(_SQL["checkpoints_before"], query.before or 2**63 - 1, query.limit)
         items = [
             {
                 "size": row["size"],
@@ -145,17 +139,17 @@ class Auditor:
             }
             for row in rows
         ]
-        following = rows[-1]["size"] if len(rows) == query.limit else None
-        return {"key": self._sequencer.key.public, "items": items, "next": following}
+        next_before = rows[-1]["size"] if len(rows) == query.limit else None
+        return {"key": self._sequencer.key.public, "items": items, "next": next_before}
 
     async def _leaves(self, project: str, query: AuditLeaves) -> dict[str, Any]:
         if query.after == 0:
             await self._sequencer.once(sign=True)
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_PAGE, project, query.after, query.limit)
-        page = _fitting(rows)
+            rows = await connection.fetch(_SQL["leaves_after"], project, query.after, query.limit)
+        page = _first_page(rows)
         items = [
-            _shown(row)
+            _leaf_view(row)
             if row["position"] is not None
             else {"index": row["leaf_position"] - 1, "leaf": row["leaf_hash"].hex()}
             for row in page
@@ -165,18 +159,20 @@ class Auditor:
 
     async def _explain(self, project: str, query: Explain) -> dict[str, Any]:
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(EXPLAINED, project, query.id, query.before or 2**63 - 1, query.limit + 1)
+            rows = await connection.fetch(
+                _SQL["refusals_before"], project, query.id, query.before or 2**63 - 1, query.limit + 1
+            )
         if query.id is not None and not rows:
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is no refusal of this project"),))
         items = [explained(row, project) for row in rows[: query.limit]]
-        following = rows[query.limit - 1]["place"] if len(rows) > query.limit else None
-        return {"items": items, "next": following}
+        next_before = rows[query.limit - 1]["place"] if len(rows) > query.limit else None
+        return {"items": items, "next": next_before}
 
 
-def _shown(row: Any) -> dict[str, Any]:
-    """A leaf of the asker's own project: its hash and all that this is made of, as long as it was not erased.
+def _leaf_view(row: Any) -> dict[str, Any]:
+    """Return a leaf of the caller's own project: its hash and everything that is hashed, unless it was erased.
 
-    Nothing else: whoever checks it by the hash knows all of it to be true.
+    There is nothing else in it: whoever checks the hash knows all of it to be true.
     """
     return {
         "index": row["position"] - 1,
@@ -187,8 +183,8 @@ def _shown(row: Any) -> dict[str, Any]:
     }
 
 
-def _fitting(rows: Sequence[Any]) -> list[Any]:
-    """The first rows whose content fits into one answer, at least one."""
+def _first_page(rows: Sequence[Any]) -> list[Any]:
+    """Return the first rows whose content fits into one reply, at least one."""
     page: list[Any] = []
     size = 0
     for row in rows:

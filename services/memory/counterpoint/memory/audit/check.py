@@ -1,4 +1,4 @@
-"""The check of the whole log, in a process of its own: every leaf, every chain, the tree, and what was written.
+"""Verification of the whole log, in a process of its own: every leaf, every chain, the tree, and the rows written.
 
 `python -m counterpoint.memory.audit.check` reads a `VerificationScope` from standard input and prints the report.
 """
@@ -18,70 +18,23 @@ from counterpoint.memory.audit.rows import RowVerifier
 from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite, placed
 from counterpoint.memory.audit.tiles import HASH_BYTES, HEIGHT, WIDTH, TileId, hashes
 from counterpoint.memory.audit.tree import Range, Subtree, complete_root, covering, folded, node_hash
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Transient
 
 _CHUNK = 1000
 _BATCH = 200
-_NAMED = 20
+_REPORTED = 20
 _ZERO = bytes(HASH_BYTES)
 
-_PROJECTS = "SELECT project FROM projects ORDER BY project"
-_FENCE = "SELECT set_config('counterpoint.project', $1, true)"
-_HEAD = "SELECT position FROM audit_head WHERE shard = '0'"
-_LEAVES = """
-SELECT position, task_id, previous, leaf, chain IS NOT NULL AS older,
-       salt || coalesce(previous, '') || convert_to(body, 'UTF8') AS said, {more}
-FROM audit WHERE project = $1 ORDER BY position
-"""
-_FOREIGN = _LEAVES.format(more="NULL AS own")
-_MICROSECONDS = "(extract(epoch FROM {column}) * 1000000)::bigint"
-_AT, _DUE_AT = _MICROSECONDS.format(column="at"), _MICROSECONDS.format(column="due_at")
-_OWN = _LEAVES.format(more=f"ROW (kind, id::text, body, seq, {_AT})")
-_TILES = "SELECT level, number, hashes FROM audit_tiles ORDER BY level, number"
-_RECORDS = """
-SELECT store, id, version, commit_id, body::text, erased IS NOT NULL, encode(sha256, 'hex'),
-       jsonb_build_array(task_id, author, label, integrity, schema_version)::text,
-       jsonb_build_array(seq, changed, {at})::text, {superseded}
-FROM {table} WHERE project = $1
-"""
-_WRITTEN = " UNION ALL ".join(
-    _RECORDS.format(table=table, at=_AT, superseded=superseded)
-    for table, superseded in (("records", "NULL::bigint"), ("history", "superseded"))
-)
-_MESSAGES = f"""
-SELECT id, type, body, jsonb_build_array(task_id, subject, audience, label, integrity, timer)::text, commit_id::text,
-       jsonb_build_array(seq, sender, inbound_id, commit_id, {_DUE_AT}, structured, {_AT})::text, task_version
-FROM messages WHERE project = $1
-"""
-_INBOX = f"SELECT consumer, message_id, step, last, fence, outcome, reply::text, {_AT} FROM inbox WHERE project = $1"
-_READ_SETS = f"SELECT commit_id::text, cause::text, reads::text, {_AT} FROM read_sets WHERE project = $1"
-_SOURCES = """
-WITH kept AS (
-    SELECT commit_id, cause, reads FROM read_sets
-    WHERE project = $1 AND n <= (SELECT upto FROM linked WHERE project = $1)),
-made AS (
-    SELECT item ->> 0 AS store, item ->> 1 AS id, (item ->> 2)::int AS version, commit_id,
-           coalesce(item ->> 4 IN ('cited', 'quoted'), false) AS cited, coalesce(item ->> 4 = 'cited', false) AS used,
-           coalesce((item ->> 5)::boolean, false) AS shared
-    FROM kept, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
-    UNION ALL
-    SELECT 'commits', cause::text, 1, commit_id, true, false, false FROM kept
-    WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'),
-stand AS (
-    SELECT store, id, version, commit_id, s.cited, coalesce(s.used, s.cited) AS used, s.shared FROM sources AS s
-    WHERE project = $1 AND commit_id IN (SELECT commit_id FROM kept))
-SELECT DISTINCT commit_id FROM made FULL JOIN stand USING (store, id, version, commit_id)
-WHERE (made.cited, made.used, made.shared) IS DISTINCT FROM (stand.cited, stand.used, stand.shared) LIMIT 1000
-"""
-"""The commits of which `sources` says otherwise than their read sets, as far as those are linked and kept."""
+_SETTINGS = {"jit": "off", "work_mem": "128MB"}
+"""Settings of the connection: a project's leaves are sorted in RAM as far as they fit."""
 
-
-_ROOMY = {"jit": "off", "work_mem": "128MB"}
-"""A project's leaves are sorted in RAM as far as they fit."""
+_SQL = load_statements(__package__)
 
 
 class KnownCheckpoint(BaseModel):
-    """A checkpoint that was kept somewhere, whose signature is ours: the root (hex) of the first `size` leaves."""
+    """A copy of a checkpoint with a valid signature: the root (hex) of the first `size` leaves."""
 
     size: int
     root: str
@@ -100,8 +53,8 @@ class VerificationScope(BaseModel):
     """Faults found before."""
 
 
-async def checked(asked: VerificationScope) -> dict[str, Any]:
-    """The report, from a process of its own. Raises `Transient` when it ends without one."""
+async def checked(scope: VerificationScope) -> dict[str, Any]:
+    """Return the report of the process. Raises `Transient` if it ends without one."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -111,7 +64,7 @@ async def checked(asked: VerificationScope) -> dict[str, Any]:
         limit=2**24,
     )
     try:
-        output, _ = await process.communicate(asked.model_dump_json().encode())
+        output, _ = await process.communicate(scope.model_dump_json().encode())
     finally:
         if process.returncode is None:
             process.kill()
@@ -122,66 +75,66 @@ async def checked(asked: VerificationScope) -> dict[str, Any]:
     return report
 
 
-async def check(asked: VerificationScope) -> dict[str, Any]:
-    """Check in one read-only snapshot. Raises what asyncpg raises when the database goes."""
-    connection = await asyncpg.connect(asked.url, timeout=10, server_settings=_ROOMY)
+async def check(scope: VerificationScope) -> dict[str, Any]:
+    """Verify in one read-only snapshot. Raises the errors of asyncpg if the database goes away."""
+    connection = await asyncpg.connect(scope.url, timeout=10, server_settings=_SETTINGS)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
-            return await _check(connection, asked)
+            return await _check(connection, scope)
     finally:
         await connection.close()
 
 
-async def _check(connection: Any, asked: VerificationScope) -> dict[str, Any]:
-    head = await connection.fetchval(_HEAD)
-    faults = list(asked.faults) if head is not None else [*asked.faults, "nothing says where the log ends"]
+async def _check(connection: Any, scope: VerificationScope) -> dict[str, Any]:
+    head = await connection.fetchval(_SQL["head_position"])
+    faults = list(scope.faults) if head is not None else [*scope.faults, "nothing says where the log ends"]
     head = head or 0
-    leaves = _Leaves(asked.project, asked.task_id, head)
-    for row in await connection.fetch(_PROJECTS):
-        await connection.execute(_FENCE, row["project"])
+    leaves = _Leaves(scope.project, scope.task_id, head)
+    for project in await all_projects(connection):
+        await set_project(connection, project, in_transaction=True)
         leaves.begin()
-        statement = _OWN if row["project"] == asked.project else _FOREIGN
-        async for rows in _batches(connection, statement, row["project"], _CHUNK):
+        statement = _SQL["leaves_of_project" if project == scope.project else "leaves_of_other_project"]
+        async for rows in _batches(connection, statement, project, _CHUNK):
             leaves.take(rows)
     leaves.erasures()
-    kept = {TileId(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_TILES)}
-    root = leaves.tree(asked.known, kept)
+    kept = {TileId(row["level"], row["number"]): row["hashes"] async for row in connection.cursor(_SQL["all_tiles"])}
+    root = leaves.tree(scope.known, kept)
     records = RowVerifier(leaves)
-    await connection.execute(_FENCE, asked.project)
-    async for rows in _batches(connection, _WRITTEN, asked.project, _BATCH):
+    await set_project(connection, scope.project, in_transaction=True)
+    async for rows in _batches(connection, _SQL["written_records"], scope.project, _BATCH):
         records.written(rows)
     records.gone()
-    async for rows in _batches(connection, _MESSAGES, asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_messages"], scope.project, _BATCH):
         records.sent(rows)
-    async for rows in _batches(connection, _INBOX, asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_inbox"], scope.project, _BATCH):
         records.applied(rows)
     before = len(records.broken)
-    async for rows in _batches(connection, _READ_SETS, asked.project, _BATCH):
+    async for rows in _batches(connection, _SQL["written_read_sets"], scope.project, _BATCH):
         records.read(rows)
     if len(records.broken) == before:
-        for row in await connection.fetch(_SOURCES, asked.project):
+        for row in await connection.fetch(_SQL["differing_sources"], scope.project):
             records.broken.append(f"what commit {row['commit_id']} rests on is not what its read set says")
     broken = [*faults, *leaves.broken, *records.broken]
-    covered = max((known.size for known in asked.known), default=0)
+    covered = max((known.size for known in scope.known), default=0)
     return {
         "ok": not broken,
-        "project": asked.project,
-        "task_id": asked.task_id,
+        "project": scope.project,
+        "task_id": scope.task_id,
         "leaves": sum(leaves.counts.values()),
         "commits": leaves.counts["commit"],
         "refusals": leaves.counts["refusal"],
         "erased": leaves.erased,
         "records": records.found,
         "head": {"position": head, "root": root.hex()},
-        "checkpoints": len({(known.size, known.root) for known in asked.known}),
+        "checkpoints": len({(known.size, known.root) for known in scope.known}),
         "window": {"from": min(covered, head), "to": head, "waiting": leaves.waiting},
-        "broken": broken[:_NAMED],
+        "broken": broken[:_REPORTED],
         "broken_count": len(broken),
     }
 
 
 async def _batches(connection: Any, statement: str, project: str, size: int) -> AsyncIterator[list[Any]]:
-    """Rows, so many at a time; the database works on the next ones while those at hand are looked at."""
+    """Yield rows in batches; the database prepares the next one meanwhile."""
     cursor = await connection.cursor(statement, project)
     rows = await cursor.fetch(size)
     while rows:
@@ -192,7 +145,7 @@ async def _batches(connection: Any, statement: str, project: str, size: int) -> 
 
 
 class _Leaves:
-    """Verify the leaves of each project, and then the tree over all of them."""
+    """Verifies the leaves of each project, and then the tree over all of them."""
 
     def __init__(self, project: str, task_id: str | None, head: int) -> None:
         self._project = project
@@ -204,28 +157,28 @@ class _Leaves:
         self.messages: dict[str, list[Any]] = {}
         """Type, hash of the body and stamps of messages, by id; leaves of older releases have no stamps."""
         self.unknown: dict[int, str] = {}
-        """Commits whose leaves were erased, by position: what they wrote is known from who erased them."""
-        self.forgotten: set[int] = set()
-        """Positions of leaves that an erasure says it has erased."""
+        """Commits whose leaves were erased, by position; their writes are listed in the leaf of the erasure."""
+        self.erased_positions: set[int] = set()
+        """Positions of leaves that an erasure lists as erased."""
         self.gone: dict[tuple[str, str], int] = {}
-        """Up to which version an erasure says it has erased a record, whatever vouched for that before."""
+        """By record, the last version that an erasure lists as erased, whatever leaf contained it before."""
         self.standing = ExpectedRows()
-        """Verify the rows of the project against its leaves."""
+        """Rows of the project as its leaves list them."""
         self.counts = {"commit": 0, "refusal": 0}
         self.erased = self.waiting = 0
         self.broken: list[str] = []
 
     def begin(self) -> None:
-        """The next leaves are of another project."""
+        """Begin another project."""
         self._of_task = {}
 
     def take(self, rows: Iterable[Any]) -> None:
-        """Some leaves, in their order, those without a place at the end."""
+        """Verify some leaves in their order; those without a position come last."""
         sha256, of_task, places = hashlib.sha256, self._of_task, self._hashes
-        for position, task, previous, leaf, older, said, own in rows:
-            if said is None:
+        for position, task, previous, leaf, older, hashed, own in rows:
+            if hashed is None:
                 self.erased += 1
-            elif position is not None and sha256(said).digest() != leaf:
+            elif position is not None and sha256(hashed).digest() != leaf:
                 self.broken.append(f"leaf {position} was changed")
             if own is not None:
                 self._read(position, task, *own)
@@ -254,31 +207,33 @@ class _Leaves:
             self.unknown[position or 0] = commit
             return
         try:
-            said = from_json(body)
+            hashed = from_json(body)
         except ValueError:
             return
-        if (said.get("task"), "refused" not in said) != (task, kind == "commit"):
+        if (hashed.get("task"), "refused" not in hashed) != (task, kind == "commit"):
             self.broken.append(f"leaf {position} is filed as what it is not")
-        if (wrong := self.standing.take(said, commit, self._project, seq, at)) is not None:
+        if (wrong := self.standing.take(hashed, commit, self._project, seq, at)) is not None:
             self.broken.append(f"leaf {position} {wrong}")
-        erased = said.get("erased") or {}
-        self.forgotten.update(erased.get("leaves", ()))
+        erased = hashed.get("erased") or {}
+        self.erased_positions.update(erased.get("leaves", ()))
         if erased:
-            self.gone.update(((store, record_id), version) for store, record_id, version, *_ in said.get("writes", ()))
-        for writes, by in ((placed(said), commit), (erased.get("kept", ()), None)):
+            self.gone.update(
+                ((store, record_id), version) for store, record_id, version, *_ in hashed.get("writes", ())
+            )
+        for writes, by in ((placed(hashed), commit), (erased.get("kept", ()), None)):
             for store, record_id, version, sha256, *more in writes:
                 stamps, place = (*more, None, None)[:2]
                 self.written[store, record_id, version] = LeafWrite(sha256, stamps, by, place)
-        for message_id, *more in said.get("messages", ()):
+        for message_id, *more in hashed.get("messages", ()):
             self.messages[message_id] = more
 
     def erasures(self) -> None:
-        """All leaves were seen: those without content were erased by somebody who said so."""
-        for position in sorted(self.unknown.keys() - self.forgotten):
+        """Verify that every leaf without content is listed as erased, after all leaves."""
+        for position in sorted(self.unknown.keys() - self.erased_positions):
             self.broken.append(f"leaf {position} has no content, and no erasure says that it forgot it")
 
     def tree(self, known: Sequence[KnownCheckpoint], kept: Mapping[TileId, bytes]) -> bytes:
-        """Build it over all leaves, compare it with checkpoints and with the tiles that are kept; its root."""
+        """Build the tree over all leaves, compare it with checkpoints and stored tiles; return its root."""
         for index, leaf in enumerate(self._hashes):
             if leaf is _ZERO:
                 self.broken.append(f"leaf {index + 1} is missing")
@@ -296,13 +251,13 @@ class _Leaves:
 
 
 def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) -> Iterator[str]:
-    """The tiles that are not those of the tree, and those before its last checkpoint that are not there."""
-    for place, said in kept.items():
+    """Report stored tiles that differ from the tree, and missing ones before its last checkpoint."""
+    for place, hashed in kept.items():
         tile = built.tile(place)
         if tile is None:
             yield f"a tile is kept at level {place.level}, number {place.number}, where the tree has none"
-        elif b"".join(tile) != said:
-            at = next(n for n, node in enumerate([*hashes(said), b""]) if n == WIDTH or node != tile[n])
+        elif b"".join(tile) != hashed:
+            at = next(n for n, node in enumerate([*hashes(hashed), b""]) if n == WIDTH or node != tile[n])
             yield f"the tree as it is kept differs at leaf {((place.number * WIDTH + at) << HEIGHT * place.level) + 1}"
     for level in range(signed.bit_length() // HEIGHT):
         for number in range(signed >> HEIGHT * (level + 1)):
@@ -311,7 +266,7 @@ def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) ->
 
 
 class _Built:
-    """The whole tree; roots of complete parts are made once."""
+    """The complete tree; roots of complete parts are computed once."""
 
     def __init__(self, nodes: Sequence[bytes]) -> None:
         self._nodes = nodes
@@ -319,7 +274,7 @@ class _Built:
         self._roots = {Subtree(HEIGHT, number): complete_root(tile) for number, tile in enumerate(self.tiles)}
 
     def tile(self, place: TileId) -> list[bytes] | None:
-        """The hashes of a tile, where the tree is large enough to have it."""
+        """Return the hashes of a tile, if the tree is large enough to have it."""
         if place.level < 0 or not 0 <= place.number < len(self._nodes) >> HEIGHT * (place.level + 1):
             return None
         if place.level == 0:
@@ -327,7 +282,7 @@ class _Built:
         return [self._of(Subtree(HEIGHT * place.level, place.number * WIDTH + at)) for at in range(WIDTH)]
 
     def root(self, size: int) -> bytes:
-        """The root over the first `size` leaves."""
+        """Return the root over the first `size` leaves."""
         return folded(self._of(subtree) for subtree in covering(Range(0, size)))
 
     def _of(self, subtree: Subtree) -> bytes:
@@ -341,7 +296,7 @@ class _Built:
 
 
 def main() -> None:
-    """The process."""
+    """Run the process."""
     report = asyncio.run(check(VerificationScope.model_validate_json(sys.stdin.buffer.read())))
     sys.stdout.write(json.dumps(report))
 

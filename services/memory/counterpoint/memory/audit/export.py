@@ -14,19 +14,19 @@ _ID = "Nats-Msg-Id"
 
 
 class CheckpointCopy(Protocol):
-    """One place outside the database."""
+    """One place outside the database that keeps checkpoints."""
 
     name: str
 
     async def read(self) -> str:
-        """The notes that it holds, or the newest of them. Raises `Transient` when it cannot be asked now."""
+        """Return the notes in it, or the newest of them. Raises `Transient` if it cannot be read now."""
 
     async def add(self, checkpoint: Checkpoint) -> None:
-        """Keep one more; it is there when this returns. Raises `Transient`."""
+        """Add a note durably. Raises `Transient`."""
 
 
 class CheckpointFile:
-    """Notes one after the other. What a crash left of a last one is ended, and passed over by whoever reads."""
+    """A file of notes, one after the other. A partial last note of a crash is terminated, and skipped by readers."""
 
     name = "file"
 
@@ -34,14 +34,14 @@ class CheckpointFile:
         self.path = folder / "checkpoints"
 
     async def read(self) -> str:
-        """All notes; none where there is no file yet. Raises `Away` for a file that cannot be read."""
+        """Return all notes; none if there is no file yet. Raises `Away` for a file that cannot be read."""
         try:
             return await asyncio.to_thread(self._read)
         except OSError as error:
             raise Away(f"the file of checkpoints cannot be read: {error.strerror}") from error
 
     async def add(self, checkpoint: Checkpoint) -> None:
-        """Append one, and have it on the disk. A shield: a write that has begun is finished."""
+        """Append a note, and flush it to the disk. A write that has begun is finished despite cancellation."""
         await asyncio.shield(asyncio.to_thread(self._append, checkpoint.note))
 
     def _read(self) -> str:
@@ -72,7 +72,7 @@ class CheckpointFile:
 
 
 class CheckpointStream:
-    """A stream of the bus that nobody may delete from."""
+    """A stream of the bus from which nobody may delete."""
 
     name = "bus"
 
@@ -80,15 +80,15 @@ class CheckpointStream:
         self._connection = connection
 
     async def read(self) -> str:
-        """The newest note; none where the stream has lost all."""
-        life = await self._connection.stream_info(subjects.CHECKPOINTS)
-        if life.last_seq == 0:
+        """Return the newest note; none if the stream is empty."""
+        info = await self._connection.stream_info(subjects.CHECKPOINTS)
+        if info.last_seq == 0:
             return ""
-        stored = await self._connection.stored_message(subjects.CHECKPOINTS, life.last_seq)
+        stored = await self._connection.stored_message(subjects.CHECKPOINTS, info.last_seq)
         return stored.data.decode(errors="replace") if stored else ""
 
     async def add(self, checkpoint: Checkpoint) -> None:
-        """Publish one."""
+        """Publish a note."""
         stored = await self._connection.publish(
             subjects.CHECKPOINT,
             checkpoint.note.encode(),

@@ -20,7 +20,7 @@ _NOTE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The root of the log when it had `size` leaves, and the note that says so."""
+    """The root of the log with `size` leaves, and its signed note."""
 
     size: int
     root: bytes
@@ -28,9 +28,9 @@ class Checkpoint:
 
 
 class NoteKey:
-    """The key that checkpoints are signed with; its name is the origin of the log.
+    """The key that signs checkpoints; its name is the origin of the log.
 
-    `seed_hex` is the seed of an Ed25519 key. Raises `ValueError` when it is none.
+    `seed_hex` is the seed of an Ed25519 key. Raises `ValueError` for an invalid one.
     """
 
     def __init__(self, seed_hex: str) -> None:
@@ -40,10 +40,10 @@ class NoteKey:
         self._hash = key_hash(self.origin, public)
         self._verifying = VerifyKey(public)
         self.public = f"{self.origin}+{self._hash.hex()}+{base64.b64encode(_ED25519 + public).decode()}"
-        """The verifier key, to be given to whoever checks: name, hash and public key."""
+        """Return the verifier key, for everyone who verifies: name, hash and public key."""
 
     def signed(self, size: int, root: bytes) -> Checkpoint:
-        """The checkpoint of a tree; the same again for the same tree."""
+        """Return the checkpoint of a tree; it is the same each time for the same tree."""
         text = f"{self.origin}\n{size}\n{base64.b64encode(root).decode()}\n"
         signature = self._signing.sign(text.encode()).signature
         return Checkpoint(
@@ -51,7 +51,7 @@ class NoteKey:
         )
 
     def read(self, text: str) -> "ParsedNotes":
-        """All notes in a text. What is no whole note is passed over: the end of a file may be torn."""
+        """Parse all notes in a text. An incomplete note is skipped: the end of a file may be torn."""
         good, forged, foreign = [], 0, 0
         for found in _NOTE.finditer(text):
             signature = base64.b64decode(found["signature"])
@@ -69,7 +69,7 @@ class NoteKey:
 
 @dataclass(frozen=True, slots=True)
 class ParsedNotes:
-    """The checkpoints of a text that are ours, how many only say so, and how many are of another key."""
+    """Checkpoints of a text: ours, the number of forged ones, and the number of those of other keys."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
     forged: int = 0
@@ -85,7 +85,7 @@ class ParsedNotes:
 
 
 def key_hash(name: str, public: bytes) -> bytes:
-    """The four bytes by which a signature names its key."""
+    """Return the four bytes by which a signature identifies its key."""
     return hashlib.sha256(name.encode() + b"\n" + _ED25519 + public).digest()[:4]
 
 

@@ -1,20 +1,9 @@
-"""Refusals in plain words: who asked for what, which rule stood in the way, and what would have been needed."""
+"""Refusals in plain words: the caller, the request, the rule that refused it, and the missing right."""
 
 import json
 from typing import Any
 
 from counterpoint.proto.errors import ErrorCode
-
-EXPLAINED = """
-SELECT id, task_id, body, at, place FROM (
-    SELECT arrival, row_number() OVER (ORDER BY arrival) AS place FROM audit WHERE project = $1 AND kind = 'refusal'
-) AS of_project
-JOIN audit USING (arrival)
-WHERE project = $1 AND ($2::text IS NULL OR id::text = $2) AND place < $3
-ORDER BY place DESC LIMIT $4
-"""
-"""Refusals of a project, newest first; one of them by its id. `place` counts within the project: where a leaf is in the
-whole log would tell how much others do."""
 
 RULES = {
     ErrorCode.AGENT: "a service signs with the names of its own agents only",
@@ -50,27 +39,29 @@ RULES = {
 
 
 def explained(row: Any, project: str) -> dict[str, Any]:
-    """A refusal of the log, with `text` for people. One that was erased has only its id, task and time."""
+    """Return a refusal of the log, with `text` for people. An erased one has only its id, task and time."""
     known = {"id": str(row["id"]), "project": project, "task_id": row["task_id"], "at": row["at"].isoformat()}
     if row["body"] is None:
         return known | {"erased": True, "text": "What was refused here was erased."}
-    said = json.loads(row["body"])
-    asker = f"The service {said['service']}"
-    if said.get("principal"):
-        asker += f", for {said['principal']},"
+    leaf = json.loads(row["body"])
+    caller = f"The service {leaf['service']}"
+    if leaf.get("principal"):
+        caller += f", for {leaf['principal']},"
     about = f" about task {row['task_id']}" if row["task_id"] else ""
-    rule = said["rule"]
+    rule = leaf["rule"]
     why = RULES.get(rule)
-    lines = [f"{asker} asked for `{said['refused']}`{about} in project {project}, and was refused by the rule `{rule}`"]
+    lines = [
+        f"{caller} asked for `{leaf['refused']}`{about} in project {project}, and was refused by the rule `{rule}`"
+    ]
     lines[0] += f": {why}." if why else "."
-    if said.get("needed"):
-        lines.append(f"What would have been needed: {said['needed']}.")
+    if leaf.get("needed"):
+        lines.append(f"What would have been needed: {leaf['needed']}.")
     return known | {
-        "service": said["service"],
-        "principal": said.get("principal"),
-        "message_id": said["message"],
-        "asked": said["refused"],
+        "service": leaf["service"],
+        "principal": leaf.get("principal"),
+        "message_id": leaf["message"],
+        "asked": leaf["refused"],
         "rule": rule,
-        "needed": said.get("needed") or "",
+        "needed": leaf.get("needed") or "",
         "text": " ".join(lines),
     }

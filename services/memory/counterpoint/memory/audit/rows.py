@@ -1,4 +1,4 @@
-"""The check of what stands in the record against what the leaves say of it, a table after the other."""
+"""Comparison of the record's rows with the leaves, one table after the other."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ from counterpoint.memory.audit.standing import ExpectedRows, LeafWrite
 from counterpoint.memory.record.canonical import canonical
 
 _CANCELLED = ["cancelled", True, 0, "cancelled", {"status": "stale"}]
-"""The step, and the columns, of what the inbox has of a timer that was cancelled."""
+"""Step, and columns, of the inbox row of a cancelled timer."""
 
 
 class LeafContents(Protocol):
-    """Contents of the leaves; `unknown` are commits whose leaves were erased, `gone` the versions up to which a
-    record is erased according to an erasure."""
+    """Contents of the leaves; `unknown` are commits whose leaves were erased, `gone` the last erased version of each
+    record according to an erasure."""
 
     written: dict[tuple[str, str, int], LeafWrite]
     messages: dict[str, list[Any]]
@@ -24,7 +24,7 @@ class LeafContents(Protocol):
 
 
 class RowVerifier:
-    """Records, their history and messages, against what the leaves of their commits say."""
+    """Compares records, their history and messages with the leaves of their commits."""
 
     def __init__(self, leaves: LeafContents) -> None:
         self._leaves = leaves
@@ -34,7 +34,7 @@ class RowVerifier:
         self.broken: list[str] = []
 
     def written(self, rows: Iterable[Any]) -> None:
-        """Some records, each once."""
+        """Verify some records, each once."""
         unknown = set(self._leaves.unknown.values())
         for store, record_id, version, commit, body, erased, hashed, stamps, place, superseded in rows:
             self.found += 1
@@ -59,12 +59,12 @@ class RowVerifier:
                 self.broken.append(f"{name} was not followed at the place that it says")
 
     def gone(self) -> None:
-        """All records were seen."""
+        """Report records that are missing, after all records."""
         for store, record_id, version in self._leaves.written:
             self.broken.append(f"{store}/{record_id} at version {version} is gone")
 
     def sent(self, rows: Iterable[Any]) -> None:
-        """Some messages."""
+        """Verify some messages."""
         standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
         whole = not erased and not standing.older
         for message_id, kind, body, stamps, commit, columns, version in rows:
@@ -82,7 +82,7 @@ class RowVerifier:
                 self.broken.append(f"message {message_id} does not stand where and when it was sent")
 
     def applied(self, rows: Iterable[Any]) -> None:
-        """Some steps of the inbox."""
+        """Verify some steps of the inbox."""
         standing = self._leaves.standing
         whole = not self._leaves.unknown and not standing.older
         for consumer, message, step, *columns, reply, at in rows:
@@ -94,7 +94,7 @@ class RowVerifier:
                 self.broken.append(f"step {step} of {message} for {consumer} is not as it was applied")
 
     def read(self, rows: Iterable[Any]) -> None:
-        """Some read sets."""
+        """Verify some read sets."""
         standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
         for commit, cause, reads, at in rows:
             now = [cause, hashlib.sha256(canonical(json.loads(reads)).encode()).hexdigest(), at]

@@ -1,8 +1,8 @@
-"""The rows that stand in the record, as the leaves of their commits say that they are: column by column. Pure.
+"""Expected rows: the record's rows as the leaves of their commits list them, column by column. Pure.
 
-A leaf begins with `placed`: the places in its project's order before its first record and before its first message, and
-the time of its transaction. So places and times, which the database gives, are vouched for like everything else. Leaves
-of releases before have none: of their rows only content and stamps are compared.
+A leaf begins with `placed`: the positions in its project's order before its first record and before its first message,
+and the time of its transaction. So positions and times, which the database assigns, are attested like everything else.
+Leaves of older releases have none: of their rows only content and stamps are compared.
 """
 
 from collections import defaultdict
@@ -16,19 +16,18 @@ EXEMPT: Mapping[str, str] = {
     "read_sets.n": "the order in which read sets are linked",
     "audit.arrival": "the order in which leaves get their positions, which the tree vouches for",
 }
-"""Columns of audited tables that no leaf vouches for, and why."""
+"""Columns of audited tables that no leaf attests, with the reason."""
 
 AUDITED = ("records", "history", "messages", "inbox", "read_sets", "sources", "audit")
-"""The tables whose every other column is compared with the leaves; `sources` with the read sets that are kept."""
+"""Tables whose every other column is compared with the leaves; `sources` is compared with the stored read sets."""
 
 TREE: Mapping[str, frozenset[str]] = {
     "audit_head": frozenset({"chain"}),
     "audit_tiles": frozenset(),
     "audit_checkpoints": frozenset({"at"}),
 }
-"""The tables of the tree, which `verify` compares with the leaves and with what was signed, and their columns that
-decide nothing: what releases before have left, and when a checkpoint was noted. Who has the leaves needs none of them.
-"""
+"""Tables of the tree, which `verify` compares with the leaves and with signed checkpoints, and their columns without
+effect: those of older releases, and the time of a checkpoint. They can be derived from the leaves."""
 
 _SEARCHED = (
     "made of the record, by which things are found; what is shown is read from the record and judged by its stamps"
@@ -53,7 +52,7 @@ UNAUDITED: Mapping[str, str] = {
     "linked": "how far `sources` have come; where that is less than was said, they are made again",
     "migrations": "which migrations were applied",
 }
-"""The tables that no leaf vouches for, and why."""
+"""Tables that no leaf attests, with the reason."""
 
 _STAMPS = 5
 
@@ -71,8 +70,8 @@ def placed(said: Mapping[str, Any]) -> Iterator[list[Any]]:
 
 
 class LeafWrite(NamedTuple):
-    """A record's version as its leaf has it: the hash of its body, its stamps where the leaf has them, and its commit
-    where that was not erased."""
+    """A record's version according to its leaf: the hash of its body, its stamps if the leaf has them, and its commit
+    unless that was erased."""
 
     sha256: str
     stamps: list[Any] | None
@@ -85,9 +84,9 @@ class ExpectedRows:
 
     def __init__(self) -> None:
         self.older: set[str] = set()
-        """Commits whose leaves have no places."""
+        """Commits whose leaves have no positions."""
         self.cancelled: set[tuple[str, str]] = set()
-        """Timers that were cancelled, each with who had set it."""
+        """Cancelled timers, each with its sender."""
         self._commits: set[str] = set()
         self._superseded: dict[tuple[str, str, int], int] = {}
         self._messages: dict[str, list[Any]] = {}
@@ -96,7 +95,7 @@ class ExpectedRows:
         self._tasks: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
 
     def take(self, said: Mapping[str, Any], commit: str, project: str, seq: int | None, at: int) -> str | None:
-        """One leaf of a commit or a refusal, with the columns of its own row; what is wrong with those."""
+        """Take one leaf of a commit or a refusal, with the columns of its own row; return the differences of those."""
         place = said.get("placed")
         if place is None:
             self.older.add(commit)
@@ -120,16 +119,18 @@ class ExpectedRows:
         return None
 
     def unknown(self, commit: str, erased: set[str]) -> bool:
-        """Whether there is no leaf of a commit, neither an erased one nor one of a release before."""
+        """Whether a commit has no leaf, neither an erased one nor one of an older release."""
         return commit not in self._commits and commit not in self.older and commit not in erased
 
     def superseded(self, store: str, record_id: str, version: int, seq: int | None) -> bool:
-        """Whether a version was followed by the next one at this place, as far as that is known."""
+        """Whether a version was superseded by the next one at this position, as far as that is known."""
         return self._superseded.get((store, record_id, version), seq) == seq
 
     def sent(self, message_id: str, columns: list[Any], task_version: int | None, whole: bool) -> bool:
-        """Whether a message stands where and as it was sent: `columns` are those of `take`. The version of its task is
-        that of the last write before it, if the `whole` log is there to say which one that was."""
+        """Whether a message is in the log as it was sent: `columns` are those of `take`.
+
+        The version of its task is that of the last write before it, if the `whole` log is available to determine it.
+        """
         known = self._messages.get(message_id)
         if known is None:
             return True
@@ -140,10 +141,10 @@ class ExpectedRows:
         return bool(expected == columns and (version == task_version or (task is not None and not whole)))
 
     def applied(self, consumer: str, message: str, step: str, columns: list[Any]) -> bool | None:
-        """Whether a step stands in the inbox as it was applied; None when no leaf is about it."""
+        """Whether a step is in the inbox as it was applied; None if no leaf contains it."""
         known = self._inbox.get((consumer, message, step))
         return None if known is None else known == columns
 
     def read(self, commit: str, columns: list[Any]) -> bool:
-        """Whether a read set stands as it was kept; of a commit that has read nothing there is none."""
+        """Whether a read set is stored as it was written; a commit without reads has none."""
         return self._read_sets.get(commit, columns) == columns

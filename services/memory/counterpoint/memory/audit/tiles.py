@@ -1,4 +1,4 @@
-"""The tree as it is kept: tiles of 256 hashes (C2SP tlog-tiles), full ones in the record, the right edge in RAM."""
+"""The stored tree: tiles of 256 hashes (C2SP tlog-tiles), full ones in the record, the right edge in RAM."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ HASH_BYTES = 32
 
 
 Nodes = tuple[Sequence[bytes], ...]
-"""The nodes of a full tile by their height in it: its 256 hashes, and last the one over all of them."""
+"""The nodes of a full tile by their height in it: its 256 hashes, and last the root of them."""
 
 
 class TileId(NamedTuple):
-    """Which tile: its level (0 holds the nodes of leaves) and its number from the left."""
+    """Id of a tile: its level (0 holds the nodes of leaves) and its number from the left."""
 
     level: int
     number: int
@@ -37,26 +37,26 @@ def spot(subtree: Subtree) -> SubtreeLocation:
     return SubtreeLocation(TileId(level, first // WIDTH), first % WIDTH, 1 << below)
 
 
-def places(parts: Sequence[Range]) -> set[TileId]:
-    """The tiles that a proof, or a root, is made of."""
+def tiles_of(parts: Sequence[Range]) -> set[TileId]:
+    """Return the tiles of a proof or a root."""
     return {spot(subtree).tile for part in parts for subtree in covering(part)}
 
 
 @dataclass(frozen=True)
 class RightEdge:
-    """The right edge of the tree: how many leaves it has, and by level the hashes after the last full tile."""
+    """The right edge of the tree: its number of leaves, and by level the hashes after the last full tile."""
 
     size: int = 0
     levels: tuple[tuple[bytes, ...], ...] = ()
     _roots: dict[Subtree, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """Roots that were asked for; the edge never changes, it is replaced."""
+    """Roots that were computed; an edge never changes, it is replaced."""
 
     def full(self, level: int) -> int:
         """Return the number of full tiles of a level."""
         return self.size >> (HEIGHT * (level + 1))
 
     def extended(self, nodes: Sequence[bytes]) -> "tuple[RightEdge, dict[TileId, bytes]]":
-        """The edge after more leaves, whose nodes these are, and the tiles that became full by them."""
+        """Return the edge after more leaves with these nodes, and the tiles that became full."""
         levels: list[tuple[bytes, ...]] = []
         filled: dict[TileId, bytes] = {}
         level, coming = 0, list(nodes)
@@ -73,11 +73,11 @@ class RightEdge:
         return RightEdge(self.size + len(nodes), tuple(levels)), filled
 
     def missing(self, wanted: set[TileId]) -> set[TileId]:
-        """Those of the tiles that are full, and so in the record."""
+        """Return those of the tiles that are full, and so in the record."""
         return {place for place in wanted if place.number < self.full(place.level)}
 
     def root_of(self, subtree: Subtree, full: Mapping[TileId, Nodes]) -> bytes:
-        """The root of a complete subtree. Raises `KeyError` for a tile that is not there."""
+        """Return the root of a complete subtree. Raises `KeyError` for a missing tile."""
         tile, start, count = spot(subtree)
         if tile.number < self.full(tile.level):
             below = subtree.height % HEIGHT
@@ -90,17 +90,17 @@ class RightEdge:
         return self._roots[subtree]
 
     def root(self, size: int, full: Mapping[TileId, Nodes]) -> bytes:
-        """The root of the tree when it had `size` leaves. Raises `KeyError` like `root_of`."""
+        """Return the root of the tree with `size` leaves. Raises `KeyError` like `root_of`."""
         return folded(self.root_of(subtree, full) for subtree in covering(Range(0, size)))
 
 
 def hashes(tile: bytes) -> list[bytes]:
-    """The hashes of a tile."""
+    """Return the hashes of a tile."""
     return [tile[at : at + HASH_BYTES] for at in range(0, len(tile), HASH_BYTES)]
 
 
 def nodes(tile: bytes) -> Nodes:
-    """All nodes of a full tile."""
+    """Return all nodes of a full tile."""
     found = [hashes(tile)]
     while len(found[-1]) > 1:
         found.append(paired(found[-1]))

@@ -1,7 +1,7 @@
-"""The tree over the leaves of the log (RFC 6962): what is hashed, which parts a proof is made of, and the check of one.
+"""The tree over the leaves of the log (RFC 6962): hashes, the parts of a proof, and its verification. Pure.
 
-Pure. Subtrees that are complete are named by their height and their number from the left; a proof is a list of ranges
-of leaves, the root of each of which is made of such subtrees.
+Complete subtrees are identified by their height and their number from the left; a proof is a list of ranges of leaves,
+the root of each of which is computed from such subtrees.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 EMPTY = hashlib.sha256().digest()
-"""The root of no leaves."""
+"""Root of no leaves."""
 
 
 class Subtree(NamedTuple):
@@ -27,30 +27,30 @@ class Range(NamedTuple):
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """The tree's lowest node over one leaf."""
+    """Return the tree's lowest node over one leaf."""
     return hashlib.sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The node over two."""
+    """Return the node over two nodes."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 def paired(hashes: Sequence[bytes]) -> list[bytes]:
-    """The nodes over an even number of neighbours: the next level of a complete tree."""
+    """Return the nodes over an even number of neighbours: the next level of a complete tree."""
     sha256 = hashlib.sha256
     return [sha256(b"\x01" + left + right).digest() for left, right in zip(hashes[::2], hashes[1::2], strict=True)]
 
 
 def complete_root(hashes: Sequence[bytes]) -> bytes:
-    """The root over a number of nodes that is a power of two."""
+    """Return the root over a number of nodes that is a power of two."""
     while len(hashes) > 1:
         hashes = paired(hashes)
     return hashes[0]
 
 
 def folded(roots: Iterable[bytes]) -> bytes:
-    """The root of a range from the roots of its subtrees, from left to right; that of no leaves from none."""
+    """Return the root of a range from the roots of its subtrees, from left to right."""
     root = b""
     for left in reversed(list(roots)):
         root = node_hash(left, root) if root else left
@@ -58,7 +58,7 @@ def folded(roots: Iterable[bytes]) -> bytes:
 
 
 def covering(leaves: Range) -> list[Subtree]:
-    """The complete subtrees that a range is made of, from left to right."""
+    """Return the complete subtrees of a range, from left to right."""
     found = []
     first, end = leaves
     while first < end:
@@ -108,7 +108,7 @@ def consistency(old: int, size: int) -> list[Range]:
 
 
 def proof(parts: Sequence[Range], root_of: Callable[[Subtree], bytes]) -> list[bytes]:
-    """The hashes of a proof, from the roots of the subtrees that its ranges are made of."""
+    """Return the hashes of a proof, from the roots of the subtrees of its ranges."""
     return [folded(root_of(subtree) for subtree in covering(part)) for part in parts]
 
 
@@ -157,5 +157,5 @@ def extends(old_root: bytes, old: int, root: bytes, size: int, path: Sequence[by
 
 
 def _split(size: int) -> int:
-    """The largest power of two below `size`."""
+    """Return the largest power of two below `size`."""
     return 1 << ((size - 1).bit_length() - 1)

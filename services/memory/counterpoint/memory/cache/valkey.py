@@ -1,6 +1,6 @@
-"""Valkey, the second level of the cache: sealed, so that it can neither be read there nor say anything wrong.
+"""Valkey, the second level of the cache: encrypted and authenticated, so that it can neither be read nor changed there.
 
-It may be away, slow or full at any time: then there is nothing in it, and nobody waits for long.
+It may be away, slow or full at any time: then it counts as empty, and nobody waits for long.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 
 log = structlog.get_logger()
 
-LIFE_S = 3600
+ENTRY_TTL_S = 3600
 """Lifetime of an entry, in seconds."""
 _TIMEOUT_S = 0.05
 _RETRY_AFTER_S = 5.0
@@ -27,18 +27,20 @@ _LOST = (RedisError, OSError, TimeoutError)
 
 
 class Valkey:
-    """Entries by key, under a key of encryption that is derived from `secret`."""
+    """Entries by key, encrypted by a key that is derived from `secret`."""
 
-    def __init__(self, url: str, secret: bytes, *, life_s: int = LIFE_S, retry_after_s: float = _RETRY_AFTER_S) -> None:
+    def __init__(
+        self, url: str, secret: bytes, *, ttl_s: int = ENTRY_TTL_S, retry_after_s: float = _RETRY_AFTER_S
+    ) -> None:
         self._client = redis.Redis.from_url(
             url,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
-            # The client's own would wait for seconds while a query does.
+            # The client's own retries would wait for seconds while a query does.
             retry=Retry(NoBackoff(), 0),
         )
         self._box = Aead(hmac.digest(secret, _PURPOSE, "sha256"))
-        self._life_s = life_s
+        self._ttl_s = ttl_s
         self._retry_after_s = retry_after_s
         self._away_until = 0.0
         self._full_until = 0.0
@@ -46,7 +48,7 @@ class Valkey:
         self._writing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None for a miss or a value that was not sealed by us."""
+        """Return the value of a key, None for a miss or a value that was not encrypted by us."""
         if time.monotonic() < self._away_until or self._asking >= _AT_ONCE:
             return None
         self._asking += 1
@@ -62,11 +64,11 @@ class Valkey:
         try:
             return self._box.decrypt(sealed, key)
         except (CryptoError, ValueError):
-            log.warning("cache.unsealed", level="l2")
+            log.warning("cache.not_authentic", level="l2")
             return None
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Write in the background, when there is room."""
+        """Write in the background, if the queue has room."""
         now = time.monotonic()
         if now < self._away_until or now < self._full_until or len(self._writing) >= _AT_ONCE:
             return
@@ -75,19 +77,19 @@ class Valkey:
         task.add_done_callback(self._writing.discard)
 
     async def written(self) -> None:
-        """All that was put so far has been written, or was given up."""
+        """Wait until everything put so far has been written, or was given up."""
         await asyncio.gather(*self._writing)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self.written()
         await self._client.aclose()
 
     async def _put(self, key: bytes, value: bytes) -> None:
         try:
-            await self._client.set(key, bytes(self._box.encrypt(value, key)), ex=self._life_s)
+            await self._client.set(key, bytes(self._box.encrypt(value, key)), ex=self._ttl_s)
         except ResponseError as error:
-            # It answers, but takes nothing: what is there may still be read.
+            # It answers, but takes no writes: its content may still be read.
             log.warning("cache.full", level="l2", reason=type(error).__name__)
             self._full_until = time.monotonic() + self._retry_after_s
         except _LOST as error:

@@ -1,7 +1,7 @@
 """The committer: one loop that applies waiting steps in one transaction and replies to their callers.
 
 Group commit without a time window: while one transaction is under way the next steps gather. Projects take turns: at
-most `BATCH` steps of one are applied together, then those of the next. When one step of a group cannot be applied, the
+most `BATCH` steps of one are applied together, then those of the next. If one step of a group cannot be applied, the
 group is rolled back and applied in halves, so that only the steps at fault are refused. A step that is submitted again
 while it waits is not queued again, and one that was applied lately is answered from RAM: callers that timed out do not
 make the queue longer.
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 BATCH = 48
 _REMEMBERED = 10_000
-"""Applied steps that are answered from RAM."""
+"""Number of applied steps that are answered from RAM."""
 
 _STOPPING = "memory is stopping"
 _STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
@@ -68,7 +68,7 @@ class _Waiting:
 
 
 class TombstoneConflict(Conflict):
-    """A record to insert was there before and is deleted; `found` is the version of its deletion."""
+    """A record to insert has a tombstone; `found` is the version of its deletion."""
 
 
 class ModelChanged(Transient):
@@ -76,7 +76,7 @@ class ModelChanged(Transient):
 
 
 class Committer:
-    """Applies planned steps, those of a project in the order they come.
+    """Applies planned steps, those of a project in their order of arrival.
 
     `on_begin` gets the steps of a transaction before it is sent to the database, `on_applied` the applied steps and
     their messages; `mint` makes the capability of each message while the database works.
@@ -109,15 +109,12 @@ class Committer:
 
     @property
     def waiting(self) -> int:
-        """Steps in the queue."""
+        """Return the number of steps in the queue."""
         return self._queued
 
     async def apply(self, step: CommitPlan) -> CommitReply:
-        """Apply one step.
-
-        Raises `Transient` (`busy` when the queue is full), `Away` when the disk is or nothing is applied any more,
-        `Conflict`, or `Denied` with `fence` or `ended`.
-        """
+        """Apply one step. Raises `Transient` (`busy` if the queue is full), `Away` if the disk is full or the loop has
+        ended, `Conflict`, or `Denied` with `fence` or `ended`."""
         if self._stopped:
             raise Away(_STOPPING)
         self.disk.check()
@@ -148,14 +145,12 @@ class Committer:
             self._applied[key] = waiting.done.result()
 
     def open(self) -> None:
-        """Take steps into the queue; `run` applies them."""
+        """Accept steps; `run` applies them."""
         self._stopped = False
 
     async def run(self) -> None:
-        """Apply what comes, for ever. Raises `LeaseLost` when another process has become active.
-
-        When it ends, nobody is left waiting.
-        """
+        """Apply steps for ever. Raises `LeaseLost` when another process has become active. At its end every waiting
+        caller gets a reply."""
         self.open()
         try:
             while True:
@@ -171,7 +166,7 @@ class Committer:
                 self._fail(self._next_batch(), Away(_STOPPING))
 
     async def _serve(self, connection: Any) -> None:
-        """Apply what comes over one connection, until it breaks."""
+        """Apply steps over one connection, until it breaks."""
         while not connection.is_closed():
             batch = self._next_batch()
             try:
@@ -187,10 +182,8 @@ class Committer:
             await self._wake.wait()
 
     def _next_batch(self) -> list[_Waiting]:
-        """Steps that wait for one project, in order, up to the first that is about a task of another step before it.
-
-        The project comes last after that.
-        """
+        """Return waiting steps of one project, in order, up to the first with the task of an earlier one. The project
+        is then last in the order of projects."""
         batch: list[_Waiting] = []
         tasks: set[str] = set()
         if self._queue:
@@ -209,7 +202,7 @@ class Committer:
         return batch
 
     async def _apply(self, connection: Any, group: Sequence[_Waiting]) -> None:
-        """Steps of one project by one statement, which is a transaction of its own."""
+        """Apply steps of one project by one statement, which is a transaction of its own."""
         if not group:
             return
         project = group[0].step.project
@@ -235,7 +228,7 @@ class Committer:
         try:
             return await apply_steps(connection, self._epoch(), project, steps)
         except DiskFull:
-            self.disk.refused()
+            self.disk.database_full()
             raise
 
     async def _resolve(self, waiting: _Waiting, found: StepFault) -> None:
@@ -316,7 +309,7 @@ def _key(step: CommitPlan) -> _Key | None:
 
 
 def _tasks(step: CommitPlan) -> set[str]:
-    """The tasks whose version a step checks, writes or stamps."""
+    """Return the tasks whose version a step checks, writes or stamps."""
     named = {step.task_id, *(row.task_id for row in step.messages if row.versioned)}
     return {task for task in named if task} | {row.id for row in step.writes if row.store == "tasks"}
 

@@ -1,4 +1,4 @@
-"""Dead letters: what is kept of a message that could not be handled, and how it goes out once more, under a new id."""
+"""Dead letters: stored messages that could not be handled, and their retry under a new id."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ STORE = "dead_letters"
 DEAD, RETRY = "dead", "retry"
 """States of a dead letter."""
 _UNNAMED = "publisher"
-"""The source of what came to an intake without one, as the router records it."""
+"""Source of intake messages without one, as the router records it."""
 
 _LETTER = (
     "SELECT body, label FROM records WHERE project = $1 AND store = 'dead_letters' AND id = $2 AND body IS NOT NULL"
@@ -40,7 +40,7 @@ class DeadLetters:
 
     async def retried(self, origin: Origin, letter_id: str, version: int, now: datetime) -> Commit:
         """Return the commit that marks a dead letter as retried by the principal. Raises `Permanent` `not_found`, or
-        `conflict` where it was retried already."""
+        `conflict` if it was retried already."""
         async with self._database.reading(origin.project) as connection:
             row = await connection.fetchrow(_LETTER, origin.project, letter_id)
         if row is None:
@@ -54,10 +54,8 @@ class DeadLetters:
         )
 
     async def message(self, project: str, letter_id: str, commit_id: str) -> PlannedMessage:
-        """Return the message of a dead letter, under an id of the commit's.
-
-        Raises `Permanent` `not_found`, or `conflict` where its task has moved on since.
-        """
+        """Return the message of a dead letter, under an id of the commit's. Raises `Permanent` `not_found`, or
+        `conflict` if its task has changed since."""
         async with self._database.snapshot(project) as connection:
             row = await connection.fetchrow(_LETTER, project, letter_id)
             if row is None:
@@ -121,10 +119,11 @@ def _known(said: Any, otherwise: str) -> Any:
 def dead_row(
     policy: Policy, screen: Screen, commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter
 ) -> PlannedWrite:
-    """The record of a message that could not be handled, without what is blocked or redacted at the store's label.
+    """Return the record of a message that could not be handled, without content that is blocked or redacted at the
+    store's label.
 
-    What is under quarantine stays in its body: a person may release it and have the message handled again. What is kept
-    of a secret is its kind, so a letter that held one is sent again without it.
+    Quarantined content stays in its body: a person may release it and have the message retried. Of a secret only its
+    kind is stored, so that the message is retried without it.
     """
     label = policy.store_level("dead_letters")
     body = NUL.sub(

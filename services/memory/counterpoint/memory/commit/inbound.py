@@ -11,6 +11,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Origin, Ref
@@ -21,20 +22,7 @@ ENDED_WITHIN_S = 1.0
 
 _REMEMBERED = 50_000
 
-_CAUSE = """
-SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads,
-       a.body::jsonb ->> 'principal' AS principal
-FROM messages m
-LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
-LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
-WHERE m.id = $1
-"""
-_STATE = "SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2"
-_OWNERS = """
-SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
-CROSS JOIN LATERAL (
-    SELECT * FROM records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
-"""
+_SQL = load_statements(__package__)
 
 
 class InboundMessages:
@@ -55,7 +43,7 @@ class InboundMessages:
         if known is not None and origin.message_id in self._versions:
             return known, self._versions[origin.message_id]
         async with self._database.reading(origin.project) as connection:
-            row = await connection.fetchrow(_CAUSE, origin.message_id)
+            row = await connection.fetchrow(_SQL["inbound_message"], origin.message_id)
         if row is None:
             raise Denied(ErrorCode.MESSAGE, "an inbound message that is in the log")
         reads = (read for read in row["reads"] or () if read[0] != COMMITS_USED)
@@ -80,7 +68,7 @@ class InboundMessages:
         known = self._ended.get((grant.project, grant.task))
         if known is None:
             async with self._database.reading(grant.project) as connection:
-                known = await connection.fetchval(_STATE, grant.project, grant.task) in ENDED
+                known = await connection.fetchval(_SQL["state_of_task"], grant.project, grant.task) in ENDED
             self._ended[grant.project, grant.task] = known
         return known
 
@@ -95,5 +83,7 @@ class InboundMessages:
         if not keys:
             return {}
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_OWNERS, project, [store for store, _ in keys], [each for _, each in keys])
+            rows = await connection.fetch(
+                _SQL["tasks_of_records"], project, [store for store, _ in keys], [each for _, each in keys]
+            )
         return {(row["store"], row["id"]): row["task_id"] for row in rows if row["task_id"] is not None}

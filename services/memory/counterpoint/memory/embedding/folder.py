@@ -1,4 +1,4 @@
-"""A model of the user's own: a folder with an ONNX graph and its `tokenizer.json`, read without any gateway."""
+"""Model folder: a user's own model, an ONNX graph and its `tokenizer.json`, without a gateway."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEME = "file:"
 ID = re.compile(r"file-[0-9a-f]{16}")
-"""Ids of such models: by content, so that a folder that was moved is still the same model."""
+"""Ids of such models: by content, so that a moved folder is still the same model."""
 _GRAPHS = ("model.onnx", "onnx/model.onnx")
 _TOKENIZER = "tokenizer.json"
 _SETTINGS = ("config.json", "sentence_bert_config.json", "1_Pooling/config.json")
@@ -30,13 +30,13 @@ _IDS = ("input_ids", "ids")
 _MASKS = ("attention_mask",)
 _TYPES = ("token_type_ids",)
 _OUTPUTS = ("sentence_embedding", "logits", "last_hidden_state", "token_embeddings")
-"""Before any other: an export often has `pooler_output` beside them, which was trained for something else."""
+"""Preferred before any other output: an export often has `pooler_output` too, which was trained for another purpose."""
 _INPUTS = frozenset({*_IDS, *_MASKS, *_TYPES})
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The files of one model, and the variable that named them, for errors."""
+    """The files of one model, and the variable with its path, for errors."""
 
     path: Path
     variable: str
@@ -51,7 +51,7 @@ class Folder:
 
     @property
     def graph(self) -> Path:
-        """The ONNX graph."""
+        """Return the path of the ONNX graph."""
         assert self._graph is not None
         return self._graph
 
@@ -61,7 +61,7 @@ class Folder:
 
     @cached_property
     def model_id(self) -> str:
-        """Id by the content of graph, weights beside it, tokenizer and settings."""
+        """Return the id: the hash of graph, external weights, tokenizer and settings."""
         whole = hashlib.sha256()
         weights = sorted(self.graph.parent.glob(f"{self.graph.name}?data*"))
         for path in (self.graph, *weights, self.path / _TOKENIZER, *(self.path / name for name in _SETTINGS)):
@@ -71,20 +71,22 @@ class Folder:
         return f"file-{whole.hexdigest()[:16]}"
 
     def max_tokens(self) -> int:
-        """Tokens that the model takes: of the settings beside it, else of its tokenizer, else 512."""
-        said = [
+        """Return the maximum number of tokens: of the settings, else of the tokenizer, else 512."""
+        limits = [
             self._setting("sentence_bert_config.json", "max_seq_length"),
             self._setting("config.json", "max_position_embeddings"),
             (self._setting(_TOKENIZER, "truncation") or {}).get("max_length"),
         ]
-        return min([_MAX_TOKENS, *(each for each in said[:2] if each)]) if any(said[:2]) else said[2] or _MAX_TOKENS
+        return (
+            min([_MAX_TOKENS, *(each for each in limits[:2] if each)]) if any(limits[:2]) else limits[2] or _MAX_TOKENS
+        )
 
     def by_first_token(self) -> bool:
-        """Whether a text's vector is that of its first token, as `1_Pooling/config.json` may say; else the mean."""
+        """Whether a text's vector is that of its first token, by `1_Pooling/config.json`; else it is the mean."""
         return bool(self._setting("1_Pooling/config.json", "pooling_mode_cls_token"))
 
     def fault(self, code: str, problem: str) -> Permanent:
-        """An error that names the variable."""
+        """Return an error that names the variable."""
         return Permanent(code, (Problem(field=self.variable, problem=problem),))
 
     def _setting(self, name: str, key: str) -> Any:
@@ -98,7 +100,7 @@ class Folder:
 
 
 def folder_of(name: str, variable: str) -> Folder:
-    """The folder that `file:DIR` names. Raises `Permanent` `invalid` or `model_missing`."""
+    """Return the folder of `file:DIR`. Raises `Permanent` `invalid` or `model_missing`."""
     path = Path(name.removeprefix(SCHEME)).expanduser()
     if not name.startswith(SCHEME) or not path.is_absolute():
         raise Permanent(
@@ -108,7 +110,7 @@ def folder_of(name: str, variable: str) -> Folder:
 
 
 def remember(folder: Folder, cache_dir: Path) -> None:
-    """Leave a link in `cache_dir` by which the model is found by its id alone. Raises `Permanent`."""
+    """Link the folder in `cache_dir`, so that the model is found by its id alone. Raises `Permanent`."""
     link = cache_dir.expanduser() / folder.model_id
     draft = link.with_name(f".{link.name}.{os.getpid()}")
     try:
@@ -121,7 +123,7 @@ def remember(folder: Folder, cache_dir: Path) -> None:
 
 
 def remembered(model_id: str, cache_dir: Path, variable: str) -> Folder:
-    """The folder of a model by its id. Raises `Permanent` where it is gone or has another content now."""
+    """Return the folder of a model by its id. Raises `Permanent` if it is missing or has changed."""
     link = cache_dir.expanduser() / model_id
     folder = Folder(link.resolve(), variable)
     if folder.model_id != model_id:
@@ -130,35 +132,35 @@ def remembered(model_id: str, cache_dir: Path, variable: str) -> Folder:
 
 
 class LocalModel:
-    """The graph and tokenizer of a folder, loaded at the first use. May be used by several threads."""
+    """The graph and tokenizer of a folder, loaded at the first use. It may be used by several threads."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self._loading = Lock()
 
     def encode(self, text: str, second: str | None = None) -> "Encoding":
-        """The tokens of a text, or of a pair."""
+        """Return the tokens of a text, or of a pair."""
         return self._load()[0].encode(_characters(text), None if second is None else _characters(second))
 
     def run(self, encoding: "Encoding") -> npt.NDArray[np.float32]:
-        """Run the graph on one text; returns (tokens, n) or (n,). Raises `Permanent`."""
+        """Run the graph on one text; return (tokens, n) or (n,). Raises `Permanent`."""
         _, session, output = self._load()
-        given = {
+        inputs_by_name = {
             **dict.fromkeys(_IDS, encoding.ids),
             **dict.fromkeys(_MASKS, encoding.attention_mask),
             **dict.fromkeys(_TYPES, encoding.type_ids),
         }
-        fed = {each.name: np.array([given[each.name]], np.int64) for each in session.get_inputs()}
+        fed = {each.name: np.array([inputs_by_name[each.name]], np.int64) for each in session.get_inputs()}
         try:
-            made = np.asarray(session.run([output], fed)[0], np.float32)
+            output_values = np.asarray(session.run([output], fed)[0], np.float32)
         except Exception as error:  # onnxruntime's own errors share no other class
             raise self.folder.fault(ErrorCode.MODEL_FAILS, f"{self.folder.graph}: {error}"[:500]) from error
-        if made.ndim not in (2, 3) or made.shape[0] != 1 or not made.size:
-            problem = f"{output} has the shape {made.shape} for one text: neither (1, n) nor (1, tokens, n)"
+        if output_values.ndim not in (2, 3) or output_values.shape[0] != 1 or not output_values.size:
+            problem = f"{output} has the shape {output_values.shape} for one text: neither (1, n) nor (1, tokens, n)"
             raise self.folder.fault(ErrorCode.MODEL_OUTPUTS, problem)
-        if not np.isfinite(made).all():
+        if not np.isfinite(output_values).all():
             raise self.folder.fault(ErrorCode.MODEL_FAILS, f"{output} is not finite")
-        return np.asarray(made[0], np.float32)
+        return np.asarray(output_values[0], np.float32)
 
     def _load(self) -> "tuple[Tokenizer, InferenceSession, str]":
         with self._loading:
@@ -189,12 +191,12 @@ class LocalModel:
         return tokenizer, session, self._output(session)
 
     def _output(self, session: "InferenceSession") -> str:
-        """The output to read: one whose name says what it is, else vectors of tokens, else one of the whole text."""
+        """Return the name of the output to read: a known one, else vectors of tokens, else a vector of the text."""
         inputs = {each.name for each in session.get_inputs()}
         if not inputs & set(_IDS) or inputs - _INPUTS:
-            asked, known = ", ".join(sorted(inputs)), ", ".join(sorted(_INPUTS))
+            required, known = ", ".join(sorted(inputs)), ", ".join(sorted(_INPUTS))
             problem = (
-                f"{self.folder.graph} asks for {asked}; a model of texts asks for input_ids and, of {known}, others"
+                f"{self.folder.graph} asks for {required}; a model of texts asks for input_ids and, of {known}, others"
             )
             raise self.folder.fault(ErrorCode.MODEL_INPUTS, problem)
         ranks: dict[str, int] = {each.name: len(each.shape) for each in session.get_outputs()}
@@ -208,5 +210,6 @@ class LocalModel:
 
 
 def _characters(text: str) -> str:
-    """The text without half surrogate pairs, which are legal in a Python string and in JSON but are no characters."""
+    """Return the text without unpaired surrogates, which are legal in a Python string and in JSON but are no
+    characters."""
     return text.encode(errors="replace").decode()

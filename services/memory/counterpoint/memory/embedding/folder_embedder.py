@@ -1,4 +1,4 @@
-"""Texts to vectors by a model of the user's own, in this process: mean of its tokens, of length 1."""
+"""Embedder by a user's own model, in this process: the mean of its tokens, of length 1."""
 
 import asyncio
 import os
@@ -12,18 +12,18 @@ from counterpoint.memory.embedding.model import WORKERS, TextContext, Vectors
 from counterpoint.proto.errors import ErrorCode
 
 MAX_DIMENSIONS = 16_000
-"""Length of the longest vector that the record keeps."""
+"""Maximum number of dimensions that the record can store."""
 _PROBE = "How long is a vector?"
 
 
 class FolderEmbedder:
-    """Unit vectors by the model of a folder, whose length is read from it at once.
+    """Unit vectors by the model of a folder, whose dimensions are read from it at construction.
 
-    `dimensions` is how long they are to be, None for whatever they are. A text's vector depends on the text alone.
-    Raises `Permanent` for a model that cannot be loaded or makes other vectors.
+    `dimensions` is the required number, None for any. A text's vector depends on the text alone. Raises `Permanent` for
+    a model that cannot be loaded or has other dimensions.
     """
 
-    outside = False
+    is_remote = False
 
     def __init__(self, folder: Folder, dimensions: int | None = None, threads: int | None = None) -> None:
         self._model = LocalModel(folder)
@@ -33,15 +33,16 @@ class FolderEmbedder:
         self.model_id = folder.model_id
         self.dimensions = self._vector(_PROBE).shape[0]
         if self.dimensions < 2 or self.dimensions > MAX_DIMENSIONS:
-            made = "one number: is it a cross-encoder, for COUNTERPOINT_RERANKER?"
-            problem = made if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
+            output = "one number: is it a cross-encoder, for COUNTERPOINT_RERANKER?"
+            problem = output if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
             raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{folder.path} makes of a text {problem}")
         if dimensions is not None and dimensions != self.dimensions:
             problem = f"{folder.path} makes vectors of {self.dimensions}, not of {dimensions}"
             raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem}, as COUNTERPOINT_EMBEDDING_DIMENSIONS says")
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
-        """The vectors of `texts`, (n, dimensions), in their order; worked out in threads, the loop stays free."""
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
+        """Return the vectors of `texts`, (n, dimensions), in their order; computed in threads, so that the loop stays
+        free."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -52,7 +53,7 @@ class FolderEmbedder:
         return vectors
 
     def close(self) -> None:
-        """End the threads; texts being worked on are finished first."""
+        """Stop the threads after the texts that they work on."""
         self._workers.shutdown()
 
     def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
@@ -63,14 +64,15 @@ class FolderEmbedder:
         return unit(pooled(self._model.run(self._model.encode(text)), by_first_token=self._by_first_token))
 
 
-def pooled(made: Vectors, *, by_first_token: bool = False) -> Vectors:
-    """One vector of what a graph makes of a text: of its tokens their mean or the first, or what it has pooled."""
-    if made.ndim == 1:
-        return made
-    return np.asarray(made[0] if by_first_token else made.mean(axis=0), np.float32)
+def pooled(output: Vectors, *, by_first_token: bool = False) -> Vectors:
+    """Return one vector from the output of a graph: of token vectors their mean or the first, or a pooled vector as it
+    is."""
+    if output.ndim == 1:
+        return output
+    return np.asarray(output[0] if by_first_token else output.mean(axis=0), np.float32)
 
 
 def unit(vector: Vectors) -> Vectors:
-    """The vector at length 1; one without a direction stays as it is."""
+    """Return the vector at length 1; a zero vector stays as it is."""
     length = float(np.linalg.norm(vector))
     return np.asarray(vector / length, np.float32) if length else vector

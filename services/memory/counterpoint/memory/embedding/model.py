@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DIMENSIONS = 384
 MAX_TOKENS = 256
-# More than a whole ingest takes at once, so that the one text of a query does not wait behind it: the system shares the
+# More than one ingest takes at once, so that the one text of a query does not wait behind it: the system shares the
 # cores.
 WORKERS = 24
 
@@ -39,7 +39,7 @@ class TextContext:
 
 
 class EmbeddingModel(Protocol):
-    """Turns texts into unit vectors of `dimensions` float32. Vectors of two `model_id`s are never compared."""
+    """Embeds texts as unit vectors of `dimensions` float32. Vectors of two `model_id`s are never compared."""
 
     @property
     def model_id(self) -> str:
@@ -50,25 +50,25 @@ class EmbeddingModel(Protocol):
         """Dimensions of its vectors."""
 
     @property
-    def outside(self) -> bool:
-        """Whether somebody outside is told the texts."""
+    def is_remote(self) -> bool:
+        """Whether a remote service receives the texts."""
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
-        """The vectors of `texts`, (n, dimensions), in their order; the loop stays free.
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
+        """Return the vectors of `texts`, (n, dimensions), in their order; the loop stays free.
 
-        A model outside wants to know `whose` they are. Raises `Transient`, `Denied` and `Permanent`.
+        `context` is the context for a remote model. Raises `Transient`, `Denied` and `Permanent`.
         """
 
 
 class Embedder:
-    """Turns texts into unit vectors of 384 float32; the model is loaded at the first use, or by `load`.
+    """Embeds texts as unit vectors of 384 float32; the model is loaded at the first use, or by `load`.
 
-    A text's vector depends on nothing but the text: it is the same alone and among others.
-    Only the first 256 tokens of a text count.
+    A text's vector depends on nothing but the text: it is the same alone and among others. Only the first 256 tokens of
+    a text count.
     """
 
     dimensions = DIMENSIONS
-    outside = False
+    is_remote = False
 
     def __init__(self, cache_dir: Path, threads: int | None = None, model: str = MODEL_ID) -> None:
         self.model_id = model
@@ -78,15 +78,15 @@ class Embedder:
         self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="embed")
 
     async def load(self) -> None:
-        """Load the model now, and build it where the cache holds none; raises `Permanent` as `load_model` does."""
+        """Load the model now; build it if it is not cached. Raises `Permanent` as `load_model` does."""
         await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
-        """The vectors of `texts`, (n, 384), in their order; worked out in threads, the loop stays free."""
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
+        """Return the vectors of `texts`, (n, 384), in their order; computed in threads, so that the loop stays free."""
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        # Neighbours in length go to different threads, so that all finish together.
+        # Texts of similar length go to different threads, so that all finish together.
         shares = [share for n in range(self._threads) if (share := by_length[n :: self._threads])]
         await asyncio.gather(
             *(loop.run_in_executor(self._workers, self._fill, vectors, texts, share) for share in shares)
@@ -94,13 +94,13 @@ class Embedder:
         return vectors
 
     def close(self) -> None:
-        """End the threads; texts being worked on are finished first."""
+        """Stop the threads after the texts that they work on."""
         self._workers.shutdown()
 
     def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
         tokenizer, session = self._load()
         for i in share:
-            # Half a surrogate pair is legal in a Python string, and in JSON, but is no character.
+            # An unpaired surrogate is legal in a Python string, and in JSON, but is no character.
             text = texts[i].encode(errors="replace").decode()
             ids = np.array([tokenizer.encode(text).ids], np.int64)
             vectors[i] = session.run(["vector"], {"ids": ids})[0][0]

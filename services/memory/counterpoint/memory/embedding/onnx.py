@@ -1,8 +1,9 @@
-"""The MiniLM encoder as an ONNX graph, written from its weights without torch.
+"""The MiniLM encoder as an ONNX graph, built from its weights without torch.
 
-The graph takes the token ids of one text, without padding, and gives its mean-pooled, L2-normalised vector. So a vector
-is a function of its text alone: in a batch, dynamic int8 scales activations by whatever else is in it. It costs little:
-against padded batches of eight a full chunk took a quarter less CPU, a text of thirty tokens a tenth more.
+The graph takes the token ids of one text, without padding, and returns its mean-pooled, L2-normalised vector. So a
+vector is a function of its text alone: in a batch, dynamic int8 scales activations by the other texts. The cost is
+small: compared with padded batches of eight, a full chunk took a quarter less CPU, a text of thirty tokens a tenth
+more.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ INT8_LIMIT = 127
 
 
 def build(weights: Mapping[str, Array], precision: Precision) -> bytes:
-    """The serialised model: input `ids` int64 (1, tokens <= 256), output `vector` float32 (1, 384).
+    """Return the serialised model: input `ids` int64 (1, tokens <= 256), output `vector` float32 (1, 384).
 
     The same weights give the same bytes. `weights` are the tensors of sentence-transformers/all-MiniLM-L6-v2 by name.
     """
@@ -49,7 +50,7 @@ def build(weights: Mapping[str, Array], precision: Precision) -> bytes:
 
 
 def _layer(writer: "_Writer", state: str, name: str) -> str:
-    """Self-attention and feed-forward, each added to its input and normalised."""
+    """Add self-attention and feed-forward, each added to its input and normalised."""
     attention = f"{name}.attention"
     to_heads = writer.constant(f"{name}.to_heads", np.array([0, 0, HEADS, HIDDEN // HEADS]))
     to_hidden = writer.constant(f"{name}.to_hidden", np.array([0, 0, HIDDEN]))
@@ -59,7 +60,7 @@ def _layer(writer: "_Writer", state: str, name: str) -> str:
         return writer.node("Transpose", [split], f"{part}.turned", perm=perm)
 
     query, key, value = writer.query_key_value(state, attention)
-    # The query's weights already hold the factor 1 / sqrt(head size).
+    # The query's weights already contain the factor 1 / sqrt(head size).
     scores = writer.node("MatMul", [heads(query, [0, 2, 1, 3]), heads(key, [0, 2, 3, 1])], f"{name}.scores")
     shares = writer.node("Softmax", [scores], f"{name}.shares", axis=-1)
     mixed = writer.node("MatMul", [shares, heads(value, [0, 2, 1, 3])], f"{name}.mixed")
@@ -95,7 +96,7 @@ class _Writer:
         return self.node("LayerNormalization", [value, scale, shift], name, axis=-1, epsilon=LAYER_NORM_EPSILON)
 
     def words(self) -> str:
-        """The word vector of each token; as int8 with one scale per word, a quarter of the memory."""
+        """Add the word vector of each token; as int8 with one scale per word, a quarter of the memory."""
         table = self._weights["embeddings.word_embeddings.weight"]
         if self._precision == "fp32":
             return self.node("Gather", [self.constant("words", table), "ids"], "word")
@@ -109,7 +110,7 @@ class _Writer:
         return self._linear(value, name, self._weights[f"{name}.weight"].T, self._weights[f"{name}.bias"])
 
     def query_key_value(self, value: str, attention: str) -> tuple[str, str, str]:
-        """The three projections by one multiplication."""
+        """Add the three projections as one multiplication."""
         names = [f"{attention}.self.{part}" for part in ("query", "key", "value")]
         scales = [np.float32((HIDDEN // HEADS) ** -0.5), np.float32(1), np.float32(1)]
         parts = list(zip(names, scales, strict=True))

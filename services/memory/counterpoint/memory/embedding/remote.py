@@ -15,26 +15,26 @@ from counterpoint.proto.ids import new_id
 log = structlog.get_logger()
 
 TEXT_CHARS = 8_000
-"""Only so much of a text counts: what models take at once ends somewhere beyond."""
+"""Length limit of a text, in characters: the input limit of models is somewhere beyond."""
 BATCH_TEXTS, BATCH_CHARS = 64, 100_000
-"""The most that one call carries."""
+"""Size limit of one call."""
 PARALLEL = 4
-"""Calls under way at a time."""
+"""Concurrent calls."""
 DEADLINE_S = 60.0
 TRIES = 3
 _EMPTY = "(empty)"
-"""Replacement for an empty text: providers refuse none with it."""
+"""Replacement for an empty text: no provider refuses it."""
 _WAIT_S = 0.5
 
 
 class RemoteEmbedder:
-    """Unit vectors by the gateway's embedding model; `dimensions` is how long they are to be.
+    """Unit vectors by the gateway's embedding model; `dimensions` is their length.
 
-    Its id names the model and the length, so that vectors of two lengths are never mixed. Each call has a key of its
-    own: what was embedded is kept by its content, by `counterpoint.memory.commit.pipeline`, not by the call.
+    The id contains the name of the model and the length, so that vectors of two lengths are never mixed. Each call has
+    a key of its own: vectors are cached by content, by `counterpoint.memory.commit.pipeline`, not by call.
     """
 
-    outside = True
+    is_remote = True
 
     def __init__(self, gateway: Gateway, tokens: Tokens, dimensions: int) -> None:
         self._gateway = gateway
@@ -43,33 +43,33 @@ class RemoteEmbedder:
         self.dimensions = dimensions
         self.model_id = f"{gateway.embedding_model}@{dimensions}"
 
-    async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
-        """The vectors of `texts`, (n, dimensions), in their order; the same text is sent once.
+    async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
+        """Return the vectors of `texts`, (n, dimensions), in their order; the same text is sent once.
 
-        Raises `Denied` `label` for what providers may not be told, `Permanent` `embedding_dimensions` for vectors of
-        another length and `embedding_invalid` for what is none, and what the gateway raises.
+        Raises `Denied` `label` for texts above the clearance of providers, `Permanent` `embedding_dimensions` for
+        vectors of another length and `embedding_invalid` for invalid ones, and the errors of the gateway.
         """
-        if whose is None:
+        if context is None:
             raise Permanent(
                 ErrorCode.INVALID, (Problem(field="whose", problem="a model outside is told whose texts they are"),)
             )
-        said = [_sent(text) for text in texts]
-        unique = list(dict.fromkeys(said))
+        sent = [_sent(text) for text in texts]
+        unique = list(dict.fromkeys(sent))
         if not unique:
             return np.empty((0, self.dimensions), np.float32)
         try:
             async with asyncio.TaskGroup() as group:
-                made = [group.create_task(self._batch(batch, whose)) for batch in _batches(unique)]
+                tasks = [group.create_task(self._batch(batch, context)) for batch in _batches(unique)]
         except ExceptionGroup as failures:
-            foreseen, others = failures.split(CounterpointError)
-            if foreseen is None or others is not None:
+            expected, unexpected = failures.split(CounterpointError)
+            if expected is None or unexpected is not None:
                 raise
-            raise _first(foreseen) from failures
-        rows = dict(zip(unique, np.concatenate([task.result() for task in made]), strict=True))
-        return np.stack([rows[text] for text in said])
+            raise _first(expected) from failures
+        rows = dict(zip(unique, np.concatenate([task.result() for task in tasks]), strict=True))
+        return np.stack([rows[text] for text in sent])
 
-    async def _batch(self, texts: list[str], whose: TextContext) -> Vectors:
-        holder = self._tokens.of_job(whose.project, whose.job, whose.label)
+    async def _batch(self, texts: list[str], context: TextContext) -> Vectors:
+        holder = self._tokens.of_job(context.project, context.job, context.label)
         number = 1
         while True:
             try:
@@ -81,7 +81,7 @@ class RemoteEmbedder:
             except CounterpointError as error:
                 if number >= TRIES or not _may_pass(error):
                     raise
-                log.info("embedding.again", reason=str(error), number=number)
+                log.info("embedding.retried", reason=str(error), number=number)
                 await asyncio.sleep((isinstance(error, Transient) and error.retry_after_s) or _WAIT_S * number)
             number += 1
 
@@ -111,7 +111,7 @@ def _first(failures: BaseExceptionGroup[CounterpointError]) -> CounterpointError
 
 
 def _sent(text: str) -> str:
-    """A text as it goes out: whole characters, not too many, and never none."""
+    """Return a text as it is sent: without unpaired surrogates, within the length limit, and not empty."""
     whole = text[:TEXT_CHARS].encode(errors="replace").decode()
     return whole if whole.strip() else _EMPTY
 
@@ -129,5 +129,5 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _may_pass(error: CounterpointError) -> bool:
-    """Embedding twice does no harm but its price: an outcome that nobody knows is asked for again."""
+    """Retry after an unknown outcome: embedding twice costs money, but has no other effect."""
     return isinstance(error, Transient) or (isinstance(error, Permanent) and error.code == ErrorCode.UNKNOWN_OUTCOME)

@@ -12,16 +12,16 @@ from counterpoint.memory.embedding.model import Vectors
 class VectorCache:
     """Vectors of query texts, by model, project and content."""
 
-    def __init__(self, far: Valkey | None, model_id: str) -> None:
+    def __init__(self, l2: Valkey | None, model_id: str) -> None:
         self._model_id = model_id
-        self._cache: Cache[Vectors] = Cache(far, _as_bytes, _as_vector, len)
+        self._cache: Cache[Vectors] = Cache(l2, _as_bytes, _as_vector, len)
 
     async def get(self, project: str, text: str) -> Vectors | None:
-        """The vector of a text, or None."""
+        """Return the vector of a text, or None."""
         return await self._cache.get(self._key(project, text))
 
     def put(self, project: str, text: str, vector: Vectors) -> None:
-        """Remember the vector of a text."""
+        """Cache the vector of a text."""
         self._cache.put(self._key(project, text), vector)
 
     def _key(self, project: str, text: str) -> bytes:

@@ -1,1 +1,1 @@
-"""Documents, past incidents and provider rows, and the entities that they mention."""
+"""Import of documents, past incidents and provider rows, and the entities that they mention."""

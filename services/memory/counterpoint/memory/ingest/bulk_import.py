@@ -20,9 +20,10 @@ from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.access.screening import Screen
 from counterpoint.memory.commit.committer import Committer
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
-from counterpoint.memory.ingest.documents import STEP_WRITES, own_step
+from counterpoint.memory.ingest.documents import STEP_WRITES, own_plan
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import canonical
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.ids import derived_id
@@ -35,16 +36,16 @@ from counterpoint.proto.signature import signature
 log = structlog.get_logger()
 
 ATTEMPTS, PROVIDERS = "attempts", "providers"
-_SAID = ("by", "source", "systems", "job")
-"""Fields of a past incident that were written by hand as well, and are looked through with the store's own."""
+_WRITTEN_FIELDS = ("by", "source", "systems", "job")
+"""Further fields of a past incident that people write, screened like the store's own texts."""
 _RETRIES = 3
 
-_KNOWN = "SELECT id, version, body FROM records WHERE project = $1 AND store = $2 AND id = ANY ($3)"
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A record as it is to be, or why it is not taken."""
+class _PlannedRecord:
+    """A planned record, or the reason why it is refused."""
 
     id: str
     body: dict[str, Any]
@@ -52,7 +53,7 @@ class _Wanted:
 
 
 class BulkImport:
-    """Writes what is handed in, one request for a store of a project at a time."""
+    """Imports records, one request at a time for each store of a project."""
 
     def __init__(
         self, database: Database, policy: Policy, vectors: EmbeddingPipeline, committer: Committer, releases: Releases
@@ -62,15 +63,15 @@ class BulkImport:
         self._vectors = vectors
         self._committer = committer
         self._releases = releases
-        self._under_way: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def incidents(
         self, origin: Origin, integrity: int, incidents: Sequence[PastIncident]
     ) -> tuple[Recorded, ...]:
         """Import past incidents as reported attempts; return the result of each. Raises `Conflict` and `Transient`."""
-        made = [(incident_id(one), attempt_of(one, origin.project)) for one in incidents]
-        bodies = [(known, attempt.model_dump(mode="json", exclude_none=True)) for known, attempt in made]
-        fields = (*self._policy.stores[ATTEMPTS].text, *_SAID)
+        attempts = [(incident_id(one), attempt_of(one, origin.project)) for one in incidents]
+        bodies = [(known, attempt.model_dump(mode="json", exclude_none=True)) for known, attempt in attempts]
+        fields = (*self._policy.stores[ATTEMPTS].text, *_WRITTEN_FIELDS)
         return await self._write(origin, integrity, ATTEMPTS, bodies, fields)
 
     async def providers(self, origin: Origin, integrity: int, providers: Sequence[Provider]) -> tuple[Recorded, ...]:
@@ -89,12 +90,12 @@ class BulkImport:
     ) -> tuple[Recorded, ...]:
         if not bodies:
             return ()
-        alone = self._under_way.setdefault((origin.project, store), asyncio.Lock())
-        async with alone:
-            once = partial(self._once, origin, integrity, store, bodies, fields)
-            return await retry_on_conflict(once, _RETRIES)
+        lock = self._locks.setdefault((origin.project, store), asyncio.Lock())
+        async with lock:
+            write_once = partial(self._write_once, origin, integrity, store, bodies, fields)
+            return await retry_on_conflict(write_once, _RETRIES)
 
-    async def _once(
+    async def _write_once(
         self,
         origin: Origin,
         integrity: int,
@@ -104,13 +105,13 @@ class BulkImport:
     ) -> tuple[Recorded, ...]:
         screen = await self._releases.screen(origin.project)
         label = self._policy.store_level(store)
-        wanted = await asyncio.to_thread(
+        planned = await asyncio.to_thread(
             lambda: _without_repeats([_screened(self._policy, screen, *one, fields, label) for one in bodies])
         )
-        known = await self._known(origin.project, store, [one.id for one in wanted])
+        known = await self._stored(origin.project, store, [one.id for one in planned])
         results: list[Recorded] = []
         writes: dict[str, Write] = {}
-        for one in wanted:
+        for one in planned:
             version, body = known.get(one.id, (0, None))
             status: Literal["added", "replaced", "unchanged", "refused"]
             if one.problem is not None:
@@ -124,36 +125,37 @@ class BulkImport:
         ordered = list(writes.values())
         for start in range(0, len(ordered), STEP_WRITES):
             await self._step(origin, integrity, ordered[start : start + STEP_WRITES], screen)
-        log.info("records.handed_in", store=store, given=len(bodies), written=len(ordered))
+        log.info("records.imported", store=store, given=len(bodies), written=len(ordered))
         return tuple(results)
 
-    async def _known(
-        self, project: str, store: str, wanted: Sequence[str]
+    async def _stored(
+        self, project: str, store: str, planned: Sequence[str]
     ) -> dict[str, tuple[int, dict[str, Any] | None]]:
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_KNOWN, project, store, list(set(wanted)))
+            rows = await connection.fetch(_SQL["records_by_id"], project, store, list(set(planned)))
         return {row["id"]: (row["version"], row["body"]) for row in rows}
 
     async def _step(self, origin: Origin, integrity: int, writes: Sequence[Write], screen: Screen) -> None:
-        """Apply some writes. The step is known by what it writes and over which versions: asked again it is one."""
+        """Apply some writes. The step is identified by their content and versions, so that a repeated one is applied
+        once."""
         content = "\n".join(f"{write.id} {write.expect} {canonical(write.body or {})}" for write in writes)
         digest = hashlib.sha256(content.encode()).hexdigest()
         origin = origin.model_copy(update={"message_id": derived_id(origin.message_id, writes[0].store, digest)})
-        prepared = await asyncio.to_thread(own_step, self._policy, origin, integrity, writes, screen)
+        prepared = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen)
         await self._vectors.applied(self._committer, prepared)
 
 
 def incident_id(incident: PastIncident) -> str:
-    """The id of the attempt that an incident becomes: its own within its source, else by what broke, when and what
-    was tried."""
-    said = (incident.error_message or "", incident.description or "", incident.tried, incident.when.isoformat())
-    parts = ("content", *said) if incident.id is None else ("id", incident.id)
+    """Return the id of the attempt of an incident: its own id within its source, else by its failure, time and
+    remedy."""
+    identity = (incident.error_message or "", incident.description or "", incident.tried, incident.when.isoformat())
+    parts = ("content", *identity) if incident.id is None else ("id", incident.id)
     digest = hashlib.sha256("\x1f".join((incident.source, *parts)).encode(errors="replace")).hexdigest()
     return f"past-{digest[:32]}"
 
 
 def attempt_of(incident: PastIncident, project: str) -> Attempt:
-    """An incident as the attempt that it was: reported, and decided when it happened."""
+    """Return a past incident as an attempt that was reported, and decided at its own time."""
     known = incident_id(incident)
     error = incident.error_message
     return Attempt(
@@ -180,28 +182,32 @@ def attempt_of(incident: PastIncident, project: str) -> Attempt:
 
 def _screened(
     policy: Policy, screen: Screen, record_id: str, body: dict[str, Any], fields: Sequence[str], label: int
-) -> _Wanted:
+) -> _PlannedRecord:
     try:
         judged = screen.judge(policy, body, fields, label)
     except Permanent as error:
-        return _Wanted(record_id, body, "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code)
+        return _PlannedRecord(
+            record_id, body, "; ".join(f"{p.field} {p.problem}" for p in error.problems) or error.code
+        )
     if screen.name(record_id) != record_id:
-        return _Wanted(screen.name(record_id), body, "its id contains what looks like a secret")
+        return _PlannedRecord(screen.name(record_id), body, "its id contains what looks like a secret")
     if judged.refused:
-        return _Wanted(record_id, body, "; ".join(f"{p.field} {p.problem}" for p in screen.problems(body, judged)))
+        return _PlannedRecord(
+            record_id, body, "; ".join(f"{p.field} {p.problem}" for p in screen.problems(body, judged))
+        )
     _, changed = screen.names(judged.body, fields)
     if changed:
         named = ", ".join(sorted({".".join(map(screen.name, path)) for path in changed}))
-        return _Wanted(record_id, body, f"{named} contains what looks like a secret")
-    return _Wanted(record_id, judged.body)
+        return _PlannedRecord(record_id, body, f"{named} contains what looks like a secret")
+    return _PlannedRecord(record_id, judged.body)
 
 
-def _without_repeats(wanted: Sequence[_Wanted]) -> list[_Wanted]:
-    """The same, but for those that say otherwise of a record that one before them is about."""
+def _without_repeats(planned: Sequence[_PlannedRecord]) -> list[_PlannedRecord]:
+    """Refuse the records that contradict an earlier one with the same id."""
     first: dict[str, dict[str, Any]] = {}
     checked = []
-    for one in wanted:
+    for one in planned:
         if one.problem is None and first.setdefault(one.id, one.body) != one.body:
-            one = _Wanted(one.id, one.body, "says otherwise than one before it that is about the same")
+            one = _PlannedRecord(one.id, one.body, "says otherwise than one before it that is about the same")
         checked.append(one)
     return checked

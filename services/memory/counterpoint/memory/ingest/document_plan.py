@@ -17,8 +17,8 @@ from counterpoint.proto.memory import Origin, Write
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record's version, 0 when there is none; the body of a document, and the hash of the body of a chunk: None when
-    it was deleted."""
+    """A record's version, 0 if there is none; the body of a document, and the hash of the body of a chunk, None if it
+    was deleted."""
 
     version: int = 0
     body: dict[str, Any] | None = None
@@ -39,7 +39,7 @@ class DocumentPlan:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A document with the text that was read, the type it has, and what of it was not read."""
+    """A document with its parsed text, its type, and a problem of parsing, if any."""
 
     document: Document
     type: ContentType
@@ -50,22 +50,22 @@ def cut(policy: Policy, screen: Screen, found: ParsedDocument, document_id: str,
     """Plan a parsed document. It is redacted before it is split, so that the same text always gives the same chunks.
     Raises `Permanent` if it is refused."""
     document = found.document
-    said = {"text": document.text, "title": document.title, "metadata": document.metadata}
+    texts = {"text": document.text, "title": document.title, "metadata": document.metadata}
     label = policy.store_level("documents")
     screen.refuse_name(policy, "source", document.source, label)
     if document.root is not None:
         screen.refuse_name(policy, "root", document.root, label)
-    judged = screen.judge(policy, said, said, label)
+    judged = screen.judge(policy, texts, texts, label)
     if judged.verdict == "block":
-        raise Permanent(ErrorCode.SENSITIVE, _in_lines(said, screen, judged))
+        raise Permanent(ErrorCode.SENSITIVE, _in_lines(texts, screen, judged))
     if judged.verdict == "quarantine":
-        problems = _in_lines(said, screen, judged)
-        held = document.model_copy(
-            update=cleaned(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
+        problems = _in_lines(texts, screen, judged)
+        stub = document.model_copy(
+            update=cleaned(policy, {key: texts[key] for key in ("title", "metadata")}, texts, label)
         )
-        kept = _body(held, document_id, ChunkedDocument(found.type, ()), origin)
+        stub_body = _body(stub, document_id, ChunkedDocument(found.type, ()), origin)
         return DocumentPlan(
-            {**kept, "quarantined": True, "kinds": list(judged.kinds)},
+            {**stub_body, "quarantined": True, "kinds": list(judged.kinds)},
             {},
             "under quarantine: " + "; ".join(f"{p.field} {p.problem}" for p in problems),
             quarantined=True,
@@ -83,13 +83,13 @@ def cut(policy: Policy, screen: Screen, found: ParsedDocument, document_id: str,
     return DocumentPlan(body, chunks, problem, redacted=redacted)
 
 
-def _in_lines(said: dict[str, Any], screen: Screen, judged: Judgement) -> tuple[Problem, ...]:
+def _in_lines(texts: dict[str, Any], screen: Screen, judged: Judgement) -> tuple[Problem, ...]:
     """Return the problems of a refused document, each with the line of its text."""
     return tuple(
-        problem.model_copy(update={"problem": f"{problem.problem} in line {_line(said['text'], found)}"})
+        problem.model_copy(update={"problem": f"{problem.problem} in line {_line(texts['text'], found)}"})
         if found.path == ("text",)
         else problem
-        for problem, found in zip(screen.problems(said, judged), first_places(said, judged), strict=True)
+        for problem, found in zip(screen.problems(texts, judged), first_places(texts, judged), strict=True)
     )
 
 
@@ -115,7 +115,7 @@ def _body(document: Document, document_id: str, chunked: ChunkedDocument, origin
 
 def _chunk_body(document: Document, document_id: str, chunked: ChunkedDocument, n: int) -> dict[str, Any]:
     piece = chunked.chunks[n]
-    turn = {"speaker": piece.speaker, "around": list(piece.around)} if piece.speaker else {}
+    turn_fields = {"speaker": piece.speaker, "around": list(piece.around)} if piece.speaker else {}
     return {
         "document_id": document_id,
         "source": document.source,
@@ -125,27 +125,27 @@ def _chunk_body(document: Document, document_id: str, chunked: ChunkedDocument, 
         "context": piece.context,
         "start": piece.start,
         "end": piece.end,
-        **turn,
+        **turn_fields,
         **({"untrusted": True} if document.untrusted else {}),
     }
 
 
-def same(known: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Whether the record of a document is to stay as it is."""
+def same(known: dict[str, Any], planned: dict[str, Any]) -> bool:
+    """Whether the record of a document would not change."""
     return all(
-        known.get(name) == wanted.get(name)
+        known.get(name) == planned.get(name)
         for name in ("sha256", "title", "type", "metadata", "quarantined", "root", "untrusted")
     )
 
 
-def differences(known: dict[tuple[str, str], StoredRecord], wanted: dict[str, dict[str, Any]]) -> list[Write]:
-    """New versions of the chunks that changed, and deletions of those that are gone."""
+def differences(known: dict[tuple[str, str], StoredRecord], planned: dict[str, dict[str, Any]]) -> list[Write]:
+    """Return the writes of chunks that changed, and the deletions of chunks that no longer exist."""
     writes = []
-    for wanted_id, body in wanted.items():
-        before = known.get(("chunks", wanted_id), StoredRecord())
+    for planned_id, body in planned.items():
+        before = known.get(("chunks", planned_id), StoredRecord())
         if before.sha256 != hashlib.sha256(canonical(body).encode()).digest():
-            writes.append(Write(store="chunks", id=wanted_id, body=body, expect=before.version))
+            writes.append(Write(store="chunks", id=planned_id, body=body, expect=before.version))
     for (store, known_id), before in known.items():
-        if store == "chunks" and known_id not in wanted and before.sha256 is not None:
+        if store == "chunks" and known_id not in planned and before.sha256 is not None:
             writes.append(Write(store="chunks", id=known_id, body=None, expect=before.version))
     return writes

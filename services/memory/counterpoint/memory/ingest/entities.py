@@ -1,7 +1,7 @@
-"""The knowledge graph: entities mentioned by documents and tasks, and their relationships, as records.
+"""Knowledge graph: entities mentioned by documents and tasks, and their relationships, as records.
 
-It follows the record. A relationship is derived from the record that mentions the entity, and is taken back with
-it; an entity is a name alone. Relations that a model found in a superseded version are deleted with it.
+It follows the record. A relationship is derived from the record that mentions the entity, and is taken back with it; an
+entity is only a name. Relations that a model extracted from a superseded version are deleted with it.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from counterpoint.memory.ingest.mentions import Mention, mentions
 from counterpoint.memory.ingest.relations import stated_in
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import derived_id
@@ -28,39 +29,8 @@ from counterpoint.proto.memory import Commit, Origin, Ref, Write
 ENTITIES, RELATIONSHIPS = "entities", "relationships"
 _WRITES = 200
 
-_NEXT = """
-SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
-WHERE project = $1 AND store IN ('documents', 'tasks')
-    AND (seq > coalesce((SELECT upto FROM extracted WHERE project = $1), 0)
-        OR changed > coalesce((SELECT upto FROM extracted WHERE project = $1), 0))
-    AND (store = 'documents' OR by_state IN ('completed', 'failed') OR body IS NULL)
-ORDER BY place LIMIT $2
-"""
-STANDS = "SELECT true FROM records WHERE project = $1 AND store = $2 AND id = $3 AND version = $4"
-_MARK = """
-INSERT INTO extracted AS known (project, upto) VALUES ($1, $2)
-ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto)
-"""
-_TEXT = """
-SELECT body ->> 'text' AS text FROM records
-WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999' AND body IS NOT NULL
-ORDER BY id
-"""
-_KNOWN = """
-SELECT store, id, version, body IS NOT NULL AS there, body FROM records
-WHERE project = $1 AND store = 'relationships' AND by_source = left($2, 200) AND body ->> 'source' = $2
-UNION ALL
-SELECT store, id, version, body IS NOT NULL, NULL FROM records
-WHERE project = $1 AND store = 'entities' AND id = ANY ($3)
-UNION ALL
-SELECT store, id, version, body IS NOT NULL, NULL FROM records
-WHERE project = $1 AND store = 'relationships' AND id = ANY ($4) AND body IS NULL
-UNION ALL
-SELECT store, id, version, true, body FROM records
-WHERE project = $1 AND store = 'relationships' AND by_source = left($5, 200) AND body ->> 'source' = $5
-    AND body -> 'properties' -> 'version' <> to_jsonb($6::int)
-"""
-_SAID_BY_A_TASK = ("title", "description", "error_message", "result", "proposal")
+_SQL = load_statements(__package__)
+_TASK_TEXTS = ("title", "description", "error_message", "result", "proposal")
 
 
 class KnowledgeGraph(Follower):
@@ -68,8 +38,8 @@ class KnowledgeGraph(Follower):
 
     name = "knowledge"
     stores = frozenset({"documents", "tasks"})
-    next_sql = _NEXT
-    mark_sql = _MARK
+    next_sql = _SQL["next_mentioning"]
+    mark_sql = _SQL["mark_extracted"]
 
     def __init__(
         self,
@@ -77,29 +47,31 @@ class KnowledgeGraph(Follower):
         policy: Policy,
         committer: Committer,
         vectors: EmbeddingPipeline,
-        alone: Callable[[str], asyncio.Lock],
+        lock_of: Callable[[str], asyncio.Lock],
     ) -> None:
         super().__init__(database)
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
-        self._alone = alone
+        self._lock_of = lock_of
 
-    async def _look(self, project: str, row: Any) -> None:
-        async with self._alone(project):
+    async def _process(self, project: str, row: Any) -> None:
+        async with self._lock_of(project):
             await self._mentioned(project, row)
 
     async def _mentioned(self, project: str, row: Any) -> None:
         async with self._database.reading(project) as connection:
-            if not await connection.fetchval(STANDS, project, row["store"], row["id"], row["version"]):
-                return  # What came of it since has a later place, and is looked at there.
+            if not await connection.fetchval(
+                _SQL["is_current_version"], project, row["store"], row["id"], row["version"]
+            ):
+                return  # A later version has a later position, and is processed there.
         text = await self._text(project, row)
         found = await asyncio.to_thread(mentions, text)
         subject = f"{row['store']}/{row['id']}"
         named = [(entity_id(each), relationship_id(subject, entity_id(each)), each) for each in found]
         async with self._database.reading(project) as connection:
             known = await connection.fetch(
-                _KNOWN,
+                _SQL["mentions_and_entities"],
                 project,
                 subject,
                 [entity for entity, _, _ in named],
@@ -111,34 +83,34 @@ class KnowledgeGraph(Follower):
         entities = [
             Write(store=ENTITIES, id=entity, body=_entity(each), expect=_version(present, ENTITIES, entity))
             for entity, _, each in named
-            if not _there(present, ENTITIES, entity)
+            if not _exists(present, ENTITIES, entity)
         ]
-        wanted = {relation: _relationship(subject, entity, each) for entity, relation, each in named}
+        bodies = {relation: _relationship(subject, entity, each) for entity, relation, each in named}
         relations = [
             Write(store=RELATIONSHIPS, id=relation, body=body, expect=_version(present, RELATIONSHIPS, relation))
-            for relation, body in wanted.items()
-            if not _there(present, RELATIONSHIPS, relation) or present[RELATIONSHIPS, relation]["body"] != body
+            for relation, body in bodies.items()
+            if not _exists(present, RELATIONSHIPS, relation) or present[RELATIONSHIPS, relation]["body"] != body
         ]
         relations += [
             Write(store=RELATIONSHIPS, id=each["id"], body=None, expect=each["version"])
             for each in known
-            if each["store"] == RELATIONSHIPS and each["there"] and each["id"] not in wanted
+            if each["store"] == RELATIONSHIPS and each["there"] and each["id"] not in bodies
         ]
         ref = Ref(store=row["store"], id=row["id"], version=row["version"])
-        resting = ReadSet(
+        read_set = ReadSet(
             Provenance(row["label"], row["integrity"], frozenset({ref})), {ref: None}, named=frozenset({ref})
         )
         await self._commit(project, f"{subject}@{row['version']} entities", entities, ReadSet())
-        await self._commit(project, f"{subject}@{row['version']} relationships", relations, resting)
+        await self._commit(project, f"{subject}@{row['version']} relationships", relations, read_set)
 
     async def _text(self, project: str, row: Any) -> str:
         body = row["body"]
         if body is None:
             return ""
         if row["store"] == "tasks":
-            return "\n".join(str(body[name]) for name in _SAID_BY_A_TASK if body.get(name))
+            return "\n".join(str(body[name]) for name in _TASK_TEXTS if body.get(name))
         async with self._database.reading(project) as connection:
-            chunks = await connection.fetch(_TEXT, project, row["id"])
+            chunks = await connection.fetch(_SQL["chunk_texts"], project, row["id"])
         return "\n".join(chunk["text"] for chunk in chunks)
 
     async def _commit(self, project: str, what: str, writes: Sequence[Write], memories: ReadSet) -> None:
@@ -164,12 +136,12 @@ class KnowledgeGraph(Follower):
 
 
 def entity_id(mention: Mention) -> str:
-    """The id of an entity: its kind and the hash of its name, whatever the case."""
+    """Return the id of an entity: its kind and the hash of its name in lower case."""
     return f"{mention.kind}-{hashlib.sha256(mention.name.lower().encode()).hexdigest()[:24]}"
 
 
 def relationship_id(source: str, target: str) -> str:
-    """The id of the relationship between two records."""
+    """Return the id of the relationship between two records."""
     return hashlib.sha256(f"{source} mentions {target}".encode()).hexdigest()[:32]
 
 
@@ -186,7 +158,7 @@ def _relationship(source: str, entity: str, mention: Mention) -> dict[str, Any]:
     }
 
 
-def _there(present: dict[tuple[str, str], Any], store: str, record_id: str) -> bool:
+def _exists(present: dict[tuple[str, str], Any], store: str, record_id: str) -> bool:
     row = present.get((store, record_id))
     return row is not None and row["there"]
 

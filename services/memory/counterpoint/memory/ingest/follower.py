@@ -1,7 +1,7 @@
-"""Followers of the record: each looks through what was committed, in the background, when nothing else waits.
+"""Followers of the record: background processing of committed records.
 
-How far one has come in each project is kept in the record, so that nothing is left out after a crash; what is looked at
-twice has to come to the same.
+The position of a follower in each project is kept in the record, so that no record is left out after a crash.
+Processing a record twice must have the same result.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import structlog
 
-from counterpoint.memory.record.database import Database, patiently
+from counterpoint.memory.record.database import Database, retry_while_transient
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Transient
 
@@ -23,8 +23,8 @@ _PAUSE_S = 0.5
 class Follower(ABC):
     """One follower of all projects.
 
-    `next_sql` (project, number) finds the next records, `mark_sql` (project, place) keeps how far it has come, after
-    `at_once` records. Changes of `stores` are news. When it has to wait it rests for `again_s`.
+    `next_sql` (project, number) finds the next records, `mark_sql` (project, position) stores the position after
+    `at_once` records. Only commits that write to `stores` wake it. After a failure it pauses for `retry_s` seconds.
     """
 
     name: ClassVar[str]
@@ -32,27 +32,27 @@ class Follower(ABC):
     next_sql: ClassVar[str]
     mark_sql: ClassVar[str]
     at_once: ClassVar[int] = 50
-    again_s: ClassVar[float] = 5.0
+    retry_s: ClassVar[float] = 5.0
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._projects: dict[str, None] = {}
-        self._news = asyncio.Event()
+        self._wake = asyncio.Event()
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Called with every commit: there may be something to look through."""
+        """Take note of applied commits."""
         for step in steps:
             if any(row.store in self.stores for row in step.writes):
                 self._projects[step.project] = None
-                self._news.set()
+                self._wake.set()
 
     async def run(self) -> None:
-        """For ever; first what was left over at the last end. Projects take turns."""
-        self._projects |= dict.fromkeys(await patiently(self._known))
-        self._news.set()
+        """Follow all projects for ever, in turns; at first each from its stored position."""
+        self._projects |= dict.fromkeys(await retry_while_transient(self._database.projects))
+        self._wake.set()
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wake.wait()
+            self._wake.clear()
             while self._projects:
                 project = next(iter(self._projects))
                 del self._projects[project]
@@ -62,20 +62,16 @@ class Follower(ABC):
                 except (Transient, Conflict) as away:
                     log.warning(f"{self.name}.waiting", project=project, reason=str(away))
                     self._projects[project] = None
-                    await asyncio.sleep(self.again_s)
+                    await asyncio.sleep(self.retry_s)
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _known(self) -> list[str]:
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-
     async def follow(self, project: str) -> int:
-        """Look through what is next in a project; how much it was. Raises `Transient` or `Conflict`."""
+        """Process the next records of a project; return their number. Raises `Transient` or `Conflict`."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(self.next_sql, project, self.at_once)
         for row in rows:
             try:
-                await self._look(project, row)
+                await self._process(project, row)
             except (Permanent, Denied) as error:
                 log.warning(f"{self.name}.refused", project=project, store=row["store"], reason=str(error))
         if rows:
@@ -84,5 +80,5 @@ class Follower(ABC):
         return len(rows)
 
     @abstractmethod
-    async def _look(self, project: str, row: Any) -> None:
-        """Look at one record. Raises `Permanent` or `Denied` for one that is passed over."""
+    async def _process(self, project: str, row: Any) -> None:
+        """Process one record. Raises `Permanent` or `Denied` for one that is skipped."""

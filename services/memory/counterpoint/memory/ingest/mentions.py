@@ -15,7 +15,7 @@ Kind = Literal["file", "service", "dag", "error", "system"]
 MAX_CHARS = 1_000_000
 """Characters of a text that are searched, from its beginning."""
 MAX_MENTIONS = 200
-"""The most frequent ones of a text are kept."""
+"""Maximum number of mentions of a text; the most frequent are kept."""
 _NAME_CHARS = 200
 _PART_CHARS = 16_384
 
@@ -27,8 +27,7 @@ _EXTENSIONS = (
 )
 _TEMPLATE = r"(?:\.(?:j2|jinja2?|tpl|tmpl|template|example|sample|dist|bak|orig|gz|bz2|zst))?"
 _FILE = re.compile(
-    # Anchored at a root a path may end in anything; a relative one reads like a job's name, so its ending has to be
-    # one that files have.
+    # Below a root a path may end in anything. A relative path reads like a job's name, so it needs a known file ending.
     r"(?<![\w/.:-])(?:~?/|\./)[\w./-]*[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}\b"
     rf"|(?<![\w/.:-])[\w-]+/[\w./-]*[\w-]\.(?:{_EXTENSIONS}){_TEMPLATE}\b(?!\.\w)"
     rf"|(?<![\w/.-])[\w-]{{1,80}}\.(?:py|sql|ya?ml|json|toml|cfg|conf|ini|sh|md|csv|parquet|log|tf|jar){_TEMPLATE}"
@@ -51,7 +50,7 @@ _CODE = re.compile(rf"\b(?:ORA-\d{{5}}|SQLSTATE \w{{5}}|(?:{_ERRNOS})|HTTP [45]\
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A thing that a text mentions so many times."""
+    """An entity that a text mentions, and how often."""
 
     kind: Kind
     name: str
@@ -59,7 +58,7 @@ class Mention:
 
 
 def mentions(text: str) -> tuple[Mention, ...]:
-    """All that a text mentions, the most frequent first, equal ones by name."""
+    """Return the entities that a text mentions, the most frequent first, equal ones by name."""
     found: Counter[tuple[Kind, str]] = Counter()
     for part in _parts(text[:MAX_CHARS]):
         found.update(_mentioned(part))
@@ -70,7 +69,7 @@ def mentions(text: str) -> tuple[Mention, ...]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text line by line, many of them together: while a pattern is looked for no other thread runs."""
+    """Yield a text in groups of lines: no other thread runs while a pattern is searched for."""
     start = 0
     while start < len(text):
         most = start + _PART_CHARS
@@ -104,7 +103,7 @@ def _is_code(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _systems() -> tuple[re.Pattern[str], dict[str, str]]:
-    """The systems of the provider index, by the names that are names in prose."""
+    """Return the systems of the provider index, by names that are unambiguous in prose."""
     names = {alias.lower(): row.name for row in shipped() for alias in (row.name, *row.aliases) if len(alias) > 2}
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.IGNORECASE), names

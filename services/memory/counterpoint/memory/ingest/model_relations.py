@@ -21,7 +21,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.tokens import JobHolder, Tokens
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.planner import plan_commit
-from counterpoint.memory.ingest.entities import RELATIONSHIPS, STANDS
+from counterpoint.memory.ingest.entities import RELATIONSHIPS
 from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.relations import (
     ValidatedRelations,
@@ -33,6 +33,7 @@ from counterpoint.memory.ingest.relations import (
 )
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import DERIVED, Provenance
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Transient
 from counterpoint.proto.ids import derived_id
@@ -45,88 +46,69 @@ RELATIONS = Metric(
     ["project", "outcome"],
 )  # fmt: skip
 PASSAGES = 500
-"""Passages of a document that are read, from its beginning."""
+"""Maximum number of passages of a document that are read, from its beginning."""
 PARALLEL = 4
 _SHORT_CHARS = 20
 _MAX_TOKENS = 1024
 _DEADLINE_S = 60.0
-_PASSED_OVER = frozenset({ErrorCode.UNKNOWN_OUTCOME, ErrorCode.NOT_KEPT, ErrorCode.KEY_REUSED, ErrorCode.INVALID})
-"""Codes of a call that comes to nothing, however often it is made; so does one whose prompt is refused."""
+_SKIPPED = frozenset({ErrorCode.UNKNOWN_OUTCOME, ErrorCode.NOT_KEPT, ErrorCode.KEY_REUSED, ErrorCode.INVALID})
+"""Error codes of a call that no retry would change; a refused prompt is another."""
 
-_NEXT = """
-SELECT store, id, version, greatest(seq, changed) AS place, label, integrity, body FROM records
-WHERE project = $1 AND store = 'documents'
-    AND (seq > coalesce((SELECT related FROM extracted WHERE project = $1), 0)
-        OR changed > coalesce((SELECT related FROM extracted WHERE project = $1), 0))
-ORDER BY place LIMIT $2
-"""
-_MARK = """
-INSERT INTO extracted AS known (project, related) VALUES ($1, $2)
-ON CONFLICT (project) DO UPDATE SET related = greatest(known.related, excluded.related)
-"""
-_PASSAGES = """
-SELECT id, version, label, integrity, body ->> 'text' AS text FROM records
-WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999' AND body IS NOT NULL
-ORDER BY id LIMIT $3
-"""
-_THERE = """
-SELECT id, version, body IS NOT NULL AS there FROM records
-WHERE project = $1 AND store = 'relationships' AND id = ANY ($2)
-"""
+_SQL = load_statements(__package__)
 
 
 class ModelRelations(Follower):
-    """Follows documents. `alone` is held while something is written."""
+    """Follows documents. `lock_of` returns the lock of a project that is held during writes."""
 
     name = "relations"
     stores = frozenset({"documents"})
-    next_sql = _NEXT
-    mark_sql = _MARK
+    next_sql = _SQL["next_related"]
+    mark_sql = _SQL["mark_related"]
     at_once = 1
-    again_s = 30.0
+    retry_s = 30.0
 
     def __init__(
         self,
         database: Database,
         policy: Policy,
         committer: Committer,
-        alone: Callable[[str], asyncio.Lock],
+        lock_of: Callable[[str], asyncio.Lock],
         gateway: Gateway,
         tokens: Tokens,
     ) -> None:
         super().__init__(database)
         self._policy = policy
         self._committer = committer
-        self._alone = alone
+        self._lock_of = lock_of
         self._gateway = gateway
         self._tokens = tokens
 
-    async def _look(self, project: str, row: Any) -> None:
+    async def _process(self, project: str, row: Any) -> None:
         if row["body"] is None:
             return
         async with self._database.reading(project) as connection:
-            passages = await connection.fetch(_PASSAGES, project, row["id"], PASSAGES)
+            passages = await connection.fetch(_SQL["passages"], project, row["id"], PASSAGES)
         passages = [each for each in passages if len(each["text"].strip()) >= _SHORT_CHARS]
         holder = self._tokens.of_job(project, RELATIONS_JOB, max([row["label"], *(each["label"] for each in passages)]))
         found: list[tuple[Any, ValidatedRelations]] = []
         for start in range(0, len(passages), PARALLEL):
             part = passages[start : start + PARALLEL]
-            answers = await asyncio.gather(*(self._asked(holder, row["id"], each["text"]) for each in part))
+            answers = await asyncio.gather(*(self._extract(holder, row["id"], each["text"]) for each in part))
             found += zip(part, answers, strict=True)
-        async with self._alone(project):
+        async with self._lock_of(project):
             await self._keep(project, row, found)
-        outcomes = Counter({"kept": sum(len(each.kept) for _, each in found)})
+        outcomes = Counter({"kept": sum(len(each.accepted) for _, each in found)})
         for _, each in found:
             outcomes.update(each.dropped)
         for outcome, count in outcomes.items():
             RELATIONS.labels(project, outcome).inc(count)
         log.info("document.related", document_id=row["id"], passages=len(passages), **outcomes)
 
-    async def _asked(self, holder: JobHolder, document_id: str, passage: str) -> ValidatedRelations:
+    async def _extract(self, holder: JobHolder, document_id: str, passage: str) -> ValidatedRelations:
         """Return the accepted relations of a model's answer. Raises `Transient` for a retry, and `Denied` `label`."""
         model = self._gateway.model or ""
         try:
-            said = await self._gateway.generate(
+            response = await self._gateway.generate(
                 holder,
                 question(passage),
                 key=key(holder.project, document_id, model, passage),
@@ -134,31 +116,39 @@ class ModelRelations(Follower):
                 max_tokens=_MAX_TOKENS,
                 as_json=True,
             )
-        except Permanent as nothing:
-            is_about_it = nothing.code == ErrorCode.REFUSED and any(each.field == "prompt" for each in nothing.problems)
-            if nothing.code in _PASSED_OVER or is_about_it:
-                return ValidatedRelations((), {nothing.code: 1})
-            raise Transient(str(nothing)) from nothing
+        except Permanent as error:
+            is_prompt_refused = error.code == ErrorCode.REFUSED and any(
+                each.field == "prompt" for each in error.problems
+            )
+            if error.code in _SKIPPED or is_prompt_refused:
+                return ValidatedRelations((), {error.code: 1})
+            raise Transient(str(error)) from error
         except Denied as denied:
             if denied.rule == ErrorCode.LABEL:
                 raise
             raise Transient(str(denied)) from denied
-        return checked(said.text, passage)
+        return checked(response.text, passage)
 
     async def _keep(self, project: str, row: Any, found: list[tuple[Any, ValidatedRelations]]) -> None:
-        """Write the relations of each passage, unless the document has changed: then it is looked at there."""
+        """Write the relations of each passage, unless the document has changed: then the new version is processed
+        later."""
         async with self._database.reading(project) as connection:
-            if not await connection.fetchval(STANDS, project, row["store"], row["id"], row["version"]):
+            if not await connection.fetchval(
+                _SQL["is_current_version"], project, row["store"], row["id"], row["version"]
+            ):
                 return
         for chunk, each in found:
             bodies = {
-                relationship_id(row["id"], row["version"], chunk["id"], stated): relationship(
-                    stated, row["body"], row["version"], chunk["id"], self._gateway.model or ""
+                relationship_id(row["id"], row["version"], chunk["id"], relation): relationship(
+                    relation, row["body"], row["version"], chunk["id"], self._gateway.model or ""
                 )
-                for stated in each.kept
+                for relation in each.accepted
             }
             async with self._database.reading(project) as connection:
-                known = {each["id"]: each for each in await connection.fetch(_THERE, project, list(bodies))}
+                known = {
+                    each["id"]: each
+                    for each in await connection.fetch(_SQL["relationship_versions"], project, list(bodies))
+                }
             writes = tuple(
                 Write(store=RELATIONSHIPS, id=name, body=body, expect=known[name]["version"] if name in known else 0)
                 for name, body in bodies.items()
@@ -174,14 +164,14 @@ class ModelRelations(Follower):
         digest = hashlib.sha256("".join(f"{each.id}@{each.expect}" for each in writes).encode()).hexdigest()
         origin = Origin(message_id=derived_id(project, chunk["id"], "relations", digest), project=project)
         now = datetime.now(UTC)
-        rests_on = frozenset(
+        sources = frozenset(
             {
                 Ref(store="documents", id=row["id"], version=row["version"]),
                 Ref(store="chunks", id=chunk["id"], version=chunk["version"]),
             }
         )
-        resting = Provenance(
-            max(row["label"], chunk["label"]), min(row["integrity"], chunk["integrity"], DERIVED), rests_on
+        read_set = Provenance(
+            max(row["label"], chunk["label"]), min(row["integrity"], chunk["integrity"], DERIVED), sources
         )
         plan = plan_commit(
             self._policy,
@@ -190,7 +180,7 @@ class ModelRelations(Follower):
             Commit(step="relations", writes=writes),
             now=now,
             caused_by=Provenance(),
-            memories=ReadSet(resting, dict.fromkeys(rests_on), named=rests_on),
+            memories=ReadSet(read_set, dict.fromkeys(sources), named=sources),
             task_version=None,
         )
         try:

@@ -10,12 +10,12 @@ from counterpoint.proto.providers import Provider
 
 @cache
 def shipped() -> tuple[Provider, ...]:
-    """The rows of `providers.json`, which says what it was made from."""
+    """Return the rows of `providers.json`; the file names its sources."""
     index = json.loads(files(__package__).joinpath("providers.json").read_text())
     return tuple(Provider.model_validate(row) for row in index["rows"])
 
 
 def provider_writes() -> tuple[Write, ...]:
-    """The index as records for the shared project, each under the name of its package."""
+    """Return the index as records for the shared project, each under the name of its package."""
     bodies = [row.model_dump(mode="json", exclude_none=True) for row in shipped()]
     return tuple(Write(store="providers", id=body["package"], body=body) for body in bodies)

@@ -16,9 +16,9 @@ from counterpoint.proto.relations import RelationKind
 
 KINDS = frozenset[str](get_args(RelationKind))
 PASSAGE_CHARS = 6_000
-"""Characters of a passage in the prompt."""
+"""Maximum number of characters of a passage in the prompt."""
 MOST = 50
-"""Relations of one passage, at most."""
+"""Maximum number of relations of one passage."""
 _NAME_CHARS, _SPAN_CHARS = 200, 400
 _NO_NAMES = frozenset({
     "he", "her", "him", "his", "it", "its", "me", "my", "our", "she", "that", "their", "them", "they", "this", "us",
@@ -41,7 +41,7 @@ Answer with one JSON object: {{"relations": [{{"subject": "", "relation": "", "o
 
 @dataclass(frozen=True, slots=True)
 class StatedRelation:
-    """A relation as a passage states it: `subject` `kind` `object`, and the words that say so."""
+    """A relation stated by a passage: `subject` `kind` `object`, and the span that states it."""
 
     kind: str
     subject: str
@@ -53,22 +53,20 @@ class StatedRelation:
 class ValidatedRelations:
     """Accepted relations of an answer, and the number of dropped ones by reason."""
 
-    kept: tuple[StatedRelation, ...]
+    accepted: tuple[StatedRelation, ...]
     dropped: Mapping[str, int]
 
 
 def question(passage: str) -> tuple[dict[str, str], ...]:
-    """The messages that ask a model for the relations of a passage."""
+    """Return the messages that ask a model for the relations of a passage."""
     return {"role": "system", "content": _SYSTEM}, {"role": "user", "content": f"Passage:\n{passage[:PASSAGE_CHARS]}"}
 
 
 def key(project: str, document_id: str, model: str, passage: str) -> str:
-    """The key of the call: the same passage of a document is paid for once, in whichever version it stands.
-
-    A job has the same name in every project, so the project is in it.
-    """
-    said = json.dumps([project, model, question(passage)])
-    return f"relations:{document_id}:{hashlib.sha256(said.encode()).hexdigest()[:40]}"
+    """Return the key of the call: the same passage of a document is paid for once, in any version. A job has the same
+    name in every project, so the key contains the project."""
+    identity = json.dumps([project, model, question(passage)])
+    return f"relations:{document_id}:{hashlib.sha256(identity.encode()).hexdigest()[:40]}"
 
 
 def checked(answer: str, passage: str) -> ValidatedRelations:
@@ -77,36 +75,36 @@ def checked(answer: str, passage: str) -> ValidatedRelations:
     listed = _listed(answer)
     if listed is None:
         return ValidatedRelations((), {"malformed": 1})
-    shown, dropped = passage[:PASSAGE_CHARS], Counter[str]()
-    kept: dict[tuple[str, str, str], StatedRelation] = {}
+    text, dropped = passage[:PASSAGE_CHARS], Counter[str]()
+    accepted: dict[tuple[str, str, str], StatedRelation] = {}
     for each in listed:
-        found = _stated(each, shown)
+        found = _stated(each, text)
         if isinstance(found, str):
             dropped[found] += 1
-        elif len(kept) >= MOST:
+        elif len(accepted) >= MOST:
             dropped["more"] += 1
         else:
-            kept.setdefault((found.kind, found.subject.casefold(), found.object.casefold()), found)
-    return ValidatedRelations(tuple(kept.values()), dropped)
+            accepted.setdefault((found.kind, found.subject.casefold(), found.object.casefold()), found)
+    return ValidatedRelations(tuple(accepted.values()), dropped)
 
 
 def stated_in(document_id: str) -> str:
-    """The source of relationships that a model found in a document."""
+    """Return the source of relationships that a model extracted from a document."""
     return f"stated/{document_id}"
 
 
 def relationship(
-    stated: StatedRelation, document: Mapping[str, Any], version: int, chunk_id: str, model: str
+    relation: StatedRelation, document: Mapping[str, Any], version: int, chunk_id: str, model: str
 ) -> dict[str, Any]:
-    """The record of a relation. `names` are those that it is looked up by."""
+    """Return the record of a relation. `names` are the names by which it is looked up."""
     return {
         "source": stated_in(document["document_id"]),
-        "kind": stated.kind,
+        "kind": relation.kind,
         "properties": {
-            "subject": stated.subject,
-            "object": stated.object,
-            "names": sorted({stated.subject.casefold(), stated.object.casefold()}),
-            "span": stated.span,
+            "subject": relation.subject,
+            "object": relation.object,
+            "names": sorted({relation.subject.casefold(), relation.object.casefold()}),
+            "span": relation.span,
             "document": document["source"],
             "version": version,
             "chunk": chunk_id,
@@ -115,30 +113,30 @@ def relationship(
     }
 
 
-def relationship_id(document_id: str, version: int, chunk_id: str, stated: StatedRelation) -> str:
-    """The id of the record of a relation in a version of a document."""
-    said = json.dumps([document_id, version, chunk_id, stated.kind, stated.subject, stated.object])
-    return hashlib.sha256(said.encode()).hexdigest()[:32]
+def relationship_id(document_id: str, version: int, chunk_id: str, relation: StatedRelation) -> str:
+    """Return the id of the record of a relation in a version of a document."""
+    identity = json.dumps([document_id, version, chunk_id, relation.kind, relation.subject, relation.object])
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def _listed(answer: str) -> list[Any] | None:
     try:
-        said = json.loads(answer)
+        identity = json.loads(answer)
     except (ValueError, RecursionError):
         return None
-    listed = said.get("relations") if isinstance(said, dict) else None
+    listed = identity.get("relations") if isinstance(identity, dict) else None
     return listed if isinstance(listed, list) else None
 
 
 def _stated(each: Any, passage: str) -> StatedRelation | str:
-    """One relation of an answer, or why it is dropped."""
+    """Return one relation of an answer, or the reason why it is dropped."""
     names = ("subject", "relation", "object", "span")
     if not isinstance(each, dict) or not all(isinstance(each.get(name), str) for name in names):
         return "malformed"
-    subject, kind, target, said = (each[name].strip() for name in names)
+    subject, kind, target, identity = (each[name].strip() for name in names)
     if kind not in KINDS:
         return "kind"
-    span = _verbatim(said, passage)
+    span = _verbatim(identity, passage)
     if span is None:
         return "span"
     if _ORDERS.search(span):
@@ -148,10 +146,10 @@ def _stated(each: Any, passage: str) -> StatedRelation | str:
     return StatedRelation(kind, subject, target, span)
 
 
-def _verbatim(said: str, passage: str) -> str | None:
-    """The words of the passage that a span repeats; where a line was broken counts for nothing."""
-    words = said.split()
-    if not words or len(said) > _SPAN_CHARS:
+def _verbatim(identity: str, passage: str) -> str | None:
+    """Return the words of the passage that a span repeats, whatever its line breaks."""
+    words = identity.split()
+    if not words or len(identity) > _SPAN_CHARS:
         return None
     found = re.search(r"\s+".join(map(re.escape, words)), passage)
     return " ".join(found[0].split()) if found else None

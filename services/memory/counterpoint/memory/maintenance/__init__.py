@@ -1,1 +1,1 @@
-"""Background jobs that keep the record in order."""
+"""Background jobs that keep the record consistent with the bus and within its retention."""

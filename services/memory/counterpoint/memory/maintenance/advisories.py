@@ -1,4 +1,4 @@
-"""Advisories of the bus: a message that reached its delivery limit becomes a dead letter, and stays one."""
+"""Advisories of the bus: a message that reached its delivery limit becomes a dead letter."""
 
 import json
 from dataclasses import replace
@@ -22,12 +22,12 @@ from counterpoint.proto.messages import utc_now
 
 log = structlog.get_logger()
 
-_LAST_WORD = 1 << 62
-"""A fence above that of every delivery."""
+_HIGHEST_FENCE = 1 << 62
+"""Fence above that of every delivery."""
 
 
 class Advisories:
-    """Consumes the advisories that a message reached its last delivery."""
+    """Consumes the advisories of messages that reached their delivery limit."""
 
     def __init__(self, connection: Connection, policy: Policy, committer: Committer) -> None:
         self._connection = connection
@@ -35,51 +35,52 @@ class Advisories:
         self._committer = committer
 
     async def run(self) -> None:
-        """Bury what the bus gave up on, for ever."""
-        await self._connection.consume(subjects.ADVISORIES, "memory", self._heard)
+        """Turn such messages into dead letters, for ever."""
+        await self._connection.consume(subjects.ADVISORIES, "memory", self._handle)
 
-    async def _heard(self, advisory: bytes) -> None:
-        """Bury it whole, else without its body: the next one is not held up. Raises `Transient`.
+    async def _handle(self, advisory: bytes) -> None:
+        """Turn the message of an advisory into a dead letter, without its body if it fails with it, so that the next
+        advisory is not delayed. Raises `Transient`.
 
-        What is buried leaves the intake, which would wait for its consumer for ever, and count it. A bus that was away
-        meanwhile may have another message in its place.
+        The message is deleted from the intake, which would count it as waiting for ever. After a reconnection its
+        sequence number may belong to another message, so it is not deleted then.
         """
-        life = self._connection.connection_number
+        connection_number = self._connection.connection_number
         body = json.loads(advisory)
         stream, consumer, sequence = body["stream"], body["consumer"], body["stream_seq"]
-        found = await self._connection.stored_message(stream, sequence)
-        if found is None:
+        stored = await self._connection.stored_message(stream, sequence)
+        if stored is None:
             log.warning("advisory.message_gone", stream=stream, sequence=sequence)
             return
-        for message in (found, replace(found, headers={}, data=b"")):
+        for message in (stored, replace(stored, headers={}, data=b"")):
             try:
-                await self._bury(message, stream, consumer, sequence)
+                await self._add_dead_letter(message, stream, consumer, sequence)
                 if stream == subjects.INTAKE:
-                    if life is None or life != self._connection.connection_number:
+                    if connection_number is None or connection_number != self._connection.connection_number:
                         raise Away("the bus was away")
                     await self._connection.delete_message(stream, sequence)
                 return
             except Transient:
                 raise
             except Exception as error:
-                log.error("burial.failed", stream=stream, sequence=sequence, consumer=consumer, exc_info=error)
+                log.error("advisory.failed", stream=stream, sequence=sequence, consumer=consumer, exc_info=error)
 
-    async def _bury(self, found: StoredMessage, stream: str, consumer: str, sequence: int) -> None:
-        known = envelope(
-            found.subject, found.headers, stream=stream, sequence=sequence, delivered=1, stored_at=found.at
+    async def _add_dead_letter(self, stored: StoredMessage, stream: str, consumer: str, sequence: int) -> None:
+        inbound = envelope(
+            stored.subject, stored.headers, stream=stream, sequence=sequence, delivered=1, stored_at=stored.at
         )
-        origin = Origin(message_id=known.id, fence=_LAST_WORD, project=known.project, task_id=known.task_id)
-        grant = diode.own(self._policy, known.project, known.id, utc_now())
+        origin = Origin(message_id=inbound.id, fence=_HIGHEST_FENCE, project=inbound.project, task_id=inbound.task_id)
+        grant = diode.own(self._policy, inbound.project, inbound.id, utc_now())
         error = Permanent(ErrorCode.MAX_DELIVERIES)
         plan = plan_commit(
             self._policy,
             grant.model_copy(update={"audience": consumer}),
             origin,
-            Commit(step="dead", dead_letter=dead_letter(found.subject, found.headers, found.data, error)),
+            Commit(step="dead", dead_letter=dead_letter(stored.subject, stored.headers, stored.data, error)),
             now=utc_now(),
             caused_by=Provenance(integrity=UNTRUSTED),
             memories=ReadSet(),
             task_version=None,
         )
         reply = await self._committer.apply(plan)
-        log.error("message.dead", message_id=known.id, consumer=consumer, status=reply.status)
+        log.error("message.dead", message_id=inbound.id, consumer=consumer, status=reply.status)

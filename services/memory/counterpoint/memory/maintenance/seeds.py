@@ -12,23 +12,24 @@ from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.ids import foreign_id
 from counterpoint.proto.memory import Commit, Origin, Write
 
 log = structlog.get_logger()
 
-_KNOWN = "SELECT id FROM records WHERE project = $1 AND store = $2"
+_SQL = load_statements(__package__)
 
 
 async def plant(
     database: Database, policy: Policy, committer: Committer, project: str, writes: tuple[Write, ...]
 ) -> None:
-    """Write what is not there yet of one store; what somebody changed or deleted stays so."""
+    """Write the missing ones of some records of one store; records that were changed or deleted stay so."""
     store = writes[0].store
     place = SYSTEM if policy.stores[store].system else project
     async with database.reading(place) as connection:
-        known = {row["id"] for row in await connection.fetch(_KNOWN, place, store)}
+        known = {row["id"] for row in await connection.fetch(_SQL["ids_of_store"], place, store)}
     missing = tuple(write for write in writes if write.id not in known)
     if not missing:
         return

@@ -1,7 +1,7 @@
-"""Changes: what becomes of records when something is taken back or put back, and which stand again as they were.
+"""Changes: the effect of take-backs and their lifting on records.
 
-What stands of a record follows from its own versions and from the take-backs that stand, replayed in the order of the
-project. So undoing one of them, whichever it is, leaves what would have stood without it.
+The current version of a record follows from its own versions and from the take-backs in force, replayed in the order of
+the project. So lifting any of them leaves the state without it.
 """
 
 import hashlib
@@ -13,59 +13,9 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.provenance.influence import Version
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import PlannedWrite, canonical
+from counterpoint.memory.record.sql_files import load_statements
 
-_COMMITS = """
-    SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines'
-    UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines'
-"""
-_PRESENT = """
-SELECT found.* FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, body IS NOT NULL AS there FROM records
-    WHERE project = $1 AND store = given.store AND id = given.id LIMIT 1) AS found
-"""
-_VERSIONS = f"""
-SELECT found.*, found.commit_id IN ({_COMMITS}) AS wished FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, seq, body IS NOT NULL AS there, sha256, commit_id FROM records
-    WHERE project = $1 AND store = given.store AND id = given.id
-    UNION ALL
-    SELECT store, id, version, seq, body IS NOT NULL, sha256, commit_id FROM history
-    WHERE project = $1 AND store = given.store AND id = given.id OFFSET 0) AS found
-ORDER BY found.store, found.id, found.version
-"""
-_AS_IT_WAS = """
-SELECT found.* FROM unnest($2::text[], $3::text[], $4::int[]) AS given (store, id, version)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, task_id, author, label, integrity, schema_version, body, seq, at FROM history
-    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version LIMIT 1) AS found
-"""
-_OF_WISH = """
-SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines' AND id = ANY ($2) AND version = 1
-UNION SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines' AND id = ANY ($2) AND version = 1
-"""
-_MOVED = f"""
-SELECT store, id FROM records WHERE project = $1 AND store <> 'quarantines' AND commit_id IN ({_OF_WISH})
-UNION SELECT store, id FROM history WHERE project = $1 AND store <> 'quarantines' AND commit_id IN ({_OF_WISH})
-"""
-_STANDING = """
-    SELECT first.commit_id FROM records AS now CROSS JOIN LATERAL (
-        SELECT commit_id FROM records WHERE project = $1 AND store = 'quarantines' AND id = now.id AND version = 1
-        UNION ALL
-        SELECT commit_id FROM history WHERE project = $1 AND store = 'quarantines' AND id = now.id AND version = 1
-    ) AS first
-    WHERE now.project = $1 AND now.store = 'quarantines' AND now.body IS NOT NULL
-        AND NOT now.body @> '{"lifted": true}' AND now.id <> ALL ($3::text[])
-"""
-_PUT_BACK = f"""
-SELECT store, id, version FROM records
-WHERE project = $1 AND body IS NOT NULL AND store <> 'quarantines' AND greatest(seq, changed) > $2
-    AND commit_id IN ({_STANDING})
-UNION ALL
-SELECT store, id, version FROM history
-WHERE project = $1 AND body IS NOT NULL AND store <> 'quarantines' AND greatest(seq, changed) > $2
-    AND commit_id IN ({_STANDING})
-"""
+_SQL = load_statements(__package__)
 
 Key = tuple[str, str]
 """Store and id."""
@@ -73,7 +23,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RecordRollback:
-    """A record to be taken back: the version that stands now, and the one to put in its place."""
+    """Rollback of a record: its current version, and the version to restore, if any."""
 
     store: str
     id: str
@@ -83,128 +33,133 @@ class RecordRollback:
 
 @dataclass(frozen=True, slots=True)
 class OriginalVersion:
-    """A version of a record that no take-back made: its place in the project's order, and whether it was a deletion."""
+    """Version of a record that was not written by a take-back: its position in the project's order, and whether it has
+    a body."""
 
     version: int
-    place: int
-    there: bool
+    position: int
+    has_body: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveTakeBack:
-    """A take-back that stands: its id, its place, whether it puts back what stood before, and what it says is wrong."""
+    """Take-back in force: its id, its position, whether it restores earlier versions, and the versions it declares
+    wrong."""
 
     id: str
-    place: int
+    position: int
     restores: bool
     wrong: frozenset[Version]
 
 
 def taken_back(
-    written: Sequence[OriginalVersion], present: int | None, wrong: frozenset[int], *, restores: bool
+    versions: Sequence[OriginalVersion], present: int | None, wrong: frozenset[int], *, restores: bool
 ) -> int | None:
-    """Return the version that stands after a take-back of the `wrong` ones, where `present` stood; None for none.
+    """Return the current version after a take-back of the `wrong` versions, where `present` was current; None for none.
 
-    `written` are the versions until then, oldest first. A quarantine takes out what is wrong. A rollback puts the last
-    version before it in its place that is not, and also in the place of what was taken out.
+    `versions` are the versions until then, oldest first. A quarantine removes a wrong version. A rollback restores the
+    last version before it that is not wrong, also in place of a removed one.
     """
-    last = present if present is not None else written[-1].version
+    last = present if present is not None else versions[-1].version
     if last not in wrong:
         return present
     if not restores:
         return None
-    good = next((each for each in reversed(written) if each.version < last and each.version not in wrong), None)
-    return good.version if good is not None and good.there else None
+    good = next((each for each in reversed(versions) if each.version < last and each.version not in wrong), None)
+    return good.version if good is not None and good.has_body else None
 
 
 def standing_version(
-    written: Sequence[OriginalVersion], take_backs: Sequence[tuple[int, bool, frozenset[int]]]
+    versions: Sequence[OriginalVersion], take_backs: Sequence[tuple[int, bool, frozenset[int]]]
 ) -> int | None:
-    """Return the version of a record that stands: its versions and some take-backs (place, whether it restores, what is
-    wrong), replayed in the order of their places. One that was under way meanwhile is taken back behind."""
+    """Return the current version of a record after its versions and some take-backs (position, whether it restores,
+    wrong versions) are replayed in order. A version that was written concurrently with a take-back is taken back after
+    it."""
     present: int | None = None
-    seen: list[OriginalVersion] = []
-    left = sorted(take_backs, key=lambda each: each[0])
-    done: list[tuple[int, bool, frozenset[int]]] = []
-    for each in (*written, None):
-        while left and (each is None or left[0][0] < each.place):
-            done.append(left.pop(0))
-            if seen:
-                present = taken_back(seen, present, done[-1][2], restores=done[-1][1])
+    replayed_versions: list[OriginalVersion] = []
+    waiting = sorted(take_backs, key=lambda each: each[0])
+    replayed_take_backs: list[tuple[int, bool, frozenset[int]]] = []
+    for each in (*versions, None):
+        while waiting and (each is None or waiting[0][0] < each.position):
+            replayed_take_backs.append(waiting.pop(0))
+            if replayed_versions:
+                present = taken_back(
+                    replayed_versions, present, replayed_take_backs[-1][2], restores=replayed_take_backs[-1][1]
+                )
         if each is not None:
-            seen.append(each)
-            present = each.version if each.there else None
-            for _, restores, wrong in done:
+            replayed_versions.append(each)
+            present = each.version if each.has_body else None
+            for _, restores, wrong in replayed_take_backs:
                 if each.version in wrong:
-                    present = taken_back(seen, present, wrong, restores=restores)
+                    present = taken_back(replayed_versions, present, wrong, restores=restores)
     return present
 
 
 class VersionHistory:
-    """Looks up what stands, what stood, and what was taken out."""
+    """Looks up current, past and removed versions."""
 
     def __init__(self, database: Database, policy: Policy) -> None:
         self._database = database
         self._policy = policy
 
     def learned(self, store: str) -> bool:
-        """Whether what a store holds is taken back when it is wrong."""
+        """Whether wrong records of a store are taken back."""
         return store in self._policy.stores and self._policy.stores[store].learned
 
     async def of(self, project: str, wrong: Iterable[Version], *, restores: bool) -> list[RecordRollback]:
-        """Return the records as they stand once the newest take-back declares some versions wrong."""
+        """Return the rollbacks by which the newest take-back removes or restores some wrong versions."""
         wrong = frozenset(wrong)
         keys = {(store, record) for store, record, _ in wrong}
         if restores:
             by_key = _by_key(wrong)
             return [
                 change
-                for key, (written, present, row) in (await self._histories(project, keys)).items()
-                if (change := _change(key, row, present, taken_back(written, present, by_key[key], restores=True)))
+                for key, (versions, present, row) in (await self._histories(project, keys)).items()
+                if (change := _change(key, row, present, taken_back(versions, present, by_key[key], restores=True)))
             ]
         columns = self._columns(keys)
         async with self._database.snapshot(project) as connection:
-            rows = await connection.fetch(_PRESENT, project, *columns)
+            rows = await connection.fetch(_SQL["current_versions"], project, *columns)
         return [
             RecordRollback(row["store"], row["id"], row["version"])
             for row in rows
-            if row["there"] and (row["store"], row["id"], row["version"]) in wrong
+            if row["has_body"] and (row["store"], row["id"], row["version"]) in wrong
         ]
 
     async def replayed(
         self, project: str, keys: Iterable[Key], standing: Sequence[ActiveTakeBack]
     ) -> list[RecordRollback]:
-        """Return some records as they are when no other take-backs than these stand."""
-        wrongs = [(each.place, each.restores, _by_key(each.wrong)) for each in standing]
+        """Return the rollbacks after which only the take-backs in `standing` have an effect on some records."""
+        wrongs = [(each.position, each.restores, _by_key(each.wrong)) for each in standing]
         changes = []
-        for key, (written, present, row) in (await self._histories(project, keys)).items():
-            take_backs = [(place, restores, by_key[key]) for place, restores, by_key in wrongs if key in by_key]
-            if change := _change(key, row, present, standing_version(written, take_backs)):
+        for key, (versions, present, row) in (await self._histories(project, keys)).items():
+            take_backs = [(position, restores, by_key[key]) for position, restores, by_key in wrongs if key in by_key]
+            if change := _change(key, row, present, standing_version(versions, take_backs)):
                 changes.append(change)
         return changes
 
-    async def moved(self, project: str, wishes: Sequence[str]) -> frozenset[Key]:
-        """The records that some take-backs took out or put back."""
+    async def affected(self, project: str, take_backs: Sequence[str]) -> frozenset[Key]:
+        """Return the records that some take-backs removed or restored."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_MOVED, project, list(wishes))
+            rows = await connection.fetch(_SQL["moved_records"], project, list(take_backs))
         return frozenset((row["store"], row["id"]) for row in rows)
 
-    async def put_back(self, project: str, after: int, lifted: Sequence[str] = ()) -> frozenset[Version]:
-        """The versions that a take-back which stands, or the lifting of one, has put back after a place: they count,
-        whatever was said of them before. Those in `lifted` stand no more."""
+    async def restored_since(self, project: str, after: int, lifted: Sequence[str] = ()) -> frozenset[Version]:
+        """Return the versions that a take-back in force, or its lifting, restored after a position. They are valid,
+        whatever was declared before. The take-backs in `lifted` count as no longer in force."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_PUT_BACK, project, after, list(lifted))
+            rows = await connection.fetch(_SQL["restored_versions"], project, after, list(lifted))
         return frozenset((row["store"], row["id"], row["version"]) for row in rows)
 
-    async def restored(self, project: str, changes: Sequence[RecordRollback]) -> tuple[PlannedWrite, ...]:
-        """The records to put back, as they were: with their stamps, their place and their time."""
+    async def restoring_writes(self, project: str, changes: Sequence[RecordRollback]) -> tuple[PlannedWrite, ...]:
+        """Return the writes that restore records with their original stamps, positions and times."""
         present = {(each.store, each.id): each.present for each in changes if each.before is not None}
         back = [each for each in changes if each.before is not None]
         if not back:
             return ()
         columns = [each.store for each in back], [each.id for each in back], [each.before for each in back]
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_AS_IT_WAS, project, *columns)
+            rows = await connection.fetch(_SQL["past_versions"], project, *columns)
         restored = []
         for row in rows:
             body = canonical(row["body"])
@@ -224,19 +179,19 @@ class VersionHistory:
     async def _histories(
         self, project: str, keys: Iterable[Key]
     ) -> Mapping[Key, tuple[list[OriginalVersion], int | None, "_Row"]]:
-        """Return for each record the versions that no take-back made, the one of them that is current, and its row."""
+        """Return for each record its versions that no take-back wrote, the current one of them, and its row."""
         async with self._database.snapshot(project) as connection:
-            rows = await connection.fetch(_VERSIONS, project, *self._columns(keys))
-        versions: defaultdict[Key, list[_Row]] = defaultdict(list)
+            rows = await connection.fetch(_SQL["all_versions"], project, *self._columns(keys))
+        by_key: defaultdict[Key, list[_Row]] = defaultdict(list)
         for row in rows:
-            known = _Row(row["version"], row["seq"], row["there"], row["sha256"], row["wished"])
-            versions[row["store"], row["id"]].append(known)
+            known = _Row(row["version"], row["seq"], row["has_body"], row["sha256"], row["by_take_back"])
+            by_key[row["store"], row["id"]].append(known)
         histories = {}
-        for key, every in versions.items():
-            own = [each for each in every if not each.wished]
+        for key, every in by_key.items():
+            own = [each for each in every if not each.by_take_back]
             if own:
-                written = [OriginalVersion(each.version, each.seq, each.there) for each in own]
-                histories[key] = (written, _presented(own, every[-1]), every[-1])
+                versions = [OriginalVersion(each.version, each.seq, each.has_body) for each in own]
+                histories[key] = (versions, _original_of(own, every[-1]), every[-1])
         return histories
 
 
@@ -244,25 +199,26 @@ class VersionHistory:
 class _Row:
     version: int
     seq: int
-    there: bool
+    has_body: bool
     sha256: bytes | None
-    wished: bool
+    by_take_back: bool
 
 
-def _presented(own: Sequence[_Row], last: _Row) -> int | None:
-    """Which version the last one is, where a take-back made it; of one that the release before put back by its text."""
-    if not last.there:
+def _original_of(own: Sequence[_Row], last: _Row) -> int | None:
+    """Return the original version that the last version restored. One that the last release restored is found by its
+    hash."""
+    if not last.has_body:
         return None
-    if not last.wished:
+    if not last.by_take_back:
         return last.version
     same = [each for each in own if each.seq == last.seq] or [each for each in own if each.sha256 == last.sha256]
     return same[-1].version if same else None
 
 
-def _change(key: Key, row: _Row, present: int | None, wanted: int | None) -> RecordRollback | None:
-    if present == wanted:
+def _change(key: Key, row: _Row, present: int | None, restored: int | None) -> RecordRollback | None:
+    if present == restored:
         return None
-    return RecordRollback(*key, row.version, wanted)
+    return RecordRollback(*key, row.version, restored)
 
 
 def _by_key(wrong: Iterable[Version]) -> dict[Key, frozenset[int]]:

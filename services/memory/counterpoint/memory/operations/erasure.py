@@ -1,9 +1,9 @@
-"""Erasure: a project, a task or a document is forgotten for good, with what was derived from it.
+"""Erasure: permanent deletion of a project, a task or a document, with everything derived from it.
 
-Two steps. A commit deletes every record that is to go, so that reads, vectors, projections and caches follow as they do
-after any deletion, and its leaf says which leaves it forgets, and what they had vouched for besides. Then the content
-of all versions goes, of the messages sent beside them, and of those leaves: of a leaf its hash is left, so every proof
-still holds. An erasure that was interrupted is finished at the next start.
+It has two steps. A commit deletes every record, so that reads, vectors, projections and caches follow as after any
+deletion; its leaf lists the leaves to erase, and the writes in them that are kept. Then the content of all versions, of
+the messages sent with them, and of those leaves is erased. The hash of a leaf remains, so every proof still holds. An
+interrupted erasure is finished at the next start.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from counterpoint.memory.commit.planner import plan_commit
 from counterpoint.memory.provenance.influence import Influence, Version
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import Conflict, ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import derived_id
@@ -35,62 +36,20 @@ log = structlog.get_logger()
 
 STORE = "erasures"
 KEPT = frozenset({"audit", "erasures", "quarantines", "releases", "revocations", "providers", "projections"})
-"""Stores whose records say what was done, or are no content of anybody's."""
+"""Stores that are not erased: records of operations, and records without user content."""
 _ATTEMPTS = 5
 _LIMIT = 500_000
 _AGED_AT_ONCE = 500
 
-_ALL = "SELECT store, id FROM records WHERE project = $1 AND (body IS NOT NULL OR erased IS NULL)"
-_OF_TASKS = """
-SELECT store, id FROM records WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
-UNION SELECT store, id FROM history WHERE project = $1 AND (task_id = ANY ($2) OR (store = 'tasks' AND id = ANY ($2)))
-"""
-_NAMES = """
-SELECT DISTINCT split_part(r.body ->> 'target', '/', 2) AS id FROM records r
-WHERE r.project = $1 AND r.store = 'relationships' AND r.id = ANY ($2) AND starts_with(r.body ->> 'target', 'entities/')
-    AND NOT EXISTS (
-        SELECT FROM records o
-        WHERE o.project = $1 AND o.store = 'relationships' AND o.by_target = left(r.body ->> 'target', 200)
-            AND o.body ->> 'target' = r.body ->> 'target' AND o.id <> ALL ($2))
-"""
-_CALLS = """
-SELECT id FROM records WHERE project = $1 AND store = 'model_calls'
-    AND starts_with(body ->> 'key', 'relations:') AND split_part(body ->> 'key', ':', 2) = ANY ($2)
-"""
-_OF_SOURCE = """
-SELECT id FROM records WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
-UNION SELECT id FROM history WHERE project = $1 AND store = 'documents' AND body ->> 'source' = $2
-"""
-_AGED = """
-SELECT store, id FROM records WHERE project = $1 AND store = $2 AND at < $3 AND body IS NOT NULL ORDER BY seq LIMIT $4
-"""
-_VERSIONS = """
-SELECT given.store, given.id, found.version, found.commit_id, found.now
-FROM unnest($2::text[], $3::text[]) AS given (store, id)
-CROSS JOIN LATERAL (
-    SELECT version, commit_id, true AS now FROM records WHERE project = $1 AND store = given.store AND id = given.id
-    UNION ALL
-    SELECT version, commit_id, false FROM history WHERE project = $1 AND store = given.store AND id = given.id
-    OFFSET 0) AS found
-"""
-_LEAVES = """
-SELECT position, body FROM audit
-WHERE project = $1 AND body IS NOT NULL
-  AND (id = ANY ($2::uuid[]) OR task_id = ANY ($3::text[])
-       OR id = ANY (ARRAY(SELECT commit_id FROM messages WHERE project = $1 AND task_id = ANY ($3::text[]))))
-"""
-_UNFINISHED = """
-SELECT id, version, commit_id, body FROM records
-WHERE project = $1 AND store = 'erasures' AND body ->> 'state' = 'erasing'
-"""
+_SQL = load_statements(__package__)
 
 Key = tuple[str, str]
 
 
 class Erasures:
-    """Does what persons wish, one erasure of a project after another, and what the policy says of old records.
+    """Executes erasures, one at a time per project, and the retention that the policy sets for stores.
 
-    `sequenced` gives every leaf its place, for only such can be erased.
+    `sequenced` gives every leaf its position; only leaves with a position can be erased.
     """
 
     def __init__(
@@ -106,22 +65,23 @@ class Erasures:
         self._committer = committer
         self._influence = influence
         self._sequenced = sequenced
-        self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def alone(self, project: str) -> asyncio.Lock:
-        """Held by every erasure in a project; whoever writes what a record says somewhere else holds it meanwhile."""
-        return self._alone[project]
+    def lock(self, project: str) -> asyncio.Lock:
+        """Return the lock that every erasure in a project holds. A job that copies content into other records holds it
+        too."""
+        return self._locks[project]
 
-    async def apply(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
-        """Erase, and keep the result in the store `erasures`. Raises `Permanent` `not_found`."""
-        async with self._alone[origin.project]:
-            return await retry_on_conflict(partial(self._do, origin, erasure_id, wish), _ATTEMPTS)
+    async def apply(self, origin: Origin, erasure_id: str, request: Erase) -> CommitReply:
+        """Erase, and record the result in the store `erasures`. Raises `Permanent` `not_found`."""
+        async with self._locks[origin.project]:
+            return await retry_on_conflict(partial(self._erase_derived, origin, erasure_id, request), _ATTEMPTS)
 
     async def finish(self) -> None:
-        """Finish what was interrupted; to be called before anything is answered but after commits are applied."""
-        for project in await self._projects():
+        """Finish interrupted erasures. To be called when commits can be applied, but before requests are answered."""
+        for project in await self._database.projects():
             async with self._database.reading(project) as connection:
-                rows = await connection.fetch(_UNFINISHED, project)
+                rows = await connection.fetch(_SQL["unfinished_erasures"], project)
             for row in rows:
                 origin = Origin(message_id=derived_id(str(row["commit_id"]), "finish"), project=project)
                 await self._wipe(
@@ -129,94 +89,100 @@ class Erasures:
                 )
 
     async def age(self) -> None:
-        """Erase what is older than the policy lets a store keep it."""
+        """Erase records that are older than the policy lets their store keep them. Raises `Transient`."""
         stores = {name: row.keep_days for name, row in self._policy.stores.items() if row.keep_days and not row.system}
-        for project in await self._projects():
+        for project in await self._database.projects():
             for store, days in stores.items():
                 before = datetime.now(UTC) - timedelta(days=days)
                 async with self._database.reading(project) as connection:
-                    rows = await connection.fetch(_AGED, project, store, before, _AGED_AT_ONCE)
+                    rows = await connection.fetch(_SQL["records_older_than"], project, store, before, _AGED_AT_ONCE)
                 if not rows:
                     continue
-                wish = Erase(scope="project", what=store, reason=f"kept for {days} days")
+                request = Erase(scope="project", what=store, reason=f"kept for {days} days")
                 erasure_id = derived_id(project, store, before.isoformat())
                 origin = Origin(message_id=erasure_id, project=project)
                 keys = {(row["store"], row["id"]) for row in rows}
-                async with self._alone[project]:
+                async with self._locks[project]:
                     try:
-                        await self._erase(origin, erasure_id, wish, keys, 0)
+                        await self._erase(origin, erasure_id, request, keys, 0)
                     except Conflict as changed:
-                        # What is still too old is so at the next time.
-                        log.info("erasure.later", project=project, store=store, reason=str(changed))
+                        # Records that are still too old are erased by the next run.
+                        log.info("erasure.postponed", project=project, store=store, reason=str(changed))
 
-    async def _do(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
-        roots = await self._roots(origin.project, wish)
+    async def _erase_derived(self, origin: Origin, erasure_id: str, request: Erase) -> CommitReply:
+        roots = await self._roots(origin.project, request)
         if not roots:
-            problem = f"{wish.scope} {wish.what} is nothing that project {origin.project} holds"
+            problem = f"{request.scope} {request.what} is nothing that project {origin.project} holds"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="what", problem=problem),))
-        keys, shown_to = await self._with_derived(origin.project, wish, roots)
-        return await self._erase(origin, erasure_id, wish, keys, shown_to)
+        keys, shown_to = await self._with_derived(origin.project, request, roots)
+        return await self._erase(origin, erasure_id, request, keys, shown_to)
 
-    async def _roots(self, project: str, wish: Erase) -> set[Key]:
+    async def _roots(self, project: str, request: Erase) -> set[Key]:
         async with self._database.reading(project) as connection:
-            match wish.scope:
+            match request.scope:
                 case "project":
-                    rows = await connection.fetch(_ALL, project) if wish.what == project else []
+                    rows = (
+                        await connection.fetch(_SQL["records_of_project"], project) if request.what == project else []
+                    )
                     found = {(row["store"], row["id"]) for row in rows}
                 case "task":
-                    rows = await connection.fetch(_OF_TASKS, project, [wish.what])
+                    rows = await connection.fetch(_SQL["records_of_tasks"], project, [request.what])
                     found = {(row["store"], row["id"]) for row in rows}
                 case "source":
-                    rows = await connection.fetch(_OF_SOURCE, project, wish.what)
+                    rows = await connection.fetch(_SQL["documents_of_source"], project, request.what)
                     found = {("documents", row["id"]) for row in rows}
         return {key for key in found if key[0] not in KEPT}
 
-    async def _with_derived(self, project: str, wish: Erase, roots: set[Key]) -> tuple[set[Key], int]:
-        """Return the records to erase, and the number of further records that they were only shown to."""
-        if wish.scope == "project":
+    async def _with_derived(self, project: str, request: Erase, roots: set[Key]) -> tuple[set[Key], int]:
+        """Return the records to erase, and the number of further records that were only shown one of them."""
+        if request.scope == "project":
             return roots, 0
         versions: set[Version] = set()
         for store, record_id in roots:
             versions |= await self._influence.roots(project, store, record_id)
-        every = (await self._influence.of(project, frozenset(versions), reach="shown", limit=_LIMIT)).whole()
-        naming = every
-        if not wish.shown:
+        everything_shown = (await self._influence.of(project, frozenset(versions), reach="shown", limit=_LIMIT)).whole()
+        naming = everything_shown
+        if not request.shown:
             naming = (await self._influence.of(project, frozenset(versions), reach="named", limit=_LIMIT)).whole()
         own = {(store, record_id) for store, record_id, _ in versions} | roots
-        named = {(each.store, each.id) for each in naming.touched}
-        shown = {(each.store, each.id) for each in every.touched} - named - own
-        own |= await self._of_tasks(project, [record for store, record in own | named if store == "tasks"])
-        own |= await self._names(project, [record for store, record in own | named if store == "relationships"])
+        named_keys = {(each.store, each.id) for each in naming.touched}
+        shown = {(each.store, each.id) for each in everything_shown.touched} - named_keys - own
+        own |= await self._of_tasks(project, [record for store, record in own | named_keys if store == "tasks"])
+        own |= await self._names(project, [record for store, record in own | named_keys if store == "relationships"])
         own |= await self._calls(project, [record for store, record in own if store == "documents"])
-        going = {key for key in own | named if key[0] not in KEPT}
-        shown -= going
-        return going, len([key for key in shown if key[0] not in KEPT])
+        erased_keys = {key for key in own | named_keys if key[0] not in KEPT}
+        shown -= erased_keys
+        return erased_keys, len([key for key in shown if key[0] not in KEPT])
 
     async def _names(self, project: str, relationships: list[str]) -> set[Key]:
-        """The entities that nothing but these relationships leads to."""
+        """Return the entities that no other relationships lead to."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_NAMES, project, relationships)
+            rows = await connection.fetch(_SQL["entities_of_relationships_alone"], project, relationships)
         return {("entities", row["id"]) for row in rows}
 
     async def _calls(self, project: str, documents: list[str]) -> set[Key]:
-        """The calls that asked a model for the relations in some documents: their responses quote these."""
+        """Return the model calls that extracted relations from some documents: their responses quote these."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_CALLS, project, documents)
+            rows = await connection.fetch(_SQL["calls_about_documents"], project, documents)
         return {("model_calls", row["id"]) for row in rows}
 
     async def _of_tasks(self, project: str, tasks: list[str]) -> set[Key]:
-        """All that is about some tasks."""
+        """Return all records of some tasks."""
         async with self._database.reading(project) as connection:
-            return {(row["store"], row["id"]) for row in await connection.fetch(_OF_TASKS, project, tasks)}
+            return {
+                (row["store"], row["id"]) for row in await connection.fetch(_SQL["records_of_tasks"], project, tasks)
+            }
 
-    async def _erase(self, origin: Origin, erasure_id: str, wish: Erase, keys: set[Key], shown_to: int) -> CommitReply:
-        """Delete, then forget."""
+    async def _erase(
+        self, origin: Origin, erasure_id: str, request: Erase, keys: set[Key], shown_to: int
+    ) -> CommitReply:
+        """Delete the records, then erase their content."""
         await self._sequenced()
         ordered = sorted(keys)
         present, forgets = await self._forgets(origin.project, ordered)
         now = datetime.now(UTC)
         erased = Erased(
-            **wish.model_dump(),
+            **request.model_dump(),
             state="erasing",
             by=origin.principal or "memory",
             at=now,
@@ -230,26 +196,26 @@ class Erasures:
         return reply
 
     async def _forgets(self, project: str, keys: list[Key]) -> tuple[dict[Key, int], Mapping[str, Any]]:
-        """The version each record stands at, and what the leaf of the erasure says: the positions of the leaves that
-        will be forgotten, and what they had vouched for that stays."""
+        """Return the current version of each record, and the content of the erasure's leaf: the positions of the leaves
+        to erase, and the writes in them that are kept."""
         columns = [store for store, _ in keys], [record for _, record in keys]
         tasks = [record for store, record in keys if store == "tasks"]
         async with self._database.snapshot(project) as connection:
-            rows = await connection.fetch(_VERSIONS, project, *columns)
+            rows = await connection.fetch(_SQL["commits_of_records"], project, *columns)
             commits = list({row["commit_id"] for row in rows})
-            leaves = await connection.fetch(_LEAVES, project, commits, tasks)
-        going = set(keys)
-        positions, kept = [], []
+            leaves = await connection.fetch(_SQL["leaves_of_commits"], project, commits, tasks)
+        erased_keys = set(keys)
+        positions, kept_writes = [], []
         for leaf in leaves:
-            said = json.loads(leaf["body"])
-            if "erased" in said:
+            leaf_body = json.loads(leaf["body"])
+            if "erased" in leaf_body:
                 continue
             positions.append(leaf["position"])
-            kept += [write for write in placed(said) if (write[0], write[1]) not in going]
+            kept_writes += [write for write in placed(leaf_body) if (write[0], write[1]) not in erased_keys]
         if None in positions:
             raise Conflict(STORE, "a leaf without a place")
         present = {(row["store"], row["id"]): row["version"] for row in rows if row["now"]}
-        return present, {"leaves": sorted(positions), "kept": sorted(kept)}
+        return present, {"leaves": sorted(positions), "kept": sorted(kept_writes)}
 
     async def _wipe(self, origin: Origin, erasure_id: str, erased: Erased, version: int, commit_id: UUID) -> None:
         async with self._database.connection() as connection:
@@ -276,7 +242,3 @@ class Erasures:
             forgets=forgets,
         )
         return await self._committer.apply(plan), plan.commit_id
-
-    async def _projects(self) -> list[str]:
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]

@@ -1,4 +1,5 @@
-"""Extent: the versions of records that a take-back says are wrong, by themselves or by what they rest on."""
+"""Extent: the versions of records that a take-back declares wrong, directly or because they are derived from a wrong
+one."""
 
 from collections.abc import Sequence
 
@@ -14,25 +15,26 @@ from counterpoint.proto.subjects import SHARED_PROJECT
 log = structlog.get_logger()
 
 LIMIT = 200_000
-"""Versions that one take-back may be about."""
+"""Maximum number of versions in one take-back."""
 
 
 class Extent:
-    """Follows take-backs to what used the versions that they are about."""
+    """Follows take-backs to everything derived from the wrong versions."""
 
-    def __init__(self, influence: Influence, changes: VersionHistory, wishes: TakeBackRecords) -> None:
+    def __init__(self, influence: Influence, changes: VersionHistory, records: TakeBackRecords) -> None:
         self._influence = influence
         self._changes = changes
-        self._wishes = wishes
+        self._records = records
 
     async def roots(
-        self, project: str, wish: TakeBack, *, shared: bool = False, before: int | None = None
+        self, project: str, take_back: TakeBack, *, shared: bool = False, before: int | None = None
     ) -> frozenset[Version]:
-        """The versions that are wrong by themselves. Raises `Permanent` `not_found` when there are none."""
+        """Return the versions that are directly wrong. Raises `Permanent` `not_found` if there are none."""
         home = SHARED_PROJECT if shared else project
-        roots = await self._influence.roots(home, wish.store, wish.id, wish.version or 1, before)
-        if not roots or not self._changes.learned(wish.store):
-            problem = f"{wish.store}/{wish.id} from version {wish.version or 1} on is nothing that can be taken back"
+        roots = await self._influence.roots(home, take_back.store, take_back.id, take_back.version or 1, before)
+        if not roots or not self._changes.learned(take_back.store):
+            item = f"{take_back.store}/{take_back.id} from version {take_back.version or 1} on"
+            problem = f"{item} is nothing that can be taken back"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="item", problem=problem),))
         return roots
 
@@ -44,35 +46,35 @@ class Extent:
         shared: bool = False,
         without: frozenset[Version] = frozenset(),
     ) -> tuple[frozenset[Version], tuple[str, ...]]:
-        """Every version of the project that is wrong, and the tasks among them. Raises `Permanent` `too_much`."""
+        """Return every wrong version of the project, and the tasks among them. Raises `Permanent` `too_much`."""
         radius = (await self._influence.of(project, roots, shared=shared, limit=LIMIT, without=without)).whole()
         tasks = sorted({each.id for each in radius.touched if each.store == "tasks"})
         wrong = frozenset(each.key for each in radius.touched)
         return wrong if shared else roots | wrong, tuple(tasks)
 
-    async def of_wish(self, project: str, wish: TakeBackRecord, lifted: str | None = None) -> frozenset[Version]:
-        """Return the records that a take-back covered and those derived from them, except what another one that is
-        not `lifted` has restored since."""
-        before: int | None = wish.seq
-        if wish.done.shared:
-            first = await self._wishes.get(SHARED_PROJECT, wish.id)
+    async def of_record(self, project: str, take_back: TakeBackRecord, lifted: str | None = None) -> frozenset[Version]:
+        """Return the versions that a take-back covers and those derived from them, except versions that a later
+        take-back other than `lifted` restored."""
+        before: int | None = take_back.seq
+        if take_back.done.shared:
+            first = await self._records.get(SHARED_PROJECT, take_back.id)
             before = first.seq if first is not None else None
         try:
-            roots = await self.roots(project, wish.done, shared=wish.done.shared, before=before)
-            without = await self._changes.put_back(project, wish.seq, (lifted,) if lifted else ())
-            wrong, _ = await self.of(project, roots, shared=wish.done.shared, without=without)
+            roots = await self.roots(project, take_back.done, shared=take_back.done.shared, before=before)
+            without = await self._changes.restored_since(project, take_back.seq, (lifted,) if lifted else ())
+            wrong, _ = await self.of(project, roots, shared=take_back.done.shared, without=without)
         except Permanent as error:
-            # What cannot be followed any more must not keep memory from starting.
-            log.warning("takeback.unknown", project=project, quarantine_id=wish.id, reason=str(error))
+            # A take-back that can no longer be followed must not prevent the start of memory.
+            log.warning("takeback.not_followed", project=project, quarantine_id=take_back.id, reason=str(error))
             return frozenset()
         return wrong
 
     async def standing(
-        self, project: str, wishes: Sequence[TakeBackRecord], lifted: str | None = None
+        self, project: str, records: Sequence[TakeBackRecord], lifted: str | None = None
     ) -> list[ActiveTakeBack]:
-        """The take-backs that stand, in the order they were done; without the one that is about to be lifted."""
+        """Return the take-backs in force, in their order, without the one that is being lifted."""
         return [
-            ActiveTakeBack(each.id, each.seq, each.done.restores, await self.of_wish(project, each, lifted))
-            for each in wishes
-            if each.stands and each.id != lifted
+            ActiveTakeBack(each.id, each.seq, each.done.restores, await self.of_record(project, each, lifted))
+            for each in records
+            if each.in_force and each.id != lifted
         ]

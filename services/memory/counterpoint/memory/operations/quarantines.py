@@ -1,28 +1,22 @@
-"""Wishes: the take-backs and liftings of a project, as the store `quarantines` has them."""
+"""Take-back records: the take-backs and liftings of a project, in the store `quarantines`."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from counterpoint.memory.record.database import Database
-from counterpoint.proto.memory import TakenBack
+from counterpoint.memory.record.sql_files import load_statements
+from counterpoint.proto.memory import TakeBack, TakenBack
 
 STORE = "quarantines"
 
-_WISHES = """
-SELECT id, version, body, seq FROM records
-WHERE project = $1 AND store = 'quarantines' AND body IS NOT NULL AND at > $2 ORDER BY seq
-"""
-_WISH = """
-SELECT id, version, body, seq FROM records
-WHERE project = $1 AND store = 'quarantines' AND id = $2 AND body IS NOT NULL
-"""
-_EVER = datetime.min.replace(tzinfo=UTC)
+_SQL = load_statements(__package__)
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class TakeBackRecord:
-    """A wish that was done: its id and version, what it says, and its place in the order of its project."""
+    """Take-back that was executed: its id and version, its content, and its position in the order of its project."""
 
     id: str
     version: int
@@ -30,34 +24,37 @@ class TakeBackRecord:
     seq: int
 
     @property
-    def stands(self) -> bool:
-        """Whether what it says is wrong is so still; not for what only belongs to another wish."""
+    def in_force(self) -> bool:
+        """Whether it is in force; False for one that belongs to another take-back."""
         return self.done.kind != "lift" and not self.done.lifted and self.done.of is None
+
+    def lifted_body(self) -> dict[str, Any]:
+        """Return its body after it was lifted."""
+        return self.done.model_copy(update={"lifted": True}).model_dump(mode="json", exclude_none=True)
+
+    def lifting(self) -> TakeBack:
+        """Return the request that lifts it in another project."""
+        return TakeBack(kind="lift", id=self.id, reason="was lifted in the shared project")
 
 
 class TakeBackRecords:
-    """Reads the wishes of projects."""
+    """Reads the take-backs of projects."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def projects(self) -> list[str]:
-        """All projects."""
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-
-    async def all(self, project: str, since: datetime = _EVER) -> list[TakeBackRecord]:
-        """The wishes that were done or changed since a moment, in the order of the project."""
+    async def all(self, project: str, since: datetime = _ALWAYS) -> list[TakeBackRecord]:
+        """Return the take-backs that were executed or changed since a time, in the order of the project."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_WISHES, project, since)
-        return [_wish(row) for row in rows]
+            rows = await connection.fetch(_SQL["take_backs_since"], project, since)
+        return [_record(row) for row in rows]
 
-    async def get(self, project: str, wish_id: str) -> TakeBackRecord | None:
-        """One of them."""
+    async def get(self, project: str, take_back_id: str) -> TakeBackRecord | None:
+        """Return one take-back, None if there is none."""
         async with self._database.reading(project) as connection:
-            row = await connection.fetchrow(_WISH, project, wish_id)
-        return _wish(row) if row is not None else None
+            row = await connection.fetchrow(_SQL["take_back"], project, take_back_id)
+        return _record(row) if row is not None else None
 
 
-def _wish(row: Any) -> TakeBackRecord:
+def _record(row: Any) -> TakeBackRecord:
     return TakeBackRecord(row["id"], row["version"], TakenBack.model_validate(row["body"]), row["seq"])

@@ -1,8 +1,8 @@
-"""Taking back: a wrong record and all that was learned from it leaves every read, or gives way to what stood before.
+"""Take-back: a wrong record and everything derived from it is removed from reads, or replaced by earlier versions.
 
-Nothing is lost by it: a record that is taken out is one that was deleted, its versions stay in the history, and the
-same way leads back. What was under way meanwhile finds no hold: who has read what was taken out begins again, and what
-a message carried into a later commit is taken out with it.
+Nothing is lost. A removed record is a deleted one: its versions stay in the history, and a lifting restores them.
+Concurrent work is covered too: a run that read a removed record is repeated, and the results of a message that carried
+one are removed afterwards.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -40,95 +40,96 @@ log = structlog.get_logger()
 
 _ATTEMPTS = 5
 _TASKS_NAMED = 500
-_WISHES_NAMED = 20
-_UNHEARD_S = 90.0
-"""Age after which a commit without an answer cannot be applied any more, in seconds: longer than a statement may
-take and than a commit waits for one."""
+_TAKE_BACKS_NAMED = 20
+_UNCONFIRMED_S = 90.0
+"""Age after which a commit without a reply can no longer be applied, in seconds: longer than the statement timeout and
+the wait for it."""
 
 
 class TakeBacks:
-    """Does what persons wish, a project's wishes one after another, and knows what was wrong lately."""
+    """Executes take-backs, one at a time per project, and knows the versions that were taken back lately."""
 
     def __init__(
         self, database: Database, policy: Policy, committer: Committer, vectors: EmbeddingPipeline, influence: Influence
     ) -> None:
+        self._database = database
         self._policy = policy
         self._committer = committer
         self._vectors = vectors
         self._influence = influence
         self._changes = VersionHistory(database, policy)
-        self._wishes = TakeBackRecords(database)
-        self._extent = Extent(influence, self._changes, self._wishes)
+        self._records = TakeBackRecords(database)
+        self._extent = Extent(influence, self._changes, self._records)
         self._wrong: dict[str, dict[str, frozenset[Version]]] = {}
-        self._alone: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._unsure: dict[tuple[str, str], float] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._unconfirmed: dict[tuple[str, str], float] = {}
 
     async def remember(self, since: datetime) -> None:
-        """Know again what was taken back after a moment; to be called before anything is answered."""
-        for project in await self._wishes.projects():
-            for wish in await self._wishes.all(project, since):
-                if wish.stands:
-                    self._known(project)[wish.id] = await self._extent.of_wish(project, wish)
+        """Load the take-backs since a time. To be called before requests are answered."""
+        for project in await self._database.projects():
+            for take_back in await self._records.all(project, since):
+                if take_back.in_force:
+                    self._wrong_in(project)[take_back.id] = await self._extent.of_record(project, take_back)
 
     async def finish(self, since: datetime) -> None:
-        """Take back and put back what an end of the process has left of the wishes after a moment; to be called when
-        commits are applied."""
-        for project in await self._wishes.projects():
-            for wish in await self._wishes.all(project, since):
-                await self._finish_or_say(project, wish)
+        """Finish the take-backs since a time that the last process left incomplete. To be called when commits can be
+        applied."""
+        for project in await self._database.projects():
+            for take_back in await self._records.all(project, since):
+                await self._finish_or_log(project, take_back)
 
     async def settle(self) -> None:
-        """Find out what became of the wishes of which nobody has heard; to be called now and then.
-
-        Raises `Transient`.
-        """
-        for (project, wish_id), since in list(self._unsure.items()):
-            async with self._alone[project]:
-                wish = await self._wishes.get(project, wish_id)
-                if wish is None and time.monotonic() - since < _UNHEARD_S:
+        """Look up the outcome of take-backs whose commit had no reply. Raises `Transient`."""
+        for (project, take_back_id), since in list(self._unconfirmed.items()):
+            async with self._locks[project]:
+                take_back = await self._records.get(project, take_back_id)
+                if take_back is None and time.monotonic() - since < _UNCONFIRMED_S:
                     continue
-                if wish is None or not wish.stands:
-                    self._known(project).pop(wish_id, None)
-                if wish is not None:
-                    await self._finish_or_say(project, wish)
-                self._unsure.pop((project, wish_id), None)
+                if take_back is None or not take_back.in_force:
+                    self._wrong_in(project).pop(take_back_id, None)
+                if take_back is not None:
+                    await self._finish_or_log(project, take_back)
+                self._unconfirmed.pop((project, take_back_id), None)
 
-    async def _finish_or_say(self, project: str, wish: TakeBackRecord) -> None:
+    async def _finish_or_log(self, project: str, take_back: TakeBackRecord) -> None:
         try:
-            await self._finish(project, wish)
+            await self._finish(project, take_back)
         except (Permanent, Conflict) as error:
-            log.error("takeback.unfinished", project=project, quarantine_id=wish.id, reason=str(error))
+            log.error("takeback.unfinished", project=project, quarantine_id=take_back.id, reason=str(error))
 
-    async def _finish(self, project: str, wish: TakeBackRecord) -> None:
-        if wish.stands:
-            await retry_on_conflict(partial(self._rest, project, wish), _ATTEMPTS)
-        if project == SHARED_PROJECT and wish.done.of is None and wish.done.kind != "lift":
-            origin = Origin(message_id=derived_id(wish.id, "finish"), project=project, principal=wish.done.by)
-            if wish.done.lifted:
-                await self._lift_elsewhere(origin, derived_id(wish.id, "lift"), _lifting(wish))
+    async def _finish(self, project: str, take_back: TakeBackRecord) -> None:
+        if take_back.in_force:
+            await retry_on_conflict(partial(self._complete, project, take_back), _ATTEMPTS)
+        if project == SHARED_PROJECT and take_back.done.of is None and take_back.done.kind != "lift":
+            origin = Origin(message_id=derived_id(take_back.id, "finish"), project=project, principal=take_back.done.by)
+            if take_back.done.lifted:
+                await self._lift_in_other_projects(origin, derived_id(take_back.id, "lift"), take_back.lifting())
             else:
-                await self._elsewhere(origin, wish.id, wish.done, wish.seq)
+                await self._in_other_projects(origin, take_back.id, take_back.done, take_back.seq)
 
     def wrong(self, project: str, read: ReadSet) -> Ref | None:
-        """One of the items that were read and have been taken back lately, None when there is none.
+        """Return an item of a read set that was taken back lately, None if there is none.
 
-        What is no lesson, as a task is none, stays where it is and can be read: what is made of it is taken out behind.
+        A record that is not learned, such as a task, stays and can be read; records derived from it are removed
+        afterwards.
         """
-        gone = [ref for ref in read.scores if self._changes.learned(ref.store)]
-        own = (ref for ref in gone if ref not in read.shared)
-        return self._first(project, own) or self._first(SHARED_PROJECT, (ref for ref in gone if ref in read.shared))
+        learned_refs = [ref for ref in read.scores if self._changes.learned(ref.store)]
+        own = (ref for ref in learned_refs if ref not in read.shared)
+        shared = (ref for ref in learned_refs if ref in read.shared)
+        return self._first(project, own) or self._first(SHARED_PROJECT, shared)
 
     def carried(self, project: str, refs: Iterable[Ref]) -> bool:
-        """Whether a message carried any such item, of which nobody knows whether it was shared."""
+        """Whether any of these items was taken back, in the project or the shared one: a message does not say which it
+        carried."""
         return bool(self._causes(project, tuple(refs)))
 
     def _causes(self, project: str, refs: Sequence[Ref]) -> list[tuple[str, str]]:
-        """The wishes, by project and id, that something carried was taken back for."""
+        """Return the take-backs, by project and id, that cover items carried by a message."""
         keys = {(ref.store, ref.id, ref.version) for ref in refs}
         return [
-            (home, wish_id)
+            (home, take_back_id)
             for home in dict.fromkeys((project, SHARED_PROJECT))
-            for wish_id, wrong in self._wrong.get(home, {}).items()
+            for take_back_id, wrong in self._wrong.get(home, {}).items()
             if not wrong.isdisjoint(keys)
         ]
 
@@ -138,153 +139,167 @@ class TakeBacks:
             return None
         return next((r for r in refs if any((r.store, r.id, r.version) in each for each in known.values())), None)
 
-    async def apply(self, origin: Origin, wish_id: str, wish: TakeBack) -> CommitReply:
-        """Take back or lift, and keep the result in the store `quarantines`.
-
-        Raises `Permanent` `not_found`, or `conflict` when it was lifted already, and what a commit raises.
-        """
-        async with self._alone[origin.project]:
-            reply = await retry_on_conflict(partial(self._do, origin, wish_id, wish), _ATTEMPTS)
+    async def apply(self, origin: Origin, take_back_id: str, take_back: TakeBack) -> CommitReply:
+        """Take back or lift, and record the result in the store `quarantines`. Raises `Permanent` `not_found`, or
+        `conflict` if it was lifted already, and every error of a commit."""
+        async with self._locks[origin.project]:
+            reply = await retry_on_conflict(partial(self._take_back, origin, take_back_id, take_back), _ATTEMPTS)
             if origin.project == SHARED_PROJECT:
-                if wish.kind == "lift":
-                    await self._lift_elsewhere(origin, wish_id, wish)
+                if take_back.kind == "lift":
+                    await self._lift_in_other_projects(origin, take_back_id, take_back)
                 else:
-                    await self._elsewhere(origin, wish_id, wish)
+                    await self._in_other_projects(origin, take_back_id, take_back)
             return reply
 
     async def follow(self, origin: Origin, applied: CommitPlan) -> None:
-        """Take out what a commit wrote that rests on what was taken back, for it was under way before."""
+        """Remove the writes of a concurrent commit that are derived from items taken back."""
         if not any(row.body is not None and self._changes.learned(row.store) for row in applied.writes):
             return
         project = applied.project
-        async with self._alone[project]:
-            for home, wish_id in self._causes(project, tuple(applied.provenance.refs)):
+        async with self._locks[project]:
+            for home, take_back_id in self._causes(project, tuple(applied.provenance.refs)):
                 try:
-                    await retry_on_conflict(partial(self._catch_up, origin, home, wish_id), _ATTEMPTS)
+                    await retry_on_conflict(partial(self._catch_up, origin, home, take_back_id), _ATTEMPTS)
                 except Conflict:
                     log.warning("takeback.overtaken", project=project, commit_id=applied.commit_id)
 
-    async def _catch_up(self, origin: Origin, home: str, wish_id: str) -> None:
-        """Take back in a project what a wish that stands is about, and was committed since."""
-        wish = await self._wishes.get(origin.project, wish_id)
-        if wish is not None:
-            if wish.stands:
-                await self._rest(origin.project, wish)
-        elif home != origin.project and (first := await self._wishes.get(home, wish_id)) is not None and first.stands:
-            await self._in_project(origin, wish_id, first.done, first.seq)
+    async def _catch_up(self, origin: Origin, home: str, take_back_id: str) -> None:
+        """Take back in a project what was committed since a take-back in force."""
+        take_back = await self._records.get(origin.project, take_back_id)
+        if take_back is not None:
+            if take_back.in_force:
+                await self._complete(origin.project, take_back)
+        elif (
+            home != origin.project
+            and (first := await self._records.get(home, take_back_id)) is not None
+            and first.in_force
+        ):
+            await self._in_project(origin, take_back_id, first.done, first.seq)
 
-    async def _do(
-        self, origin: Origin, wish_id: str, wish: TakeBack, *, shared: bool = False, before: int | None = None
+    async def _take_back(
+        self, origin: Origin, take_back_id: str, take_back: TakeBack, *, shared: bool = False, before: int | None = None
     ) -> CommitReply:
-        """In one project; `shared` when the item is one of the shared project, and not of this one. `before` is a place
-        there: what came after it is not wrong."""
+        """Take back in one project; `shared` if the item is one of the shared project. Versions after the position
+        `before` in the shared project are not wrong."""
         project = origin.project
-        if wish.kind == "lift":
-            return await self._lift(origin, wish_id, wish)
-        if wish.version is None:
+        if take_back.kind == "lift":
+            return await self._lift(origin, take_back_id, take_back)
+        if take_back.version is None:
             home = SHARED_PROJECT if shared else project
-            first = await self._influence.said_since(home, wish.store, wish.id) if wish.kind == "rollback" else 1
-            wish = wish.model_copy(update={"version": first})
-        roots = await self._extent.roots(project, wish, shared=shared, before=before)
+            first = (
+                await self._influence.said_since(home, take_back.store, take_back.id)
+                if take_back.kind == "rollback"
+                else 1
+            )
+            take_back = take_back.model_copy(update={"version": first})
+        roots = await self._extent.roots(project, take_back, shared=shared, before=before)
         wrong, tasks = await self._extent.of(project, roots, shared=shared)
-        # From here on nobody's commit may rest on it: what is read until it is out would be read wrongly.
-        before_it = self._known(project).get(wish_id)
-        self._known(project)[wish_id] = wrong
+        # From here on commits derived from these versions are refused: reads before the deletion would be wrong.
+        former = self._wrong_in(project).get(take_back_id)
+        self._wrong_in(project)[take_back_id] = wrong
         try:
-            changes = await self._changes.of(project, wrong, restores=wish.restores)
-            reply = await self._commit(origin, wish_id, wish, changes, tasks, (), shared=shared)
+            changes = await self._changes.of(project, wrong, restores=take_back.restores)
+            reply = await self._commit(origin, take_back_id, take_back, changes, tasks, (), shared=shared)
         except (Conflict, Denied, Permanent):
-            self._known(project).pop(wish_id)
-            if before_it is not None:
-                self._known(project)[wish_id] = before_it
+            self._wrong_in(project).pop(take_back_id)
+            if former is not None:
+                self._wrong_in(project)[take_back_id] = former
             raise
         except BaseException:
-            # It may have been applied, or be so yet: until that is known, nobody rests on it.
-            self._unsure[project, wish_id] = time.monotonic()
+            # It may have been applied, or may still be. Until that is known, the versions count as wrong.
+            self._unconfirmed[project, take_back_id] = time.monotonic()
             raise
-        self._unsure.pop((project, wish_id), None)
-        await self._stragglers(origin, wish_id, wish, roots, shared=shared)
+        self._unconfirmed.pop((project, take_back_id), None)
+        await self._stragglers(origin, take_back_id, take_back, roots, shared=shared)
         return reply
 
-    async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None = None) -> None:
-        """Take back what other projects have learned of a shared item, where that was not done yet."""
-        for project in await self._wishes.projects():
-            if project != SHARED_PROJECT and await self._wishes.get(project, wish_id) is None:
-                await self._in_project(_there(origin, project), wish_id, wish, before)
+    async def _in_other_projects(
+        self, origin: Origin, take_back_id: str, take_back: TakeBack, before: int | None = None
+    ) -> None:
+        """Take back in all other projects what is derived from a shared item, if not done yet."""
+        for project in await self._database.projects():
+            if project != SHARED_PROJECT and await self._records.get(project, take_back_id) is None:
+                await self._in_project(_origin_in(origin, project), take_back_id, take_back, before)
 
-    async def _in_project(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None) -> None:
-        """Take back what a project has learned of a shared item, if anything."""
-        roots = await self._extent.roots(SHARED_PROJECT, wish, before=before)
+    async def _in_project(self, origin: Origin, take_back_id: str, take_back: TakeBack, before: int | None) -> None:
+        """Take back what a project derived from a shared item, if anything."""
+        roots = await self._extent.roots(SHARED_PROJECT, take_back, before=before)
         radius = await self._influence.of(origin.project, roots, shared=True, limit=1)
         if radius.touched:
-            await retry_on_conflict(partial(self._do, origin, wish_id, wish, shared=True, before=before), _ATTEMPTS)
+            await retry_on_conflict(
+                partial(self._take_back, origin, take_back_id, take_back, shared=True, before=before), _ATTEMPTS
+            )
 
-    async def _lift_elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack) -> None:
-        """Lift a take-back of the shared project in all others, where that was not done yet."""
-        for project in await self._wishes.projects():
-            known = await self._wishes.get(project, wish.id)
-            if project != SHARED_PROJECT and known is not None and known.stands:
-                await retry_on_conflict(partial(self._lift, _there(origin, project), wish_id, wish), _ATTEMPTS)
+    async def _lift_in_other_projects(self, origin: Origin, take_back_id: str, take_back: TakeBack) -> None:
+        """Lift a take-back of the shared project in all others, if not done yet."""
+        for project in await self._database.projects():
+            known = await self._records.get(project, take_back.id)
+            if project != SHARED_PROJECT and known is not None and known.in_force:
+                await retry_on_conflict(
+                    partial(self._lift, _origin_in(origin, project), take_back_id, take_back), _ATTEMPTS
+                )
 
     async def _stragglers(
-        self, origin: Origin, wish_id: str, wish: TakeBack, roots: frozenset[Version], *, shared: bool
+        self, origin: Origin, take_back_id: str, take_back: TakeBack, roots: frozenset[Version], *, shared: bool
     ) -> None:
-        """Take back what was committed while it was looked for."""
+        """Take back what was committed during the take-back."""
         if not await self._influence.link(origin.project):
             return
         wrong, tasks = await self._extent.of(origin.project, roots, shared=shared)
-        if wrong <= self._known(origin.project)[wish_id]:
+        if wrong <= self._wrong_in(origin.project)[take_back_id]:
             return
-        self._known(origin.project)[wish_id] |= wrong
-        changes = await self._changes.of(origin.project, wrong, restores=wish.restores)
+        self._wrong_in(origin.project)[take_back_id] |= wrong
+        changes = await self._changes.of(origin.project, wrong, restores=take_back.restores)
         if changes:
-            late = derived_id(wish_id, "late")
-            await self._commit(origin, late, wish, changes, tasks, (), shared=shared, of=wish_id)
+            late_id = derived_id(take_back_id, "late")
+            await self._commit(origin, late_id, take_back, changes, tasks, (), shared=shared, of=take_back_id)
 
-    async def _rest(self, project: str, wish: TakeBackRecord) -> None:
-        """Take back what was committed while it was looked for, and was not found before the process ended."""
-        wrong = await self._extent.of_wish(project, wish)
-        self._known(project)[wish.id] = wrong
-        changes = await self._changes.of(project, wrong, restores=wish.done.restores)
+    async def _complete(self, project: str, take_back: TakeBackRecord) -> None:
+        """Take back what was committed during a take-back, and was not covered before the process ended."""
+        wrong = await self._extent.of_record(project, take_back)
+        self._wrong_in(project)[take_back.id] = wrong
+        changes = await self._changes.of(project, wrong, restores=take_back.done.restores)
         if changes:
-            # Others may have been done since, which say otherwise of some of it.
-            standing = await self._extent.standing(project, await self._wishes.all(project))
+            # Later take-backs may decide otherwise about some of these records.
+            standing = await self._extent.standing(project, await self._records.all(project))
             changes = await self._changes.replayed(project, {(each.store, each.id) for each in changes}, standing)
         if changes:
-            origin = Origin(message_id=new_id(), project=project, principal=wish.done.by)
-            await self._commit(origin, new_id(), wish.done, changes, (), (), shared=wish.done.shared, of=wish.id)
+            origin = Origin(message_id=new_id(), project=project, principal=take_back.done.by)
+            await self._commit(
+                origin, new_id(), take_back.done, changes, (), (), shared=take_back.done.shared, of=take_back.id
+            )
 
-    async def _lift(self, origin: Origin, wish_id: str, wish: TakeBack) -> CommitReply:
-        """Have stand what would stand without a quarantine or a rollback."""
+    async def _lift(self, origin: Origin, take_back_id: str, take_back: TakeBack) -> CommitReply:
+        """Restore the state of the records without a quarantine or a rollback."""
         project = origin.project
-        every = await self._wishes.all(project)
-        known = next((each for each in every if each.id == wish.id and each.done.kind != "lift"), None)
+        records = await self._records.all(project)
+        known = next((each for each in records if each.id == take_back.id and each.done.kind != "lift"), None)
         if known is None:
-            problem = Problem(field="item", problem=f"{wish.id} is no quarantine and no rollback of this project")
+            problem = Problem(field="item", problem=f"{take_back.id} is no quarantine and no rollback of this project")
             raise Permanent(ErrorCode.NOT_FOUND, (problem,))
         if known.done.lifted:
-            raise Permanent(ErrorCode.CONFLICT, (Problem(field="item", problem=f"{wish.id} was lifted already"),))
-        parts = [each for each in every if wish.id in (each.id, each.done.of)]
-        standing = await self._extent.standing(project, every, wish.id)
-        wrong = await self._extent.of_wish(project, known, wish.id)
-        keys = await self._changes.moved(project, [each.id for each in parts])
+            raise Permanent(ErrorCode.CONFLICT, (Problem(field="item", problem=f"{take_back.id} was lifted already"),))
+        parts = [each for each in records if take_back.id in (each.id, each.done.of)]
+        standing = await self._extent.standing(project, records, take_back.id)
+        wrong = await self._extent.of_record(project, known, take_back.id)
+        keys = await self._changes.affected(project, [each.id for each in parts])
         keys |= {(store, record) for store, record, _ in wrong}
         about = [each for each in standing if any((store, record) in keys for store, record, _ in each.wrong)]
-        # What was learned of a record as it was put back is about to rest on one that another says is wrong.
+        # Records derived from a restored one may now be derived from one that another take-back declares wrong.
         keys |= {(store, record) for each in about for store, record, _ in each.wrong}
         changes = await self._changes.replayed(project, keys, standing)
         lifted = (each for each in parts if not each.done.lifted)
-        writes = tuple(Write(store=STORE, id=each.id, body=_lifted(each), expect=each.version) for each in lifted)
+        writes = tuple(Write(store=STORE, id=each.id, body=each.lifted_body(), expect=each.version) for each in lifted)
         others = tuple(each.id for each in about)
-        reply = await self._commit(origin, wish_id, wish, changes, (), writes, others=others)
-        self._known(project).pop(wish.id, None)
+        reply = await self._commit(origin, take_back_id, take_back, changes, (), writes, others=others)
+        self._wrong_in(project).pop(take_back.id, None)
         return reply
 
     async def _commit(
         self,
         origin: Origin,
-        wish_id: str,
-        wish: TakeBack,
+        take_back_id: str,
+        take_back: TakeBack,
         changes: Sequence[RecordRollback],
         tasks: Sequence[str],
         writes: tuple[Write, ...],
@@ -293,12 +308,12 @@ class TakeBacks:
         of: str | None = None,
         others: tuple[str, ...] = (),
     ) -> CommitReply:
-        """One commit of memory's own, on behalf of who wished it: all of it, or nothing."""
+        """Make one commit on behalf of the person who took back or lifted."""
         now = datetime.now(UTC)
-        restored = await self._changes.restored(origin.project, changes)
+        restored = await self._changes.restoring_writes(origin.project, changes)
         outs = [each for each in changes if each.before is None]
         done = TakenBack(
-            **wish.model_dump(include=set(TakeBack.model_fields)),
+            **take_back.model_dump(include=set(TakeBack.model_fields)),
             by=origin.principal or "memory",
             at=now,
             out=Counter(each.store for each in outs),
@@ -307,15 +322,15 @@ class TakeBacks:
             tasks_count=len(tasks),
             shared=shared,
             of=of,
-            others=others[:_WISHES_NAMED],
+            others=others[:_TAKE_BACKS_NAMED],
         )
-        record = Write(store=STORE, id=wish_id, body=done.model_dump(mode="json", exclude_none=True))
+        record = Write(store=STORE, id=take_back_id, body=done.model_dump(mode="json", exclude_none=True))
         deleted = (Write(store=each.store, id=each.id, body=None, expect=each.present) for each in outs)
         prepared = plan_commit(
             self._policy,
             diode.taking_back(self._policy, origin.project, origin.message_id, now),
             origin,
-            Commit(step=f"take back {wish_id}", writes=(record, *writes, *deleted)),
+            Commit(step=f"take back {take_back_id}", writes=(record, *writes, *deleted)),
             now=now,
             caused_by=Provenance(),
             memories=ReadSet(),
@@ -323,21 +338,13 @@ class TakeBacks:
             restored=restored,
         )
         reply, _ = await self._vectors.applied(self._committer, prepared)
-        log.warning("takeback.done", project=origin.project, kind=wish.kind, out=len(outs), restored=len(restored))
+        log.warning("takeback.done", project=origin.project, kind=take_back.kind, out=len(outs), restored=len(restored))
         return reply
 
-    def _known(self, project: str) -> dict[str, frozenset[Version]]:
+    def _wrong_in(self, project: str) -> dict[str, frozenset[Version]]:
         return self._wrong.setdefault(project, {})
 
 
-def _lifted(wish: TakeBackRecord) -> dict[str, Any]:
-    return wish.done.model_copy(update={"lifted": True}).model_dump(mode="json", exclude_none=True)
-
-
-def _lifting(wish: TakeBackRecord) -> TakeBack:
-    return TakeBack(kind="lift", id=wish.id, reason="was lifted in the shared project")
-
-
-def _there(origin: Origin, project: str) -> Origin:
+def _origin_in(origin: Origin, project: str) -> Origin:
     message_id = derived_id(origin.message_id, "take back", project)
     return origin.model_copy(update={"project": project, "message_id": message_id})

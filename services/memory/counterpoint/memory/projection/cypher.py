@@ -1,9 +1,8 @@
-"""Cypher that only reads: what may be asked, decided before and by the engine, and the rows that come of it.
+"""Read-only Cypher: the checks before and by the engine, and the conversion of rows.
 
-Three looks, each by somebody else. The words: only clauses that read may stand outside of strings and quoted names, so
-that nothing reaches the engine which would touch a file when it is merely bound. The engine's plan: no operator that
-writes, and no function that reads elsewhere. And the transaction it runs in is read-only: the engine itself refuses to
-write.
+There are three checks. Words: only reading clauses may occur outside strings and quoted names, so that nothing reaches
+the engine that would access a file while it is bound. Plan: no operator that writes, and no function that reads
+elsewhere. Transaction: it is read-only, so that the engine itself refuses to write.
 """
 
 import json
@@ -57,7 +56,7 @@ class CypherResult:
 
 
 def check_words(query: str) -> None:
-    """Raises `Permanent` `cypher` for a query that is not one statement which reads."""
+    """Raise `Permanent` `cypher` for a query that is not one reading statement."""
     words = [word.lower() for word in _words(query)]
     if not words or words[0] not in _FIRST:
         raise refused("begins with MATCH, OPTIONAL MATCH, UNWIND, WITH or RETURN: nothing is written here")
@@ -69,7 +68,7 @@ def check_words(query: str) -> None:
 
 
 def check_plan(plan: str) -> None:
-    """Raises `Permanent` `cypher` for a plan with an operator or a function that does more than read the graph."""
+    """Raise `Permanent` `cypher` for a plan with an operator or a function that does more than read the graph."""
     wrong = {operator for operator in _OPERATOR.findall(plan) if _DOING.fullmatch(operator)}
     wrong |= set(_FUNCTION.findall(plan)) - _READING_FUNCTIONS
     if wrong:
@@ -77,7 +76,7 @@ def check_plan(plan: str) -> None:
 
 
 def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> CypherResult:
-    """The first rows as JSON has them."""
+    """Return the first rows as JSON values."""
     kept: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
@@ -90,12 +89,12 @@ def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> Cy
 
 
 def refused(problem: str) -> Permanent:
-    """A query that is not answered."""
+    """Return the error of a query that is refused."""
     return Permanent(ErrorCode.CYPHER, (Problem(field="query", problem=problem),))
 
 
 def _words(query: str) -> Iterator[str]:
-    """The bare words, where no string, comment or quoted name is. Raises `Permanent`."""
+    """Return the words outside strings, comments and quoted names. Raises `Permanent`."""
     for token in _TOKEN.finditer(query):
         match token.lastgroup:
             case "word":
@@ -109,7 +108,7 @@ def _words(query: str) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Nodes and edges without the engine's own ids, which are others after a rebuild."""
+    """Return nodes and edges without the engine's own ids, which change at a rebuild."""
     match value:
         case None | bool() | int() | float() | str():
             return value

@@ -23,7 +23,7 @@ FACET_CHARS = 200
 DIGITS = 6
 """Decimals of a cosine. Further ones depend on the memory layout of the vectors."""
 TIES = 16
-"""More than are asked for, so that which of equals is shown does not depend on the order they came in."""
+"""More than requested, so that the choice among equals does not depend on the order of the points."""
 
 _NAME, _OTHER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"), re.compile(r"[^A-Za-z0-9_-]")
 _NAMESPACE = UUID("5f0f3c0e-9d0b-5c3e-8a53-0d1c3f6f7a11")
@@ -39,24 +39,24 @@ class Point:
 
 
 class Points(Protocol):
-    """The points of one project in one engine."""
+    """Points of one project in one engine."""
 
     async def payloads(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """The payloads of those that there are."""
+        """Return the payloads of the points that exist."""
 
     async def upsert(self, points: Sequence[Point]) -> None:
-        """Write points, over those that were there."""
+        """Write points, replacing existing ones."""
 
     async def nearest(
         self, vector: list[float], stores: Sequence[str], facets: Sequence[str], clearance: int, k: int
     ) -> list[tuple[dict[str, Any], float]]:
-        """Payload and cosine of the nearest, filtered while the engine looks for them."""
+        """Return payload and cosine of the nearest points, filtered during the search."""
 
-    async def place(self) -> TierPosition | None:
-        """Storage of the points of one project."""
+    async def position(self) -> TierPosition | None:
+        """Return the stored position; None for no points."""
 
-    async def settle(self, place: TierPosition) -> None:
-        """Keep all that was written, and then where the points are."""
+    async def settle(self, position: TierPosition) -> None:
+        """Flush everything written, and then store the position."""
 
 
 class Episodic(SearchingTier):
@@ -70,36 +70,36 @@ class Episodic(SearchingTier):
 
     @abstractmethod
     def opened(self, project: str, draft: bool) -> AbstractAsyncContextManager[Points]:
-        """The points of a project. Raises `Away`."""
+        """Return the points of a project. Raises `Away`."""
 
-    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
+    async def position(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position of the projection in a project."""
         async with self.opened(project, draft) as points:
-            return await points.place()
+            return await points.position()
 
     async def apply(
-        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+        self, project: str, changes: Sequence[RecordChange], position: TierPosition, *, draft: bool = False
     ) -> None:
-        """Take changes. Raises `Permanent` `vector` for a vector of another length."""
+        """Apply changes. Raises `Permanent` `vector` for a vector of another length."""
         for change in changes:
             if change.body is not None:
                 self.fits(change.vector)
         async with self.opened(project, draft) as points:
             ids = list({point_id(change.store, change.id) for change in changes})
-            held = {(p["store"], p["id"]): p["version"] for p in await points.payloads(ids)} if ids else {}
-            fresh = newest(changes, held)
+            stored = {(p["store"], p["id"]): p["version"] for p in await points.payloads(ids)} if ids else {}
+            fresh = newest(changes, stored)
             if fresh:
                 await points.upsert([point(change, self.dimensions) for change in fresh])
-            await points.settle(place)
+            await points.settle(position)
 
     async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[TierHit]:
-        """The nearest records. Raises `Away`, or `Permanent` for what cannot be searched or filtered by."""
-        wanted = [facet(name, value) for name, value in where.items()]
-        asked = self.fits(vector).tolist()
+        """Return the nearest records. Raises `Away`, or `Permanent` for an invalid vector or filter."""
+        facets = [facet(name, value) for name, value in where.items()]
+        query_vector = self.fits(vector).tolist()
         async with self.opened(scope.project, False) as points:
-            if await points.place() is None:
+            if await points.position() is None:
                 raise Away(f"{self.name} holds nothing of {scope.project} yet")
-            found = await points.nearest(asked, scope.stores, wanted, scope.clearance, k + TIES)
+            found = await points.nearest(query_vector, scope.stores, facets, scope.clearance, k + TIES)
         hits = [TierHit(payload["store"], payload["id"], payload["version"], round(s, DIGITS)) for payload, s in found]
         return sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]
 
@@ -112,12 +112,13 @@ def name_of(model: str) -> str:
 
 
 def point_id(store: str, record_id: str) -> str:
-    """The point of a record."""
+    """Return the id of the point of a record."""
     return str(uuid5(_NAMESPACE, f"{store}/{record_id}"))
 
 
 def point(change: RecordChange, dimensions: int = DIMENSIONS) -> Point:
-    """A record as a point; a removed one has a direction, as every point must, and is never looked at."""
+    """Return a record as a point. A removed one has a unit vector, because every point must have one; no search returns
+    it."""
     payload: dict[str, Any] = {
         "store": change.store,
         "id": change.id,
@@ -139,10 +140,8 @@ def facets(change: RecordChange) -> list[str]:
 
 
 def facet(name: str, value: Any) -> str:
-    """A field and its value as one keyword. Raises `Permanent` for a value that is not filtered by.
-
-    As text, for the engine in process takes true for 1.
-    """
+    """Return a field and its value as one keyword, as text, because the engine takes true for 1. Raises `Permanent` for
+    a value that cannot be filtered by."""
     if not _plain(value):
         problem = f"is no text of at most {FACET_CHARS} characters, whole number, true or false"
         raise Permanent(ErrorCode.INVALID, (Problem(field=f"where.{name[:40]}", problem=problem),))
@@ -150,7 +149,7 @@ def facet(name: str, value: Any) -> str:
 
 
 def matches(change: RecordChange, where: Mapping[str, Any]) -> bool:
-    """Whether a record is as `where` says. Raises `Permanent` as `facet` does."""
+    """Whether the body of a record matches `where`. Raises `Permanent` as `facet` does."""
     return {facet(name, value) for name, value in where.items()} <= set(facets(change))
 
 

@@ -1,4 +1,4 @@
-"""Asking episodic memory: the tier where it is there and up to date, else the record itself, row by row."""
+"""Search of episodic memory: by the tier if it is up to date, else by the record, row by row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,17 +12,15 @@ from counterpoint.memory.projection.episodic import DIGITS, matches
 from counterpoint.memory.projection.projection import Projection, change_of, with_vectors
 from counterpoint.memory.projection.tier import SearchingTier, TierHit, TierScope
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away
 
-PATIENCE_S = 1.0
+CATCH_UP_TIMEOUT_S = 1.0
 """Maximum wait of a search for earlier commits, in seconds."""
 WITHOUT_TIER = "exact, episodic is away"
-"""The plan of an answer that the record gave in the place of the tier."""
+"""Plan of an answer by the record instead of the tier."""
 _PAGE = 1000
-_ROWS = """
-SELECT store, id, version, seq, author, label, integrity, task_id, schema_version, body FROM records
-WHERE project = $1 AND store = ANY ($2) AND label <= $3 AND body IS NOT NULL AND seq > $4 ORDER BY seq LIMIT $5
-"""
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +43,8 @@ class EpisodicSearch:
         self._embeddings = embeddings
 
     async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> EpisodicResults:
-        """The `k` nearest. Raises `Permanent` for what cannot be filtered by, `Away` when the record is away too."""
-        if await self._projection.caught_up(scope.project, PATIENCE_S):
+        """Return the `k` nearest. Raises `Permanent` for an invalid filter, `Away` if the record is away too."""
+        if await self._projection.caught_up(scope.project, CATCH_UP_TIMEOUT_S):
             try:
                 return EpisodicResults(tuple(await self._tier.search(scope, vector, where, k)), "nearest")
             except Away:
@@ -54,13 +52,13 @@ class EpisodicSearch:
         return EpisodicResults(await self._exact(scope, vector, where, k), WITHOUT_TIER)
 
     async def _exact(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> tuple[TierHit, ...]:
-        """Every record in scope, by its cosine."""
+        """Compare every record in scope by its cosine."""
         hits: list[TierHit] = []
         after = 0
         while True:
             async with self._database.reading(scope.project) as connection:
-                asked = (scope.project, list(scope.stores), scope.clearance, after, _PAGE)
-                rows = await connection.fetch(_ROWS, *asked)
+                arguments = (scope.project, list(scope.stores), scope.clearance, after, _PAGE)
+                rows = await connection.fetch(_SQL["records_by_ids"], *arguments)
             changes = [change for row in rows if matches(change := change_of(scope.project, row), where)]
             for change in await with_vectors(self._embeddings, scope.project, changes, self._tier.model):
                 score = round(float(np.dot(change.vector, vector)), DIGITS) if change.vector is not None else 0.0

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 OPEN = 4
-"""Each takes some 35 MB once it was written to."""
+"""Maximum number of open databases. Each takes some 35 MB after the first write."""
 _BUFFER_BYTES = 128 * 1024 * 1024
-"""At most: a checkpoint holds a whole group of rows, 131,072 of them, with their texts."""
+"""Size limit of a buffer pool: a checkpoint holds a whole group of rows, 131,072 of them, with their texts."""
 _DATABASE_BYTES = 8 * 1024**3
 _TRANSACTION_CHARS = 1_000_000
 """Size limit of one transaction: the engine buffers it several times over until its end."""
@@ -43,58 +43,59 @@ _PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
 
 
 class Graph(Tier):
-    """Nothing with a label above `highest_label` is in it: whoever may ask may see all of it."""
+    """Graph of the line. It contains nothing with a label above `highest_label`, so that whoever may query it may see
+    all of it."""
 
     name = "graph"
 
     def __init__(self, root: Path, highest_label: int, *, keep: int = OPEN) -> None:
         self.highest_label = highest_label
-        self._shelf: HandlePool[_Database] = HandlePool(root, _Database, _Database.close, keep=keep)
+        self._handles: HandlePool[_Database] = HandlePool(root, _Database, _Database.close, keep=keep)
         self._turns = asyncio.Semaphore(_THREADS)
 
-    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
+    async def position(self, project: str, *, draft: bool = False) -> TierPosition | None:
         """Return the position of the projection in a project."""
-        async with self._shelf.taken(project, draft) as database:
-            return await asyncio.to_thread(database.place)
+        async with self._handles.handle(project, draft) as database:
+            return await asyncio.to_thread(database.position)
 
     async def apply(
-        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+        self, project: str, changes: Sequence[RecordChange], position: TierPosition, *, draft: bool = False
     ) -> None:
-        """Take changes, in one transaction."""
-        async with self._shelf.taken(project, draft) as database:
-            await asyncio.to_thread(database.write, changes, place, self.highest_label)
+        """Apply changes, in one transaction."""
+        async with self._handles.handle(project, draft) as database:
+            await asyncio.to_thread(database.write, changes, position, self.highest_label)
 
     async def drop(self, project: str, *, draft: bool = False) -> None:
         """Delete the project's folder."""
-        await self._shelf.drop(project, draft)
+        await self._handles.drop(project, draft)
 
     async def swap(self, project: str) -> None:
         """Rename the draft's folder."""
-        await self._shelf.swap(project)
+        await self._handles.swap(project)
 
     async def close(self) -> None:
         """Close all databases."""
-        await self._shelf.close()
+        await self._handles.close()
 
     async def cypher(
         self, project: str, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int
     ) -> CypherResult:
-        """The first `limit` rows. Raises `Permanent` `cypher` for a query that does not only read, is none, or took too
-        long or too much, and `Away`."""
+        """Return the first `limit` rows. Raises `Away`, and `Permanent` `cypher` for a query that is not read-only, is
+        invalid, or exceeds the limits of time and memory."""
         check_words(query)
-        async with self._turns, self._shelf.taken(project) as database:
+        async with self._turns, self._handles.handle(project) as database:
             return await asyncio.to_thread(database.read, query, parameters, limit, timeout_ms)
 
 
 class _Database:
-    """One database: a connection that writes, and some that read. One that a query failed on is not used again."""
+    """One database: a connection that writes, and some that read. A connection is discarded after a failed query."""
 
     def __init__(self, path: Path) -> None:
         import ladybug
 
         self._engine = ladybug
         self._path = path / "line.lbug"
-        # Small, and of one thread: there are several of them, beside everything else that memory does.
+        # Small, and with one thread: there are several of them beside all other work of memory.
         self._database = ladybug.Database(
             self._path,
             buffer_pool_size=_BUFFER_BYTES,
@@ -118,25 +119,26 @@ class _Database:
             self._database.close()
         _give_back()
 
-    def place(self) -> TierPosition | None:
+    def position(self) -> TierPosition | None:
         with self._lock, _failing("read"):
-            place = line_graph.where(self._run)
-            self._settled = place is not None
-            return place
+            position = line_graph.where(self._run)
+            self._settled = position is not None
+            return position
 
-    def write(self, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
-        """In one transaction, or in several where one would be too large: the place is the last one's."""
+    def write(self, changes: Sequence[RecordChange], position: TierPosition, highest_label: int) -> None:
+        """Apply changes in one transaction, or in several if one would be too large; the last one stores the
+        position."""
         parts = line_graph.parts(changes, _TRANSACTION_CHARS)
         with self._lock:
             for part in parts[:-1]:
-                self._write(part, line_graph.where(self._run) or TierPosition(place.life, 0), highest_label)
-            self._write(parts[-1], place, highest_label)
+                self._write(part, line_graph.where(self._run) or TierPosition(position.life, 0), highest_label)
+            self._write(parts[-1], position, highest_label)
 
-    def _write(self, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
+    def _write(self, changes: Sequence[RecordChange], position: TierPosition, highest_label: int) -> None:
         try:
             with _failing("write"):
                 self._run("BEGIN TRANSACTION", {})
-                line_graph.write(self._run, changes, place, highest_label)
+                line_graph.write(self._run, changes, position, highest_label)
                 self._run("COMMIT", {})
         except BaseException:
             self._writer.close()
@@ -151,14 +153,14 @@ class _Database:
         try:
             self._run("CHECKPOINT", {})
         except RuntimeError as later:
-            # It waits for those who read; what is written is in its log, and there will be another time.
-            log.info("graph.checkpoint_later", reason=str(later)[:200])
+            # A checkpoint waits for readers. Written changes are in the write-ahead log, so it can be retried later.
+            log.info("graph.checkpoint_postponed", reason=str(later)[:200])
 
     def _run(self, query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
         return _rows(self._writer, query, parameters)
 
     def read(self, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> CypherResult:
-        if not self._settled and self.place() is None:
+        if not self._settled and self.position() is None:
             raise Away("the graph holds nothing of the project yet")
         reader = self._readers.pop() if self._readers else self._reader()
         try:
@@ -196,11 +198,11 @@ class _Database:
         except CounterpointError:
             raise
         except Exception as error:
-            raise _said(str(error), timeout_ms) from error
+            raise _error_of(str(error), timeout_ms) from error
 
 
 def _give_back() -> None:
-    """Memory that the engine has freed stays with the process until the C library is told."""
+    """Return freed memory to the operating system: the C library keeps it otherwise."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -209,7 +211,7 @@ def _give_back() -> None:
 
 @contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """The engine has no error that all others are: whatever it raises is `Away`."""
+    """Map every exception of the engine to `Away`: it has no common base class."""
     try:
         yield
     except CounterpointError:
@@ -226,7 +228,7 @@ def _rows(connection: "Connection", query: str, parameters: Mapping[str, Any]) -
         return [list(row) for row in answer]
 
 
-def _said(reason: str, timeout_ms: int) -> CounterpointError:
+def _error_of(reason: str, timeout_ms: int) -> CounterpointError:
     """Return the error for an exception of the engine."""
     if "Interrupted" in reason:
         return refused(f"took longer than {timeout_ms} ms")

@@ -1,4 +1,4 @@
-"""A shelf: what an embedded engine keeps of each project in a folder of its own, a few of them open at a time."""
+"""Handle pool: the folders in which an embedded engine keeps each project, a few of them open at a time."""
 
 import asyncio
 import fcntl
@@ -27,7 +27,7 @@ class _Broken(Exception):
 
 
 @dataclass(slots=True)
-class _Book(Generic[H]):
+class _OpenHandle(Generic[H]):
     handle: H
     path: Path
     users: int = 0
@@ -35,10 +35,11 @@ class _Book(Generic[H]):
 
 
 class HandlePool(Generic[H]):
-    """Opens what is asked for, in a thread, and closes what was not used for longest when more than `keep` are open.
+    """Open handles by project, opened and closed in a thread. When more than `keep` are open, the least recently used
+    one without users is closed. No cache of cachetools does that: it would evict a handle in use, and cannot await.
 
-    What cannot be opened is put aside, where somebody may look at it, and begun anew. One process at a time has the
-    shelf: the engines are not made for two, and not all of them notice.
+    A folder that cannot be opened is moved aside for inspection and begun anew. A lock file keeps other processes out:
+    the engines are not made for two, and not all of them notice.
     """
 
     def __init__(self, root: Path, opens: Callable[[Path], H], closes: Callable[[H], None], *, keep: int) -> None:
@@ -46,55 +47,55 @@ class HandlePool(Generic[H]):
         self._opens = opens
         self._closes = closes
         self._keep = keep
-        self._books: OrderedDict[_Key, _Book[H]] = OrderedDict()
+        self._open_handles: OrderedDict[_Key, _OpenHandle[H]] = OrderedDict()
         self._locks: dict[_Key, asyncio.Lock] = {}
-        self._held: int | None = None
-        self._holding = threading.Lock()
+        self._lock_file: int | None = None
+        self._locking = threading.Lock()
 
     @asynccontextmanager
-    async def taken(self, project: str, draft: bool = False) -> AsyncIterator[H]:
-        """The project's handle; it stays open inside the block. Raises `Away`."""
+    async def handle(self, project: str, draft: bool = False) -> AsyncIterator[H]:
+        """Return the handle of a project, open until the block ends. Raises `Away`."""
         key = (project, draft)
         async with self._lock(key):
-            book = self._books.get(key)
-            if book is not None and not book.path.exists():
-                await self._shut(key)
-                raise Away(f"{book.path.parent.name} of {project} is gone from the disk")
-            if book is None:
-                book = self._books[key] = await self._open(key)
-            book.users += 1
-            book.idle.clear()
-            self._books.move_to_end(key)
+            opened = self._open_handles.get(key)
+            if opened is not None and not opened.path.exists():
+                await self._close_handle(key)
+                raise Away(f"{opened.path.parent.name} of {project} is gone from the disk")
+            if opened is None:
+                opened = self._open_handles[key] = await self._open(key)
+            opened.users += 1
+            opened.idle.clear()
+            self._open_handles.move_to_end(key)
         try:
-            yield book.handle
+            yield opened.handle
         finally:
-            book.users -= 1
-            if not book.users:
-                book.idle.set()
-        await self._thin()
+            opened.users -= 1
+            if not opened.users:
+                opened.idle.set()
+        await self._evict()
 
     async def drop(self, project: str, draft: bool = False) -> None:
-        """Close and delete."""
+        """Close a handle and delete its folder."""
         async with self._lock((project, draft)):
-            await self._shut((project, draft))
+            await self._close_handle((project, draft))
             await asyncio.to_thread(shutil.rmtree, self._path(project, draft), True)
 
     async def swap(self, project: str) -> None:
-        """Put the draft in the place of what was there. Whoever asks waits until that is done."""
+        """Replace the live folder by the draft; other users of the project wait meanwhile."""
         async with self._lock((project, True)), self._lock((project, False)):
-            await self._shut((project, True))
-            await self._shut((project, False))
+            await self._close_handle((project, True))
+            await self._close_handle((project, False))
             live, draft = self._path(project, False), self._path(project, True)
             await asyncio.to_thread(_replace, live, draft)
 
     async def close(self) -> None:
-        """Close all."""
-        for key in list(self._books):
+        """Close all handles, and release the lock file."""
+        for key in list(self._open_handles):
             async with self._lock(key):
-                await self._shut(key)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+                await self._close_handle(key)
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
 
     def _path(self, project: str, draft: bool) -> Path:
         return self._root / project / ("draft" if draft else "live")
@@ -102,60 +103,60 @@ class HandlePool(Generic[H]):
     def _lock(self, key: _Key) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
 
-    async def _open(self, key: _Key) -> _Book[H]:
+    async def _open(self, key: _Key) -> _OpenHandle[H]:
         path = self._path(*key)
         try:
             try:
-                return _Book(await asyncio.to_thread(self._made, path), path)
+                return _OpenHandle(await asyncio.to_thread(self._create, path), path)
             except _Broken as broken:
                 log.warning("tier.broken", path=str(path), reason=str(broken)[:200])
-                await asyncio.to_thread(_aside, path)
-                return _Book(await asyncio.to_thread(self._made, path), path)
+                await asyncio.to_thread(_move_aside, path)
+                return _OpenHandle(await asyncio.to_thread(self._create, path), path)
         except (OSError, _Broken) as away:
             raise Away(f"{self._root.name} of {key[0]} cannot be opened: {away}"[:300]) from away
 
-    def _made(self, path: Path) -> H:
+    def _create(self, path: Path) -> H:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._hold()
+        self._lock_root()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             return self._opens(path)
         except Exception as broken:
-            # What an engine raises for a damaged folder is not said anywhere.
+            # Engines do not document what they raise for a damaged folder.
             raise _Broken(str(broken)) from broken
 
-    def _hold(self) -> None:
-        with self._holding:
-            if self._held is not None:
+    def _lock_root(self) -> None:
+        with self._locking:
+            if self._lock_file is not None:
                 return
-            held = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                os.close(held)
+                os.close(descriptor)
                 raise
-            self._held = held
-            # What a killed process left of a rebuild nobody follows, and what is erased would stay in it.
-            for left in (*self._root.glob("*/draft"), *self._root.glob("*/old")):
-                shutil.rmtree(left)
+            self._lock_file = descriptor
+            # Nobody continues the rebuild of a killed process, and erased content would stay in its draft.
+            for draft in (*self._root.glob("*/draft"), *self._root.glob("*/old")):
+                shutil.rmtree(draft)
 
-    async def _shut(self, key: _Key) -> None:
-        """Called under the lock of `key`."""
-        book = self._books.pop(key, None)
-        if book is None:
+    async def _close_handle(self, key: _Key) -> None:
+        """Close a handle once it has no users. The caller holds the lock of `key`."""
+        opened = self._open_handles.pop(key, None)
+        if opened is None:
             return
-        if book.users:
-            await book.idle.wait()
-        await asyncio.to_thread(self._closes, book.handle)
+        if opened.users:
+            await opened.idle.wait()
+        await asyncio.to_thread(self._closes, opened.handle)
 
-    async def _thin(self) -> None:
-        while len(self._books) > self._keep:
-            key = next((key for key, book in self._books.items() if not book.users), None)
+    async def _evict(self) -> None:
+        while len(self._open_handles) > self._keep:
+            key = next((key for key, opened in self._open_handles.items() if not opened.users), None)
             if key is None:
                 return
             async with self._lock(key):
-                if key in self._books and not self._books[key].users:
-                    await self._shut(key)
+                if key in self._open_handles and not self._open_handles[key].users:
+                    await self._close_handle(key)
 
 
 def _replace(live: Path, draft: Path) -> None:
@@ -167,8 +168,8 @@ def _replace(live: Path, draft: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _aside(path: Path) -> None:
-    """One broken copy is kept, the last one."""
+def _move_aside(path: Path) -> None:
+    """Move a broken folder aside, in place of the previous one."""
     broken = path.with_name("broken")
     shutil.rmtree(broken, ignore_errors=True)
     path.rename(broken)

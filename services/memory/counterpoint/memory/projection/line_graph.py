@@ -1,8 +1,8 @@
-"""The line as a graph: what a batch of changes of `actions` and `tasks` writes into one Ladybug database.
+"""Line graph: the changes of `actions` and `tasks` as writes to one Ladybug database.
 
-Task and Action are nodes; LEADS_TO goes from an action to what came of it, COORDINATES_WITH from an action to those it
-ran beside, PART_OF from an action to its task. What a record names may come after it: then it is `Awaited`, and those
-that wait are linked when it is there. A removed record leaves its version in `Removed`.
+Task and Action are nodes; LEADS_TO goes from an action to its consequences, COORDINATES_WITH from an action to
+concurrent ones, PART_OF from an action to its task. A record may name a later one: that is `Awaited`, and linked when
+it is there. A removed record leaves its version in `Removed`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from counterpoint.memory.projection.tier import RecordChange, TierPosition, newe
 SCHEMA = files(__package__).joinpath("schema.cypher").read_text()
 STORES = ("actions", "tasks")
 TEXT_CHARS = 1000
-"""Length limit of a text in the graph, in characters; the record has all of it."""
+"""Length limit of a text in the graph, in characters; the record has the whole text."""
 
 Run = Callable[[str, Mapping[str, Any]], list[list[Any]]]
-"""Run a statement with its parameters: its rows."""
+"""Runs a statement with its parameters; returns its rows."""
 _Key = tuple[str, str]
 _Link = tuple[str, str, str]
-"""An edge's kind, the action that names it, and what it names."""
+"""An edge: its kind, the action that names it, and its target."""
 
 _NODE = {"actions": ("Action", "action_id"), "tasks": ("Task", "task_id")}
 _FIELDS = {
@@ -29,7 +29,7 @@ _FIELDS = {
 }
 _LISTS = ("after", "coordinates_with")
 _BOTH = "MATCH (a:Action {action_id: l.one}) WITH l, a MATCH (b:%s {%s: l.other}) MERGE %s"
-"""Two matches in one clause scan the second table; one after the other each looks its key up."""
+"""Two matches in one clause scan the second table; one after the other, each is a lookup by key."""
 LINKS = {
     "LEADS_TO": _BOTH % ("Action", "action_id", "(b)-[:LEADS_TO]->(a)"),
     "COORDINATES_WITH": _BOTH % ("Action", "action_id", "(a)-[:COORDINATES_WITH]->(b)"),
@@ -49,30 +49,30 @@ _WAITING = {
 }
 
 
-def write(run: Run, changes: Sequence[RecordChange], place: TierPosition, highest_label: int) -> None:
-    """Take changes, inside one transaction. What is labelled higher is not kept, as if it were removed."""
-    held, removed = _held(run, changes)
-    fresh = newest(changes, held | {key: max(removed[key], held.get(key, 0)) for key in removed})
-    gone = [change for change in fresh if change.body is None or change.label > highest_label]
-    there = [change for change in fresh if change.body is not None and change.label <= highest_label]
+def write(run: Run, changes: Sequence[RecordChange], position: TierPosition, highest_label: int) -> None:
+    """Apply changes inside one transaction. Records with a higher label are treated as removed."""
+    stored, removed = _stored_versions(run, changes)
+    fresh = newest(changes, stored | {key: max(removed[key], stored.get(key, 0)) for key in removed})
+    removed_ids = [change for change in fresh if change.body is None or change.label > highest_label]
+    existing = [change for change in fresh if change.body is not None and change.label <= highest_label]
     awaited: dict[str, list[str]] = {}
-    for change in gone:
+    for change in removed_ids:
         awaited[_record(change)] = _remove(run, change)
     for store in STORES:
-        of_store = [change for change in there if change.store == store]
-        _keep(run, store, of_store, [key for key in held if key[0] == store])
-    back = [_record(change) for change in there if _key(change) in removed]
+        of_store = [change for change in existing if change.store == store]
+        _keep(run, store, of_store, [key for key in stored if key[0] == store])
+    back = [_record(change) for change in existing if _key(change) in removed]
     if back:
         run("UNWIND $ids AS id MATCH (r:Removed {record: id}) DELETE r", {"ids": back})
-    links = dict.fromkeys(link for change in there for link in _links(change))
-    _link(run, links | dict.fromkeys(_links_to(run, there)), awaited)
+    links = dict.fromkeys(link for change in existing for link in _links(change))
+    _link(run, links | dict.fromkeys(_links_to(run, existing)), awaited)
     _await(run, awaited)
-    parameters = {"life": place.life, "seq": place.seq}
+    parameters = {"life": position.life, "seq": position.seq}
     run("MERGE (p:Place {name: 'place'}) SET p.life = $life, p.seq = $seq", parameters)
 
 
 def parts(changes: Sequence[RecordChange], chars: int) -> list[list[RecordChange]]:
-    """The changes in their order, in parts of about so many characters of text; one part at least."""
+    """Divide the changes in their order into parts of about so many characters of text, at least one part."""
     found: list[list[RecordChange]] = [[]]
     size = 0
     for change in changes:
@@ -90,24 +90,24 @@ def where(run: Run) -> TierPosition | None:
     return TierPosition(found[0][0], found[0][1]) if found else None
 
 
-def _held(run: Run, changes: Iterable[RecordChange]) -> tuple[dict[_Key, int], dict[_Key, int]]:
-    """The versions of nodes, and of what was removed."""
-    held: dict[_Key, int] = {}
+def _stored_versions(run: Run, changes: Iterable[RecordChange]) -> tuple[dict[_Key, int], dict[_Key, int]]:
+    """Return the versions of nodes and of removed records."""
+    stored: dict[_Key, int] = {}
     removed: dict[_Key, int] = {}
     for store, (node, key) in _NODE.items():
         ids = list({change.id for change in changes if change.store == store})
         if not ids:
             continue
         found = run(f"UNWIND $ids AS id MATCH (n:{node} {{{key}: id}}) RETURN id, n.version", {"ids": ids})
-        held |= {(store, record_id): version for record_id, version in found}
+        stored |= {(store, record_id): version for record_id, version in found}
         records = [f"{store}/{record_id}" for record_id in ids]
         found = run("UNWIND $ids AS id MATCH (r:Removed {record: id}) RETURN id, r.version", {"ids": records})
         removed |= {(store, record.partition("/")[2]): version for record, version in found}
-    return held, removed
+    return stored, removed
 
 
 def _remove(run: Run, change: RecordChange) -> list[str]:
-    """Those that are linked to it, and wait for it from now on."""
+    """Remove the links to some records, and let their actions wait for them."""
     node, key = _NODE[change.store]
     waiting = [row[0] for query in _WAITING[change.store] for row in run(query, {"id": change.id})]
     run(f"MATCH (n:{node} {{{key}: $id}}) DETACH DELETE n", {"id": change.id})
@@ -116,21 +116,21 @@ def _remove(run: Run, change: RecordChange) -> list[str]:
     return waiting
 
 
-def _keep(run: Run, store: str, there: Sequence[RecordChange], held: Iterable[_Key]) -> None:
-    """Write the nodes of a store. What an action named before it names no more."""
-    if not there:
+def _keep(run: Run, store: str, existing: Sequence[RecordChange], stored: Iterable[_Key]) -> None:
+    """Write the nodes of a store, and remove links that an action no longer names."""
+    if not existing:
         return
     node, key = _NODE[store]
-    again = list({change.id for change in there} & {record_id for _, record_id in held})
-    for statement in _UNLINK if store == "actions" and again else ():
-        run(statement, {"ids": again})
-    rows = [_row(change) for change in there]
+    pending = list({change.id for change in existing} & {record_id for _, record_id in stored})
+    for statement in _UNLINK if store == "actions" and pending else ():
+        run(statement, {"ids": pending})
+    rows = [_row(change) for change in existing]
     setting = ", ".join(f"n.{name} = r.{name}" for name in rows[0] if name != "id")
     run(f"UNWIND $rows AS r MERGE (n:{node} {{{key}: r.id}}) SET {setting}", {"rows": rows})
 
 
 def _row(change: RecordChange) -> dict[str, Any]:
-    """A record as the properties of its node."""
+    """Return a record as the properties of its node."""
     body = change.body or {}
     row: dict[str, Any] = {"id": change.id, "seq": change.seq, "version": change.version}
     row |= {"label": change.label, "integrity": change.integrity}
@@ -151,9 +151,9 @@ def _links(change: RecordChange) -> list[_Link]:
     return [*links, ("PART_OF", change.id, str(task))] if task else links
 
 
-def _links_to(run: Run, there: Sequence[RecordChange]) -> list[_Link]:
-    """Return the links that waited for these records and are still named."""
-    records = {_record(change): change for change in there}
+def _links_to(run: Run, existing: Sequence[RecordChange]) -> list[_Link]:
+    """Return the waiting links to these records that are still named."""
+    records = {_record(change): change for change in existing}
     found = run("UNWIND $ids AS id MATCH (w:Awaited {record: id}) RETURN id, w.waiting", {"ids": list(records) or [""]})
     if not found:
         return []
@@ -165,29 +165,29 @@ def _links_to(run: Run, there: Sequence[RecordChange]) -> list[_Link]:
     for record, everyone in found:
         change = records[record]
         for one in everyone:
-            task, after, beside = names.get(one, (None, None, None))
+            task, after, concurrent = names.get(one, (None, None, None))
             if change.store == "tasks" and task == change.id:
                 links.append(("PART_OF", one, change.id))
             if change.store == "actions" and change.id in (after or ()):
                 links.append(("LEADS_TO", one, change.id))
-            if change.store == "actions" and change.id in (beside or ()):
+            if change.store == "actions" and change.id in (concurrent or ()):
                 links.append(("COORDINATES_WITH", one, change.id))
     return links
 
 
 def _link(run: Run, links: Iterable[_Link], awaited: dict[str, list[str]]) -> None:
-    """Link what there is; what is linked to and is not there is awaited."""
+    """Create the links whose targets exist, and let the others wait."""
     for kind, statement in LINKS.items():
-        wanted = [(one, other) for name, one, other in links if name == kind]
-        if not wanted:
+        of_kind = [(one, other) for name, one, other in links if name == kind]
+        if not of_kind:
             continue
-        pairs = [{"one": one, "other": other} for one, other in wanted]
+        pairs = [{"one": one, "other": other} for one, other in of_kind]
         linked = {
             (one, other)
             for one, other in run(f"UNWIND $links AS l {statement} RETURN l.one, l.other", {"links": pairs})
         }
         store = "tasks" if kind == "PART_OF" else "actions"
-        for one, other in wanted:
+        for one, other in of_kind:
             if (one, other) not in linked:
                 awaited.setdefault(f"{store}/{other}", []).append(one)
 

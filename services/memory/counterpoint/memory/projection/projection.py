@@ -1,8 +1,8 @@
-"""Projections: what the record says is applied to a tier, in the background and in the order of the record.
+"""Projections: changes of the record, applied to a tier in the background and in the order of the record.
 
-A commit only says that a project has changed. What changed is read from the record by its place, from where the tier
-is; that of a record which was put back is `changed`. So nothing is lost by a restart, an engine that was away, or a
-folder that somebody deleted.
+A commit only marks its project as changed. The changes are read from the record by position, from the position of the
+tier on; that of a restored record is `changed`. So nothing is lost by a restart, an engine that was away, or a deleted
+folder.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ import structlog
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.projection.tier import RecordChange, SearchingTier, Tier, TierPosition
 from counterpoint.memory.record.database import Database
-from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.plan import SYSTEM, CommitPlan
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away, CounterpointError, ErrorCode, Permanent, Problem
 from counterpoint.proto.upcast import upcast
 
@@ -24,32 +25,19 @@ log = structlog.get_logger()
 
 BATCH = 500
 _RETRY_S = 1.0
-GATHER_S = 0.1
+PAUSE_S = 0.1
 """Delay between two steps, in seconds, unless a query waits: a step costs as much for one record as for many."""
-_PROJECTS = "SELECT project FROM projects WHERE left(project, 1) <> '_'"
-_LIFE = "SELECT created_at, last_seq FROM projects WHERE project = $1"
-_COLUMNS = "store, id, version, seq, author, label, integrity, task_id, schema_version, body"
-_CHANGES = f"""
-SELECT {_COLUMNS}, place FROM unnest($2::text[]) AS wanted (of_store) CROSS JOIN LATERAL (
-    (SELECT {_COLUMNS}, seq AS place FROM records
-     WHERE project = $1 AND store = of_store AND seq > $3 AND (changed IS NULL OR changed <= seq)
-     ORDER BY seq LIMIT {BATCH})
-    UNION ALL
-    (SELECT {_COLUMNS}, changed AS place FROM records
-     WHERE project = $1 AND store = of_store AND changed > $3 AND changed > seq ORDER BY changed LIMIT {BATCH})
-) AS found
-ORDER BY place LIMIT {BATCH}
-"""
-_COUNT = "SELECT count(*) FROM records WHERE project = $1 AND store = ANY ($2)"
+_SQL = load_statements(__package__)
+_CHANGES = _SQL["changes_after"].format(batch=BATCH)
 
 
-def _silent(records: int) -> None:
-    """Nobody is told."""
+def _no_progress(records: int) -> None:
+    """Report no progress."""
 
 
 @dataclass(slots=True)
 class RebuildState:
-    """Progress of a rebuild: `records` of the `of` there were at its beginning."""
+    """Progress of a rebuild: `records` of the `of` that existed at its beginning."""
 
     project: str
     state: str = "running"
@@ -59,7 +47,7 @@ class RebuildState:
 
 
 class Projection:
-    """One tier, and how it follows the record."""
+    """A tier and its updates from the record."""
 
     def __init__(
         self,
@@ -68,20 +56,20 @@ class Projection:
         database: Database,
         embeddings: EmbeddingPipeline | None = None,
         *,
-        gather_s: float = GATHER_S,
+        pause_s: float = PAUSE_S,
     ) -> None:
         self.tier = tier
         self.stores = tuple(stores)
         self._database = database
         self._embeddings = embeddings
-        self._gather_s = gather_s
+        self._pause_s = pause_s
         self._model = tier.model if isinstance(tier, SearchingTier) else None
-        self._wanted: dict[str, int] = {}
+        self._requested: dict[str, int] = {}
         self._reached: dict[str, int] = {}
         self._failed: dict[str, int] = {}
-        self._resting: set[str] = set()
-        self._gathering: set[str] = set()
-        self._asked: dict[str, None] = {}
+        self._backing_off: set[str] = set()
+        self._pausing: set[str] = set()
+        self._awaited: dict[str, None] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._wake = asyncio.Event()
         self._moved = asyncio.Condition()
@@ -89,19 +77,19 @@ class Projection:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Steps were committed: what they changed is followed soon."""
+        """Take note of applied commits."""
         for step in steps:
             if any(row.store in self.stores for row in step.writes):
                 self.mark(step.project)
 
     def mark(self, project: str) -> None:
-        """A project has changed, or its place is in doubt."""
-        self._wanted[project] = self._wanted.get(project, 0) + 1
+        """Mark a project as changed, or its position as unknown."""
+        self._requested[project] = self._requested.get(project, 0) + 1
         self._wake.set()
 
     async def run(self) -> None:
-        """Follow all projects, for ever."""
-        await self._learn()
+        """Update all projects for ever."""
+        await self._mark_all()
         while True:
             self._wake.clear()
             project = self._due()
@@ -109,41 +97,39 @@ class Projection:
                 await self._wake.wait()
                 continue
             try:
-                await self._follow(project)
+                await self._update(project)
                 self._failed.pop(project, None)
-                self._gathering.add(project)
-                asyncio.get_running_loop().call_later(self._gather_s, self._gathered, project)
+                self._pausing.add(project)
+                asyncio.get_running_loop().call_later(self._pause_s, self._end_pause, project)
             except CounterpointError as error:
-                self._again(project, error)
+                self._back_off(project, error)
             async with self._moved:
                 self._moved.notify_all()
 
-    async def caught_up(self, project: str, patience_s: float) -> bool:
-        """Wait until every commit acknowledged before now is in the tier; False when that takes too long.
-
-        Where the tier was away the last time, it is not waited for.
-        """
-        wanted = self._wanted.get(project)
-        if wanted is None:
+    async def caught_up(self, project: str, timeout_s: float) -> bool:
+        """Wait until every commit acknowledged before now is in the tier; return False after a timeout. Does not wait
+        if the last update failed."""
+        requested = self._requested.get(project)
+        if requested is None:
             self.mark(project)
-            wanted = self._wanted[project]
-        if self._reached.get(project, 0) >= wanted:
+            requested = self._requested[project]
+        if self._reached.get(project, 0) >= requested:
             return True
-        self._asked[project] = None
+        self._awaited[project] = None
         self._wake.set()
         try:
-            async with asyncio.timeout(patience_s), self._moved:
+            async with asyncio.timeout(timeout_s), self._moved:
                 await self._moved.wait_for(
-                    lambda: self._reached.get(project, 0) >= wanted or self._failed.get(project, 0) > 1
+                    lambda: self._reached.get(project, 0) >= requested or self._failed.get(project, 0) > 1
                 )
         except TimeoutError:
             return False
         finally:
-            self._asked.pop(project, None)
-        return self._reached.get(project, 0) >= wanted
+            self._awaited.pop(project, None)
+        return self._reached.get(project, 0) >= requested
 
     def rebuild(self, project: str) -> RebuildState:
-        """Build a project anew beside what there is, and put it in its place. Raises `Permanent` `conflict`."""
+        """Rebuild a project as a draft, and swap it in. Raises `Permanent` `conflict`."""
         running = self._rebuilding.get(project)
         if running is not None and running.state == "running":
             problem = f"{self.tier.name} of {project} is being rebuilt: {running.records} of {running.of} records"
@@ -155,98 +141,98 @@ class Projection:
         return progress
 
     def rebuilding(self, project: str) -> RebuildState | None:
-        """The last rebuild of a project since this process began."""
+        """Return the last rebuild of a project since the start of this process."""
         return self._rebuilding.get(project)
 
     async def close(self) -> None:
-        """Stop rebuilding, and close the tier."""
+        """Stop the rebuilds, and close the tier."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.tier.close()
 
-    def _again(self, project: str, error: CounterpointError) -> None:
-        """Follow a project again after an error: at once, for what is gone is begun anew, and then every second."""
+    def _back_off(self, project: str, error: CounterpointError) -> None:
+        """Retry a project after an error: at once, because a missing tier is rebuilt, and then every second."""
         failed = self._failed[project] = self._failed.get(project, 0) + 1
         if failed == 1:
             log.warning("projection.behind", tier=self.tier.name, project=project, reason=str(error))
         else:
-            self._resting.add(project)
-            asyncio.get_running_loop().call_later(_RETRY_S, self._rested, project)
+            self._backing_off.add(project)
+            asyncio.get_running_loop().call_later(_RETRY_S, self._end_back_off, project)
 
-    def _gathered(self, project: str) -> None:
-        self._gathering.discard(project)
+    def _end_pause(self, project: str) -> None:
+        self._pausing.discard(project)
         self._wake.set()
 
-    def _rested(self, project: str) -> None:
-        self._resting.discard(project)
+    def _end_back_off(self, project: str) -> None:
+        self._backing_off.discard(project)
         self._wake.set()
 
     def _due(self) -> str | None:
-        """A project that is not followed to its end; first those that somebody waits for."""
-        for project in (*self._asked, *(each for each in self._wanted if each not in self._gathering)):
-            if self._wanted[project] > self._reached.get(project, 0) and project not in self._resting:
+        """Return a project that is not up to date; first those that a query waits for."""
+        for project in (*self._awaited, *(each for each in self._requested if each not in self._pausing)):
+            if self._requested[project] > self._reached.get(project, 0) and project not in self._backing_off:
                 return project
         return None
 
-    async def _learn(self) -> None:
+    async def _mark_all(self) -> None:
         while True:
             try:
-                async with self._database.connection() as connection:
-                    rows = await connection.fetch(_PROJECTS)
+                projects = await self._database.projects()
                 break
             except Away:
                 await asyncio.sleep(_RETRY_S)
-        for row in rows:
-            self.mark(row["project"])
+        for project in projects:
+            if project != SYSTEM:
+                self.mark(project)
 
-    async def _follow(self, project: str) -> None:
+    async def _update(self, project: str) -> None:
         async with self._locks.setdefault(project, asyncio.Lock()):
-            wanted = self._wanted[project]
-            life, last = await self._life(project)
-            place = await self.tier.place(project)
-            if place is not None and (place.life != life or place.seq > last):
-                log.warning("projection.foreign", tier=self.tier.name, project=project)
+            requested = self._requested[project]
+            life, last = await self._identity(project)
+            position = await self.tier.position(project)
+            if position is not None and (position.life != life or position.seq > last):
+                log.warning("projection.other_database", tier=self.tier.name, project=project)
                 await self.tier.drop(project)
-                place = None
-            await self._advance(project, place or TierPosition(life, 0), settled=place is not None)
-            self._reached[project] = wanted
+                position = None
+            await self._advance(project, position or TierPosition(life, 0), stored=position is not None)
+            self._reached[project] = requested
 
     async def _advance(
         self,
         project: str,
-        place: TierPosition,
+        position: TierPosition,
         *,
-        settled: bool,
+        stored: bool,
         draft: bool = False,
-        tell: Callable[[int], None] = _silent,
+        report: Callable[[int], None] = _no_progress,
     ) -> TierPosition:
-        """Apply everything after `place`; where it is then."""
+        """Apply all changes after a position; return the new one."""
         while True:
-            changes, reached = await self._changes(project, place.seq)
-            if changes or not settled:
-                place = TierPosition(place.life, reached)
-                await self.tier.apply(project, changes, place, draft=draft)
-                settled = True
-                tell(len(changes))
+            changes, reached = await self._changes(project, position.seq)
+            if changes or not stored:
+                position = TierPosition(position.life, reached)
+                await self.tier.apply(project, changes, position, draft=draft)
+                stored = True
+                report(len(changes))
             if len(changes) < BATCH:
-                return place
+                return position
 
     async def _rebuild(self, progress: RebuildState) -> None:
         project = progress.project
 
-        def tell(records: int) -> None:
+        def report(records: int) -> None:
             progress.records += records
 
         try:
             async with self._database.reading(project) as connection:
-                progress.of = await connection.fetchval(_COUNT, project, list(self.stores))
-            life, _ = await self._life(project)
+                progress.of = await connection.fetchval(_SQL["count_records"], project, list(self.stores))
+            life, _ = await self._identity(project)
             await self.tier.drop(project, draft=True)
-            place = await self._advance(project, TierPosition(life, 0), settled=False, draft=True, tell=tell)
-            # The rest while nobody else moves the project, and then it is in its place.
+            position = await self._advance(project, TierPosition(life, 0), stored=False, draft=True, report=report)
+            # The rest under the lock of the project, and then the swap.
             async with self._locks.setdefault(project, asyncio.Lock()):
-                await self._advance(project, place, settled=True, draft=True, tell=tell)
+                await self._advance(project, position, stored=True, draft=True, report=report)
                 await self.tier.swap(project)
             progress.state = "done"
             log.info("projection.rebuilt", tier=self.tier.name, project=project, records=progress.records)
@@ -257,14 +243,14 @@ class Projection:
             if progress.state == "running":
                 progress.state = "failed"
 
-    async def _life(self, project: str) -> tuple[str, int]:
+    async def _identity(self, project: str) -> tuple[str, int]:
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(_LIFE, project)
-        # A project nobody has written to yet has nothing to follow.
+            row = await connection.fetchrow(_SQL["project_identity"], project)
+        # A project without a commit has nothing to apply.
         return (row["created_at"].isoformat(), row["last_seq"]) if row else ("", 0)
 
     async def _changes(self, project: str, after: int) -> tuple[list[RecordChange], int]:
-        """The next changes after a place, and the place of the last of them."""
+        """Return the next changes after a position, and the position of the last of them."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_CHANGES, project, list(self.stores), after)
         changes, reached = [change_of(project, row) for row in rows], rows[-1]["place"] if rows else after
@@ -274,7 +260,7 @@ class Projection:
 
 
 def change_of(project: str, row: Any) -> RecordChange:
-    """A row of `records` as a change."""
+    """Return a row of `records` as a change."""
     body = row["body"]
     return RecordChange(
         project=project,
@@ -293,7 +279,7 @@ def change_of(project: str, row: Any) -> RecordChange:
 async def with_vectors(
     embeddings: EmbeddingPipeline, project: str, changes: Sequence[RecordChange], model: str | None
 ) -> list[RecordChange]:
-    """The changes, each that is not a removal with its vector by a model."""
+    """Return the changes, those with a body with their vector by a model."""
     texts = [embeddings.text(change.store, change.body) for change in changes if change.body is not None]
     label = max((change.label for change in changes), default=0)
     found, _ = await embeddings.of(project, texts, label, model=model)

@@ -1,4 +1,4 @@
-"""The tiers as memory uses them: told of every commit, asked by queries, and rebuilt while all goes on."""
+"""Tiers: episodic memory and the graph, updated after commits, queried, and rebuilt during operation."""
 
 import asyncio
 import dataclasses
@@ -13,7 +13,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.embedding.model import EmbeddingModel, Vectors
 from counterpoint.memory.projection.episodic import Episodic
-from counterpoint.memory.projection.episodic_search import PATIENCE_S, EpisodicResults, EpisodicSearch
+from counterpoint.memory.projection.episodic_search import CATCH_UP_TIMEOUT_S, EpisodicResults, EpisodicSearch
 from counterpoint.memory.projection.graph import Graph
 from counterpoint.memory.projection.projection import Projection
 from counterpoint.memory.projection.qdrant_embedded import EdgeEpisodic
@@ -26,23 +26,24 @@ from counterpoint.proto.errors import Away, Denied, ErrorCode
 from counterpoint.proto.memory import Cypher, HybridSearch, QueryResult, Rebuild, VectorSearch
 
 GRAPH_LABEL = "confidential"
-"""Nothing above it is in the graph, and who may not read as high does not ask it."""
-GRAPH_GATHER_S = 10.0
-"""Between two steps of the graph on one project, unless somebody asks: a step takes tens of milliseconds."""
+"""Highest label in the graph; a caller needs that clearance to query it."""
+GRAPH_PAUSE_S = 10.0
+"""Delay between two updates of the graph of a project, in seconds, unless a query waits: an update takes tens of
+milliseconds."""
 
 
 @dataclass(slots=True)
-class _OfModel:
-    """The episodic memory of one model."""
+class _EpisodicTier:
+    """Episodic memory of one model."""
 
     projection: Projection
-    recall: EpisodicSearch
-    following: "asyncio.Task[None] | None" = None
+    search_episodic: EpisodicSearch
+    task: "asyncio.Task[None] | None" = None
 
 
 class Tiers:
-    """Episodic memory, one of each model whose vectors are kept, and the graph of the line, each with what follows the
-    record for it."""
+    """Episodic memory, one for each model whose vectors are kept, and the graph of the line, each with its
+    projection."""
 
     def __init__(
         self,
@@ -57,9 +58,9 @@ class Tiers:
         self._stores = policy.kept_in("episodic")
         self._search = search
         self._embeddings = EmbeddingPipeline(database, policy, search)
-        self._episodic: dict[str, _OfModel] = {}
+        self._episodic: dict[str, _EpisodicTier] = {}
         self._group: asyncio.TaskGroup | None = None
-        self.graph = Projection(graph, policy.kept_in("graph"), database, gather_s=GRAPH_GATHER_S)
+        self.graph = Projection(graph, policy.kept_in("graph"), database, pause_s=GRAPH_PAUSE_S)
         self._graph = graph
 
     @property
@@ -67,65 +68,63 @@ class Tiers:
         """Return the tier of the active model."""
         return self._of(self._search.active).projection
 
-    async def keep(self) -> None:
-        """Have the episodic memory of each model whose vectors are kept, and forget that of every other."""
+    async def keep_models(self) -> None:
+        """Create the episodic memory of each model whose vectors are kept, and drop that of every other."""
         for model in self._search.models:
             self._of(model)
         for model_id in [each for each in self._episodic if not self._search.holds(each)]:
-            gone = self._episodic.pop(model_id)
-            if gone.following is not None:
-                gone.following.cancel()
-                await asyncio.wait((gone.following,))
-            async with self._database.connection() as connection:
-                projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-            for project in projects:
-                await gone.projection.tier.drop(project)
-            await gone.projection.close()
+            dropped = self._episodic.pop(model_id)
+            if dropped.task is not None:
+                dropped.task.cancel()
+                await asyncio.wait((dropped.task,))
+            for project in await self._database.projects():
+                await dropped.projection.tier.drop(project)
+            await dropped.projection.close()
 
-    def _of(self, model: EmbeddingModel) -> "_OfModel":
+    def _of(self, model: EmbeddingModel) -> "_EpisodicTier":
         known = self._episodic.get(model.model_id)
         if known is None:
             tier = self._make(model)
             projection = Projection(tier, self._stores, self._database, self._embeddings)
-            recall = EpisodicSearch(tier, projection, self._database, self._embeddings)
-            known = self._episodic[model.model_id] = _OfModel(projection, recall)
+            search_episodic = EpisodicSearch(tier, projection, self._database, self._embeddings)
+            known = self._episodic[model.model_id] = _EpisodicTier(projection, search_episodic)
             if self._group is not None:
-                known.following = self._group.create_task(projection.run())
+                known.task = self._group.create_task(projection.run())
         return known
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Steps were committed."""
+        """Take note of applied commits."""
         steps = tuple(steps)
         for each in self._episodic.values():
             each.projection.applied(steps)
         self.graph.applied(steps)
 
     async def run(self) -> None:
-        """Follow the record, for ever."""
+        """Follow the record for ever."""
         async with asyncio.TaskGroup() as group:
             self._of(self._search.active)
             for each in self._episodic.values():
-                each.following = group.create_task(each.projection.run())
+                each.task = group.create_task(each.projection.run())
             self._group = group
             group.create_task(self.graph.run())
 
     async def close(self) -> None:
-        """Let go of the engines."""
+        """Close the engines."""
         self._group = None
         for each in self._episodic.values():
             await each.projection.close()
         await self.graph.close()
 
-    async def recall(
+    async def search_episodic(
         self, grant: Grant, query: VectorSearch | HybridSearch, vector: Vectors, model: str
     ) -> EpisodicResults:
         """Search episodic memory; the query's vector is by this model. Raises `ModelGone`."""
         scope = TierScope(grant.project, (query.store,), grant.clearance)
-        return await self._of(self._search.model(model)).recall.search(scope, vector, query.where, query.k)
+        return await self._of(self._search.model(model)).search_episodic.search(scope, vector, query.where, query.k)
 
     async def answer(self, grant: Grant, query: Cypher | Rebuild) -> QueryResult:
-        """The rows of a query over the line, or how a rebuild is coming on."""
-        began = time.perf_counter()
+        """Return the rows of a query over the line, or the progress of a rebuild."""
+        started = time.perf_counter()
         match query:
             case Cypher():
                 found = await self._cypher(grant, query)
@@ -136,12 +135,12 @@ class Tiers:
                 found = QueryResult(tier=query.tier, plan="rebuild", took_us=0, report=report)
             case _:
                 assert_never(query)
-        return found.model_copy(update={"took_us": int((time.perf_counter() - began) * 1e6)})
+        return found.model_copy(update={"took_us": int((time.perf_counter() - started) * 1e6)})
 
     async def _cypher(self, grant: Grant, query: Cypher) -> QueryResult:
         if grant.clearance < self._graph.highest_label:
             raise Denied(ErrorCode.LABEL, f"the clearance {GRAPH_LABEL}")
-        if not await self.graph.caught_up(grant.project, PATIENCE_S):
+        if not await self.graph.caught_up(grant.project, CATCH_UP_TIMEOUT_S):
             raise Away("the graph is behind the record")
         try:
             rows = await self._graph.cypher(grant.project, query.query, query.parameters, query.limit, query.timeout_ms)
@@ -159,7 +158,7 @@ def embedded_or_server(
     qdrant_url: str | None,
     qdrant_key: str | None,
 ) -> Tiers:
-    """The projections below `folder`, or the episodic one on the Qdrant server of `qdrant_url`."""
+    """Return the tiers below `folder`, with episodic memory on the Qdrant server of `qdrant_url` if there is one."""
 
     def episodic(model: EmbeddingModel) -> Episodic:
         if qdrant_url is not None:

@@ -1,8 +1,8 @@
-"""Episodic memory on Qdrant's core in this process: one shard a project, below the data folder.
+"""Episodic memory on Qdrant's core in this process: one shard per project, below the data folder.
 
-Every point that the filter leaves is looked at: exact, and 7 ms for 25,000 of them. A graph over the vectors would come
-of `optimize()`, which holds Python's lock as long as it works (27 s there), in a thread too: the process would stand
-still. Who has more episodes than that wants a server.
+A search compares every point that the filter leaves: exact, and 7 ms for 25,000 of them. `optimize()` would build a
+graph over the vectors, but holds Python's lock meanwhile (27 s there), in a thread too: the process would stand still.
+More episodes than that need a server.
 """
 
 import asyncio
@@ -31,47 +31,47 @@ _INDEXED = {"store": "Keyword", "facets": "Keyword", "removed": "Keyword", "labe
 
 
 class EdgeEpisodic(Episodic):
-    """The engine is not made for two processes: memory is one replica with it."""
+    """Episodic memory in this process. The engine does not support two processes: memory has one replica with it."""
 
     def __init__(self, root: Path, model: str, dimensions: int = DIMENSIONS, *, keep: int = OPEN) -> None:
         super().__init__(model, dimensions)
-        # The folder of a model: vectors of two are never in one shard.
-        self._shelf: HandlePool[_Shard] = HandlePool(
+        # The folder of a model: vectors of two models are never in one shard.
+        self._handles: HandlePool[_Shard] = HandlePool(
             root / name_of(model), lambda path: _Shard(path, dimensions), _Shard.close, keep=keep
         )
 
     @asynccontextmanager
     async def opened(self, project: str, draft: bool) -> AsyncIterator[Points]:
-        """The project's shard."""
-        async with self._shelf.taken(project, draft) as shard:
+        """Open the project's shard."""
+        async with self._handles.handle(project, draft) as shard:
             yield shard
 
     async def drop(self, project: str, *, draft: bool = False) -> None:
         """Delete the project's folder."""
-        await self._shelf.drop(project, draft)
+        await self._handles.drop(project, draft)
 
     async def swap(self, project: str) -> None:
         """Rename the draft's folder."""
-        await self._shelf.swap(project)
+        await self._handles.swap(project)
 
     async def close(self) -> None:
         """Close all shards."""
-        await self._shelf.close()
+        await self._handles.close()
 
 
 class _Shard:
-    """A shard and the file that says where it is. The engine has no error of its own: whatever it raises is `Away`."""
+    """A shard and the file with its position. The engine has no error class of its own: every exception is `Away`."""
 
     def __init__(self, path: Path, dimensions: int) -> None:
         import qdrant_edge as engine
 
         self._engine = engine
-        self._place = path / "place.json"
+        self._position_file = path / "place.json"
         self._lock = threading.Lock()
         shard = path / "shard"
-        # What was begun and never settled is begun anew.
-        known = self._place.exists()
-        if known:
+        # A shard without a position was not completed: it is rebuilt.
+        is_known = self._position_file.exists()
+        if is_known:
             self._shard = engine.EdgeShard.load(str(shard))
         else:
             _empty(shard)
@@ -103,25 +103,25 @@ class _Shard:
             with_payload=True,
         )
 
-        def look() -> list[tuple[dict[str, Any], float]]:
+        def query_engine() -> list[tuple[dict[str, Any], float]]:
             return [(dict(found.payload or {}), found.score) for found in self._shard.query(request)]
 
-        return await self._do(look)
+        return await self._do(query_engine)
 
-    async def place(self) -> TierPosition | None:
+    async def position(self) -> TierPosition | None:
         try:
-            return TierPosition(**json.loads(self._place.read_text()))
+            return TierPosition(**json.loads(self._position_file.read_text()))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
             raise Away(f"where the shard is cannot be read: {type(error).__name__}") from error
 
-    async def settle(self, place: TierPosition) -> None:
+    async def settle(self, position: TierPosition) -> None:
         def keep() -> None:
             self._shard.flush()
-            written = self._place.with_suffix(".new")
-            written.write_text(json.dumps({"life": place.life, "seq": place.seq}))
-            os.replace(written, self._place)
+            draft = self._position_file.with_suffix(".new")
+            draft.write_text(json.dumps({"life": position.life, "seq": position.seq}))
+            os.replace(draft, self._position_file)
 
         await self._do(keep)
 
@@ -137,18 +137,18 @@ class _Shard:
         return chosen
 
     async def _do(self, work: Callable[[], T]) -> T:
-        def alone() -> T:
+        def locked() -> T:
             with self._lock:
                 return work()
 
         try:
-            return await asyncio.to_thread(alone)
+            return await asyncio.to_thread(locked)
         except Exception as error:
             raise Away(f"the episodic engine does not answer: {error}"[:300]) from error
 
 
 def _created(path: Path, dimensions: int) -> "EdgeShard":
-    """No log of its own: what was not flushed is read from the record again."""
+    """Create a shard and its indexes, without a write-ahead log: unflushed points are read from the record again."""
     import qdrant_edge as engine
 
     config = engine.EdgeConfig(

@@ -1,4 +1,4 @@
-"""Episodic memory on a Qdrant server: one collection a project, behind an alias."""
+"""Episodic memory on a Qdrant server: one collection per project, behind an alias."""
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOCAL = ":memory:"
-"""The client's own double of a server, for tests: it looks at every point, in Python."""
+"""The client's in-memory implementation, for tests: it compares every point, in Python."""
 
-_PLACE = point_id("place", "place")
+_POSITION_ID = point_id("place", "place")
 _TIMEOUT_S = 10
 
 
 class ServerEpisodic(Episodic):
-    """The alias of a project and model is its live collection, `_a` or `_b`; the other one is its draft."""
+    """Episodic memory on a server. The alias of a project and model points to its live collection, `_a` or `_b`; the
+    other one is its draft."""
 
     def __init__(self, url: str, model: str, api_key: str | None = None, dimensions: int = DIMENSIONS) -> None:
         super().__init__(model, dimensions)
@@ -32,7 +33,7 @@ class ServerEpisodic(Episodic):
 
     @asynccontextmanager
     async def opened(self, project: str, draft: bool) -> AsyncIterator[Points]:
-        """The project's collection, made where there is none."""
+        """Return the project's collection; create it if it does not exist."""
         yield _Collection(self._client(), await self._collection(project, draft), self.dimensions)
 
     async def drop(self, project: str, *, draft: bool = False) -> None:
@@ -44,7 +45,7 @@ class ServerEpisodic(Episodic):
             await _do(self._client().delete_collection(name, timeout=_TIMEOUT_S))
 
     async def swap(self, project: str) -> None:
-        """Point the alias to the draft, in one step."""
+        """Point the alias to the draft, atomically."""
         from qdrant_client import models
 
         live = await self._live(project)
@@ -104,7 +105,7 @@ class ServerEpisodic(Episodic):
         try:
             await _do(self._client().create_collection(name, vectors_config=size, timeout=_TIMEOUT_S))
         except Away:
-            # Two that come first at once: one of them makes it.
+            # Two concurrent first calls: one of them creates it.
             if not await _do(self._client().collection_exists(name)):
                 raise
         if self._url == LOCAL:
@@ -114,7 +115,7 @@ class ServerEpisodic(Episodic):
 
 
 class _Collection:
-    """One collection. Its place is a point of its own, which no search finds."""
+    """One collection. Its position is a point of its own, which no search returns."""
 
     def __init__(self, client: "AsyncQdrantClient", name: str, dimensions: int) -> None:
         self._client = client
@@ -145,18 +146,18 @@ class _Collection:
         found = await _do(self._client.query_points(self._name, vector, query_filter=models.Filter(must=must), limit=k))
         return [(dict(row.payload or {}), row.score) for row in found.points]
 
-    async def place(self) -> TierPosition | None:
-        found = await self.payloads([_PLACE])
+    async def position(self) -> TierPosition | None:
+        found = await self.payloads([_POSITION_ID])
         return TierPosition(found[0]["life"], found[0]["seq"]) if found else None
 
-    async def settle(self, place: TierPosition) -> None:
-        payload = {"removed": "yes", "life": place.life, "seq": place.seq}
-        await self.upsert([Point(_PLACE, [1.0] + [0.0] * (self._dimensions - 1), payload)])
+    async def settle(self, position: TierPosition) -> None:
+        payload = {"removed": "yes", "life": position.life, "seq": position.seq}
+        await self.upsert([Point(_POSITION_ID, [1.0] + [0.0] * (self._dimensions - 1), payload)])
 
 
-async def _do(asked: Awaitable[T]) -> T:
+async def _do(call: Awaitable[T]) -> T:
     """Await a call of the client. Raises `Away` for every exception of the client, which has no common base class."""
     try:
-        return await asked
+        return await call
     except Exception as error:
         raise Away(f"the episodic engine does not answer: {type(error).__name__}") from error

@@ -1,6 +1,7 @@
-"""A tier: changes of records go in, newest version wins; how far it has come is kept with it; it can be dropped.
+"""Tier interface: changes of records are applied, the newest version wins; the position is stored with them; a tier can
+be dropped.
 
-The record in PostgreSQL is the only truth. What a tier holds was read from there and can be read from there again.
+The record in PostgreSQL is the only truth. The content of a tier was read from there and can be read again.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """A record as it is now: at a version, or removed (no `body`). `vector` where the tier searches by meaning."""
+    """Current state of a record: at a version, or removed (no `body`). `vector` if the tier searches by vectors."""
 
     project: str
     store: str
@@ -31,10 +32,8 @@ class RecordChange:
 
 @dataclass(frozen=True, slots=True)
 class TierPosition:
-    """Position of a tier in a project: every change up to `seq` of this `life` of it is in the tier.
-
-    A project of the same name in another database has another life.
-    """
+    """Position of a tier in a project: it has every change up to `seq` of this `life` of the project. A project of the
+    same name in another database has another life."""
 
     life: str
     seq: int
@@ -51,7 +50,7 @@ class TierScope:
 
 @dataclass(frozen=True, slots=True)
 class TierHit:
-    """A record found, and how near it is, from -1 to 1."""
+    """A hit: a record and its cosine, from -1 to 1."""
 
     store: str
     id: str
@@ -60,66 +59,65 @@ class TierHit:
 
 
 class Tier(ABC):
-    """One tier, for all projects. Each project is apart from all others, down to what the engine counts and ranks by.
+    """One tier, for all projects.
 
-    A `draft` is a second copy of a project that is built while the first one answers, and then put in its place. Every
-    method raises `Away` when the engine does not do what it should.
+    Projects are separate, down to the engine's statistics. A `draft` is a second copy of a project that is built while
+    the first one is queried, and then swapped in. Every method raises `Away` when the engine fails.
     """
 
     name: str
 
     @abstractmethod
-    async def place(self, project: str, *, draft: bool = False) -> TierPosition | None:
-        """Return the position in a project; None if the tier has nothing of it, or cannot read it."""
+    async def position(self, project: str, *, draft: bool = False) -> TierPosition | None:
+        """Return the position in a project; None if the tier has no content of it, or unreadable content."""
 
     @abstractmethod
     async def apply(
-        self, project: str, changes: Sequence[RecordChange], place: TierPosition, *, draft: bool = False
+        self, project: str, changes: Sequence[RecordChange], position: TierPosition, *, draft: bool = False
     ) -> None:
-        """Take these changes, in any order and as often as one likes, and be at `place`.
-
-        An older version than is held changes nothing.
-        """
+        """Apply these changes, in any order and any number of times, and store the position. A version older than the
+        stored one changes nothing."""
 
     @abstractmethod
     async def drop(self, project: str, *, draft: bool = False) -> None:
-        """Forget a project."""
+        """Delete a project."""
 
     @abstractmethod
     async def swap(self, project: str) -> None:
-        """Put the draft of a project in its place."""
+        """Replace a project by its draft."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of everything; what is kept stays."""
+        """Close the engine; the content is kept."""
 
 
 class SearchingTier(Tier):
-    """A tier that finds records by meaning. Its vectors are all of one model."""
+    """A tier that searches records by vectors, all of one model."""
 
     model: str
     dimensions: int
 
     @abstractmethod
     async def search(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> list[TierHit]:
-        """The `k` nearest records in scope whose fields are as `where` says; fewer only when there are fewer."""
+        """Return the `k` nearest records in scope whose fields match `where`; fewer only if there are fewer."""
 
     def fits(self, vector: Vectors | None) -> Vectors:
-        """A vector that may be kept or searched by. Raises `Permanent` `vector` with what was given and is kept."""
+        """Return a vector as float32. Raises `Permanent` `vector` with both lengths if it is of another length than the
+        tier's."""
         shape = None if vector is None else vector.shape
         if vector is None or shape != (self.dimensions,):
-            given = "no vector" if shape is None else f"{'x'.join(map(str, shape))} numbers"
-            problem = f"{given}, where {self.model} has {self.dimensions}"
+            size = "no vector" if shape is None else f"{'x'.join(map(str, shape))} numbers"
+            problem = f"{size}, where {self.model} has {self.dimensions}"
             raise Permanent(ErrorCode.VECTOR, (Problem(field=f"{self.name}.vector", problem=problem),))
         return vector
 
 
-def newest(changes: Sequence[RecordChange], held: Mapping[tuple[str, str], int]) -> list[RecordChange]:
+def newest(changes: Sequence[RecordChange], stored: Mapping[tuple[str, str], int]) -> list[RecordChange]:
     """Return the newest change of each record that is newer than the stored one."""
     found: dict[tuple[str, str], RecordChange] = {}
     for change in changes:
         key = (change.store, change.id)
         known = found.get(key)
-        if change.version > (held.get(key, 0) if known is None else known.version):
+        if change.version > (stored.get(key, 0) if known is None else known.version):
             found[key] = change
     return list(found.values())

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from counterpoint.memory.provenance.read_sets import sources_of
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 LINKED_AT_ONCE = 2000
@@ -27,62 +28,7 @@ Reach = Literal["used", "named", "shown"]
 
 _EDGES: dict[Reach, str] = {"used": "coalesce(used, cited)", "named": "cited", "shown": "true"}
 
-_LINK = "SELECT link_sources($1, $2)"
-_VERSIONS = """
-SELECT version, seq, changed, sha256, body IS NOT NULL AS there FROM records
-WHERE project = $1 AND store = $2 AND id = $3
-UNION ALL
-SELECT version, seq, changed, sha256, body IS NOT NULL FROM history WHERE project = $1 AND store = $2 AND id = $3
-ORDER BY version
-"""
-_PIECES = """
-SELECT id, version FROM records
-WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
-    AND seq > $3 AND greatest(seq, changed) < $4
-UNION ALL
-SELECT id, version FROM history
-WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
-    AND seq > $3 AND greatest(seq, changed) < $4
-"""
-# Edge by edge through the primary key, whatever the planner thinks of a young table.
-_READERS = """
-SELECT found.commit_id, array_agg((given.n - 1)::int) FILTER (WHERE found.follows) AS followed
-FROM unnest($2::text[], $3::text[], $4::int[]) WITH ORDINALITY AS given (store, id, version, n)
-CROSS JOIN LATERAL (
-    SELECT commit_id, {edges} AS follows FROM sources
-    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version AND shared = $5
-    OFFSET 0) AS found
-WHERE found.follows
-GROUP BY found.commit_id
-"""
-_WRITTEN = """
-SELECT given.commit_id, made.* FROM unnest($2::uuid[]) AS given (commit_id)
-CROSS JOIN LATERAL (
-    SELECT store, id, version, task_id, label, seq, at, body -> 'sources' AS sources FROM records
-    WHERE project = $1 AND records.commit_id = given.commit_id
-    UNION ALL
-    SELECT store, id, version, task_id, label, seq, at, body -> 'sources' FROM history
-    WHERE project = $1 AND history.commit_id = given.commit_id
-    OFFSET 0) AS made
-"""
-_PUT_BACK = """
-SELECT found.* FROM unnest($2::text[], $3::text[], $4::int[]) AS given (store, id, version)
-CROSS JOIN LATERAL (
-    SELECT seq FROM (
-        SELECT seq FROM records
-        WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version
-        UNION ALL
-        SELECT seq FROM history
-        WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version) AS either LIMIT 1
-) AS origin
-CROSS JOIN LATERAL (
-    SELECT store, id, version, task_id, label, seq, at FROM records
-    WHERE project = $1 AND store = given.store AND id = given.id AND seq = origin.seq AND changed > seq
-    UNION ALL
-    SELECT store, id, version, task_id, label, seq, at FROM history
-    WHERE project = $1 AND store = given.store AND id = given.id AND seq = origin.seq AND changed > seq
-    OFFSET 0) AS found
-"""
+_SQL = load_statements(__package__)
 
 Version = tuple[str, str, int]
 """Store, id and version."""
@@ -175,7 +121,7 @@ class Influence:
         total = 0
         while True:
             async with self._database.connection() as connection:
-                noted: int = await connection.fetchval(_LINK, project, LINKED_AT_ONCE)
+                noted: int = await connection.fetchval(_SQL["link_sources"], project, LINKED_AT_ONCE)
             total += noted
             if noted < LINKED_AT_ONCE:
                 return total
@@ -190,7 +136,7 @@ class Influence:
         """
         last = before if before is not None else _NEVER
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_VERSIONS, project, store, record_id)
+            rows = await connection.fetch(_SQL["versions_of_record"], project, store, record_id)
             first = next((row["seq"] for row in rows if row["version"] >= version), _NEVER)
             found = {
                 (store, record_id, row["version"])
@@ -199,14 +145,14 @@ class Influence:
             }
             if store == "documents" and found:
                 after = max((row["seq"] for row in rows if row["seq"] < first), default=0)
-                pieces = await connection.fetch(_PIECES, project, record_id, after, last)
+                pieces = await connection.fetch(_SQL["chunks_of_document"], project, record_id, after, last)
                 found |= {("chunks", row["id"], row["version"]) for row in pieces}
         return frozenset(found)
 
     async def said_since(self, project: str, store: str, record_id: str) -> int:
         """The first version from which on a record has said what it said last, but for when it was taken out."""
         async with self._database.reading(project) as connection:
-            rows = await connection.fetch(_VERSIONS, project, store, record_id)
+            rows = await connection.fetch(_SQL["versions_of_record"], project, store, record_id)
         first, last = 1, None
         for row in sorted(rows, key=lambda row: (row["seq"], row["version"])):
             if row["there"] and row["sha256"] != last:
@@ -228,7 +174,7 @@ class Influence:
         await self.link(project)
         passed = without if shared else roots | without
         walk = _Walk(reach, passed)
-        readers = _READERS.format(edges=_EDGES[reach])
+        readers = _SQL["readers"].format(edges=_EDGES[reach])
         hops = 0
         async with self._database.snapshot(project) as connection:
             frontier = sorted(roots)
@@ -240,7 +186,7 @@ class Influence:
                 rows = await connection.fetch(readers, project, *columns, shared and hops == 1)
                 reached = {commit: [frontier[n] for n in followed] for commit, followed in rows}
                 fresh = [commit for commit, sources in reached.items() if walk.reached(commit, sources)]
-                for row in await connection.fetch(_WRITTEN, project, fresh):
+                for row in await connection.fetch(_SQL["writes_of_commits"], project, fresh):
                     walk.wrote(row["commit_id"], row, hops)
                 made = walk.follow(reached)
                 made += await self._put_back(connection, project, made, walk, passed, hops)
@@ -262,7 +208,7 @@ class Influence:
             return []
         columns = list(map(list, zip(*versions, strict=True)))
         fresh = []
-        for row in await connection.fetch(_PUT_BACK, project, *columns):
+        for row in await connection.fetch(_SQL["restorations"], project, *columns):
             touched = _touched(row, hops)
             if touched.key not in walk.touched and touched.key not in passed:
                 walk.touched[touched.key] = touched

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cachetools import LRUCache
+from cachetools import FIFOCache, LRUCache
 
 from counterpoint.memory.record.stamps import VOUCHED, Provenance
 from counterpoint.proto.memory import Ref
@@ -14,12 +14,12 @@ Key = tuple[str, str, int, int]
 """Caller, inbound message id, fence, run of the handler."""
 
 _FENCES = 50_000
-"""Messages whose newest delivery is kept in RAM; the record has it for every applied one."""
+"""Number of messages whose newest delivery is kept in RAM; the record has it for every applied one."""
 
 COMMITS_USED = "commits"
-"""In a read set the store of the commit whose message brought the result that was worked on."""
+"""Store, in a read set, of the commit whose message brought a result."""
 CANDIDATE = "candidate"
-"""Role of a citation that the result does not rest on."""
+"""Role of a citation that the result is not derived from."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def cites(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def sources_of(body: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
-    """The `sources` that a record names itself, none where it names none or has others than references."""
+    """Return the `sources` that a record names itself, none if it names none or invalid ones."""
     named = (body or {}).get("sources")
     if not isinstance(named, list | tuple):
         return ()
@@ -91,22 +91,23 @@ class ReadSetLost(LookupError):
 
 
 class ReadSets:
-    """The read sets of deliveries under way, in this process alone; of `limit` items in all, the oldest are forgotten.
+    """Read sets of open deliveries, in this process alone; with more than `limit` items in all, the least recently
+    used set is evicted. No cache of cachetools does that: a set grows while it is in the cache.
 
-    A set takes up one more than it holds. The label and the integrity of what a caller has read for a message count in
-    all its runs and deliveries.
+    Each set counts as one item more than it has. The label and the integrity of the items that a caller has read for a
+    message apply to all its runs and deliveries.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held = 0
+        self._items = 0
         self._sets: OrderedDict[Key, _OpenReadSet] = OrderedDict()
         self._of_message: dict[str, set[Key]] = {}
         self._stamps: LRUCache[tuple[str, str], tuple[int, int]] = LRUCache(_FENCES)
         self._fences: LRUCache[tuple[str, str], int] = LRUCache(_FENCES)
 
     def fence(self, caller: str, message_id: str, fence: int) -> bool:
-        """Whether this delivery is the newest seen of its message; remembers it."""
+        """Whether this delivery is the newest seen of its message; remember it."""
         key = (caller, message_id)
         known = self._fences.get(key, 0)
         if fence < known:
@@ -115,12 +116,12 @@ class ReadSets:
         return True
 
     def note(self, key: Key, items: list[ReadItem], integrity: int = VOUCHED) -> None:
-        """One more request of this delivery was answered with these items, or with something of this `integrity`."""
+        """Add the items of one more request of this delivery; `integrity` is that of anything else it was given."""
         known = self._sets.get(key)
         if known is None:
             known = self._sets[key] = _OpenReadSet()
             self._of_message.setdefault(key[1], set()).add(key)
-            self._held += 1
+            self._items += 1
         self._sets.move_to_end(key)
         before = len(known.refs)
         known.requests += 1
@@ -134,19 +135,19 @@ class ReadSets:
                 known.shared.add(item.ref)
         label, lowest = self._stamps.get(key[:2], (0, VOUCHED))
         self._stamps[key[:2]] = max(label, known.label), min(lowest, known.integrity)
-        self._held += len(known.refs) - before
-        while self._held > self._limit and len(self._sets) > 1:
+        self._items += len(known.refs) - before
+        while self._items > self._limit and len(self._sets) > 1:
             self._drop(next(iter(self._sets)))
 
     def finish(self, caller: str, message_id: str) -> None:
-        """Forget what a caller has read for a message."""
+        """Delete the read sets of a caller for a message."""
         for key in [key for key in self._of_message.get(message_id, ()) if key[0] == caller]:
             self._drop(key)
 
     def _drop(self, key: Key) -> None:
         known = self._sets.pop(key, None)
         if known is not None:
-            self._held -= 1 + len(known.refs)
+            self._items -= 1 + len(known.refs)
             others = self._of_message[key[1]]
             others.discard(key)
             if not others:
@@ -188,24 +189,17 @@ class ReadSets:
 class OriginCache:
     """The provenance of messages sent lately, so that a commit need not look up the message that caused it.
 
-    Of `limit` items in all, a message's own among them; the oldest are looked up again.
+    At most `limit` items in all, each message among them; the oldest message is evicted first.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held = 0
-        self._known: OrderedDict[str, Provenance] = OrderedDict()
+        self._known: FIFOCache[str, Provenance] = FIFOCache(limit, getsizeof=lambda each: 1 + len(each.refs))
 
     def remember(self, message_id: str, provenance: Provenance) -> None:
-        """Called when a message is sent."""
-        if message_id in self._known:
-            return
-        self._known[message_id] = provenance
-        self._held += 1 + len(provenance.refs)
-        while self._held > self._limit and len(self._known) > 1:
-            _, oldest = self._known.popitem(last=False)
-            self._held -= 1 + len(oldest.refs)
+        """Add a message that was sent."""
+        if message_id not in self._known and 1 + len(provenance.refs) <= self._known.maxsize:
+            self._known[message_id] = provenance
 
     def get(self, message_id: str) -> Provenance | None:
-        """None when it was not sent lately."""
+        """Return the provenance of a message, None if it was not sent lately."""
         return self._known.get(message_id)

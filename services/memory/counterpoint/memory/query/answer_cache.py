@@ -1,9 +1,9 @@
-"""Answers that are asked for again: kept as they go out, with what they put in the read set of whoever asks.
+"""Answer cache: answers as they are sent, with their items for the read set of each further delivery.
 
-The key of an answer holds all that it depends on: the query, the project, whose task is seen, the clearance, and the
-newest commit of each store it was read from, and the model that is searched by. So an entry is never wrong, only
-useless: after a commit nobody asks for it any more. It is kept only when no commit was under way, and the model was not
-changed, while it was read.
+The key of an answer contains everything that it depends on: the query, the project, the visible task, the clearance,
+the newest commit of each store that was read, and the embedding model. So an entry is never wrong, only useless: after
+a commit the key is another one. An answer is cached only if no commit was under way, and the model did not change,
+while it was read.
 """
 
 import hashlib
@@ -19,28 +19,28 @@ from counterpoint.memory.cache.valkey import Valkey
 from counterpoint.memory.projection.episodic_search import WITHOUT_TIER
 from counterpoint.memory.provenance.read_sets import ReadItem
 from counterpoint.memory.query.epochs import Epoch, Epochs
-from counterpoint.memory.query.item_view import seen
+from counterpoint.memory.query.item_view import read_item
 from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.memory import Get, HybridSearch, List, MemoryQuery, QueryResult, VectorSearch
 from counterpoint.proto.upcast import current_version
 
 _FORMAT = 2
-"""Raised when the same key would stand for another answer."""
+"""Version of the format. It changes when the same key would stand for another answer."""
 _HEAD_BYTES = 4
-_SEEN = TypeAdapter(tuple[ReadItem, ...])
-_SEEN_BYTES = 500
-"""About what an item takes in RAM for the read set."""
+_READ_ITEMS = TypeAdapter(tuple[ReadItem, ...])
+_ITEM_BYTES = 500
+"""Size of an item of a read set in RAM, in bytes, about."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A `QueryResult` as JSON, open at its end, for its time and whether it was cached come last."""
+    """A `QueryResult` as JSON without its end, because its time and whether it was cached come last."""
 
     body: bytes
-    seen: tuple[ReadItem, ...]
+    items_read: tuple[ReadItem, ...]
 
     def json(self, took_us: int, cache: str) -> bytes:
-        """The whole of it."""
+        """Return the complete JSON."""
         return b'%b,"took_us":%d,"cache":"%b"}' % (self.body, took_us, cache.encode())
 
 
@@ -55,27 +55,27 @@ class CacheLookup:
 
 
 class AnswerCache:
-    """The cache of answers. Searches are kept in both levels; a record or a list is read as fast as L2 is asked."""
+    """The cache of answers. Searches are cached in both levels; a record or a list is read as fast as from L2."""
 
-    def __init__(self, policy: Policy, epochs: Epochs, far: Valkey | None, search: SearchEngine) -> None:
+    def __init__(self, policy: Policy, epochs: Epochs, valkey: Valkey | None, search: SearchEngine) -> None:
         self._policy = policy
         self._epochs = epochs
         self._search = search
-        self._searches: Cache[CachedAnswer] = Cache(far, _encode, _decode, _weigh)
+        self._searches: Cache[CachedAnswer] = Cache(valkey, _encode, _decode, _weigh)
         self._records: Cache[CachedAnswer] = Cache(None, _encode, _decode, _weigh)
 
-    async def look(self, grant: Grant, queries: Sequence[MemoryQuery]) -> CacheLookup:
-        """The answers to a request if all of them are there: they are of one moment, as fresh ones would be."""
-        wanted = [query for query in queries if isinstance(query, Get | List | VectorSearch | HybridSearch)]
-        if len(wanted) < len(queries) or not all(self._kept(query) for query in wanted):
+    async def lookup(self, grant: Grant, queries: Sequence[MemoryQuery]) -> CacheLookup:
+        """Return the answers to a request if all are cached. They are of one moment, as fresh ones would be."""
+        cacheable = [query for query in queries if isinstance(query, Get | List | VectorSearch | HybridSearch)]
+        if len(cacheable) < len(queries) or not all(self._is_cacheable(query) for query in cacheable):
             return CacheLookup()
-        epoch = await self._epochs.of(grant.project, [query.store for query in wanted])
+        epoch = await self._epochs.of(grant.project, [query.store for query in cacheable])
         if epoch is None:
             return CacheLookup()
         changes = self._search.changes
-        keys = tuple(self._key(grant, epoch, query) for query in wanted)
+        keys = tuple(self._key(grant, epoch, query) for query in cacheable)
         answers = []
-        for query, key in zip(wanted, keys, strict=True):
+        for query, key in zip(cacheable, keys, strict=True):
             answer = await self._cache(query).get(key)
             if answer is None:
                 return CacheLookup(keys, epoch, changes)
@@ -83,18 +83,18 @@ class AnswerCache:
         return CacheLookup(keys, epoch, changes, tuple(answers))
 
     def keep(
-        self, looked: CacheLookup, queries: Sequence[MemoryQuery], found: Sequence[QueryResult]
+        self, lookup: CacheLookup, queries: Sequence[MemoryQuery], results: Sequence[QueryResult]
     ) -> tuple[CachedAnswer, ...]:
-        """Fresh answers as they go out; kept where they are the answers of the epoch that was looked for."""
-        answers = tuple(answer_of(each) for each in found)
-        stands = looked.epoch is not None and self._epochs.stands(looked.epoch)
-        if stands and looked.changes == self._search.changes:
-            for key, query, each, answer in zip(looked.keys, queries, found, answers, strict=True):
+        """Return fresh answers as JSON, and cache those that were read at the epoch of the lookup."""
+        answers = tuple(answer_of(each) for each in results)
+        is_current = lookup.epoch is not None and self._epochs.is_current(lookup.epoch)
+        if is_current and lookup.changes == self._search.changes:
+            for key, query, each, answer in zip(lookup.keys, queries, results, answers, strict=True):
                 if each.plan != WITHOUT_TIER:
                     self._cache(query).put(key, answer)
         return answers
 
-    def _kept(self, query: Get | List | VectorSearch | HybridSearch) -> bool:
+    def _is_cacheable(self, query: Get | List | VectorSearch | HybridSearch) -> bool:
         row = self._policy.stores.get(query.store)
         return query.as_of is None and row is not None and not row.system
 
@@ -105,8 +105,8 @@ class AnswerCache:
         row = self._policy.stores[query.store]
         ordered_by = self._search.reranker.model_id if self._search.reranker else None
         parts = (
-            _FORMAT, self._search.model_id, ordered_by, row.tier, current_version(query.store), epoch.life,
-            epoch.places, epoch.commits, grant.project, grant.clearance,
+            _FORMAT, self._search.model_id, ordered_by, row.tier, current_version(query.store), epoch.database_id,
+            epoch.keys, epoch.commits, grant.project, grant.clearance,
             grant.task if grant.audience in row.own_task else "*",
         )  # fmt: skip
         digest = hashlib.sha256(f"{parts!r}".encode())
@@ -114,21 +114,21 @@ class AnswerCache:
         return b"answer:" + digest.digest()
 
 
-def answer_of(found: QueryResult) -> CachedAnswer:
-    """An answer as it goes out."""
-    body = found.model_dump_json(exclude={"took_us", "cache"}, exclude_none=True).encode()[:-1]
-    return CachedAnswer(body, tuple(seen(item) for item in found.items))
+def answer_of(result: QueryResult) -> CachedAnswer:
+    """Return a result as it is cached."""
+    body = result.model_dump_json(exclude={"took_us", "cache"}, exclude_none=True).encode()[:-1]
+    return CachedAnswer(body, tuple(read_item(item) for item in result.items))
 
 
 def _weigh(answer: CachedAnswer) -> int:
-    return len(answer.body) + sum(_SEEN_BYTES * (1 + len(each.cites)) for each in answer.seen)
+    return len(answer.body) + sum(_ITEM_BYTES * (1 + len(each.cites)) for each in answer.items_read)
 
 
 def _encode(answer: CachedAnswer) -> bytes:
-    noted = _SEEN.dump_json(answer.seen)
-    return len(noted).to_bytes(_HEAD_BYTES, "big") + noted + answer.body
+    items = _READ_ITEMS.dump_json(answer.items_read)
+    return len(items).to_bytes(_HEAD_BYTES, "big") + items + answer.body
 
 
 def _decode(raw: bytes) -> CachedAnswer:
-    ends = _HEAD_BYTES + int.from_bytes(raw[:_HEAD_BYTES], "big")
-    return CachedAnswer(raw[ends:], _SEEN.validate_json(raw[_HEAD_BYTES:ends]))
+    end = _HEAD_BYTES + int.from_bytes(raw[:_HEAD_BYTES], "big")
+    return CachedAnswer(raw[end:], _READ_ITEMS.validate_json(raw[_HEAD_BYTES:end]))

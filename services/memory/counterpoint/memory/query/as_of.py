@@ -31,20 +31,20 @@ class AsOfReader:
         as_of: str,
         embedded: EmbeddedTexts,
     ) -> QueryResult:
-        """Answer a query as of a moment. A search compares the newest records of that moment by meaning alone."""
+        """Answer a query as of a moment. A search compares the newest records of that moment by their vectors alone."""
         at = await moment(connection, grant.project, as_of)
-        places = at.places(projects(self._policy, grant, "actions" if isinstance(query, Line) else query.store))
+        positions = at.positions(projects(self._policy, grant, "actions" if isinstance(query, Line) else query.store))
         match query:
             case Get():
-                sql, values = then(List(store=query.store, limit=1), places, "id = {value}", query.id)
+                sql, values = then(List(store=query.store, limit=1), positions, query.id)
             case List():
-                sql, values = then(query, places)
+                sql, values = then(query, positions)
             case Line():
                 line = List(store="actions", task_id=query.task_id, ascending=not query.newest_first, limit=1000)
-                sql, values = then(line.model_copy(update={"limit": query.limit}), places)
+                sql, values = then(line.model_copy(update={"limit": query.limit}), positions)
             case VectorSearch() | HybridSearch():
-                every = List(store=query.store, where=query.where).model_copy(update={"limit": EXACT_ROWS})
-                sql, values = then(every, places)
+                everything = List(store=query.store, where=query.where).model_copy(update={"limit": EXACT_ROWS})
+                sql, values = then(everything, positions)
                 if "metadata" in query.where:
                     raise Permanent(
                         ErrorCode.INVALID, (Problem(field="where.metadata", problem="is not known of the past"),)
@@ -52,17 +52,17 @@ class AsOfReader:
         rows = await connection.fetch(sql, *values)
         if isinstance(query, Get):
             rows = sorted(rows, key=lambda row: row["project"] != grant.project)[:1]
-        shown = [row for row in rows if visible(self._policy, grant, row)]
-        erased = tuple(ref(row) for row in shown if row["body"] is None)
-        stood = [row for row in shown if row["body"] is not None]
+        visible_rows = [row for row in rows if visible(self._policy, grant, row)]
+        erased = tuple(ref(row) for row in visible_rows if row["body"] is None)
+        current_rows = [row for row in visible_rows if row["body"] is not None]
         if isinstance(query, VectorSearch | HybridSearch):
-            stood = [row for row in stood if _within(query, row)]
-            items = await self._nearest(grant, query, embedded, stood[:EXACT_ROWS])
+            current_rows = [row for row in current_rows if _within(query, row)]
+            items = await self._nearest(grant, query, embedded, current_rows[:EXACT_ROWS])
             partial = len(rows) > EXACT_ROWS
             return QueryResult(
                 items=items, tier="vector", plan="as of, exact", took_us=0, erased=erased, partial=partial
             )
-        items = tuple(item(row) for row in stood)
+        items = tuple(item(row) for row in current_rows)
         cursor = None
         if isinstance(query, List) and len(rows) > query.limit:
             cursor = rows[query.limit - 1]["seq"]
@@ -73,15 +73,15 @@ class AsOfReader:
         )  # fmt: skip
 
     async def _nearest(
-        self, grant: Grant, query: VectorSearch | HybridSearch, wanted: EmbeddedTexts, rows: Sequence[Any]
+        self, grant: Grant, query: VectorSearch | HybridSearch, embedded: EmbeddedTexts, rows: Sequence[Any]
     ) -> tuple[Item, ...]:
         texts = [self._embeddings.text(query.store, row["body"]) for row in rows]
         if not texts:
             return ()
         vectors, _ = await self._embeddings.of(
-            grant.project, texts, max(row["label"] for row in rows), model=wanted.model
+            grant.project, texts, max(row["label"] for row in rows), model=embedded.model
         )
-        cosines = np.stack(vectors) @ wanted[query.text]
+        cosines = np.stack(vectors) @ embedded[query.text]
         best = sorted(range(len(rows)), key=lambda n: (-float(cosines[n]), rows[n]["id"]))[: query.k]
         return tuple(item(rows[n], float(cosines[n]), {"cosine": float(cosines[n])}) for n in best)
 

@@ -36,7 +36,7 @@ async def dependents(policy: Policy, influence: Influence, grant: Grant, query: 
         )
         for each in shown
     ]  # fmt: skip
-    # The nearest, as many as a message carries with the tasks they are about.
+    # The nearest, as many as a message carries with their tasks.
     size = 0
     for n, each in enumerate(items):
         size += len(each.model_dump_json()) + 100

@@ -1,8 +1,8 @@
-"""Epochs: the commit that last changed a store of a project. What was answered at one holds as long as it stands.
+"""Epochs: the last commit that changed a store of a project. An answer read at an epoch is valid until the next one.
 
-They are known from the commits that this process applies: it is the only active one. What is not known yet is read
-from the record, once; where the lease has not been confirmed lately, each time. A store that is being changed has no
-epoch: while a commit is under way, and for a while after one whose end nobody knows.
+Epochs are known from the commits that this process applies, because it is the only active one. An unknown epoch is read
+from the record once, or each time while the lease is not confirmed. A store has no epoch while a commit that changes it
+is under way, and for a while after one whose outcome is unknown.
 """
 
 import time
@@ -14,151 +14,136 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.commit.statement import statement_timeout_s
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.projects import StoreKey
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.subjects import SHARED_PROJECT
 
 DOUBT = 2.0
 """Multiple of the statement timeout for which a commit without an answer may still be applied."""
-_KNOWN = 50_000
-_NEWEST = """
-SELECT (SELECT newest.commit_id FROM (
-            (SELECT commit_id::text, seq AS place FROM records
-             WHERE project = place.project AND store = place.store AND (changed IS NULL OR changed <= seq)
-             ORDER BY seq DESC LIMIT 1)
-            UNION ALL
-            (SELECT commit_id::text, changed FROM records
-             WHERE project = place.project AND store = place.store AND changed > seq
-             ORDER BY changed DESC LIMIT 1)) AS newest ORDER BY newest.place DESC LIMIT 1) AS commit_id
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS place (project, store, n) ORDER BY n
-"""
-_LIFE = """
-SELECT concat_ws(' ', pg_postmaster_start_time(), 'records'::regclass::oid, pg_relation_filenode('records'))
-"""
-
-Place = tuple[str, str]
-"""Project and store."""
+_MAX_KEYS = 50_000
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The newest commits of some places. `sure`: none of these places was being changed when they were looked up.
+    """The newest commits of some stores. `certain`: none of the stores was being changed during the lookup.
 
-    `life` is that of the database: in one that was restored the same commit may have followed another.
+    `database_id` differs for a restored database, in which the same commit may have followed another.
     """
 
-    places: tuple[Place, ...]
+    keys: tuple[StoreKey, ...]
     commits: tuple[str, ...]
-    life: str
-    sure: bool
+    database_id: str
+    certain: bool
 
 
 class Epochs:
-    """Told of every commit before it is sent to the database, and after it was applied, before anybody is answered.
+    """Follows commits: before each is sent to the database, and after it was applied, before its reply.
 
-    `lease` says under which lease this process is the active one, or None when that is not sure now.
+    `lease` returns the lease under which this process is the active one, or None while that is not certain.
     """
 
     def __init__(self, database: Database, policy: Policy, lease: Callable[[], int | None]) -> None:
         self._database = database
         self._policy = policy
         self._lease = lease
-        self._under: int | None = None
-        self._life: str | None = None
-        self._known: dict[Place, str] = {}
-        self._doubts: dict[Place, dict[str, float]] = {}
-        self._turns: defaultdict[Place, int] = defaultdict(int)
+        self._lease_number: int | None = None
+        self._database_id: str | None = None
+        self._newest: dict[StoreKey, str] = {}
+        self._doubts: dict[StoreKey, dict[str, float]] = {}
+        self._changes: defaultdict[StoreKey, int] = defaultdict(int)
 
-    def began(self, steps: Sequence[CommitPlan]) -> None:
-        """Steps are about to be applied. Those that are not applied after all leave a doubt for a while."""
+    def begin(self, steps: Sequence[CommitPlan]) -> None:
+        """Take note of steps that are about to be applied. Without a call of `applied` their stores are in doubt for a
+        while."""
         until = time.monotonic() + DOUBT * statement_timeout_s(steps)
         for step in steps:
-            for place in _places(step):
-                self._doubts.setdefault(place, {})[step.commit_id] = until
-                self._known.pop(place, None)
-                self._turns[place] += 1
+            for key in _keys(step):
+                self._doubts.setdefault(key, {})[step.commit_id] = until
+                self._newest.pop(key, None)
+                self._changes[key] += 1
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
-        """Steps were applied, in this order."""
+        """Take note of steps that were applied, in this order."""
         for step in steps:
-            for place in _places(step):
-                doubts = self._doubts.get(place, {})
+            for key in _keys(step):
+                doubts = self._doubts.get(key, {})
                 doubts.pop(step.commit_id, None)
                 if not doubts:
-                    self._doubts.pop(place, None)
-                self._known[place] = step.commit_id
-                self._turns[place] += 1
+                    self._doubts.pop(key, None)
+                self._newest[key] = step.commit_id
+                self._changes[key] += 1
 
     async def of(self, project: str, stores: Sequence[str]) -> Epoch | None:
-        """The present epoch of what a project sees of some stores; None while one of them is being changed.
-
-        Raises `Away`.
-        """
-        places = self._seen_by(project, stores)
-        if any(self._doubted(place) for place in places):
+        """Return the epoch of what a project sees of some stores; None while one of them is being changed. Raises
+        `Away`."""
+        keys = self._visible_keys(project, stores)
+        if any(self._is_in_doubt(key) for key in keys):
             return None
         lease = self._lease()
-        if lease != self._under or len(self._known) > _KNOWN:
-            self._known.clear()
-            self._turns.clear()
-            self._under, self._life = lease, None
-        if lease is not None and self._life is not None and (commits := self._standing(places)) is not None:
-            return Epoch(places, commits, self._life, sure=True)
-        return await self._read(project, places)
+        if lease != self._lease_number or len(self._newest) > _MAX_KEYS:
+            self._newest.clear()
+            self._changes.clear()
+            self._lease_number, self._database_id = lease, None
+        if lease is not None and self._database_id is not None and (commits := self._known_commits(keys)) is not None:
+            return Epoch(keys, commits, self._database_id, certain=True)
+        return await self._read(project, keys)
 
-    def stands(self, epoch: Epoch) -> bool:
-        """Whether what was read since an epoch was looked up is what stood then."""
+    def is_current(self, epoch: Epoch) -> bool:
+        """Whether an answer read since an epoch is the answer at that epoch."""
         return (
-            epoch.sure
-            and self._under is not None
-            and self._lease() == self._under
-            and epoch.life == self._life
-            and epoch.commits == self._standing(epoch.places)
+            epoch.certain
+            and self._lease_number is not None
+            and self._lease() == self._lease_number
+            and epoch.database_id == self._database_id
+            and epoch.commits == self._known_commits(epoch.keys)
         )
 
-    async def _read(self, project: str, places: tuple[Place, ...]) -> Epoch:
-        """From the record; remembered where no commit is or was under way meanwhile."""
-        lease = self._under
-        turns = [self._turns[place] for place in places]
+    async def _read(self, project: str, keys: tuple[StoreKey, ...]) -> Epoch:
+        """Read the epoch from the record; remember it where no commit was under way meanwhile."""
+        lease = self._lease_number
+        changes = [self._changes[key] for key in keys]
         async with self._database.reading(project) as connection:
-            life = await connection.fetchval(_LIFE)
-            rows = await connection.fetch(_NEWEST, [place[0] for place in places], [place[1] for place in places])
+            database_id = await connection.fetchval(_SQL["database_identity"])
+            rows = await connection.fetch(_SQL["newest_commits"], [key[0] for key in keys], [key[1] for key in keys])
         commits = tuple(row["commit_id"] or "" for row in rows)
-        if lease is None or lease != self._under or self._lease() != lease:
-            return Epoch(places, commits, life, sure=False)
-        self._life = life
-        for place, commit, turn in zip(places, commits, turns, strict=True):
-            if self._turns[place] == turn and not self._doubted(place):
-                self._known[place] = commit
-        return Epoch(places, commits, life, sure=self._standing(places) == commits)
+        if lease is None or lease != self._lease_number or self._lease() != lease:
+            return Epoch(keys, commits, database_id, certain=False)
+        self._database_id = database_id
+        for key, commit, change in zip(keys, commits, changes, strict=True):
+            if self._changes[key] == change and not self._is_in_doubt(key):
+                self._newest[key] = commit
+        return Epoch(keys, commits, database_id, certain=self._known_commits(keys) == commits)
 
-    def _seen_by(self, project: str, stores: Sequence[str]) -> tuple[Place, ...]:
-        places = []
+    def _visible_keys(self, project: str, stores: Sequence[str]) -> tuple[StoreKey, ...]:
+        keys = []
         for store in dict.fromkeys(stores):
-            places.append((project, store))
+            keys.append((project, store))
             if self._policy.stores[store].shared and project != SHARED_PROJECT:
-                places.append((SHARED_PROJECT, store))
-        return tuple(places)
+                keys.append((SHARED_PROJECT, store))
+        return tuple(keys)
 
-    def _standing(self, places: Sequence[Place]) -> tuple[str, ...] | None:
-        """Return the epochs of all places, None if one is unknown or in doubt."""
+    def _known_commits(self, keys: Sequence[StoreKey]) -> tuple[str, ...] | None:
+        """Return the epochs of all stores, None if one is unknown or in doubt."""
         commits = []
-        for place in places:
-            commit = self._known.get(place)
-            if commit is None or (place in self._doubts and self._doubted(place)):
+        for key in keys:
+            commit = self._newest.get(key)
+            if commit is None or (key in self._doubts and self._is_in_doubt(key)):
                 return None
             commits.append(commit)
         return tuple(commits)
 
-    def _doubted(self, place: Place) -> bool:
-        doubts = self._doubts.get(place)
+    def _is_in_doubt(self, key: StoreKey) -> bool:
+        doubts = self._doubts.get(key)
         if not doubts:
             return False
         now = time.monotonic()
         for commit in [commit for commit, until in doubts.items() if until < now]:
             del doubts[commit]
         if not doubts:
-            del self._doubts[place]
+            del self._doubts[key]
         return bool(doubts)
 
 
-def _places(step: CommitPlan) -> set[Place]:
+def _keys(step: CommitPlan) -> set[StoreKey]:
     return {(step.project, row.store) for row in step.writes}

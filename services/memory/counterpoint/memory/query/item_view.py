@@ -1,4 +1,4 @@
-"""A record as it is shown, and to whom."""
+"""Item view: a row of the record as an item, and its visibility."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _ALL_FIELDS = set(Item.model_fields)
 
 
 def visible(policy: Policy, grant: Grant, row: Any) -> bool:
-    """Whether a row of `records` may be shown to who holds this grant."""
+    """Whether a grant allows its holder to see a row of `records`."""
     store = row["store"]
     if policy.stores[store].system:
         return bool(row["label"] <= grant.clearance)
@@ -23,7 +23,7 @@ def visible(policy: Policy, grant: Grant, row: Any) -> bool:
 
 
 def projects(policy: Policy, grant: Grant, store: str) -> list[str]:
-    """The projects in which the grant's holder finds records of a store, its own first."""
+    """Return the projects in which a grant's holder sees records of a store, its own first."""
     row = policy.stores[store]
     if row.system:
         return [SYSTEM]
@@ -31,11 +31,11 @@ def projects(policy: Policy, grant: Grant, store: str) -> list[str]:
 
 
 def item(row: Any, score: float | None = None, scores: dict[str, float] | None = None) -> Item:
-    """A row of `records` as it is shown."""
+    """Return a row of `records` as an item."""
     project = row["project"] if row["project"] != SYSTEM else "default"
     _, body = upcast(row["store"], row["schema_version"], row["body"])
-    # As `Item(...)` makes it, but not validated: it comes from columns of these types, and a line has a hundred.
-    shown = Item.__new__(Item)
+    # As `Item(...)` makes it, without validation: the columns have these types, and a line has a hundred items.
+    view = Item.__new__(Item)
     values = {
         "store": row["store"],
         "id": row["id"],
@@ -50,20 +50,20 @@ def item(row: Any, score: float | None = None, scores: dict[str, float] | None =
         "score": score,
         "scores": scores,
     }
-    object.__setattr__(shown, "__dict__", values)
-    object.__setattr__(shown, "__pydantic_fields_set__", _ALL_FIELDS)
-    object.__setattr__(shown, "__pydantic_extra__", None)
-    object.__setattr__(shown, "__pydantic_private__", None)
-    return shown
+    object.__setattr__(view, "__dict__", values)
+    object.__setattr__(view, "__pydantic_fields_set__", _ALL_FIELDS)
+    object.__setattr__(view, "__pydantic_extra__", None)
+    object.__setattr__(view, "__pydantic_private__", None)
+    return view
 
 
 def ref(row: Any) -> Ref:
-    """Which version a row is."""
+    """Return the reference of a row's version."""
     return Ref(store=row["store"], id=row["id"], version=row["version"])
 
 
-def seen(shown: Item) -> ReadItem:
-    """An item as it was shown, for the read set."""
-    named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(shown.body))
-    which = Ref(store=shown.store, id=shown.id, version=shown.version)
-    return ReadItem(which, shown.label, shown.integrity, shown.score, named, shown.project == SHARED_PROJECT)
+def read_item(view: Item) -> ReadItem:
+    """Return an item of the read set."""
+    named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(view.body))
+    ref_of_item = Ref(store=view.store, id=view.id, version=view.version)
+    return ReadItem(ref_of_item, view.label, view.integrity, view.score, named, view.project == SHARED_PROJECT)

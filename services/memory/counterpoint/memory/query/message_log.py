@@ -1,18 +1,13 @@
-"""The message log of a project, page by page."""
+"""Message log of a project, in pages."""
 
 from typing import Any
 
 from counterpoint.guard.capabilities import Grant
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import Item, LogAfter, QueryResult
 
-_LOG = """
-SELECT seq, id, type, subject, task_id, body, sender, at FROM messages
-WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
-    AND body <> '{}'
-ORDER BY seq LIMIT $5
-"""
-_PLACE = "SELECT last_seq, forgotten_seq FROM projects WHERE project = $1"
+_SQL = load_statements(__package__)
 
 
 async def log_page(connection: Any, grant: Grant, query: LogAfter) -> QueryResult:
@@ -20,8 +15,8 @@ async def log_page(connection: Any, grant: Grant, query: LogAfter) -> QueryResul
     if grant.task is not None and query.task_id != grant.task:
         raise Denied(ErrorCode.TASK, "the log of the capability's task")
     kinds = list(query.kinds)
-    rows = await connection.fetch(_LOG, grant.project, query.after, kinds, query.task_id, query.limit)
-    place = await connection.fetchrow(_PLACE, grant.project)
+    rows = await connection.fetch(_SQL["log_after"], grant.project, query.after, kinds, query.task_id, query.limit)
+    place = await connection.fetchrow(_SQL["log_bounds"], grant.project)
     last, forgotten = (place["last_seq"], place["forgotten_seq"]) if place else (0, 0)
     items = [
         Item(

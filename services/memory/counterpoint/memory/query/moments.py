@@ -1,8 +1,7 @@
 """Moments: the state of a store right after a commit, or at a time.
 
-A version is current from its own position in its project's order, or from that of the commit that restored it,
-until that of the next version. The shared project has an order of its own: its moment is its last position at
-that time.
+A version is current from its own position in its project's order, or from that of the commit that restored it, until
+that of the next version. The shared project has an order of its own: its moment is its last position at that time.
 """
 
 from collections.abc import Sequence
@@ -11,78 +10,64 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from counterpoint.memory.record.statements import COLUMNS, conditions
+from counterpoint.memory.record.sql_files import load_statements
+from counterpoint.memory.record.statements import conditions, order_and_limit, union_of_lists
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import List
 from counterpoint.proto.subjects import SHARED_PROJECT
 
-_AT_COMMIT = """
-SELECT max(seq) AS seq, max(at) AS at FROM (
-    SELECT greatest(seq, changed) AS seq, at FROM records WHERE project = $1 AND commit_id = $2
-    UNION ALL SELECT greatest(seq, changed), at FROM history WHERE project = $1 AND commit_id = $2
-    UNION ALL SELECT seq, at FROM audit WHERE project = $1 AND id = $2) AS written
-"""
-_AT_TIME = """
-SELECT max(seq) FROM (
-    (SELECT seq FROM records WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)
-    UNION ALL (SELECT seq FROM history WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)) AS written
-"""
-_THEN = """
-SELECT {columns}, erased, task_id FROM {table}
-WHERE project = {project} AND seq <= {seq} AND (changed IS NULL OR changed <= {seq}) {stood}
-    AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
-"""
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The last place taken in the order of a project, and in that of the shared one."""
+    """Last position in the order of a project, and in that of the shared one."""
 
     project: str
     seq: int
     shared_seq: int
 
-    def places(self, projects: Sequence[str]) -> list[tuple[str, int]]:
-        """Each of these projects with its place."""
+    def positions(self, projects: Sequence[str]) -> list[tuple[str, int]]:
+        """Return each of these projects with its position."""
         return [(each, self.shared_seq if each != self.project else self.seq) for each in projects]
 
 
 async def moment(connection: Any, project: str, as_of: str) -> Moment:
-    """The moment right after a commit of the project, or at a time.
+    """Return the moment right after a commit of the project, or at a time.
 
-    Raises `Permanent` `unknown_commit` for a commit that is not the project's, `invalid` for what is neither.
+    Raises `Permanent` `unknown_commit` for a commit of another project or none, `invalid` for anything else than an id
+    or a time.
     """
     at: datetime | None = None
     seq: int | None = None
     if (commit := _commit(as_of)) is not None:
-        row = await connection.fetchrow(_AT_COMMIT, project, commit)
+        row = await connection.fetchrow(_SQL["position_of_commit"], project, commit)
         if row["seq"] is None:
             raise Permanent(ErrorCode.UNKNOWN_COMMIT, (Problem(field="as_of", problem="is no commit of this project"),))
         at, seq = row["at"], row["seq"]
     else:
         at = _time(as_of)
-        seq = await connection.fetchval(_AT_TIME, project, at)
-    shared = await connection.fetchval(_AT_TIME, SHARED_PROJECT, at) if project != SHARED_PROJECT else seq
+        seq = await connection.fetchval(_SQL["position_at_time"], project, at)
+    shared = (
+        await connection.fetchval(_SQL["position_at_time"], SHARED_PROJECT, at) if project != SHARED_PROJECT else seq
+    )
     return Moment(project, seq or 0, shared or 0)
 
 
-def then(query: List, places: Sequence[tuple[str, int]], more: str = "", value: Any = None) -> tuple[str, list[Any]]:
-    """The statement of a list over what some projects held at their places; `more` is a further condition on `value`,
-    written `{value}` in it. What was erased since has no body. Raises `Permanent` as `conditions` does."""
+def then(query: List, positions: Sequence[tuple[str, int]], record_id: str | None = None) -> tuple[str, list[Any]]:
+    """Return the statement of a list as some projects were at their positions, and its values; with `record_id`, of
+    the record alone. Erased records have no body. Raises `Permanent` as `conditions` does."""
     clauses, values = conditions(query, indexed=False)
-    if more:
-        values.append(value)
-        clauses.append(more.format(value=f"${len(values)}"))
+    if record_id is not None:
+        values.append(record_id)
+        clauses.append(f"id = ${len(values)}")
     parts = []
-    for project, seq in places:
+    for project, seq in positions:
         values += [project, seq]
-        at = f"${len(values)}"
-        fixed = {"columns": COLUMNS, "project": f"${len(values) - 1}", "seq": at, "conditions": " AND ".join(clauses)}
-        parts.append(_THEN.format(table="records", stood="", **fixed))
-        parts.append(_THEN.format(table="history", stood=f"AND superseded > {at}", **fixed))
-    order = f"ORDER BY seq {'ASC' if query.ascending else 'DESC'} LIMIT {query.limit + 1}"
-    united = " UNION ALL ".join(f"({part} {order})" for part in parts)
-    return f"SELECT * FROM ({united}) AS of_each_project {order}", values
+        fields = {"project": f"${len(values) - 1}", "position": f"${len(values)}", "conditions": " AND ".join(clauses)}
+        for name in ("current_versions_then", "superseded_versions_then"):
+            parts.append(_SQL[name].format(**fields, **order_and_limit(query)))
+    return union_of_lists(query, parts), values
 
 
 def _commit(text: str) -> UUID | None:

@@ -1,7 +1,7 @@
-"""The recall that is seen: some searches that an index or a filter answered are compared with the exact answer.
+"""Recall sampler: some searches by an index or with a filter are compared with the exact result.
 
-In the background, one at a time, and not at all while requests wait: what it costs nobody feels, and what it does not
-get to see is only missing in the sample.
+It runs in the background, one comparison at a time, and not while requests wait, so that it delays nobody. Skipped
+searches are only missing in the sample.
 """
 
 import asyncio
@@ -22,31 +22,31 @@ RECALL = Gauge(
     ["store", "plan"],
 )
 WINDOW = 200
-"""Samples of a store and plan that the mean covers."""
-PATIENCE_S = 10.0
+"""Samples of a store and plan in the mean."""
+COMPARE_TIMEOUT_S = 10.0
 
 Ids = frozenset[tuple[str, str]]
-"""Project and id of what was found."""
+"""Project and id of each hit."""
 Compare = Callable[[], Awaitable[tuple[Ids, Ids]]]
 
 
 def recall(found: Ids, exact: Ids) -> float:
-    """The share of the exact answer that was found; 1 where there is nothing to find."""
+    """Return the share of the exact result that was found; 1 if the exact result is empty."""
     return len(found & exact) / len(exact) if exact else 1.0
 
 
 class RecallSampler:
-    """Takes `share` of what it is offered, unless `busy`."""
+    """Samples a `share` of the searches offered, unless `busy`."""
 
     def __init__(self, share: float, busy: Callable[[], bool], choose: random.Random | None = None) -> None:
         self._share = share
         self._busy = busy
         self._choose = choose or random.Random()
-        self._seen: defaultdict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
+        self._samples: defaultdict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         self._running: asyncio.Task[None] | None = None
 
     def offer(self, store: str, plan: str, compare: Compare) -> None:
-        """A search was answered by this plan; `compare` finds again what it found, and the exact answer."""
+        """Offer a search by a plan; `compare` repeats it and returns its result and the exact one."""
         if self._running is not None or self._choose.random() >= self._share or self._busy():
             return
         self._running = asyncio.create_task(self._sample(store, plan, compare))
@@ -58,21 +58,21 @@ class RecallSampler:
             await asyncio.wait((self._running,))
 
     async def close(self) -> None:
-        """Stop."""
+        """Cancel the comparisons under way."""
         if self._running is not None:
             self._running.cancel()
             await self.sampled()
 
     async def _sample(self, store: str, plan: str, compare: Compare) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(COMPARE_TIMEOUT_S):
                 found, exact = await compare()
         except (CounterpointError, TimeoutError) as error:
-            log.info("recall.unsampled", store=store, plan=plan, reason=type(error).__name__)
+            log.info("recall.not_compared", store=store, plan=plan, reason=type(error).__name__)
             return
-        seen = self._seen[store, plan]
-        seen.append(recall(found, exact))
-        RECALL.labels(store, plan).set(mean(seen))
+        samples = self._samples[store, plan]
+        samples.append(recall(found, exact))
+        RECALL.labels(store, plan).set(mean(samples))
 
     def _over(self, task: "asyncio.Task[None]") -> None:
         self._running = None
@@ -81,6 +81,6 @@ class RecallSampler:
 
 
 def mean(values: Iterable[float]) -> float:
-    """The mean of at least one value."""
+    """Return the mean of at least one value."""
     values = tuple(values)
     return sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""The one text of a JSON value, which is what is hashed."""
+"""Canonical text of a JSON value, the input of its hash."""
 
 import json
 import re
@@ -7,11 +7,11 @@ from typing import Any
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
-"""A NUL in JSON, and not the escape of one that a text holds, as programs do."""
+"""A NUL in JSON, and not an escaped backslash before `u0000` in a text."""
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces, numbers as jsonb gives them back: equal values have equal text.
+    """Return JSON with sorted keys and no spaces, numbers as jsonb returns them: equal values have equal text.
 
     Raises `Permanent` for a number that is not finite.
     """
@@ -28,6 +28,6 @@ def canonical(value: Any) -> str:
 
 
 def _as_stored(number: str) -> float | int:
-    """A float beyond 2**53 comes back from jsonb as a whole number, and there is no negative zero."""
+    """Return a number as jsonb does: a float beyond 2**53 is an integer, and there is no negative zero."""
     value = float(number)
     return int(value) if "e+" in repr(value) else value or 0.0

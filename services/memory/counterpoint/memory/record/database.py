@@ -13,6 +13,8 @@ from pgvector.asyncpg import register_vector
 from pydantic_core import from_json
 
 from counterpoint.memory.record import functions
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away, Transient
 
 if TYPE_CHECKING:
@@ -33,39 +35,37 @@ AWAY = (
     OSError,
     TimeoutError,
 )
-"""Errors that asyncpg raises when the server is away or going, or has no connection left.
+"""Errors of asyncpg when the server is away or stopping, or has no connection left.
 
-A connection that the server has ended while it was idle fails with an internal error for as long as its socket is open;
-a pool does not use it again.
+A connection that the server has ended while it was idle fails with an internal error as long as its socket is open; a
+pool does not use it again.
 """
 
 PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
-"""For statements that take arrays: planned anew for every length of them, planning is most of their time."""
+"""Settings for statements that take arrays: a plan for every length of them would take most of their time."""
 
-_AGAIN_S = 0.2
-_BEAT_S = 0.5
-_CONFIRMED_S = 2.0
+_RETRY_S = 0.2
+_CONFIRM_EVERY_S = 0.5
+_VALID_S = 2.0
 """Validity of a lease after its last confirmation, in seconds; the server releases it later than that."""
 _LEASE_KEY = 0x636F756E746572
-_NEXT_EPOCH = """
-UPDATE lease SET epoch = epoch + (holder IS DISTINCT FROM $1 OR epoch <> $2)::int, holder = $1, since = now()
-WHERE shard = '0' RETURNING epoch
-"""
-"""The epoch stays when nobody else has held the lease meanwhile: commits that are under way are still ours."""
+
+_SQL = load_statements(__package__)
 
 
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Do what nothing goes on without: again for as long as it fails with `Transient`."""
+async def retry_while_transient(work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of `work`, repeated as long as it raises `Transient`; for steps that nothing can continue
+    without."""
     while True:
         try:
             return await work()
-        except Transient as away:
-            log.warning("database.waiting", reason=str(away))
-            await asyncio.sleep(_AGAIN_S)
+        except Transient as error:
+            log.warning("database.waiting", reason=str(error))
+            await asyncio.sleep(_RETRY_S)
 
 
-async def _leave(connection: "Connection") -> None:
-    """Nothing to reset: every setting is local to its transaction, and an open one the pool has rolled back."""
+async def _keep_session(connection: "Connection") -> None:
+    """Reset nothing: every setting is local to its transaction, and the pool has rolled back an open one."""
 
 
 class Database:
@@ -79,7 +79,7 @@ class Database:
         self._connect_timeout_s = connect_timeout_s
         self._settings = {"jit": "off", "search_path": functions.SEARCH_PATH, **(settings or {})}
         self._pool: Pool | None = None
-        self._fences: dict[int, str] = {}
+        self._project_of: dict[int, str] = {}
 
     async def open(self) -> None:
         """Connect. Raises `Away`."""
@@ -97,16 +97,16 @@ class Database:
             timeout=self._connect_timeout_s,
             command_timeout=30,
             server_settings=self._settings,
-            reset=_leave,
+            reset=_keep_session,
         )
 
     async def _prepare(self, connection: "Connection") -> None:
-        self._fences.pop(connection.get_server_pid(), None)
+        self._project_of.pop(connection.get_server_pid(), None)
         await register_vector(connection)
         await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=from_json, schema="pg_catalog")
 
     async def close(self) -> None:
-        """Close all connections, waiting a little for those in use."""
+        """Close all connections; wait up to five seconds for those in use."""
         if self._pool is not None:
             try:
                 await asyncio.wait_for(self._pool.close(), 5)
@@ -115,7 +115,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator["Connection"]:
-        """A connection of the pool, for what belongs to no project. Raises `Away` when PostgreSQL is away."""
+        """Take a connection of the pool that is bound to no project. Raises `Away` if PostgreSQL is away."""
         if self._pool is None:
             raise Away("the database is not open")
         try:
@@ -126,28 +126,33 @@ class Database:
         except AWAY as error:
             raise Away(f"the database is away: {type(error).__name__}") from error
 
+    async def projects(self) -> list[str]:
+        """Return the names of all projects, sorted. Raises `Away`."""
+        async with self.connection() as connection:
+            return await all_projects(connection)
+
     async def answers(self) -> None:
-        """Ask for nothing. Raises `Away`."""
+        """Check that the server answers. Raises `Away`."""
         async with self.connection() as connection:
             await connection.execute("SELECT 1")
 
     @asynccontextmanager
     async def reading(self, project: str) -> AsyncIterator["Connection"]:
-        """For one statement: only the rows of `project`, and what is shared, exist.
+        """Take a connection for one statement that sees only the rows of `project` and the shared ones.
 
-        The fence stays with the connection, so that the next reader of the same project finds it in its place.
+        The setting stays with the connection, so that the next reader of the same project need not repeat it.
         """
         async with self.connection() as connection:
             pid = connection.get_server_pid()
-            if self._fences.get(pid) != project:
-                self._fences.pop(pid, None)
-                await connection.execute("SELECT set_config('counterpoint.project', $1, false)", project)
-                self._fences[pid] = project
+            if self._project_of.get(pid) != project:
+                self._project_of.pop(pid, None)
+                await set_project(connection, project, in_transaction=False)
+                self._project_of[pid] = project
             yield connection
 
     @asynccontextmanager
     async def snapshot(self, project: str) -> AsyncIterator["Connection"]:
-        """For several statements that see the same: as `reading`, in one read-only transaction."""
+        """Take a connection for several statements on the same snapshot: as `reading`, in one read-only transaction."""
         async with (
             self.reading(project) as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
@@ -156,31 +161,31 @@ class Database:
 
     @asynccontextmanager
     async def writing(self, project: str) -> AsyncIterator["Connection"]:
-        """A transaction in which only the rows of `project` exist."""
+        """Open a transaction that sees only the rows of `project`."""
         async with self.connection() as connection, connection.transaction():
-            await connection.execute("SELECT set_config('counterpoint.project', $1, true)", project)
+            await set_project(connection, project, in_transaction=True)
             yield connection
 
 
 class Lease:
-    """One memory process is active: it holds a lock that ends with its connection, and an epoch that commits check."""
+    """Lease of the one active memory process: a lock that ends with its connection, and an epoch that commits check."""
 
     def __init__(self, url: str, holder: str) -> None:
         self._url = url
         self._holder = holder
         self._connection: Connection | None = None
-        self._confirmed = -_CONFIRMED_S
+        self._confirmed = -_VALID_S
         self._acquired = 0
         self.epoch = 0
 
     @property
-    def sure(self) -> int | None:
-        """Count of acquisitions, when no other process can have been active since; else None."""
-        held = self._connection is not None and not self._connection.is_closed()
-        return self._acquired if held and time.monotonic() - self._confirmed < _CONFIRMED_S else None
+    def certain_number(self) -> int | None:
+        """Return the count of acquisitions while no other process can have been active since; else None."""
+        connected = self._connection is not None and not self._connection.is_closed()
+        return self._acquired if connected and time.monotonic() - self._confirmed < _VALID_S else None
 
     async def acquire(self, retry_s: float) -> int:
-        """Wait until the lease is ours; returns its epoch, the same as before when nobody else has held it since."""
+        """Wait for the lease; return its epoch, the same as before if nobody else has held the lease since."""
         while True:
             try:
                 if self._connection is None or self._connection.is_closed():
@@ -189,10 +194,10 @@ class Lease:
                         timeout=5,
                         server_settings={"tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1"},
                     )
-                asked = time.monotonic()
+                sent_at = time.monotonic()
                 if await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", _LEASE_KEY):
-                    self.epoch = await self._connection.fetchval(_NEXT_EPOCH, self._holder, self.epoch)
-                    self._confirmed = asked
+                    self.epoch = await self._connection.fetchval(_SQL["next_epoch"], self._holder, self.epoch)
+                    self._confirmed = sent_at
                     self._acquired += 1
                     log.info("lease.acquired", epoch=self.epoch)
                     return self.epoch
@@ -201,7 +206,7 @@ class Lease:
             await asyncio.sleep(retry_s)
 
     async def watch(self) -> None:
-        """Take the lease again when the connection that holds it breaks."""
+        """Take the lease again when its connection breaks."""
         lost = asyncio.Event()
         while True:
             if self._connection is None or self._connection.is_closed():
@@ -213,18 +218,18 @@ class Lease:
             while not lost.is_set():
                 await self._confirm(self._connection)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(lost.wait(), _BEAT_S)
+                    await asyncio.wait_for(lost.wait(), _CONFIRM_EVERY_S)
 
     async def _confirm(self, connection: "Connection") -> None:
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         try:
-            await connection.execute("SELECT 1", timeout=_CONFIRMED_S)
+            await connection.execute("SELECT 1", timeout=_VALID_S)
         except AWAY as error:
             log.warning("lease.unconfirmed", reason=type(error).__name__)
             if isinstance(error, asyncpg.InternalClientError):
                 connection.terminate()
         else:
-            self._confirmed = asked
+            self._confirmed = sent_at
 
     async def release(self) -> None:
         """Give the lease back."""

@@ -1,6 +1,6 @@
-"""The functions of the database that this code calls, in a schema that is named by their text.
+"""Functions of the database, in a schema that is named by their text.
 
-A memory process finds the functions it was written with, whatever was migrated beside it.
+A memory process finds the functions that belong to its own code, whatever was migrated since.
 """
 
 import hashlib

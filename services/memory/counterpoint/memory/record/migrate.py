@@ -10,6 +10,7 @@ import structlog
 
 from counterpoint.bus.logs import configure
 from counterpoint.memory.record import functions
+from counterpoint.memory.record.sql_files import load_statements
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -19,19 +20,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _LOCK = 0x6D696772617465
-_APPLIED = """
-CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())
-"""
-_OLDER = """
-DELETE FROM migrations WHERE name IN (
-    SELECT name FROM migrations WHERE starts_with(name, 'functions_') AND name <> $1 ORDER BY at DESC OFFSET 1)
-RETURNING name
-"""
-_CURRENT = "INSERT INTO migrations (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET at = now()"
+_SQL = load_statements(__package__)
 
 
 async def migrate(owner_url: str) -> list[str]:
-    """Bring the schema up to date as its owner; returns the names of the migrations that were applied."""
+    """Bring the schema up to date as its owner; return the names of the applied migrations."""
     connection = await asyncpg.connect(owner_url, timeout=10)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
@@ -42,7 +35,7 @@ async def migrate(owner_url: str) -> list[str]:
 
 async def _apply(connection: "Connection") -> list[str]:
     folder = files(__package__).joinpath("migrations")
-    await connection.execute(_APPLIED)
+    await connection.execute(_SQL["create_migrations"])
     known = {row["name"] for row in await connection.fetch("SELECT name FROM migrations")}
     applied = []
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
@@ -56,14 +49,14 @@ async def _apply(connection: "Connection") -> list[str]:
         if functions.SCHEMA not in known:
             await _add_functions(connection)
             applied.append(functions.SCHEMA)
-        await connection.execute(_CURRENT, functions.SCHEMA)
+        await connection.execute(_SQL["touch_migration"], functions.SCHEMA)
     log.info("migrations.applied", names=applied)
     return applied
 
 
 async def _add_functions(connection: "Connection") -> None:
-    """Make this release's functions, and drop all but those of the release before, whose services may still run."""
-    for older in await connection.fetch(_OLDER, functions.SCHEMA):
+    """Create this release's functions, and drop all but those of the last release, whose services may still run."""
+    for older in await connection.fetch(_SQL["delete_old_functions"], functions.SCHEMA):
         await connection.execute(f"DROP SCHEMA {older['name']} CASCADE")
     await connection.execute(f"CREATE SCHEMA {functions.SCHEMA}")
     await connection.execute(f"GRANT USAGE ON SCHEMA {functions.SCHEMA} TO counterpoint_memory")

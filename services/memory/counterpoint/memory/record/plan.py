@@ -21,8 +21,8 @@ SYSTEM = "_system"
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """A record's next version. `body` is canonical JSON, None for a deletion. One that is put back has the `place` in
-    its project's order and the time that it had."""
+    """A record's next version. `body` is canonical JSON, None for a deletion. A restored one has its original position
+    (`place`) in the project's order and its original time."""
 
     store: str
     id: str
@@ -39,15 +39,15 @@ class PlannedWrite:
 
     @property
     def stamps(self) -> list[Any]:
-        """The columns that decide who may read it and how far it is trusted, as the audit log has them."""
+        """Return the columns that decide about its visibility and trust, as the audit log has them."""
         restored = [self.place, microseconds(self.at)] if self.place is not None and self.at is not None else []
         return [self.task_id, self.author, self.label, self.integrity, self.schema_version, *restored]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """A message for the log and the bus. A `structured` one has its envelope in its body; what is done with a
-    `result` rests on what its sender had used."""
+    """A message for the log and the bus. A `structured` one has its envelope in its body; consequences of a `result`
+    are derived from the items that its sender used."""
 
     id: str
     type: str
@@ -65,14 +65,14 @@ class PlannedMessage:
 
     @property
     def stamps(self) -> list[Any]:
-        """Destination and stamps of the message, as the audit leaf contains them."""
+        """Return destination and stamps of the message, as the audit leaf contains them."""
         sent = [self.task_id, self.subject, list(self.audience), self.label, self.integrity, self.timer]
         return [*sent, self.due_at and microseconds(self.due_at), self.structured, self.versioned]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedVector:
-    """Row of the vector tier for a record; `embeddings` by model, each as PostgreSQL reads it."""
+    """Row of the vector tier for a record; `embeddings` by model, each in PostgreSQL's text format."""
 
     store: str
     id: str
@@ -89,10 +89,10 @@ class PlannedVector:
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """A step ready to be applied: everything decided but what only the record knows (versions, duplicates, fences).
+    """A step ready to be applied; only versions, duplicates and fences are decided by the record.
 
-    A refusal is one too: it has no rows and no step, only its audit leaf. `provenance` is what its messages carry,
-    `cause` the commit whose message it works on.
+    A refusal is one too: it has no rows and no step, only its audit leaf. `provenance` is that of its messages, `cause`
+    the commit of its inbound message.
     """
 
     project: str
@@ -121,16 +121,16 @@ class CommitPlan:
 
 
 def microseconds(moment: datetime) -> int:
-    """A moment as leaves have it: whole microseconds since 1970."""
+    """Return a moment as leaves have it: whole microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def storable(text: str, where: str) -> str:
-    """`text` if it may be kept and sent. Raises `Permanent` `too_large` or `invalid`."""
+    """Return `text` if it may be stored and sent. Raises `Permanent` `too_large` or `invalid`."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="holds half a character"),)) from error
+        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="contains an unpaired surrogate"),)) from error
     if size > BODY_LIMIT_BYTES:
         raise Permanent(
             ErrorCode.TOO_LARGE, (Problem(field=where, problem=f"{size} bytes, more than {BODY_LIMIT_BYTES}"),)

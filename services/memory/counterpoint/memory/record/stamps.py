@@ -1,11 +1,11 @@
-"""Stamps of a record or message: its label, its integrity, and the items that it rests on."""
+"""Stamps of a record or message: its label, its integrity, and the items that it is derived from."""
 
 from dataclasses import dataclass
 
 from counterpoint.proto.memory import Ref
 
 VOUCHED, DERIVED, UNTRUSTED = 2, 1, 0
-"""Integrity: said by a person or an operated system; made or brought by an agent; from outside."""
+"""Integrity: vouched for by a person or an operated system; derived by an agent; untrusted, from outside."""
 
 
 @dataclass(frozen=True, slots=True)

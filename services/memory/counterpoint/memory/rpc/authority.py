@@ -1,4 +1,4 @@
-"""Authority: what a caller may do for an inbound message, by its capability or by its principal."""
+"""Authority: the grant of a caller for an inbound message, by its capability or its principal."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from counterpoint.proto.principals import Principal
 
 
 class Authority:
-    """Capabilities, principals, revocations, and what the deliveries under way have read."""
+    """Capabilities, principals, revocations, and the read sets of open deliveries."""
 
     def __init__(
         self,
@@ -41,32 +41,34 @@ class Authority:
         """Return the grant of a caller for an origin, and the integrity of its work. Raises `Denied`."""
         if not is_project(origin.project):
             raise Denied(ErrorCode.PROJECT, "a project name, in which nothing looks like a secret")
-        asked = diode.AccessRequest(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
+        request = diode.AccessRequest(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
         if origin.capability is not None:
             revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
-            grant = verify(self._keyring, origin.capability, accesses, now=asked.now, revoked=revoked)
+            grant = verify(self._keyring, origin.capability, accesses, now=request.now, revoked=revoked)
             integrity = VOUCHED
         else:
             principal = await self.asker(origin)
-            grant = diode.standing(self._policy, asked, principal)
+            grant = diode.standing(self._policy, request, principal)
             integrity = VOUCHED if principal is not None and principal.kind != "agent" else DERIVED
-        rule = diode.holder(grant, asked)
+        rule = diode.holder(grant, request)
         if rule is not None:
             raise Denied(rule, f"a capability of {caller} for this message, project and task")
         return grant, integrity
 
     async def asker(self, origin: Origin) -> Principal | None:
-        """The principal that asks by itself; None for the work of a capability, whatever name the request holds."""
+        """Return the principal of a request without a capability; None for a request with one, whatever name it
+        contains."""
         return None if origin.capability is not None else await self._principals.of(origin.principal)
 
     async def operates_all(self, origin: Origin) -> None:
-        """Refuse a principal that does not operate every project: they all share one model. Raises `Denied`."""
+        """Refuse a principal that does not operate every project, because all projects share one model. Raises
+        `Denied`."""
         principal = await self.asker(origin)
         if principal is None or not principal.may("operate", origin.project) or "*" not in principal.projects:
             raise Denied(ErrorCode.ROLE, "the role operate in all projects")
 
     async def ingests(self, caller: str, origin: Origin) -> int:
-        """The integrity of what this caller ingests. Raises `Denied`."""
+        """Return the integrity of a caller's ingest. Raises `Denied`."""
         _, integrity = await self.authorise(caller, origin)
         principal = await self.asker(origin)
         if principal is None or not principal.may("ingest", origin.project):
@@ -79,21 +81,21 @@ class Authority:
             raise Denied(ErrorCode.FENCE, "the newest delivery of the message")
 
     def changed(self, prepared: CommitPlan) -> None:
-        """Look again at principals, revocations and ends of tasks that a commit changes."""
+        """Invalidate principals, revocations and ends of tasks that a commit changes."""
         if any(row.store == "principals" for row in prepared.writes):
-            self._principals.forget()
+            self._principals.clear()
         self._revocations.changed(prepared)
         self.causes.changed(prepared)
 
 
-def remembered(look: Callable[[], ReadSet]) -> ReadSet:
-    """The read set of a delivery. Raises `Transient` when it is not known any more."""
+def remembered(lookup: Callable[[], ReadSet]) -> ReadSet:
+    """Return the read set of a delivery. Raises `Transient` if it is no longer in RAM."""
     try:
-        return look()
+        return lookup()
     except ReadSetLost as error:
         raise Transient("what this delivery has read is not known any more") from error
 
 
 def key_of(caller: str, origin: Origin) -> Key:
-    """The key of a delivery's read set."""
+    """Return the key of a delivery's read set."""
     return caller, origin.message_id, origin.fence, origin.run

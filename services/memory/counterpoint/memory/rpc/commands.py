@@ -1,4 +1,4 @@
-"""Commands: authorised, executed, and accounted for in the audit log by the commit that each of them makes."""
+"""Commands: authorised, executed, and recorded in the audit log by the commit that each makes."""
 
 from datetime import UTC, datetime
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""Commit requests: authorised, planned, applied with the vectors of their rows, and followed where taken back."""
+"""Commit requests: authorised, planned, embedded and applied, then checked against take-backs."""
 
 from datetime import UTC, datetime
 
@@ -41,9 +41,8 @@ class CommitHandler:
         self._releases = releases
 
     async def execute(self, caller: str, request: CommitRequest, *, resend: str | None = None) -> CommitReply:
-        """Apply a commit, and send the message of the dead letter `resend` again with it.
-
-        Raises `Conflict`, `Denied`, `Permanent` or `Transient`."""
+        """Apply a commit; with `resend`, also send the message of that dead letter again. Raises `Conflict`, `Denied`,
+        `Permanent` or `Transient`."""
         origin, commit = request.origin, request.commit
         accesses = accesses_of(commit)
         grant, integrity = await self._authority.authorise(caller, origin, accesses)
@@ -52,7 +51,7 @@ class CommitHandler:
         wrong = self._takebacks.wrong(origin.project, memories)
         if wrong is not None:
             raise Conflict(wrong.store, wrong.id)
-        # A run begins anew because something was taken back: what comes of it does not rest on that.
+        # A run that was repeated because of a take-back is not derived from the items that were taken back.
         earlier = [ref for ref in memories.earlier if not self._takebacks.carried(origin.project, (ref,))]
         cause, version = await self._authority.causes.of(origin)
         if origin.capability is not None:
@@ -78,8 +77,8 @@ class CommitHandler:
                 prepared = also_sending(prepared, [retried])
             try:
                 reply = await self.apply(prepared)
-            except TombstoneConflict as before:
-                commit = _made_again(commit, before)
+            except TombstoneConflict as conflict:
+                commit = _over_tombstone(commit, conflict)
             else:
                 break
         if self._takebacks.carried(origin.project, prepared.provenance.refs):
@@ -89,13 +88,13 @@ class CommitHandler:
         return reply
 
     def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> ReadSet:
-        """Return what the delivery has read. A command has no content of the sender's, so no read of it may be missing
-        without harm. Raises `Transient`."""
+        """Return the read set of the delivery. A command has no content of the sender's, so missing reads do no harm.
+        Raises `Transient`."""
         reads, key = self._authority.reads, key_of(caller, request.origin)
         return remembered(lambda: reads.so_far(key, 0) if command else reads.of(key, request.reads))
 
     async def apply(self, prepared: CommitPlan) -> CommitReply:
-        """Apply what was prepared, with the vectors of what the vector tier keeps."""
+        """Apply a plan with the vectors of its rows."""
         try:
             reply, _ = await self._pipeline.applied(self._committer, prepared)
             return reply
@@ -104,14 +103,15 @@ class CommitHandler:
             self._authority.changed(prepared)
 
 
-def _made_again(commit: Commit, before: TombstoneConflict) -> Commit:
-    """The same commit, making anew what was there before and was deleted. Raises `before` when it makes no such."""
+def _over_tombstone(commit: Commit, conflict: TombstoneConflict) -> Commit:
+    """Return the commit with inserts turned into inserts over the tombstone. Raises `conflict` if it has no such
+    insert."""
     writes = tuple(
-        write.model_copy(update={"expect": before.found})
-        if (write.store, write.id, write.expect) == (before.store, before.record_id, 0)
+        write.model_copy(update={"expect": conflict.found})
+        if (write.store, write.id, write.expect) == (conflict.store, conflict.record_id, 0)
         else write
         for write in commit.writes
     )
     if writes == commit.writes:
-        raise before
+        raise conflict
     return commit.model_copy(update={"writes": writes})

@@ -1,4 +1,4 @@
-"""Query requests: authorised, answered from the cache or by the executor, and noted in the read set."""
+"""Query requests: authorised, answered from the cache or by the executor, and added to the read set."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ REPLY_LIMIT_BYTES = 1000 * 1000
 
 
 class QueryHandler:
-    """Executes query requests. `alive` raises `Away` when nothing can be read or written."""
+    """Executes query requests. `alive` raises `Away` when the record cannot be read or written."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class QueryHandler:
         self._alive = alive
 
     async def execute(self, caller: str, request: QueryRequest) -> bytes:
-        """The reply, as JSON. Raises `Denied`, `Permanent` or `Transient`."""
+        """Return the reply as JSON. Raises `Denied`, `Permanent` or `Transient`."""
         origin = request.origin
         if request.names:
             await self._authority.authorise(caller, origin)
@@ -64,21 +64,21 @@ class QueryHandler:
         self._authority.newest(caller, origin)
         if any(isinstance(query, Reembed) for query in request.queries):
             return await self._models(origin, len(request.queries))
-        began = time.perf_counter()
-        looked = await self._cache.look(grant, request.queries)
-        answers = looked.answers
-        took_us = int((time.perf_counter() - began) * 1e6)
+        started = time.perf_counter()
+        lookup = await self._cache.lookup(grant, request.queries)
+        answers = lookup.answers
+        took_us = int((time.perf_counter() - started) * 1e6)
         reply = _reply([answer.json(took_us, "hit") for answer in answers])
         if not answers or len(reply) > REPLY_LIMIT_BYTES:
-            found = await self._executor.answer(grant, request.queries, await self._label(caller, origin))
-            answers = self._cache.keep(looked, request.queries, found)
-            cache = "off" if looked.epoch is None else "miss"
-            reply = _fresh(answers, found, cache)
+            results = await self._executor.answer(grant, request.queries, await self._label(caller, origin))
+            answers = self._cache.keep(lookup, request.queries, results)
+            cache = "off" if lookup.epoch is None else "miss"
+            reply = _fresh(answers, results, cache)
             if len(reply) > REPLY_LIMIT_BYTES:
-                found = shortened(found, REPLY_LIMIT_BYTES)
-                answers = tuple(answer_of(each) for each in found)
-                reply = _fresh(answers, found, cache)
-        self._authority.reads.note(key_of(caller, origin), [item for answer in answers for item in answer.seen])
+                results = shortened(results, REPLY_LIMIT_BYTES)
+                answers = tuple(answer_of(each) for each in results)
+                reply = _fresh(answers, results, cache)
+        self._authority.reads.note(key_of(caller, origin), [item for answer in answers for item in answer.items_read])
         return reply
 
     async def _models(self, origin: Origin, queries: int) -> bytes:
@@ -86,24 +86,24 @@ class QueryHandler:
         await self._authority.operates_all(origin)
         if queries > 1:
             raise Permanent(ErrorCode.INVALID, (Problem(field="queries", problem="must be the only query"),))
-        began = time.perf_counter()
+        started = time.perf_counter()
         report = await self._reembedding.status()
-        took_us = int((time.perf_counter() - began) * 1e6)
-        found = QueryResult(tier="vector", plan="reembed", took_us=took_us, report=report)
-        return QueryReply(found=(found,)).model_dump_json(exclude_none=True).encode()
+        took_us = int((time.perf_counter() - started) * 1e6)
+        result = QueryResult(tier="vector", plan="reembed", took_us=took_us, report=report)
+        return QueryReply(found=(result,)).model_dump_json(exclude_none=True).encode()
 
     async def _label(self, caller: str, origin: Origin) -> int | None:
-        """The label of what may stand in a question; None where none is told to anybody outside."""
-        if not self._executor.asks_outside:
+        """Return the label of everything a query text may contain; None if no remote model receives it."""
+        if not self._executor.embeds_remotely:
             return None
         cause, _ = await self._authority.causes.of(origin)
         return cause.with_(self._authority.reads.by_any(origin.message_id)).label
 
 
-def _reply(found: Sequence[bytes]) -> bytes:
-    """A `QueryReply` of answers that are JSON already."""
-    return b'{"found":[%b]}' % b",".join(found)
+def _reply(results: Sequence[bytes]) -> bytes:
+    """Return a `QueryReply` of answers that are already JSON."""
+    return b'{"found":[%b]}' % b",".join(results)
 
 
-def _fresh(answers: Sequence[CachedAnswer], found: Sequence[QueryResult], cache: str) -> bytes:
-    return _reply([answer.json(each.took_us, cache) for answer, each in zip(answers, found, strict=True)])
+def _fresh(answers: Sequence[CachedAnswer], results: Sequence[QueryResult], cache: str) -> bytes:
+    return _reply([answer.json(each.took_us, cache) for answer, each in zip(answers, results, strict=True)])

@@ -1,4 +1,4 @@
-"""Refusals: what the diode or a rule refuses is answered, counted, logged, and has a leaf in the audit log."""
+"""Refusals: answered, counted, logged, and recorded as leaves of the audit log."""
 
 from collections.abc import Awaitable
 from datetime import UTC, datetime
@@ -24,18 +24,18 @@ REFUSALS = Counter("counterpoint_diode_refusals_total", "What the diode refused"
 
 
 class Refusals:
-    """Answers what is refused."""
+    """Answers requests that fail."""
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
 
     async def unread(self, caller: str, what: str, error: ValidationError) -> Refusal:
-        """Refuse a body that is not a request, by the fields at fault; its leaf is in the default project."""
+        """Refuse a body that is not a request, naming the invalid fields; its leaf is in the default project."""
         refused = Permanent(ErrorCode.INVALID, problems_of(error))
         return await self.of(caller, Origin(message_id="unread", project=subjects.DEFAULT_PROJECT), what, refused)
 
     async def of(self, caller: str, origin: Origin, what: str, error: CounterpointError) -> Refusal:
-        """Return the refusal for an error. What the diode or a rule refused gets a leaf in the audit log."""
+        """Return the refusal for an error, and add a leaf to the audit log if a rule refused."""
         match error:
             case Denied(rule=rule, needed=needed):
                 REFUSALS.labels(what.split(" ")[0], rule).inc()

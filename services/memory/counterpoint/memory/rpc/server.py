@@ -5,7 +5,7 @@ import time
 from prometheus_client import Histogram
 from pydantic import ValidationError
 
-from counterpoint.memory.rpc import former
+from counterpoint.memory.rpc import legacy
 from counterpoint.memory.rpc.commands import CommandHandler
 from counterpoint.memory.rpc.commits import CommitHandler
 from counterpoint.memory.rpc.ingests import IngestHandler
@@ -20,7 +20,7 @@ COMMITS = Histogram("counterpoint_commit_duration_seconds", "From request to rep
 
 
 class RequestServer:
-    """Answers requests as bytes; the caller's name comes from the subject, never from the body."""
+    """Answers requests as bytes. The caller's name comes from the subject, never from the body."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class RequestServer:
         return reply.model_dump_json(exclude_none=True).encode()
 
     async def _query(self, caller: str, request: QueryRequest) -> bytes:
-        command = former.command_in_query(request)
+        command = legacy.command_in_query(request)
         if command is None:
             return await self._queries.execute(caller, request)
         reply = await self._commands.execute(caller, CommandRequest(origin=request.origin, command=command))
-        return former.as_query_reply(command, reply).model_dump_json(exclude_none=True).encode()
+        return legacy.as_query_reply(command, reply).model_dump_json(exclude_none=True).encode()
 
     async def _commit(self, caller: str, request: CommitRequest) -> CommitReply:
-        command = former.command_in_commit(request.commit)
+        command = legacy.command_in_commit(request.commit)
         if command is None:
             return await self._commits.execute(caller, request)
         reply = await self._commands.execute(caller, CommandRequest(origin=request.origin, command=command))

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from math import log
 
 NEGLIGIBLE = 0.02
-"""Share of all that the words of a query are worth, below which its commonest words bring no candidates."""
+"""Share of the idf of a query's terms below which its commonest terms bring no candidates."""
 
 
 def idf(rows: int, holders: int) -> float:
-    """The worth of a term that `holders` of `rows` rows hold, above 0."""
+    """Return the idf of a term that `holders` of `rows` rows contain, above 0."""
     return log(1 + (rows - holders + 0.5) / (holders + 0.5))
 
 
 def bringing(worth: Mapping[str, float]) -> frozenset[str]:
-    """The terms whose rows are candidates: all but the commonest, which together are worth next to nothing.
+    """Return the terms whose rows are candidates: all but the commonest, which together have next to no idf.
 
-    In nearly every row, those would make the search read the whole project to tell rows apart that they do not tell
-    apart. Candidates are scored by all terms.
+    They are in nearly every row, so that the search would read the whole project and not distinguish its rows.
+    Candidates are scored by all terms.
     """
     left = NEGLIGIBLE * sum(worth.values())
     dropped = set()

@@ -23,9 +23,9 @@ class SearchScope:
 @dataclass(frozen=True)
 class ParsedQuery:
     """Parsed search. `vector` of the text, (dimensions,); `bring` are the terms whose rows become candidates and
-    `other` those that only score, each with its idf; `hashes` are those of both; `phrases` are tsqueries, each
-    with its rarest word; `names` are terms that name one thing. The corpus has `rows` rows of `mean_length`
-    terms; each leg brings `most` candidates."""
+    `other` those that only score, each with its idf; `hashes` are those of both; `phrases` are tsqueries, each with its
+    rarest word; `names` are terms that name one thing. The corpus has `rows` rows of `mean_length` terms; each leg
+    brings `most` candidates."""
 
     vector: Vectors
     bring: Mapping[str, float]
@@ -39,7 +39,7 @@ class ParsedQuery:
 
 
 class Candidate(NamedTuple):
-    """A row that one of the legs has brought, and its score for the words."""
+    """A row that one of the legs found, and its lexical score."""
 
     row: int
     project: str
@@ -54,9 +54,9 @@ class Candidate(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The rows that both legs have brought. `nearest` is how many by the dense one; `lexical_sum` and `lexical_squares`
-    are of the BM25 scores of all rows, and `cosine_mean` and `cosine_deviation` of all their cosines; `vectors` are
-    those of the rows that have one."""
+    """The rows that both legs found. `nearest` is the number found by the dense leg; `lexical_sum` and
+    `lexical_squares` are over the BM25 scores of all rows, `cosine_mean` and `cosine_deviation` over all cosines;
+    `vectors` are those of the rows that have one."""
 
     each: Sequence[Candidate] = ()
     nearest: int = 0
@@ -67,7 +67,8 @@ class Candidates(NamedTuple):
     vectors: Mapping[int, Vectors] = {}
 
     def likeness(self, vector: "Vectors | npt.NDArray[np.float64]") -> dict[int, float]:
-        """The inner product of each vector with this one. Added up in 64 bits: so it is the same whoever found them."""
+        """Return the inner product of each vector with this one, summed in 64 bits, so that it does not depend on the
+        source of the candidates."""
         if not self.vectors:
             return {}
         matrix = np.array([*self.vectors.values()], np.float64)

@@ -1,7 +1,6 @@
-"""Stores in RAM: what is searched often between two changes is read once, not by every search."""
+"""Corpus cache: stores in RAM, so that one that is searched often between two changes is read once."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -10,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import numpy as np
 import structlog
+from cachetools import LRUCache
 
-from counterpoint.memory.search.corpus_index import Corpus, Place, bytes_of
+from counterpoint.memory.record.projects import StoreKey
+from counterpoint.memory.record.sql_files import load_statements
+from counterpoint.memory.search.corpus_index import Corpus, bytes_of
 from counterpoint.proto.errors import CounterpointError
 
 if TYPE_CHECKING:
@@ -20,60 +22,38 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 LIMIT_BYTES = 128 << 20
-"""All that is held. What has not been searched by for longest goes first."""
+"""Size limit of all corpora. The least recently searched one is evicted first."""
 SEARCHES = 4
 """Searches of an unchanged store before it is loaded into RAM. Loading 6,400 rows takes .15 s, which ten later
 searches save."""
 
-_PATIENCE_S = 20.0
+_LOAD_TIMEOUT_S = 20.0
 """Timeout of loading a store, in seconds."""
-_RESTS = 100
+_RETRY_SEARCHES = 100
 """Further searches before a failed load is retried."""
-_ASKED = 10_000
+_COUNTED_STORES = 10_000
 """Maximum number of stores whose searches are counted."""
 
-_Key = tuple[Place, str]
+_Key = tuple[StoreKey, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusState:
-    """Which transactions last changed a place (`CHANGED`), and how many rows and postings it has."""
+    """State of a store: the transactions that last changed it, and the numbers of its rows and postings."""
 
     changed: str
     rows: int
     postings: int
 
 
-CHANGED = "string_agg(changed::text, ' ' ORDER BY label) || ' ' || pg_postmaster_start_time()"
-"""SQL of the state of a store's rows in `corpora`. A transaction id is reused in a restored database."""
-
-HASH = "hashtextextended(term, 0)"
-"""SQL of the key of a term in RAM, 8 bytes."""
-
-# One statement, so that the state is that of all the rest. Arrays of one table are in the order in which it is read.
-_READ = f"""
-SELECT (SELECT {CHANGED} FROM corpora WHERE project = $1 AND store = $2) AS changed, of_rows.*, of_terms.*
-FROM (
-    SELECT string_agg(int8send(v.row), '') AS rows, string_agg(int2send(v.label), '') AS labels,
-        string_agg(int4send(length(lexemes)), '') AS lengths, string_agg(int4send(chars), '') AS chars,
-        array_agg(id) AS ids, array_agg(type) AS types, array_agg(array_to_string(names, chr(31))) AS names,
-        string_agg(boolsend(m.model IS NOT NULL), '') AS known,
-        string_agg(boolsend(m.embedding IS NOT NULL), '') AS meant,
-        string_agg(substr(vector_send(m.embedding), 5), '') AS vectors
-    FROM vectors v LEFT JOIN meanings m ON m.row = v.row AND m.model = $3 AND m.project = $1
-    WHERE v.project = $1 AND v.store = $2) AS of_rows,
-    (
-    SELECT string_agg(int8send({HASH}), '') AS terms, string_agg(int8send(row), '') AS holders,
-        string_agg(int2send(tf), '') AS times
-    FROM postings WHERE project = $1 AND store = $2) AS of_terms
-"""
+_SQL = load_statements(__package__)
 
 
 class CorpusCache:
-    """Corpora by project, store and model. What is found in them is what the database would find in the same state.
+    """Corpora by project, store and model. Their candidates are those that the database would find in the same state.
 
-    They are read beside the searches, one at a time, for what is read takes more than twice the memory meanwhile.
-    `connections` gives one for a statement for which only the rows of a project exist.
+    They are loaded in the background, one at a time, because loading takes more than twice the memory. `connections`
+    gives a connection on which only the rows of a project are visible.
     """
 
     def __init__(
@@ -85,98 +65,97 @@ class CorpusCache:
         self._connections = connections
         self._limit_bytes = limit_bytes
         self._searches = searches
-        self._held: OrderedDict[_Key, Corpus] = OrderedDict()
-        self._asked: OrderedDict[Place, tuple[str, int]] = OrderedDict()
-        self._reading: asyncio.Task[None] | None = None
-        self._read: Place | None = None
+        self._corpora: LRUCache[_Key, Corpus] = LRUCache(limit_bytes, getsizeof=lambda corpus: corpus.bytes)
+        self._searches_of: LRUCache[StoreKey, tuple[str, int]] = LRUCache(_COUNTED_STORES)
+        self._loading: asyncio.Task[None] | None = None
+        self._loading_store: StoreKey | None = None
         """Store that is being loaded, None if it was dropped since."""
 
     def clear(self) -> None:
-        """Hold nothing."""
-        self._held.clear()
-        self._asked.clear()
-        self._read = None
+        """Evict everything."""
+        self._corpora.clear()
+        self._searches_of.clear()
+        self._loading_store = None
 
-    def drop(self, places: Collection[Place]) -> None:
-        """Hold nothing of places that were changed: what was erased is not to stay here until somebody searches."""
-        for key in [key for key in self._held if key[0] in places]:
-            del self._held[key]
-        if self._read in places:
-            self._read = None
+    def drop(self, stores: Collection[StoreKey]) -> None:
+        """Evict stores that were changed, so that erased content does not stay until the next search."""
+        for key in [key for key in self._corpora if key[0] in stores]:
+            del self._corpora[key]
+        if self._loading_store in stores:
+            self._loading_store = None
 
-    async def settled(self) -> None:
-        """When nothing is being read."""
-        if self._reading is not None:
-            await asyncio.wait([self._reading])
+    async def loaded(self) -> None:
+        """Wait until nothing is being loaded."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
 
     async def close(self) -> None:
-        """Read no more."""
-        if self._reading is not None:
-            self._reading.cancel()
-        await self.settled()
+        """Stop loading, and evict everything."""
+        if self._loading is not None:
+            self._loading.cancel()
+        await self.loaded()
         self.clear()
 
-    def corpora(self, states: Mapping[Place, CorpusState], model: str, dimensions: int) -> list[Corpus] | None:
-        """Those of some places in these states; None where not all are held, and one of them is read for the next."""
-        # What cannot be held together is not read.
+    def corpora(self, states: Mapping[StoreKey, CorpusState], model: str, dimensions: int) -> list[Corpus] | None:
+        """Return the corpora of some stores in these states; None if not all are cached, and then load one of them."""
+        # Corpora that do not fit together are not loaded.
         if sum(bytes_of(each.rows, dimensions, each.postings) for each in states.values()) > self._limit_bytes:
             return None
         corpora = []
-        for place, state in states.items():
-            key = (place, model)
-            held = self._held.get(key)
-            if held is not None and held.changed == state.changed:
-                self._held.move_to_end(key)
-                corpora.append(held)
-            elif self._often(place, state) and (self._reading is None or self._reading.done()):
-                # Where this fails it is so long before anybody tries again.
-                self._asked[place] = (state.changed, -_RESTS)
-                self._read = place
-                self._reading = asyncio.create_task(self._hold(key, dimensions))
+        for store, state in states.items():
+            key = (store, model)
+            cached = self._corpora.get(key)
+            if cached is not None and cached.changed == state.changed:
+                corpora.append(cached)
+            elif self._is_searched_often(store, state) and (self._loading is None or self._loading.done()):
+                # After a failure the next attempt is that many searches away.
+                self._searches_of[store] = (state.changed, -_RETRY_SEARCHES)
+                self._loading_store = store
+                self._loading = asyncio.create_task(self._load(key, dimensions))
         return corpora if len(corpora) == len(states) else None
 
-    async def _hold(self, key: _Key, dimensions: int) -> None:
-        """Read a place, and hold it where it was not dropped meanwhile."""
-        place, model = key
+    async def _load(self, key: _Key, dimensions: int) -> None:
+        """Load a store, and cache it unless it was dropped meanwhile."""
+        store, model = key
         try:
-            async with asyncio.timeout(_PATIENCE_S), self._connections(place[0]) as connection:
-                row = await connection.fetchrow(_READ, *place, model)
-                corpus = await asyncio.to_thread(_corpus, place, row, dimensions)
+            async with asyncio.timeout(_LOAD_TIMEOUT_S), self._connections(store[0]) as connection:
+                row = await connection.fetchrow(_SQL["corpus"], *store, model)
+                corpus = await asyncio.to_thread(_corpus, store, row, dimensions)
         except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
-            log.warning("store.not_held", project=place[0], store=place[1], reason=str(error) or "too slow")
+            log.warning("corpus.not_loaded", project=store[0], store=store[1], reason=str(error) or "too slow")
         except Exception as error:
-            # Nobody waits for this task to hear of it.
-            log.error("store.unforeseen", project=place[0], store=place[1], exc_info=error)
+            # Nobody awaits this task, so nobody else would report the error.
+            log.error("corpus.failed", project=store[0], store=store[1], exc_info=error)
         else:
-            if self._read == place:
-                self._keep(key, corpus)
+            if self._loading_store == store:
+                self._add(key, corpus)
         finally:
-            self._read = None
+            self._loading_store = None
 
-    def _often(self, place: Place, state: CorpusState) -> bool:
-        changed, times = self._asked.pop(place, (state.changed, 0))
+    def _is_searched_often(self, store: StoreKey, state: CorpusState) -> bool:
+        changed, times = self._searches_of.get(store, (state.changed, 0))
         times = times + 1 if changed == state.changed else 1
-        self._asked[place] = (state.changed, times)
-        while len(self._asked) > _ASKED:
-            self._asked.popitem(last=False)
+        self._searches_of[store] = (state.changed, times)
         return times >= self._searches
 
-    def _keep(self, key: _Key, corpus: Corpus) -> None:
-        self._held[key] = corpus
-        while sum(each.bytes for each in self._held.values()) > self._limit_bytes:
-            (place, _), _ = self._held.popitem(last=False)
-            self._asked.pop(place, None)
+    def _add(self, key: _Key, corpus: Corpus) -> None:
+        self._corpora.pop(key, None)
+        while self._corpora and self._corpora.currsize + corpus.bytes > self._limit_bytes:
+            (store, _), _ = self._corpora.popitem()
+            self._searches_of.pop(store, None)
+        if corpus.bytes <= self._limit_bytes:
+            self._corpora[key] = corpus
 
 
-def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
-    """Parse a row of `_READ`."""
+def _corpus(store: StoreKey, row: Any, dimensions: int) -> Corpus:
+    """Parse a row of `_SQL["corpus"]`."""
 
     def array(name: str, kind: str, native: Any) -> Any:
         return np.frombuffer(row[name] or b"", kind).astype(native)
 
-    rows, meant = array("rows", ">i8", np.int64), array("meant", "?", np.bool_)
+    rows, with_vector = array("rows", ">i8", np.int64), array("meant", "?", np.bool_)
     vectors = np.zeros((len(rows), dimensions), np.float32)
-    vectors[meant] = array("vectors", ">f4", np.float32).reshape(-1, dimensions)
+    vectors[with_vector] = array("vectors", ">f4", np.float32).reshape(-1, dimensions)
     order = np.argsort(rows)
     rows = rows[order]
     hashes = array("terms", ">i8", np.int64)
@@ -184,7 +163,7 @@ def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
     terms, starts = np.unique(hashes[by_term], return_index=True)
     ids, types, names = row["ids"] or (), row["types"] or (), row["names"] or ()
     return Corpus(
-        place=place,
+        key=store,
         changed=row["changed"] or "",
         rows=rows,
         labels=array("labels", ">i2", np.int16)[order],
@@ -194,7 +173,7 @@ def _corpus(place: Place, row: Any, dimensions: int) -> Corpus:
         types=[types[n] for n in order],
         names=[tuple(filter(None, names[n].split(chr(31)))) for n in order],
         known=array("known", "?", np.bool_)[order],
-        meant=meant[order],
+        with_vector=with_vector[order],
         vectors=vectors[order],
         terms=terms,
         starts=np.append(starts, len(hashes)),

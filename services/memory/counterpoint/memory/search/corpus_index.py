@@ -1,4 +1,4 @@
-"""All that a search reads of a project's store, in RAM, and what it finds there: as `search.sql`, in arrays. Pure."""
+"""Corpus index: a store of a project in RAM, and the search in it, in arrays as `search.sql` does. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,30 +7,29 @@ import numpy as np
 import numpy.typing as npt
 
 from counterpoint.memory.embedding.model import Vectors
+from counterpoint.memory.record.projects import StoreKey
 from counterpoint.memory.search.bm25 import idf
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery
 
-Place = tuple[str, str]
-"""Project and store."""
 _Floats = npt.NDArray[np.float64]
-_Places = npt.NDArray[np.int64]
+_Positions = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 _ROW_BYTES = 320
-"""About what a row takes beside its vector: its numbers, id, type and names."""
+"""Size of a row without its vector, in bytes, about: its numbers, id, type and names."""
 _POSTING_BYTES = 22
 """Size of a posting list with one entry, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The rows of a place, ascending, as they were when it was last `changed`.
+    """The rows of a store, ascending, in the state `changed`.
 
-    Arrays are (n,), `vectors` (n, dimensions), 0 where a row is not `meant`. What is `known` to the model is found, and
-    what it would not have by its words alone. `terms` are hashes, ascending; the rows that hold the nth of them are
-    `holders[starts[n]:starts[n + 1]]` by their place in these arrays, `times` each.
+    Arrays are (n,), `vectors` (n, dimensions), 0 where a row is not `with_vector`. Rows `known` to the model can be
+    found; those that it refused by their words alone. `terms` are hashes, ascending; the rows of the nth term are
+    `holders[starts[n]:starts[n + 1]]` by their position in these arrays, with the term frequencies `times`.
     """
 
-    place: Place
+    key: StoreKey
     changed: str
     rows: npt.NDArray[np.int64]
     labels: npt.NDArray[np.int16]
@@ -40,7 +39,7 @@ class Corpus:
     types: Sequence[str]
     names: Sequence[Sequence[str]]
     known: _Flags
-    meant: _Flags
+    with_vector: _Flags
     vectors: Vectors
     terms: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
@@ -49,11 +48,11 @@ class Corpus:
 
     @property
     def bytes(self) -> int:
-        """About what it takes."""
+        """Return the size in RAM, in bytes, about."""
         rows, dimensions = self.vectors.shape
         return bytes_of(rows, dimensions, len(self.holders))
 
-    def places(self, rows: Sequence[int]) -> _Places:
+    def positions(self, rows: Sequence[int]) -> _Positions:
         """Return the positions of rows by id; unknown ones are left out."""
         return np.flatnonzero(np.isin(self.rows, np.asarray(rows, np.int64)))
 
@@ -66,112 +65,113 @@ class Corpus:
 
 
 def bytes_of(rows: int, dimensions: int, postings: int) -> int:
-    """About what so many rows take with so many postings, seldom less."""
+    """Return the size in RAM of a corpus, in bytes, about; it is seldom larger."""
     return rows * (4 * dimensions + _ROW_BYTES) + _POSTING_BYTES * postings
 
 
 def find(
     corpora: Sequence[Corpus],
-    wanted: ParsedQuery,
+    query: ParsedQuery,
     max_label: int,
-    spoken: Iterable[Sequence[int]] = (),
+    phrase_rows: Iterable[Sequence[int]] = (),
     of_rows: Sequence[int] | None = None,
 ) -> Candidates:
-    """The candidates among the rows of these places whose labels are at most `max_label`; with `of_rows` among those.
+    """Return the candidates among the rows of these corpora whose labels are at most `max_label`; with `of_rows` among
+    those.
 
-    `spoken` are the rows that hold a phrase, phrase by phrase.
+    `phrase_rows` are the rows that contain a phrase, for each phrase.
     """
-    scored = [_Scored(corpus, wanted, _seen(corpus, max_label, of_rows)) for corpus in corpora]
-    for phrase in spoken:
-        holding = [each.seen_of(phrase) for each in scored]
-        worth = idf(wanted.rows, sum(map(len, holding)))
-        for each, places in zip(scored, holding, strict=True):
-            each.add(places, 1, worth, named=True)
+    scored = [_Scored(corpus, query, _visible(corpus, max_label, of_rows)) for corpus in corpora]
+    for phrase in phrase_rows:
+        positions_by_corpus = [each.visible_positions(phrase) for each in scored]
+        idf_of_term = idf(query.rows, sum(map(len, positions_by_corpus)))
+        for each, positions in zip(scored, positions_by_corpus, strict=True):
+            each.add(positions, 1, idf_of_term, named=True)
     for each in scored:
-        each.add_terms(wanted.bring, wanted)
+        each.add_terms(query.bring, query)
     rows = np.concatenate([corpus.rows for corpus in corpora])
     cosine = np.concatenate([each.cosine for each in scored])
-    brought = np.concatenate([each.lexical * each.seen for each in scored])
-    meant = np.flatnonzero(np.concatenate([each.seen & each.corpus.meant for each in scored]))
-    compared = cosine[meant]
-    nearest = meant[_best(compared, rows[meant], wanted.most)]
-    matching = np.flatnonzero(brought > 0)
-    matching = matching[_best(brought[matching], rows[matching], wanted.most)]
+    lexical = np.concatenate([each.lexical * each.visible for each in scored])
+    with_vector = np.flatnonzero(np.concatenate([each.visible & each.corpus.with_vector for each in scored]))
+    compared = cosine[with_vector]
+    nearest = with_vector[_best(compared, rows[with_vector], query.most)]
+    matching = np.flatnonzero(lexical > 0)
+    matching = matching[_best(lexical[matching], rows[matching], query.most)]
     both = np.union1d(nearest, matching)
     known = np.concatenate([corpus.known for corpus in corpora])
-    chosen = _apart(corpora, both[known[both]])
+    selected = _by_corpus(corpora, both[known[both]])
     for each in scored:
-        each.add_terms(wanted.other, wanted)
+        each.add_terms(query.other, query)
     return Candidates(
-        each=[found for each, some in zip(scored, chosen, strict=True) for found in each.candidates(some)],
+        each=[found for each, some in zip(scored, selected, strict=True) for found in each.candidates(some)],
         nearest=len(nearest),
-        lexical_sum=float(brought.sum()),
-        lexical_squares=float((brought * brought).sum()),
+        lexical_sum=float(lexical.sum()),
+        lexical_squares=float((lexical * lexical).sum()),
         cosine_mean=float(compared.mean(dtype=np.float64)) if len(compared) else 0.0,
         cosine_deviation=float(compared.std(dtype=np.float64)) if len(compared) else 0.0,
         vectors={
-            int(corpus.rows[place]): corpus.vectors[place]
-            for corpus, some in zip(corpora, chosen, strict=True)
-            for place in some
-            if corpus.meant[place]
+            int(corpus.rows[position]): corpus.vectors[position]
+            for corpus, some in zip(corpora, selected, strict=True)
+            for position in some
+            if corpus.with_vector[position]
         },
     )
 
 
 class _Scored:
-    """Return the scores of each row: its cosine, and BM25 with k1 = 1.2 and b = 0.75."""
+    """Scores of each row: its cosine, and BM25 with k1 = 1.2 and b = 0.75."""
 
-    def __init__(self, corpus: Corpus, wanted: ParsedQuery, seen: _Flags) -> None:
-        self.corpus, self.seen = corpus, seen
-        self.lexical, self._covered, self._named = np.zeros((3, len(corpus.rows)))
-        self._lengths: _Floats = 0.3 + corpus.lengths * np.float64(0.9 / wanted.mean_length)
+    def __init__(self, corpus: Corpus, query: ParsedQuery, visible: _Flags) -> None:
+        self.corpus, self.visible = corpus, visible
+        self.lexical, self._covered_idf, self._name_idf = np.zeros((3, len(corpus.rows)))
+        self._lengths: _Floats = 0.3 + corpus.lengths * np.float64(0.9 / query.mean_length)
         # Not by BLAS, whose threads would wait busily on cores that others need.
-        self.cosine: Vectors = np.einsum("ij,j->i", corpus.vectors, wanted.vector)
+        self.cosine: Vectors = np.einsum("ij,j->i", corpus.vectors, query.vector)
 
-    def seen_of(self, rows: Sequence[int]) -> _Places:
+    def visible_positions(self, rows: Sequence[int]) -> _Positions:
         """Return the positions of visible rows."""
-        places = self.corpus.places(rows)
-        return places[self.seen[places]]
+        positions = self.corpus.positions(rows)
+        return positions[self.visible[positions]]
 
-    def add(self, places: npt.NDArray[np.integer], times: npt.ArrayLike, worth: float, *, named: bool) -> None:
-        """Rows hold something that is worth so much, so many times."""
-        self.lexical[places] += worth * np.multiply(times, 2.2) / (times + self._lengths[places])
-        self._covered[places] += worth
+    def add(self, positions: npt.NDArray[np.integer], times: npt.ArrayLike, idf_of_term: float, *, named: bool) -> None:
+        """Add a term of this idf to rows that contain it this many times."""
+        self.lexical[positions] += idf_of_term * np.multiply(times, 2.2) / (times + self._lengths[positions])
+        self._covered_idf[positions] += idf_of_term
         if named:
-            self._named[places] += worth
+            self._name_idf[positions] += idf_of_term
 
-    def add_terms(self, terms: Mapping[str, float], wanted: ParsedQuery) -> None:
-        """All rows that hold them."""
-        for term, worth in terms.items():
-            of_term = self.corpus.postings(wanted.hashes[term])
-            places, times = self.corpus.holders[of_term], self.corpus.times[of_term]
-            self.add(places, times, worth, named=term in wanted.names)
+    def add_terms(self, terms: Mapping[str, float], query: ParsedQuery) -> None:
+        """Add terms to all rows that contain them."""
+        for term, idf_of_term in terms.items():
+            of_term = self.corpus.postings(query.hashes[term])
+            positions, times = self.corpus.holders[of_term], self.corpus.times[of_term]
+            self.add(positions, times, idf_of_term, named=term in query.names)
 
-    def candidates(self, places: Sequence[int]) -> Iterator[Candidate]:
-        """Some rows."""
+    def candidates(self, positions: Sequence[int]) -> Iterator[Candidate]:
+        """Return the candidates at some positions."""
         values = zip(
-            places,
-            self.corpus.rows[places].tolist(),
-            self.corpus.chars[places].tolist(),
-            self.lexical[places].tolist(),
-            self._covered[places].tolist(),
-            self._named[places].tolist(),
+            positions,
+            self.corpus.rows[positions].tolist(),
+            self.corpus.chars[positions].tolist(),
+            self.lexical[positions].tolist(),
+            self._covered_idf[positions].tolist(),
+            self._name_idf[positions].tolist(),
             strict=True,
         )
-        for place, row, chars, *signs in values:
+        for position, row, chars, *scores in values:
             corpus = self.corpus
-            type, names = corpus.types[place], corpus.names[place]
-            yield Candidate(row, *corpus.place, corpus.ids[place], type, names, chars, *signs)
+            type, names = corpus.types[position], corpus.names[position]
+            yield Candidate(row, *corpus.key, corpus.ids[position], type, names, chars, *scores)
 
 
-def _seen(corpus: Corpus, max_label: int, of_rows: Sequence[int] | None) -> _Flags:
-    seen: _Flags = corpus.labels <= max_label
+def _visible(corpus: Corpus, max_label: int, of_rows: Sequence[int] | None) -> _Flags:
+    visible: _Flags = corpus.labels <= max_label
     if of_rows is not None:
-        seen &= np.isin(corpus.rows, np.asarray(of_rows, np.int64))
-    return seen
+        visible &= np.isin(corpus.rows, np.asarray(of_rows, np.int64))
+    return visible
 
 
-def _best(scores: npt.NDArray[np.floating], rows: npt.NDArray[np.int64], most: int) -> _Places:
+def _best(scores: npt.NDArray[np.floating], rows: npt.NDArray[np.int64], most: int) -> _Positions:
     """Return the positions of the `most` highest scores; ties are broken by position."""
     if len(scores) <= most:
         return np.arange(len(scores))
@@ -180,8 +180,8 @@ def _best(scores: npt.NDArray[np.floating], rows: npt.NDArray[np.int64], most: i
     return np.concatenate([above, equal[np.argsort(rows[equal])[: most - len(above)]]])
 
 
-def _apart(corpora: Sequence[Corpus], chosen: _Places) -> list[list[int]]:
+def _by_corpus(corpora: Sequence[Corpus], selected: _Positions) -> list[list[int]]:
     """Return the selected rows of each corpus from positions in their concatenation."""
     ends = np.cumsum([len(corpus.rows) for corpus in corpora])
-    cuts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+    cuts = np.split(selected, np.searchsorted(selected, ends[:-1]))
     return [(cut - end + len(corpus.rows)).tolist() for cut, end, corpus in zip(cuts, ends, corpora, strict=True)]

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 Key = TypeVar("Key", bound=tuple[Any, ...] | str | int)
 
 FULL_CHARS = 100
-"""A text of this length is half full: shorter ones rarely hold an answer, whatever they match."""
+"""Length at which a text counts as half full, in characters: shorter texts rarely contain an answer, whatever they
+match."""
 
 
 class CandidateFeatures(NamedTuple):
@@ -40,7 +41,7 @@ class Weights:
 
 
 class FusedScore(NamedTuple):
-    """A candidate's score in [0, 1], and what each sign added to it."""
+    """A candidate's score in [0, 1], and the part of each feature in it."""
 
     score: float
     words: float
@@ -64,14 +65,14 @@ BY_TYPE = {
 
 
 def fixed(vector_weight: float) -> Weights:
-    """The legs alone: 0 is the order of the lexical one, 1 that of the dense one."""
+    """Return weights of the legs alone: 0 is the order of the lexical leg, 1 that of the dense one."""
     return Weights(1 - vector_weight, vector_weight, exact=0)
 
 
 def adaptive(types: Iterable[str]) -> Weights:
-    """The mean of what fits each candidate's type, with the least of their feedback, which harms where it does not fit;
-    a type that is not known counts both legs alike."""
-    # In one order, in which the weights are added up, whoever has found the candidates.
+    """Return the mean of the weights for each candidate's type, with the least of their feedback, which harms where it
+    does not fit; an unknown type weighs both legs alike."""
+    # In one order of summation, whatever the source of the candidates.
     each = Counter(BY_TYPE.get(type, UNKNOWN) for type in sorted(types))
     if not each:
         return UNKNOWN
@@ -86,10 +87,10 @@ def adaptive(types: Iterable[str]) -> Weights:
 
 
 def fuse(candidates: Mapping[Key, CandidateFeatures], weights: Weights) -> list[tuple[Key, FusedScore]]:
-    """Candidates with their fused score, best first, equal ones by key.
+    """Return candidates with their fused score, best first, equal ones by key.
 
-    Both legs have scored every candidate, and each is brought to [0, 1] by its minimum and maximum. More of any sign
-    never lowers a candidate's place.
+    Both legs have scored every candidate, and each is scaled to [0, 1] by its minimum and maximum. More of any feature
+    never lowers a candidate's rank.
     """
     words = _min_max({key: signs.lexical for key, signs in candidates.items()})
     meaning = _min_max({key: signs.dense + weights.feedback * signs.alike for key, signs in candidates.items()})
@@ -110,7 +111,8 @@ def fuse(candidates: Mapping[Key, CandidateFeatures], weights: Weights) -> list[
 
 
 def _min_max(scores: Mapping[Key, float]) -> dict[Key, float]:
-    """Scores from 0 for the worst to 1 for the best; equal ones say nothing and are 1, or 0 where nothing was found."""
+    """Return scores from 0 for the worst to 1 for the best; equal ones do not rank and are 1, or 0 if none is above
+    0."""
     low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
     if low == high:
         return dict.fromkeys(scores, 1.0 if high > 0 else 0.0)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from counterpoint.memory.embedding.model import Vectors
+from counterpoint.memory.record.projects import StoreKey
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.bm25 import bringing, idf
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
-from counterpoint.memory.search.corpus_cache import CHANGED, HASH, CorpusCache, CorpusState
-from counterpoint.memory.search.corpus_index import Place
+from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
 from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Weights, adaptive, fixed, fuse
-from counterpoint.memory.search.scan import compared, index_of, indexed_as, walked
+from counterpoint.memory.search.scan import index_of, indexed_as, scan_all, search_index
 from counterpoint.memory.search.terms import Terms, terms
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
@@ -24,65 +25,31 @@ if TYPE_CHECKING:
 
 MAX_QUERY_CHARS = 32_000
 MAX_TERMS = 48
-# Up to here every row is read, which no index beats in recall and few in time. A project with more gets an index of its
+# Up to here every row is read, which no index beats in recall and few in time. A larger project gets an index of its
 # own by the job `counterpoint.memory.search.index`.
 EXACT_ROWS = 20_000
-# More than are asked for, so that a row good in both legs but first in neither is among them.
+# More than requested, so that a row good in both legs but first in neither is among them.
 CANDIDATES = 100
-# The best candidates, to which the others are compared where that says something of them.
+# The best candidates, to which the others are compared where the type of the candidates allows it.
 BEST = 5
-# Fewer rows than these say nothing of how scores are spread: what is missing counts as rows without any of the words.
+# Fewer rows than these are no sample of the scores: missing ones count as rows without any of the terms.
 FEW = 40
-# Of a score. What is behind them depends on the order in which PostgreSQL adds up: on the plan, and so on what else is
-# in the table.
+# Of a score. Further decimals depend on the order of summation in PostgreSQL: on the plan, and so on other rows of the
+# table.
 DIGITS = 9
-# Of deviations, for means added up in another order.
+# Of deviations, for means summed in another order.
 _Z_DIGITS = 3
 
-_ANALYSE = f"""
-WITH words AS MATERIALIZED (
-    SELECT lexeme, cardinality(positions) AS times, positions[1] AS place FROM unnest(to_tsvector('english', $4))
-    ORDER BY times DESC, place LIMIT $7
-),
-phrases AS MATERIALIZED (
-    SELECT query::text AS query, tsvector_to_array(to_tsvector('english', phrase)) AS words
-    FROM (SELECT phrase, phraseto_tsquery('english', phrase) AS query FROM unnest($6::text[]) AS phrase)
-    WHERE numnode(query) > 1
-),
-held AS MATERIALIZED (
-    SELECT term, sum(rows)::bigint AS holders FROM lexicon
-    WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3 AND rows > 0
-        AND term = ANY ($5 || ARRAY(SELECT lexeme FROM words UNION SELECT unnest(words) FROM phrases))
-    GROUP BY term
-)
-SELECT
-    -- For what follows in this transaction: where no table is scanned, a plan for the values only takes longer to make.
-    set_config('plan_cache_mode', 'force_generic_plan', true) AS planned_once,
-    EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($8) AND indisvalid) AS walkable,
-    ARRAY(SELECT lexeme FROM words ORDER BY times DESC, place) AS words,
-    ARRAY(SELECT query FROM phrases) AS phrases,
-    ARRAY(SELECT array_to_string(words, ' ') FROM phrases) AS phrase_words,
-    ARRAY(SELECT term FROM held ORDER BY term) AS terms,
-    ARRAY(SELECT holders FROM held ORDER BY term) AS holders,
-    ARRAY(SELECT {HASH} FROM held ORDER BY term) AS hashes,
-    coalesce(sum(rows), 0)::bigint AS rows,
-    coalesce(sum(length), 0)::bigint AS length,
-    ARRAY(
-        SELECT ARRAY[project, store, {CHANGED}, sum(rows)::text, sum(length)::text] FROM corpora
-        WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) GROUP BY project, store ORDER BY project, store
-    ) AS states
-FROM corpora
-WHERE project IN ($1, 'shared') AND store = ANY ($2::text[]) AND label <= $3
-"""
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True)
 class HybridHit:
     """A row found. `score` is in [0, 1] within the result.
 
-    `scores` say why: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z` how
-    many deviations these are above the mean of all rows in scope, `coverage` the share of what the query's words are
-    worth together that it holds, `rarest` what a word of one row alone is worth; `by_words`, `by_meaning`, `by_name`,
+    `scores` explain it: `lexical` is its BM25 score and `cosine` its cosine to the query, `lexical_z` and `cosine_z`
+    how many deviations these are above the mean of all rows in scope, `coverage` the share of the idf of the query's
+    terms that it contains, `rarest` the idf of a term of one row alone; `by_words`, `by_meaning`, `by_name`,
     `by_fullness` and `by_exact_form` add up to `score`.
     """
 
@@ -95,10 +62,10 @@ class HybridHit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The hits, best first, and how they were found: `none` means that there was nothing to look for or in.
+    """The hits, best first, and the method: `none` if the query or the scope is empty.
 
-    `terms` are what the lexical leg looked for; without any (a query of stop words) nothing is found, unless the dense
-    leg alone was asked.
+    `terms` are those of the lexical leg; without any (a query of stop words) there are no hits, unless only the dense
+    leg is used.
     """
 
     hits: tuple[HybridHit, ...]
@@ -129,37 +96,38 @@ async def search(
     exact_rows: int = EXACT_ROWS,
     ef_search: int | None = None,
     of_rows: Sequence[int] | None = None,
-    held: CorpusCache | None = None,
+    corpus_cache: CorpusCache | None = None,
 ) -> SearchResult:
-    """The `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,) float32.
+    """Return the `k` best rows in scope for `text`, whose embedding by the scope's model is `vector`, (dimensions,)
+    float32.
 
     Without `weights` the types of the candidates decide them. The connection's `counterpoint.project` is set by the
-    caller. A scope of more than `exact_rows` rows is searched by its project's index where it has one, with that
-    `ef_search` (or as many as are wanted), and read whole where that gives up. As many hits come back as there are rows
-    in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, no others exist, and all of them are read. What
-    `held` has is not read again. Raises `Permanent` as `parse_query` does.
+    caller. A scope of more than `exact_rows` rows is searched by its project's index if there is one, with that
+    `ef_search` (or the number of candidates), and scanned if the index returns too few. The result has as many hits as
+    there are rows in scope, up to `k`. With `of_rows`, numbers of rows of `vectors`, only those are in scope, and all
+    of them are scanned. Corpora in `corpus_cache` are not read again. Raises `Permanent` as `parse_query` does.
     """
-    query = await _analysed(connection, scope, parse_query(text))
-    meaning_alone = weights == fixed(1)
-    if not query.rows or not (query.asked or meaning_alone):
-        return SearchResult((), "none", query.asked)
-    wanted = query.parsed(vector, max(CANDIDATES, 4 * k))
+    query = await _analyse(connection, scope, parse_query(text))
+    dense_alone = weights == fixed(1)
+    if not query.rows or not (query.lexical_terms or dense_alone):
+        return SearchResult((), "none", query.lexical_terms)
+    parsed_query = query.parsed(vector, max(CANDIDATES, 4 * k))
     method: Literal["exact", "indexed"] = "exact"
     found = Candidates()
     kind = indexed_as(len(vector))
-    if of_rows is None and query.rows > exact_rows and query.walkable and kind is not None:
-        found = await walked(connection, scope, wanted, kind, ef_search or min(wanted.most, 1000))
-    if found.nearest >= min(wanted.most, query.rows):
+    if of_rows is None and query.rows > exact_rows and query.has_index and kind is not None:
+        found = await search_index(connection, scope, parsed_query, kind, ef_search or min(parsed_query.most, 1000))
+    if found.nearest >= min(parsed_query.most, query.rows):
         method = "indexed"
     else:
-        found = await compared(connection, scope, query.states, wanted, of_rows, held)
-    return SearchResult(_ranked(query, found, vector, weights, k), method, query.asked)
+        found = await scan_all(connection, scope, query.states, parsed_query, of_rows, corpus_cache)
+    return SearchResult(_ranked(query, found, vector, weights, k), method, query.lexical_terms)
 
 
 @dataclass(frozen=True)
-class _Analysed:
-    """A query as PostgreSQL parsed it, with the statistics of the rows in scope: their number and mean length in terms,
-    and of each known term the rows that hold it and its hash."""
+class _AnalysedQuery:
+    """A query parsed by PostgreSQL, with the statistics of the rows in scope: their number and mean length in terms,
+    and of each known term the number of rows that contain it and its hash."""
 
     words: Sequence[str]
     phrases: Sequence[tuple[str, list[str]]]
@@ -169,38 +137,38 @@ class _Analysed:
     hashes: Mapping[str, int]
     rows: int
     mean_length: float
-    walkable: bool
-    states: Mapping[Place, CorpusState]
+    has_index: bool
+    states: Mapping[StoreKey, CorpusState]
 
     @property
-    def asked(self) -> tuple[str, ...]:
-        """The terms of the lexical leg."""
+    def lexical_terms(self) -> tuple[str, ...]:
+        """Return the terms of the lexical leg."""
         return (*(phrase for phrase, _ in self.phrases), *self.words)
 
     @cached_property
-    def worth(self) -> dict[str, float]:
-        """The idf of each word, 0 rows included."""
+    def idf_of_terms(self) -> dict[str, float]:
+        """Return the idf of each word, also of those in no row."""
         return {term: idf(self.rows, self.holders.get(term, 0)) for term in self.words}
 
     def parsed(self, vector: Vectors, most: int) -> ParsedQuery:
         """Return the query for both legs, each of which brings `most` candidates."""
         return ParsedQuery(
             vector=vector,
-            phrases=_guided(self.phrases, self.holders),
+            phrases=_with_rarest_word(self.phrases, self.holders),
             hashes=self.hashes,
             names=self.names,
             most=most,
             rows=self.rows,
             mean_length=self.mean_length,
-            **_weighed({term: value for term, value in self.worth.items() if term in self.holders}),
+            **_divided({term: value for term, value in self.idf_of_terms.items() if term in self.holders}),
         )
 
 
-async def _analysed(connection: "Connection", scope: SearchScope, prepared: Terms) -> _Analysed:
-    # Half of the places at most for exact forms: a long stack trace must not leave its words out.
+async def _analyse(connection: "Connection", scope: SearchScope, prepared: Terms) -> _AnalysedQuery:
+    # At most half of the terms are exact forms: a long stack trace must not displace its words.
     exact = list(prepared.exact[: MAX_TERMS // 2])
     row = await connection.fetchrow(
-        _ANALYSE,
+        _SQL["analyse_query"],
         scope.project,
         list(scope.stores),
         scope.max_label,
@@ -211,9 +179,9 @@ async def _analysed(connection: "Connection", scope: SearchScope, prepared: Term
         index_of(scope.project, scope.model),
     )
     assert row is not None
-    spoken = [words.split(" ") for words in row["phrase_words"]]
-    phrases = list(zip(row["phrases"], spoken, strict=True))[: MAX_TERMS // 4]
-    return _Analysed(
+    phrase_words = [words.split(" ") for words in row["phrase_words"]]
+    phrases = list(zip(row["phrases"], phrase_words, strict=True))[: MAX_TERMS // 4]
+    return _AnalysedQuery(
         words=list(dict.fromkeys([*exact, *row["words"]]))[: MAX_TERMS - len(phrases)],
         phrases=phrases,
         names=prepared.names,
@@ -222,13 +190,13 @@ async def _analysed(connection: "Connection", scope: SearchScope, prepared: Term
         hashes=dict(zip(row["terms"], row["hashes"], strict=True)),
         rows=row["rows"],
         mean_length=max(row["length"], 1) / max(row["rows"], 1),
-        walkable=row["walkable"],
+        has_index=row["has_index"],
         states=_states(row["states"]),
     )
 
 
 def _ranked(
-    query: _Analysed, found: Candidates, vector: Vectors, weights: Weights | None, k: int
+    query: _AnalysedQuery, found: Candidates, vector: Vectors, weights: Weights | None, k: int
 ) -> tuple[HybridHit, ...]:
     """Return the `k` best candidates; `weights` may include the similarity to the best of them."""
     rarest = idf(query.rows, 1)
@@ -240,7 +208,7 @@ def _ranked(
         middle = np.asarray(np.mean(best, axis=0, dtype=np.float64)) if best else np.zeros(len(vector))
         for row, likeness in found.likeness(middle).items():
             signs[row] = signs[row]._replace(alike=round(likeness, DIGITS))
-    spread = _Spread.of(found, query.rows, sum(query.worth.values()), rarest)
+    spread = _Spread.of(found, query.rows, sum(query.idf_of_terms.values()), rarest)
     by_row = {each.row: each for each in found.each}
     ordered = _ordered(signs, by_row, weights)[:k]
     return tuple(spread.hit(by_row[row], cosines.get(row, 0.0), fused) for row, fused in ordered)
@@ -259,27 +227,27 @@ def _signs(candidate: Candidate, cosine: float, names: Set[str], rarest: float) 
 def _ordered(
     signs: Mapping[int, CandidateFeatures], by_row: Mapping[int, Candidate], weights: Weights
 ) -> list[tuple[int, FusedScore]]:
-    """Fused and best first; equal ones by where and what they are, not by when they were written."""
+    """Fuse, best first; equal ones by project, store and id, not by the time they were written."""
     keys = {row: (of.project, of.store, of.id, row) for row, of in by_row.items()}
     return [(key[3], fused) for key, fused in fuse({keys[row]: each for row, each in signs.items()}, weights)]
 
 
 @dataclass(frozen=True)
 class _Spread:
-    """The spread of the scores of all rows in scope, and the worth of the words of the query together, and of a word
-    of one row alone."""
+    """The spread of the scores of all rows in scope, the sum of the idf of the query's terms, and the idf of a term of
+    one row alone."""
 
     lexical: tuple[float, float]
     cosine: tuple[float, float]
-    worth: float
+    idf_of_terms: float
     rarest: float
 
     @staticmethod
-    def of(found: Candidates, rows: int, worth: float, rarest: float) -> "_Spread":
+    def of(found: Candidates, rows: int, idf_of_terms: float, rarest: float) -> "_Spread":
         many = max(rows, FEW)
         mean = found.lexical_sum / many
         deviation = max(found.lexical_squares / many - mean * mean, 0) ** 0.5
-        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), worth, rarest)
+        return _Spread((mean, deviation), (found.cosine_mean, found.cosine_deviation), idf_of_terms, rarest)
 
     def hit(self, candidate: Candidate, cosine: float, fused: FusedScore) -> HybridHit:
         lexical = candidate.lexical
@@ -290,7 +258,7 @@ class _Spread:
             "lexical_z": _z(lexical, *self.lexical),
             "cosine_z": _z(cosine, *self.cosine),
             "rarest": self.rarest,
-            "coverage": candidate.covered / self.worth if self.worth else 0.0,
+            "coverage": candidate.covered / self.idf_of_terms if self.idf_of_terms else 0.0,
             "by_words": fused.words,
             "by_meaning": fused.meaning,
             "by_name": fused.named,
@@ -305,17 +273,18 @@ def _z(value: float, mean: float, deviation: float) -> float:
     return (value - mean) / deviation if deviation else 0.0
 
 
-def _weighed(worth: dict[str, float]) -> dict[str, dict[str, float]]:
-    """Terms that `bring` candidates with their worth, and the `other` ones with theirs."""
-    brings = bringing(worth)
+def _divided(idf_of_terms: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Divide terms into those that `bring` candidates and `other` ones, each with its idf."""
+    brings = bringing(idf_of_terms)
     return {
-        "bring": {term: value for term, value in worth.items() if term in brings},
-        "other": {term: value for term, value in worth.items() if term not in brings},
+        "bring": {term: value for term, value in idf_of_terms.items() if term in brings},
+        "other": {term: value for term, value in idf_of_terms.items() if term not in brings},
     }
 
 
-def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Phrases whose words all are held, and of each that which the fewest rows hold: among those it is looked for."""
+def _with_rarest_word(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the phrases whose words all occur, each with the word that the fewest rows contain: among those the phrase
+    is searched for."""
     return [
         (query, min(words, key=lambda word: holders[word]))
         for query, words in phrases
@@ -323,7 +292,7 @@ def _guided(phrases: Sequence[tuple[str, list[str]]], holders: Mapping[str, int]
     ]
 
 
-def _states(states: Sequence[Sequence[str]]) -> dict[Place, CorpusState]:
+def _states(states: Sequence[Sequence[str]]) -> dict[StoreKey, CorpusState]:
     return {
         (project, store): CorpusState(changed, int(rows), int(length))
         for project, store, changed, rows, length in states

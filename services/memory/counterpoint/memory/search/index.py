@@ -1,8 +1,8 @@
-"""The indexes of vectors, one of each model in use for a project that needs it, made beside all that goes on:
-`python -m counterpoint.memory.search.index`.
+"""Vector indexes: one of each model in use for each large project, built without blocking: `python -m
+counterpoint.memory.search.index`.
 
-Memory's login may not make them, so this is a job of the owner of the database. It may run at any time, and as often as
-one likes.
+Memory's login may not create indexes, so this job runs as the owner of the database. It may run at any time and any
+number of times.
 """
 
 import asyncio
@@ -12,47 +12,38 @@ import asyncpg
 import structlog
 
 from counterpoint.bus.logs import configure
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.hybrid import EXACT_ROWS
 from counterpoint.memory.search.scan import index_of, indexed_as
 
 log = structlog.get_logger()
 
 _LOCK = 0x766563746F72
-_READY = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
-_USED = """
-SELECT active AS model, dimensions FROM models UNION SELECT other, other_dimensions FROM models WHERE other IS NOT NULL
-"""
-_COUNT = "SELECT count(*) FROM meanings WHERE project = $1 AND model = $2"
-_THERE = """
-SELECT relname FROM pg_class
-WHERE relkind = 'i' AND (starts_with(relname, 'meanings_of_') OR starts_with(relname, 'vectors_of_'))
-"""
-_MAKE = """
-SELECT format('CREATE INDEX CONCURRENTLY %I ON meanings USING hnsw ((embedding::%s) %s_cosine_ops)'
-              ' WHERE project = %L AND model = %L', $1::text, $2::text, split_part($2, '(', 1), $3::text, $4::text)
-"""
+_SQL = load_statements(__package__)
 # Several workers would need shared memory, of which a container has little.
 _SETTINGS = {"maintenance_work_mem": "512MB", "max_parallel_maintenance_workers": "0"}
 
 
 async def index_projects(owner_url: str, rows: int = EXACT_ROWS) -> list[str]:
-    """Give every project with more than so many vectors of a model an index of these, and take it from one that has
-    come down to half as many; indexes of models that are in use no more go too.
+    """Create an index for every project with more than `rows` vectors of a model, drop that of a project with fewer
+    than half as many, and drop those of models no longer in use.
 
-    Returns the projects for which one was made. When another process is at it, it is left to that."""
+    Return the projects for which one was created. Does nothing while another process runs it.
+    """
     connection = await asyncpg.connect(owner_url, timeout=10, server_settings=_SETTINGS)
     made = []
     try:
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK):
             return []
-        used = [(row["model"], row["dimensions"]) for row in await connection.fetch(_USED)]
-        projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects ORDER BY project")]
+        used = [(row["model"], row["dimensions"]) for row in await connection.fetch(_SQL["models_in_use"])]
+        projects = await all_projects(connection)
         known = {index_of(project, model) for project in projects for model, _ in used}
-        for row in await connection.fetch(_THERE):
+        for row in await connection.fetch(_SQL["vector_indexes"]):
             if row["relname"] not in known:
                 await connection.execute(f"DROP INDEX CONCURRENTLY {row['relname']}")
         for project in projects:
-            await connection.execute("SELECT set_config('counterpoint.project', $1, false)", project)
+            await set_project(connection, project, in_transaction=False)
             for model, dimensions in used:
                 if await _index(connection, project, model, dimensions, rows):
                     made.append(project)
@@ -64,22 +55,22 @@ async def index_projects(owner_url: str, rows: int = EXACT_ROWS) -> list[str]:
 async def _index(
     connection: "asyncpg.Connection[asyncpg.Record]", project: str, model: str, dimensions: int, rows: int
 ) -> bool:
-    """Make or drop one index; whether it was made."""
+    """Create or drop one index; return whether it was created."""
     name, kind = index_of(project, model), indexed_as(dimensions)
-    count = await connection.fetchval(_COUNT, project, model)
-    ready = await connection.fetchval(_READY, name)
+    count = await connection.fetchval(_SQL["count_vectors"], project, model)
+    ready = await connection.fetchval(_SQL["is_index_valid"], name)
     if ready is False or (ready and count < rows / 2):
         await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
         ready = None
     if ready is not None or count <= rows or kind is None:
         return False
     log.info("project.indexing", project=project, model=model, vectors=count)
-    await connection.execute(await connection.fetchval(_MAKE, name, kind, project, model))
+    await connection.execute(await connection.fetchval(_SQL["create_index_statement"], name, kind, project, model))
     return True
 
 
 def main() -> None:
-    """Make the indexes of the database that the environment names."""
+    """Index the database that the environment names."""
     configure("index", os.environ.get("COUNTERPOINT_LOG_LEVEL", "info"))
     asyncio.run(index_projects(os.environ["COUNTERPOINT_POSTGRES_OWNER_URL"]))
 

@@ -1,8 +1,8 @@
-"""Which models of embeddings are in use: a fact of the record, for the whole installation.
+"""Model registry: the embedding models in use, as the record has them, for the whole installation.
 
-One model for all projects, because the shared project is searched with every other one, and vectors of two models are
-never compared. Beside the active one there may be another: the `next`, whose vectors are being made, or the one
-`before`, whose vectors are kept to go back to. What the settings name is where a house without a vector begins.
+All projects use one model, because the shared project is searched with every other one, and vectors of two models are
+never compared. Beside the active model there may be another: the `next`, whose vectors are being added, or the one
+`before`, whose vectors are kept for a rollback. The model of the settings applies as long as there are no vectors.
 """
 
 import re
@@ -17,6 +17,8 @@ from counterpoint.memory.embedding import folder
 from counterpoint.memory.embedding.files import GRAPHS
 from counterpoint.memory.embedding.model import EmbeddingModel
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.projects import all_projects, set_project
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
 
@@ -28,44 +30,25 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 MAX_DIMENSIONS = 16_000
-"""More the record cannot keep."""
+"""Maximum number of dimensions that the record can store."""
 _REMOTE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/+-]{0,199})(@(?P<dimensions>[1-9][0-9]{0,4}))?")
-_NOW = "SELECT active, dimensions, other, other_dimensions, other_is FROM models"
-_FIRST = """
-INSERT INTO models (active, dimensions) VALUES ($1, $2)
-ON CONFLICT (one) DO UPDATE SET active = excluded.active, dimensions = excluded.dimensions
-"""
-_BESIDE = "UPDATE models SET other = $1, other_dimensions = $2, other_is = $3, since = now()"
-_TURN = """
-UPDATE models
-SET active = other, dimensions = other_dimensions, other = active, other_dimensions = dimensions, other_is = $1,
-    since = now()
-"""
-_OURS = "SELECT FROM lease WHERE shard = '0' AND epoch = $1 FOR SHARE"
-_PROJECTS = "SELECT project FROM projects ORDER BY project"
-_FENCE = "SELECT set_config('counterpoint.project', $1, true)"
-_ANY = "SELECT EXISTS (SELECT FROM vectors WHERE project = $1)"
-_GAP = """
-SELECT EXISTS (
-    SELECT FROM vectors v WHERE project = $1 AND NOT EXISTS (
-        SELECT FROM meanings m WHERE m.row = v.row AND m.model = $2 AND m.version = v.version))
-"""
+_SQL = load_statements(__package__)
 
-Beside = Literal["next", "before"]
+OtherModel = Literal["next", "before"]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A model by its name, and how long its vectors are; None where its name alone says so."""
+    """Name of a model, and its dimensions; None if they follow from the name."""
 
     name: str
     dimensions: int | None = None
 
 
 class ModelRegistry:
-    """Knows the models in use, and changes them. `make` makes one from its name; `epoch` is the lease's.
+    """Knows and changes the models in use. `make` constructs one from its name; `epoch` is that of the lease.
 
-    `changed` is called after every change, and `search` uses what there is then.
+    `search` uses the models after every change.
     """
 
     def __init__(
@@ -79,36 +62,36 @@ class ModelRegistry:
         self._search = search
         self._make = make
         self._epoch = epoch
-        self.beside: Beside | None = None
-        self.in_doubt = False
-        """A change was begun, and nobody knows whether the record has it."""
+        self.other_is: OtherModel | None = None
+        self.outcome_unknown = False
+        """A change was begun, and its outcome is unknown."""
 
     async def begin(self) -> None:
-        """Use what the record says, before anything is answered. Where nothing is embedded yet, it is the model that
-        the settings name. Raises `Permanent` for a model that this process cannot make."""
+        """Load the models before requests are answered. If nothing is embedded yet, the model of the settings is used.
+        Raises `Permanent` for a model that this process cannot construct."""
         configured = self._search.active
         async with self._database.connection() as connection, connection.transaction():
-            row = await connection.fetchrow(_NOW)
+            row = await connection.fetchrow(_SQL["models"])
             if row is None or (row["other"] is None and not await _any(connection)):
-                await connection.execute(_FIRST, configured.model_id, configured.dimensions)
-        await self.learn()
+                await connection.execute(_SQL["set_first_model"], configured.model_id, configured.dimensions)
+        await self.load()
         if self._search.model_id != configured.model_id:
             log.warning("embedding.not_as_configured", configured=configured.model_id, active=self._search.model_id)
 
-    async def learn(self) -> None:
-        """Use what the record says. Raises likewise."""
+    async def load(self) -> None:
+        """Load the models from the record. Raises as `begin` does."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(_NOW)
+            row = await connection.fetchrow(_SQL["models"])
         if row is not None:
-            other = None if row["other"] is None else self.named(row["other"])
-            self._use(self.named(row["active"]), other, row["other_is"])
-        self.in_doubt = False
+            other = None if row["other"] is None else self.model_of(row["other"])
+            self._use(self.model_of(row["active"]), other, row["other_is"])
+        self.outcome_unknown = False
 
-    def named(self, text: str) -> EmbeddingModel:
-        """A model by its name: one in the house, `file:DIR`, the id of such a one, or a LiteLLM name with `@` and the
-        length of its vectors.
+    def model_of(self, text: str) -> EmbeddingModel:
+        """Return a model by its name: a built-in one, `file:DIR`, the id of a model in a folder, or a LiteLLM name with
+        `@` and its dimensions.
 
-        Raises `Permanent` `invalid`, and for a folder what `FolderEmbedder` raises. Loads the model of a folder.
+        Raises `Permanent` `invalid`, and for a folder the errors of `FolderEmbedder`. Loads the model of a folder.
         """
         for known in self._search.models:
             if known.model_id == text:
@@ -129,71 +112,66 @@ class ModelRegistry:
             raise Permanent(ErrorCode.INVALID, (Problem(field="model", problem=problem),))
         return self._make(ModelName(remote["name"], dimensions))
 
-    async def put_beside(self, model: EmbeddingModel) -> None:
-        """From now on vectors of this model are made beside; those of another one beside are forgotten."""
+    async def add_other(self, model: EmbeddingModel) -> None:
+        """Add a model beside the active one. Vectors of a former other model are no longer kept."""
         async with self._changing() as connection:
-            await connection.execute(_BESIDE, model.model_id, model.dimensions, "next")
-            self.in_doubt = True
+            await connection.execute(_SQL["set_other_model"], model.model_id, model.dimensions, "next")
+            self.outcome_unknown = True
         self._use(self._search.active, model, "next")
 
-    async def forget(self) -> None:
-        """From now on there is none beside the active one."""
+    async def remove_other(self) -> None:
+        """Remove the model beside the active one."""
         async with self._changing() as connection:
-            await connection.execute(_BESIDE, None, None, None)
-            self.in_doubt = True
+            await connection.execute(_SQL["set_other_model"], None, None, None)
+            self.outcome_unknown = True
         self._use(self._search.active, None, None)
 
-    async def turn(self, leaves: Beside) -> bool:
-        """Search by the other model, in one moment for all projects; the active one becomes the other, as `leaves`.
+    async def switch(self, leaves: OtherModel) -> bool:
+        """Switch searches to the other model, at once for all projects; the active one becomes the other, as `leaves`.
 
-        False, and nothing is changed, where a record has no vector of it yet.
+        Return False without a change if a record has no vector of it yet.
         """
         active, other = self._search.active, self._search.other
         assert other is not None
         if not await self._complete(other.model_id):
             return False
         async with self._changing() as connection:
-            # No commit is under way that writes vectors, and none begins before this one ends.
-            for row in await connection.fetch(_PROJECTS):
-                await connection.execute(_FENCE, row["project"])
-                if await connection.fetchval(_GAP, row["project"], other.model_id):
+            # No commit that writes vectors is under way, and none begins before the end of this transaction.
+            for project in await all_projects(connection):
+                await set_project(connection, project, in_transaction=True)
+                if await connection.fetchval(_SQL["lacks_vectors"], project, other.model_id):
                     return False
-            await connection.execute(_TURN, leaves)
-            self.in_doubt = True
+            await connection.execute(_SQL["switch_models"], leaves)
+            self.outcome_unknown = True
         self._use(other, active, leaves)
         return True
 
     async def _complete(self, model: str) -> bool:
-        for project in await self.projects():
+        for project in await self._database.projects():
             async with self._database.reading(project) as connection:
-                if await connection.fetchval(_GAP, project, model):
+                if await connection.fetchval(_SQL["lacks_vectors"], project, model):
                     return False
         return True
 
-    async def projects(self) -> list[str]:
-        """All that there are."""
-        async with self._database.connection() as connection:
-            return [row["project"] for row in await connection.fetch(_PROJECTS)]
-
-    def _use(self, active: EmbeddingModel, other: EmbeddingModel | None, beside: Beside | None) -> None:
-        self.beside = beside
-        self.in_doubt = False
+    def _use(self, active: EmbeddingModel, other: EmbeddingModel | None, other_is: OtherModel | None) -> None:
+        self.other_is = other_is
+        self.outcome_unknown = False
         self._search.use(active, other)
-        log.info("embedding.models", active=active.model_id, other=other and other.model_id, other_is=beside)
+        log.info("embedding.models", active=active.model_id, other=other and other.model_id, other_is=other_is)
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator["Connection"]:
-        """A transaction of the active process in which no commit writes a vector."""
+        """Open a transaction of the active process in which no commit writes a vector."""
         async with self._database.connection() as connection, connection.transaction():
-            if await connection.fetchrow(_OURS, self._epoch()) is None:
+            if await connection.fetchrow(_SQL["lock_lease"], self._epoch()) is None:
                 raise Transient("another memory process is active")
             await connection.execute("SELECT FROM models FOR UPDATE")
             yield connection
 
 
 async def _any(connection: "Connection") -> bool:
-    for row in await connection.fetch(_PROJECTS):
-        await connection.execute(_FENCE, row["project"])
-        if await connection.fetchval(_ANY, row["project"]):
+    for project in await all_projects(connection):
+        await set_project(connection, project, in_transaction=True)
+        if await connection.fetchval(_SQL["has_vectors"], project):
             return True
     return False

@@ -1,4 +1,4 @@
-"""Reordering the best passages of a search by a model of the user's own that reads question and passage."""
+"""Reranker: reorders the best passages of a search by a local model that reads question and passage."""
 
 import asyncio
 import math
@@ -17,18 +17,18 @@ from counterpoint.proto.memory import HybridSearch, Item
 log = structlog.get_logger()
 
 RERANKED = 20
-"""Passages that are read with the question; each costs a run of the model."""
+"""Maximum number of passages that are reranked; each costs a run of the model."""
 _STORE = "chunks"
 _LABELS = 2
-"""Numbers that a cross-encoder makes of a pair at most: one, or one for each of no and yes."""
+"""Maximum number of outputs of a cross-encoder: one, or one each for no and yes."""
 _PROBE = ("What is read?", "Question and passage are read.")
 
 
 class Reranker:
     """Scores in [0, 1] of passages for a question.
 
-    A model that makes one or two numbers of a pair is a cross-encoder, whose logit becomes a probability; any other is
-    a bi-encoder, and the score is the cosine of question and passage. Raises `Permanent` for a model that cannot be
+    A model with one or two outputs for a pair is a cross-encoder, whose logit becomes a probability; any other is a
+    bi-encoder, and the score is the cosine of question and passage. Raises `Permanent` for a model that cannot be
     loaded.
     """
 
@@ -42,12 +42,12 @@ class Reranker:
 
     @cached_property
     def reads_pairs(self) -> bool:
-        """Whether it is a cross-encoder."""
-        made = self._model.run(self._model.encode(*_PROBE))
-        return made.ndim == 1 and made.shape[0] <= _LABELS
+        """Whether the model is a cross-encoder."""
+        outputs = self._model.run(self._model.encode(*_PROBE))
+        return outputs.ndim == 1 and outputs.shape[0] <= _LABELS
 
     async def scores(self, question: str, passages: Sequence[str]) -> list[float]:
-        """A score for each passage; worked out in threads, the loop stays free."""
+        """Return a score for each passage; computed in threads, so that the loop stays free."""
         loop = asyncio.get_running_loop()
         of_question = None
         if not self.reads_pairs:
@@ -61,14 +61,14 @@ class Reranker:
         return [done[n % self._threads][n // self._threads] for n in range(len(passages))]
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._workers.shutdown()
 
     def _score(self, question: str, of_question: Vectors | None, passage: str) -> float:
         if of_question is not None:
             return max(0.0, float(of_question @ self._vector(passage)))
-        made = self._model.run(self._model.encode(question, passage))
-        logit = float(made[-1] - made[0]) if made.shape[0] == _LABELS else float(made[0])
+        outputs = self._model.run(self._model.encode(question, passage))
+        logit = float(outputs[-1] - outputs[0]) if outputs.shape[0] == _LABELS else float(outputs[0])
         return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
     def _vector(self, text: str) -> Vectors:
@@ -76,24 +76,24 @@ class Reranker:
 
 
 def widened(query: HybridSearch) -> HybridSearch | None:
-    """The search whose best are read with the question; None where the order asked for is that of the legs alone."""
+    """Return the search for more hits, whose best are reranked; None if the order of the legs alone was requested."""
     if query.store != _STORE or query.vector_weight is not None:
         return None
     return query if query.k >= RERANKED else query.model_copy(update={"k": RERANKED})
 
 
 async def reranked(reranker: Reranker, query: HybridSearch, items: Sequence[Item]) -> tuple[Item, ...]:
-    """The `k` best of `items` by the reranker.
+    """Return the `k` best of `items` by the reranker.
 
-    Its score is their score, and `rerank` among their scores; `fused` is the one before. What was not read with the
-    question comes after all that was, in the order it had.
+    Its score is their score, and `rerank` among their scores; `fused` is the former one. Items that were not reranked
+    follow in their former order.
     """
-    near, far = items[:RERANKED], items[RERANKED:]
-    found = await reranker.scores(query.text, [str((item.body or {}).get("text", "")) for item in near])
-    ordered = sorted(zip(near, found, strict=True), key=lambda pair: -pair[1])
+    reranked_items, rest = items[:RERANKED], items[RERANKED:]
+    found = await reranker.scores(query.text, [str((item.body or {}).get("text", "")) for item in reranked_items])
+    ordered = sorted(zip(reranked_items, found, strict=True), key=lambda pair: -pair[1])
     least = min(found, default=1.0)
     scored = [_scored(item, score, score) for item, score in ordered]
-    scored += [_scored(item, least * (item.score or 0.0), None) for item in far]
+    scored += [_scored(item, least * (item.score or 0.0), None) for item in rest]
     return tuple(scored[: query.k])
 
 

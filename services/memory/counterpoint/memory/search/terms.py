@@ -1,9 +1,9 @@
-"""The words of a text as the lexical leg sees them: English words, exact forms, quoted phrases.
+"""Terms of a text for the lexical leg: English words, exact forms, quoted phrases.
 
-PostgreSQL's own parser does not fit what engineers write: it cuts `clean_orders` in two and hides the words of
+PostgreSQL's own parser does not fit technical texts: it cuts `clean_orders` in two and hides the words of
 `airflow.providers.http` inside one host name. So the words are prepared here, the 'english' configuration stems them
-and drops stop words, and what has to be found exactly as it is written (identifiers, dotted names, paths, addresses,
-error codes) is kept beside them as a lexeme of its own.
+and drops stop words, and exact forms (identifiers, dotted names, paths, addresses, error codes) are kept beside them as
+lexemes of their own.
 """
 
 import re
@@ -21,7 +21,7 @@ _JOINED = re.compile(r"\w+(?:[-./:@+#=&?%~]+\w+)*")
 _ADDRESS_PART = re.compile(r"[:@+#=&?%]+")
 _PATH_PART = re.compile(r"[/:@+#=&?%]+")
 _CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])\w+|\w*[^\W_]_+[^\W_]\w*|.*\w[-./:@+#=&?%~]+\w.*")
-# What names one thing among all: marked as prose never is, and neither an ordinal nor `e.g.` nor `python3`.
+# Names of one thing: with marks that prose does not have, and neither an ordinal nor `e.g.` nor `python3`.
 _NAME = re.compile(r"(?=.{4})(?:.*_.*|(?=.*[^\W\d])(?:.*\d){3}.*|.*\w[.:@#=]\w.*)")
 _QUOTED = re.compile(r"""(?<!\w)(?:"([^"\n]{1,300})"|'([^'\n]{1,300})'|`([^`\n]{1,300})`|“([^”\n]{1,300})”)(?!\w)""")
 
@@ -63,7 +63,7 @@ def weighed(parts: Iterable[tuple[str, int]]) -> Terms:
 
 
 def _words(text: str) -> str:
-    """The words in lower case, in order; one written in humps is followed by its parts."""
+    """Return the words in lower case, in order; a camel-case word is followed by its parts."""
     found: list[str] = []
     for word in _WORD.findall(text):
         if len(word) > MAX_WORD_CHARS:
@@ -75,6 +75,6 @@ def _words(text: str) -> str:
 
 
 def _forms(token: str) -> list[str]:
-    """The token itself and the parts of a path or an address, as far as they are more than plain words."""
+    """Return the token itself and the parts of a path or an address, if they are more than plain words."""
     parts = [token, *_ADDRESS_PART.split(token), *_PATH_PART.split(token), *re.findall(r"\w+", token)]
     return [part for part in parts if len(part) <= MAX_WORD_CHARS and _CODE.fullmatch(part)]

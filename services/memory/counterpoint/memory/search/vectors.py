@@ -1,4 +1,4 @@
-"""The vector tier: texts are embedded before a transaction starts, rows searched and written inside it."""
+"""Vector tier: texts are embedded before a transaction starts, rows are searched and written inside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _ALL_ROWS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class ScoredHit:
-    """A row found: where, its fused score, and the scores of both legs."""
+    """A hit: its record, its fused score, and the scores of both legs."""
 
     project: str
     id: str
@@ -35,10 +35,10 @@ class ScoredHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """A record's text as it is searched: `text` by meaning and by words, `context` and `around` by words alone.
+    """Searchable text of a record: `text` by vector and by words, `context` and `around` by words alone.
 
-    `around` is what stands beside it, then what stands one step further, each counting less than the one before, and
-    all less than the text. `names` are words for whom it is by.
+    `around` are the neighbouring texts, nearest first, each with a lower weight than the one before, and all with a
+    lower weight than the text. `names` are words of its speaker.
     """
 
     source: str
@@ -52,12 +52,12 @@ class SearchText:
     def lexical(self) -> Terms:
         """Terms for the lexical index, weighted by part."""
         steps = len(self.around)
-        beside = ((text, steps - n) for n, text in enumerate(self.around))
-        return weighed([(self.text, steps + 1), *beside, (self.context, 1)])
+        around_weights = ((text, steps - n) for n, text in enumerate(self.around))
+        return weighed([(self.text, steps + 1), *around_weights, (self.context, 1)])
 
 
 class EmbeddedTexts(dict[str, Vectors]):
-    """The vectors of texts, all by one `model`."""
+    """The vectors of texts, all of one `model`."""
 
     def __init__(self, model: str, vectors: Mapping[str, Vectors]) -> None:
         super().__init__(vectors)
@@ -65,101 +65,103 @@ class EmbeddedTexts(dict[str, Vectors]):
 
 
 class ModelGone(Transient):
-    """A model was asked for whose vectors are not kept any more."""
+    """The vectors of the model are no longer kept."""
 
 
 class SearchEngine:
-    """Embeds and searches. A model is loaded at the first use. `exact_rows` and `ef_search` are those of `search`.
+    """Embeds and searches. A model is loaded at its first use. `exact_rows` and `ef_search` are those of `search`.
 
-    `active` is the model that is searched by, `other` one whose vectors are kept beside; `changes` counts how often
-    they have been others. `reranker` orders the best passages anew, where there is one.
+    `active` is the model of searches, `other` one whose vectors are kept beside; `changes` counts the changes of both.
+    `reranker` reorders the best passages, if there is one.
     """
 
     def __init__(
         self,
         model_cache_dir: Path | None,
-        far: Valkey | None,
+        valkey: Valkey | None,
         *,
         exact_rows: int = EXACT_ROWS,
         ef_search: int | None = None,
         embedder: EmbeddingModel | None = None,
-        held: CorpusCache | None = None,
+        corpus_cache: CorpusCache | None = None,
         reranker: Reranker | None = None,
     ) -> None:
         self.reranker = reranker
         self._exact_rows = exact_rows
         self._ef_search = ef_search
-        self._far = far
+        self._valkey = valkey
         self.active: EmbeddingModel = embedder or Embedder(model_cache_dir or ModelSettings().model_cache_dir)
         self.other: EmbeddingModel | None = None
         self.changes = 0
         self._caches: dict[str, VectorCache] = {}
-        self._held = held
+        self._corpus_cache = corpus_cache
 
     @property
     def model_id(self) -> str:
-        """The model that is searched by."""
+        """Return the id of the model of searches."""
         return self.active.model_id
 
     @property
-    def outside(self) -> bool:
-        """Whether somebody outside is told what is searched for."""
-        return self.active.outside
+    def is_remote(self) -> bool:
+        """Whether a remote model receives the texts of queries."""
+        return self.active.is_remote
 
     @property
     def models(self) -> tuple[EmbeddingModel, ...]:
-        """Those whose vectors are kept, the active one first."""
+        """Return the models whose vectors are kept, the active one first."""
         return (self.active,) if self.other is None else (self.active, self.other)
 
     def use(self, active: EmbeddingModel, other: EmbeddingModel | None) -> None:
-        """From now on these."""
+        """Use these models from now on."""
         self.active, self.other = active, other
         self.changes += 1
         self._caches.clear()
-        if self._held is not None:
-            self._held.clear()
+        if self._corpus_cache is not None:
+            self._corpus_cache.clear()
 
     def applied(self, steps: "Iterable[CommitPlan]") -> None:
-        """Steps were applied."""
-        if self._held is not None:
-            self._held.drop({(step.project, row.store) for step in steps for row in step.writes})
+        """Take note of applied commits."""
+        if self._corpus_cache is not None:
+            self._corpus_cache.drop({(step.project, row.store) for step in steps for row in step.writes})
 
     def holds(self, model_id: str) -> bool:
         """Whether the vectors of a model are kept."""
         return any(model.model_id == model_id for model in self.models)
 
     def model(self, model_id: str) -> EmbeddingModel:
-        """A model whose vectors are kept. Raises `ModelGone`."""
+        """Return a model whose vectors are kept. Raises `ModelGone`."""
         for model in self.models:
             if model.model_id == model_id:
                 return model
         raise ModelGone(f"{model_id} is not in use", retry_after_s=0.1)
 
     async def embed_texts(
-        self, texts: Sequence[str], whose: TextContext | None = None, model_id: str | None = None
+        self, texts: Sequence[str], context: TextContext | None = None, model_id: str | None = None
     ) -> Vectors:
-        """One unit vector a text, by the active model or another one that is kept. Raises `ModelGone`."""
-        return await self.model(model_id or self.model_id).embed(texts, whose)
+        """Return one unit vector per text, by the active model or another one that is kept. Raises `ModelGone`."""
+        return await self.model(model_id or self.model_id).embed(texts, context)
 
     async def embed(self, project: str, queries: Iterable[MemoryQuery], label: int | None = None) -> EmbeddedTexts:
-        """The vectors of the texts that are searched for, by the active model.
+        """Return the vectors of the queries' texts, by the active model.
 
-        Raises `Permanent` for a text nothing can be searched by, and `ModelGone` where a model outside would be told a
-        text whose `label` nobody has looked up.
+        Raises `Permanent` for a text without a searchable word, and `ModelGone` if a remote model would receive a text
+        whose `label` was not looked up.
         """
-        wanted = {text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)}
-        for text in wanted:
+        query_texts = {
+            text for query in queries if isinstance(query, VectorSearch | HybridSearch) for text in texts(query)
+        }
+        for text in query_texts:
             parse_query(text)
         model = self.active
-        cache = self._caches.setdefault(model.model_id, VectorCache(self._far, model.model_id))
-        found = {text: await cache.get(project, text) for text in wanted}
+        cache = self._caches.setdefault(model.model_id, VectorCache(self._valkey, model.model_id))
+        found = {text: await cache.get(project, text) for text in query_texts}
         known = {text: vector for text, vector in found.items() if vector is not None}
-        missing = [text for text in wanted if text not in known]
+        missing = [text for text in query_texts if text not in known]
         if missing:
-            if label is None and model.outside:
+            if label is None and model.is_remote:
                 raise ModelGone("a model outside is the active one now", retry_after_s=0.1)
-            made = await model.embed(missing, TextContext(project, label or 0))
-            for text, vector in zip(missing, made, strict=True):
+            vectors = await model.embed(missing, TextContext(project, label or 0))
+            for text, vector in zip(missing, vectors, strict=True):
                 known[text] = vector
                 cache.put(project, text, vector)
         return EmbeddedTexts(model.model_id, known)
@@ -174,11 +176,11 @@ class SearchEngine:
         *,
         exact: bool = False,
     ) -> tuple[list[ScoredHit], str]:
-        """The best hits of one search and how they were found; `exact`: every row is looked at, however many,
-        in the record and not in RAM.
+        """Return the best hits of one search and the method; `exact`: every row is scanned, however many, in the record
+        and not in RAM.
 
-        Of several texts a record has the best of its scores, and the signs that it has for the first: of what only
-        another one brought nobody says how well it fits that.
+        A record has its best score of several texts, and the detailed scores for the first text: those for another text
+        would not explain its score for the first.
         """
         scope = SearchScope(project, (query.store,), embedded.model, clearance)
         most = _ALL_ROWS if exact else self._exact_rows
@@ -186,22 +188,22 @@ class SearchEngine:
         if query.filters:
             sql, values = matching(query.store, query, project)
             of_rows = [row["row"] for row in await connection.fetch(sql, *values)]
-        first, *others = texts(query)
-        wide = max(query.k, CANDIDATES) if others else query.k
+        first, *other_texts = texts(query)
+        most_hits = max(query.k, CANDIDATES) if other_texts else query.k
         best: dict[tuple[str, str], ScoredHit] = {}
         method = "none"
-        for text in (first, *others):
+        for text in (first, *other_texts):
             found = await search(
                 connection,
                 scope,
                 text,
                 embedded[text],
-                wide,
+                most_hits,
                 _weights(query),
                 most,
                 self._ef_search,
                 of_rows,
-                None if exact else self._held,
+                None if exact else self._corpus_cache,
             )
             method = method if found.method == "none" else found.method
             for hit in found.hits:
@@ -214,7 +216,7 @@ class SearchEngine:
     def row(
         self, store: str, record_id: str, version: int, label: int, text: SearchText, vectors: Mapping[str, Any]
     ) -> PlannedVector:
-        """The row of one text and its vectors by model."""
+        """Return the row of one text and its vectors by model."""
         lexical = text.lexical
         return PlannedVector(
             store, record_id, version, text.source, label, lexical.words, lexical.exact,
@@ -223,7 +225,7 @@ class SearchEngine:
 
 
 def texts(query: VectorSearch | HybridSearch) -> tuple[str, ...]:
-    """All that a search looks for."""
+    """Return all texts of a search."""
     return query.texts if isinstance(query, HybridSearch) else (query.text,)
 
 

@@ -16,9 +16,9 @@ from counterpoint.memory.ingest.chunk.pieces import (
     Chunk,
     ChunkedDocument,
     SourceSection,
-    beside,
     chunk_id,
     chunks_of,
+    neighbour_ids,
 )
 from counterpoint.memory.ingest.chunk.python import PYTHON_LIMIT_CHARS, python
 from counterpoint.memory.ingest.chunk.restructuredtext import restructuredtext
@@ -31,10 +31,10 @@ __all__ = [
     "Chunk",
     "ChunkedDocument",
     "ContentType",
-    "beside",
     "chunk",
     "chunk_id",
     "detect",
+    "neighbour_ids",
 ]
 
 
@@ -42,10 +42,10 @@ _NAMES = {"python": "Python", "javascript": "JavaScript", "typescript": "TypeScr
 
 
 def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS, title: str = "") -> ChunkedDocument:
-    """Cut a document into chunks of at most `max_chars` characters; `title` is what a page is a page of.
+    """Cut a document into chunks of at most `max_chars` characters; `title` is that of the page it is part of.
 
-    Python that does not parse, and a program that is too long, are cut as plain text, and `problem` says so: programs
-    they are for all that, and are searched as such.
+    Python that does not parse, and a program that is too long, are cut as plain text, and `problem` says so; their type
+    is still that of a program.
     """
     try:
         sections = _sections(source, type, max_chars, title)
@@ -56,7 +56,7 @@ def chunk(source: str, type: ContentType, max_chars: int = MAX_CHARS, title: str
 
 
 def _sections(source: str, type: ContentType, max_chars: int, title: str) -> list[SourceSection]:
-    """Raises `ValueError` with the reason where the source is not of this type."""
+    """Return the sections of a source. Raises `ValueError` with the reason if it is not of this type."""
     match type:
         case "markdown" | "html" | "notebook":
             return markdown(source)

@@ -1,4 +1,4 @@
-"""Conversations by turn: the bare text of each, with its time, its speaker and what was said around it."""
+"""Conversations by turn: the text of each, with its time, its speaker and its neighbouring turns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,32 +7,32 @@ from counterpoint.proto.conversation import TURN
 
 AROUND_CHARS = 300
 STEPS = 2
-"""Turns before and after a turn that belong to its surroundings."""
+"""Number of turns before and after a turn in its surroundings."""
 
 
 def conversation(source: str) -> Iterator[SourceSection]:
-    """One section a turn, of its text alone; its context is `<at> | <speaker>`.
+    """Return one section per turn, of its text alone; its context is `<at> | <speaker>`.
 
-    Who speaks is no part of the section, and so what was said can be quoted as it was said. What stands before the
-    first turn is a section without a context.
+    The speaker is no part of the section, so that the text can be quoted verbatim. Text before the first turn is a
+    section without a context.
     """
     heads = list(TURN.finditer(source))
     ends = [*(head.start() for head in heads[1:]), len(source)]
-    said = [_line(source[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
+    lines = [_line(source[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
     yield SourceSection(0, heads[0].start() if heads else len(source), "")
     for n, (head, end) in enumerate(zip(heads, ends, strict=True)):
         speaker = _line(head["speaker"])
         context = " | ".join(part for part in (_line(head["at"]), speaker) if part)
-        yield SourceSection(head.end(), end, context, speaker=speaker, around=_around(said, n))
+        yield SourceSection(head.end(), end, context, speaker=speaker, around=_around(lines, n))
 
 
-def _around(said: Sequence[str], n: int) -> tuple[str, ...]:
+def _around(lines: Sequence[str], n: int) -> tuple[str, ...]:
     """Return the surroundings of a turn at distance one, then two: the end of the one before, the beginning of the
     one after."""
     steps = []
     for step in range(1, STEPS + 1):
-        before = _last(said[n - step]) if n >= step else ""
-        after = _first(said[n + step]) if n + step < len(said) else ""
+        before = _last(lines[n - step]) if n >= step else ""
+        after = _first(lines[n + step]) if n + step < len(lines) else ""
         steps.append(" ".join(part for part in (before, after) if part))
     while steps and not steps[-1]:
         steps.pop()
@@ -44,14 +44,14 @@ def _line(part: str | None) -> str:
 
 
 def _last(text: str) -> str:
-    """The end of a turn, for it is what the next one answers; from the beginning of a word."""
+    """Return the end of a turn, because the next one answers it; it begins with a whole word."""
     if len(text) <= AROUND_CHARS:
         return text
     return text[-AROUND_CHARS:].partition(" ")[2] or text[-AROUND_CHARS:]
 
 
 def _first(text: str) -> str:
-    """The beginning of a turn, to the end of a word."""
+    """Return the beginning of a turn; it ends with a whole word."""
     if len(text) <= AROUND_CHARS:
         return text
     return text[:AROUND_CHARS].rpartition(" ")[0] or text[:AROUND_CHARS]

@@ -1,4 +1,4 @@
-"""Which type a document is of, by its name and then by what it holds. Pure."""
+"""Detection of a document's type, by its name and then by its content. Pure."""
 
 import re
 from pathlib import PurePosixPath
@@ -22,7 +22,7 @@ _SUFFIXES: dict[str, ContentType] = {
 
 
 def detect(name: str, source: str) -> ContentType:
-    """The type of a document by the suffix of its name, and by its content where that says nothing."""
+    """Return the type of a document by the suffix of its name, else by its content."""
     suffix = PurePosixPath(name).suffix.lower()
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]

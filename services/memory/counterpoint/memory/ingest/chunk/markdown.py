@@ -10,7 +10,8 @@ _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?=[\w-]+[ \t]*:)(?:[^\n]*\n)*
 
 
 def markdown(source: str) -> list[SourceSection]:
-    """One section per heading, under the path of titles above it; a heading without text joins what follows it."""
+    """Return one section per heading, under the path of titles above it; a heading without text joins the next
+    section."""
     starts = line_starts(source)
     front = _FRONT_MATTER.match(source)
     first_line = starts.index(front.end()) if front else 0

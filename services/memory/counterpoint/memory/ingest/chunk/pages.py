@@ -1,4 +1,4 @@
-"""The text of a PDF by page: a form feed stands between two pages."""
+"""Text of a PDF by page: a form feed separates two pages."""
 
 import re
 
@@ -8,7 +8,7 @@ _PAGE = re.compile(r"[^\f]*\f?")
 
 
 def pages(source: str, title: str) -> list[SourceSection]:
-    """One section a page, whose context is the title and the number of the page, from 1."""
+    """Return one section per page, whose context is the title and the number of the page, from 1."""
     before = f"{short(title)} > " if title else ""
     found = [page for page in _PAGE.finditer(source) if page.group()]
     return [SourceSection(page.start(), page.end(), f"{before}page {n}") for n, page in enumerate(found, 1)]

@@ -1,4 +1,4 @@
-"""A piece of a document, and how a stretch of it that is too long is cut. Pure."""
+"""Pieces of a document, and the division of a section that is too long. Pure."""
 
 import re
 from bisect import bisect_right
@@ -11,7 +11,7 @@ MAX_CHARS = 1_000
 MAX_TITLE_CHARS = 160
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-# Where a text that is too long is cut, best place first; the cut is after the match.
+# Places to cut a text that is too long, best first; the cut is after the match.
 _CUTS = tuple(re.compile(cut) for cut in (r"\n[ \t]*\r?\n", r"\n", r"[.!?][\"')\]]*\s", r"\s"))
 _WORD = re.compile(r"\S")
 
@@ -20,10 +20,10 @@ _WORD = re.compile(r"\S")
 class Chunk:
     """A piece of a document. `start` and `end` are character offsets into it.
 
-    `context` is what the piece alone does not say: the path of titles above it, the class and signature it belongs to,
-    its page, or when it was said and by whom. The lexical leg reads it with the text; the dense leg reads the text
-    alone, of a turn with its `speaker` before it. `around` is what was said just before and after a turn, then what one
-    step further away: the lexical leg reads it too, the further away the less it counts.
+    `context` is what the piece alone does not contain: the path of titles above it, its class and signature, its page,
+    or its time and speaker. The lexical leg reads it with the text; the dense leg reads the text alone, of a turn with
+    its `speaker` before it. `around` are the turns just before and after a turn, then those one step further away: the
+    lexical leg reads them too, with a weight that decreases with the distance.
     """
 
     text: str
@@ -45,7 +45,7 @@ class ChunkedDocument:
 
 @dataclass(frozen=True)
 class SourceSection:
-    """A stretch of the source with one context; `breaks` are good places to cut it, ascending, inside it."""
+    """A section of the source with one context; `breaks` are good places to cut it, ascending, inside it."""
 
     start: int
     end: int
@@ -56,31 +56,32 @@ class SourceSection:
 
 
 def chunks_of(source: str, sections: Iterable[SourceSection], max_chars: int) -> Iterator[Chunk]:
-    """The chunks of sections in their order, each of at most `max_chars` characters and without blank lines around."""
+    """Return the chunks of sections in their order, each of at most `max_chars` characters and without blank lines
+    around."""
     for section in sections:
         for start, end in _spans(source, section, max_chars):
             yield Chunk(source[start:end], start, end, section.context, section.speaker, section.around)
 
 
 def chunk_id(document_id: str, n: int) -> str:
-    """The id of the `n`th chunk of a document, from 0."""
+    """Return the id of the `n`th chunk of a document, from 0."""
     return f"{document_id}-{n:05d}"
 
 
-def beside(id: str, steps: int) -> list[str]:
-    """The ids of the chunks up to so many steps before and after one; that of the last has no successor."""
+def neighbour_ids(id: str, steps: int) -> list[str]:
+    """Return the ids of the chunks up to so many steps before and after one; the last has no successor."""
     document_id, _, n = id.rpartition("-")
     places = (int(n) + step for step in range(-steps, steps + 1) if step)
     return [chunk_id(document_id, place) for place in places if place >= 0]
 
 
 def line_starts(source: str) -> list[int]:
-    """Offset of each line, lines ending as Python and CommonMark see it, and the end of the source."""
+    """Return the offset of each line, with line ends as in Python and CommonMark, and the end of the source."""
     return [line.start() for line in _LINE.finditer(source)] + [len(source)]
 
 
 def short(title: str) -> str:
-    """A title on one line, cut where it is too long for a context."""
+    """Return a title on one line, cut to the length limit of a context."""
     return " ".join(title.split())[:MAX_TITLE_CHARS]
 
 
@@ -110,7 +111,7 @@ def _cut(source: str, start: int, limit: int, breaks: tuple[int, ...]) -> int:
 
 
 def _skip_blank(source: str, start: int, end: int) -> int:
-    """The beginning of the first line at or after `start` that is not blank, or `end`."""
+    """Return the beginning of the first line at or after `start` that is not blank, or `end`."""
     word = _WORD.search(source, start, end)
     if word is None:
         return end

@@ -1,4 +1,4 @@
-"""Python by function and class, as the standard library's `ast` sees them."""
+"""Python by function and class, parsed by the standard library's `ast`."""
 
 import ast
 import threading
@@ -10,17 +10,18 @@ from itertools import zip_longest
 from counterpoint.memory.ingest.chunk.pieces import SourceSection, line_starts, short
 
 PYTHON_LIMIT_CHARS = 256 * 1024
-"""Python's own parser stops every thread while it works: half a second for the densest source of this length."""
+"""Length limit, in characters. Python's parser stops every thread while it works: half a second for the densest source
+of this length."""
 
 _parsing = threading.Lock()
 
 
 def parsed(source: str) -> ast.Module:
-    """The syntax tree; raises `ValueError` with the reason where there is none."""
+    """Return the syntax tree. Raises `ValueError` with the reason if there is none."""
     if len(source) > PYTHON_LIMIT_CHARS:
         raise ValueError(f"longer than {PYTHON_LIMIT_CHARS} characters")
     try:
-        # What is done with warnings is everybody's: two threads would put back each other's.
+        # The warning filters are global: two threads would restore each other's.
         with _parsing, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source.removeprefix("\ufeff"))
@@ -35,7 +36,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class _Unit:
-    """Statements that share lines, mostly one, from the end of what stands before them: their comments are in it."""
+    """Statements that share lines, usually one, with the comments before them."""
 
     start: int
     end: int
@@ -59,11 +60,11 @@ class _PythonSource:
     def suite(
         self, body: Sequence[ast.stmt], start: int, end: int, context: str, *, defines: bool
     ) -> Iterator[SourceSection]:
-        """Sections of `text[start:end]`, whose statements are `body`, below their head where there is one.
+        """Return sections of `text[start:end]`, whose statements are `body`, below their head if there is one.
 
-        Each holds as many whole statements as fit, and none leaves the suite it begins in: so it parses when it is
-        dedented. A head stays with the first statement below it. Where a suite `defines`, as a module and a class do,
-        each definition has a section of its own.
+        Each contains as many whole statements as fit, and stays within one suite, so that it parses when it is
+        dedented. A head stays with the first statement below it. If a suite `defines`, as a module and a class do, each
+        definition has a section of its own.
         """
         begin = filled = start
         for unit in self._units(body, start):
@@ -72,13 +73,13 @@ class _PythonSource:
                 yield SourceSection(begin, filled, context)
                 begin = filled
             if defined or unit.end - begin > self.max_chars:
-                yield from self._alone(unit, context, defines=defines)
+                yield from self._group(unit, context, defines=defines)
                 begin = unit.end
             filled = unit.end
         yield SourceSection(begin, end, context)
 
-    def _alone(self, unit: _Unit, outer: str, *, defines: bool) -> Iterator[SourceSection]:
-        """Sections of a statement: itself, or what stands in it where it is too long."""
+    def _group(self, unit: _Unit, outer: str, *, defines: bool) -> Iterator[SourceSection]:
+        """Return sections of a statement: the statement, or its parts if it is too long."""
         node, definition, start = unit.statements[0], unit.definition, unit.start
         context = outer
         if definition is not None:
@@ -96,7 +97,8 @@ class _PythonSource:
     def _clauses(
         self, suites: Iterable[Sequence[ast.stmt]], start: int, end: int, context: str, *, defines: bool
     ) -> Iterator[SourceSection]:
-        """Sections of a statement of several suites: one that does not fit is cut, with what fits before it."""
+        """Return sections of a statement of several suites: one that does not fit is cut, with the part before it that
+        fits."""
         begin = filled = start
         for body in suites:
             finish = self._after(body[-1])
@@ -122,7 +124,7 @@ class _PythonSource:
         return self.starts[statement.end_lineno or statement.lineno]
 
     def _signature(self, node: _Definition) -> str:
-        """The line that defines it as it is written, on one line."""
+        """Return the line of a definition as it is written, on one line."""
         last = max(node.lineno, node.body[0].lineno - 1)
         return short(self.text[self.starts[node.lineno - 1] : self.starts[last]]).removesuffix(":")
 
@@ -137,7 +139,7 @@ def _only_comments(text: str) -> bool:
 
 
 def _suites(node: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
-    """The suites of a statement in their order; each `elif` of an `if` is one of them."""
+    """Return the suites of a statement in their order; each `elif` of an `if` is one of them."""
     match node:
         case ast.If():
             yield node.body
@@ -161,10 +163,8 @@ def _is_elif(node: ast.If, inner: ast.If) -> bool:
 
 
 def python(source: str, max_chars: int) -> list[SourceSection]:
-    """Each definition a section, and of a class that is too long each of its members.
-
-    Raises `ValueError` with the reason where it does not parse.
-    """
+    """Return each definition as a section; of a class that is too long each of its members. Raises `ValueError` with
+    the reason if the source does not parse."""
     module = parsed(source)
     cut = _PythonSource(source, line_starts(source), max_chars)
     return list(cut.suite(module.body, 0, len(source), "", defines=True))

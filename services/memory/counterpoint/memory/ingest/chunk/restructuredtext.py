@@ -1,6 +1,6 @@
 """reStructuredText by heading: each section under the path of titles above it.
 
-A scanner of its own: docutils does not say where in the text a section begins.
+The scanner is our own because docutils does not give the position of a section in the text.
 """
 
 import re
@@ -12,10 +12,8 @@ _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1+\s*")
 
 
 def restructuredtext(source: str) -> list[SourceSection]:
-    """One section per heading; a heading without text joins what follows it.
-
-    Which adornment is which level is told by the order in which they come, as the format has it.
-    """
+    """Return one section per heading; a heading without text joins the next section. The level of an adornment follows
+    from the order of first occurrence, as in the format."""
     starts = line_starts(source)
     lines = [source[start:end] for start, end in pairwise(starts)]
     sections: list[SourceSection] = []
@@ -41,7 +39,7 @@ def restructuredtext(source: str) -> list[SourceSection]:
 
 
 def _heading(lines: list[str], n: int) -> str | None:
-    """The style of the heading whose last line is `n`: its adornment, twice where it has one above as well."""
+    """Return the style of the heading whose last line is `n`: its adornment, twice if it also has one above."""
     adorned, title = _ADORNMENT.fullmatch(lines[n]), lines[n - 1]
     if adorned is None or not title.strip() or _ADORNMENT.fullmatch(title):
         return None

@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript by function, class, method and constant, as tree-sitter's grammars see them."""
+"""JavaScript and TypeScript by function, class, method and constant, parsed by tree-sitter's grammars."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ _BESIDE = frozenset({"comment", "decorator"})
 
 
 def script(source: str, dialect: Literal["javascript", "typescript"], max_chars: int) -> list[SourceSection]:
-    """Each definition a section with the comments above it, and of a class that is too long each of its members.
+    """Return each definition as a section with the comments above it; of a class that is too long each of its members.
 
-    What does not parse is passed over by the grammar and is cut like what stands around it. Raises `ValueError` for
-    a source that is too long.
+    Text that does not parse is skipped by the grammar and cut like its surroundings. Raises `ValueError` for a source
+    that is too long.
     """
     if len(source) > SCRIPT_LIMIT_CHARS:
         raise ValueError(f"longer than {SCRIPT_LIMIT_CHARS} characters")
@@ -55,7 +55,7 @@ def script(source: str, dialect: Literal["javascript", "typescript"], max_chars:
 
 
 def _tree(content: bytes, dialect: Literal["javascript", "typescript"]) -> "Node":
-    """The syntax tree: of TypeScript with JSX where it is not plain TypeScript. Raises `ValueError`."""
+    """Return the syntax tree: of TypeScript with JSX if it is not plain TypeScript. Raises `ValueError`."""
     if dialect == "javascript":
         import tree_sitter_javascript
 
@@ -70,20 +70,20 @@ def _tree(content: bytes, dialect: Literal["javascript", "typescript"]) -> "Node
 
 
 def _parsed(content: bytes, language: object) -> "Node":
-    """The root of the tree. Some texts that are no program take the square of the time, during which no other thread
-    would run: it looks up now and then, and gives up. Raises `ValueError`."""
+    """Return the root of the tree. Some texts that are not programs take quadratic time, during which no other thread
+    would run: the parse is limited by progress callbacks. Raises `ValueError`."""
     from tree_sitter import Language, Parser
 
-    asked = 0
+    callbacks = 0
 
-    def given_up(offset: int, error: bool) -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > PARSE_LIMIT
+    def too_many_callbacks(offset: int, error: bool) -> bool:
+        nonlocal callbacks
+        callbacks += 1
+        return callbacks > PARSE_LIMIT
 
     try:
         tree = Parser(Language(language)).parse(
-            lambda offset, _: content[offset : offset + _SLICE_BYTES], progress_callback=given_up
+            lambda offset, _: content[offset : offset + _SLICE_BYTES], progress_callback=too_many_callbacks
         )
     except ValueError as error:
         raise ValueError("takes too long to parse") from error
@@ -91,13 +91,13 @@ def _parsed(content: bytes, language: object) -> "Node":
 
 
 def _characters(content: bytes) -> Sequence[int]:
-    """The offset in characters of each offset in bytes, and of the end."""
+    """Return the offset in characters of each offset in bytes, and of the end."""
     return [0, *accumulate((byte & 0xC0) != 0x80 for byte in content[1:]), len(content.decode(errors="surrogatepass"))]
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """Nodes that share lines, mostly one, from the end of what stands before them: their comments are in it."""
+    """Nodes that share lines, usually one, with the comments before them."""
 
     start: int
     end: int
@@ -113,7 +113,8 @@ class _Script:
     max_chars: int
 
     def suite(self, nodes: Sequence["Node"], start: int, end: int, context: str) -> Iterator[SourceSection]:
-        """Sections of `text[start:end]`, which holds `nodes`: each definition one, what lies between them together."""
+        """Return sections of `text[start:end]`, which contains `nodes`: one for each definition, and one for the text
+        between two."""
         begin = filled = start
         for unit in self._units(nodes, start, end):
             defined = _defines(unit.nodes[0])
@@ -121,12 +122,12 @@ class _Script:
                 yield SourceSection(begin, filled, context)
                 begin = filled
             if defined or unit.end - begin > self.max_chars:
-                yield from self._alone(unit, context)
+                yield from self._group(unit, context)
                 begin = unit.end
             filled = unit.end
         yield SourceSection(begin, end, context)
 
-    def _alone(self, unit: _Unit, outer: str) -> Iterator[SourceSection]:
+    def _group(self, unit: _Unit, outer: str) -> Iterator[SourceSection]:
         node, context = unit.nodes[0], outer
         if _defines(node):
             context = f"{outer} > {self._signature(node)}" if outer else self._signature(node)
@@ -139,7 +140,7 @@ class _Script:
             yield SourceSection(unit.start, unit.end, context, tuple(sorted(self._breaks(unit))) if opened else ())
 
     def _units(self, nodes: Sequence["Node"], start: int, end: int) -> Iterator[_Unit]:
-        """The last one reaches to the `end`: a closing bracket is nothing by itself."""
+        """Extend the last section to the `end`: a closing bracket is no section."""
         own = [node for node in nodes if node.is_named and node.type not in _BESIDE]
         together: list[Node] = []
         for n, node in enumerate(own):
@@ -157,7 +158,7 @@ class _Script:
         return self.text.rfind("\n", 0, self.offsets[node.start_byte]) + 1
 
     def _breaks(self, unit: _Unit) -> set[int]:
-        """The beginnings of the lines on which statements within it begin."""
+        """Return the beginnings of the lines on which statements inside a node begin."""
         found, waiting = set[int](), list(unit.nodes)
         while waiting:
             node = waiting.pop()
@@ -177,7 +178,7 @@ class _Script:
 
 
 def _defines(node: "Node") -> bool:
-    """Whether it is a definition: a declaration, or a function or class that is given a name."""
+    """Whether a node is a definition: a declaration, or a function or class that is assigned to a name."""
     return node.type in _DEFINITIONS or _inner(node).type in _FUNCTIONS
 
 

@@ -1,4 +1,4 @@
-"""Reading one document: which type it is of, and its text."""
+"""Reading of one document: its type and its text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +22,8 @@ _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """The text of a document and what it is to be cut as; `title` is its own, where it has one.
-
-    `problem` says what of it was not read, or why it was not read as what was asked for.
-    """
+    """The text of a document, and the type by which it is cut; `title` is its own title, if any. `problem` names a part
+    that could not be read, or the reason why the document was not read as the requested type."""
 
     text: str
     type: ContentType
@@ -34,14 +32,14 @@ class DocumentText:
 
 
 def read(name: str, given: str | bytes, type: ContentType | None = None) -> DocumentText:
-    """The text of a document; without a `type` it is told by the name, and then by the content.
-
-    Raises `Permanent`, with the reason, for what cannot be read.
-    """
+    """Return the text of a document; without a `type` it is detected by the name, then by the content. Raises
+    `Permanent` with the reason if it cannot be read."""
     if isinstance(given, bytes):
         if type == "pdf" or (type is None and is_pdf(given)):
             found = pdf(given)
-            return DocumentText(_whole(found.text), "pdf", found.title and _whole(found.title), found.problem)
+            return DocumentText(
+                _without_surrogates(found.text), "pdf", found.title and _without_surrogates(found.title), found.problem
+            )
         given = decoded(given, html=type == "html" or (type is None and detect(name, "") == "html"))
     kind = type or _kind(name, given)
     match kind:
@@ -49,19 +47,19 @@ def read(name: str, given: str | bytes, type: ContentType | None = None) -> Docu
             page = _or_refused(html, given)
             return DocumentText(page.text, "html", page.title)
         case "notebook":
-            return DocumentText(_whole(_or_refused(notebook, given)), "notebook")
+            return DocumentText(_without_surrogates(_or_refused(notebook, given)), "notebook")
         case "conversation":
             try:
                 turns = turns_of(given)
             except ValueError as error:
                 return DocumentText(given, "text", problem=f"not read as a conversation but as plain text: {error}")
-            return DocumentText(given if turns is None else _whole(transcript(turns)), "conversation")
+            return DocumentText(given if turns is None else _without_surrogates(transcript(turns)), "conversation")
         case _:
             return DocumentText(given, kind)
 
 
 def _kind(name: str, text: str) -> ContentType:
-    """The type by the name and the content: JSON is a conversation where each entry is what somebody said."""
+    """Return the type by name and content: JSON is a conversation if each entry has a speaker or a text."""
     if PurePosixPath(name).suffix.lower() in _JSON:
         try:
             return "conversation" if turns_of_json(text) else "text"
@@ -70,8 +68,8 @@ def _kind(name: str, text: str) -> ContentType:
     return detect(name, text)
 
 
-def _whole(text: str) -> str:
-    """Without halves of characters, which the escapes of JSON may stand for."""
+def _without_surrogates(text: str) -> str:
+    """Return the text with unpaired surrogates replaced, which the escapes of JSON may produce."""
     return text.encode(errors="replace").decode()
 
 

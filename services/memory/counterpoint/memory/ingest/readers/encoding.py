@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, or UTF-16 with its byte order mark. Nothing is guessed."""
+"""Bytes to text: UTF-8, or UTF-16 with its byte order mark, without guessing."""
 
 import codecs
 import re
@@ -12,10 +12,8 @@ _HEAD_BYTES = 1024
 
 
 def decoded(content: bytes, *, html: bool = False) -> str:
-    """The text of these bytes. HTML may say its encoding at its beginning.
-
-    Raises `Permanent` for what is binary, and for what is in no encoding that is known for sure.
-    """
+    """Return the text of some bytes. HTML may declare its encoding at its beginning. Raises `Permanent` for binary
+    content, and for an encoding that is not known for certain."""
     if content.startswith(_MARKS):
         return _strictly(content, "utf-16")
     if b"\0" in content[:_PROBE_BYTES]:
@@ -23,10 +21,10 @@ def decoded(content: bytes, *, html: bool = False) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        said = _CHARSET.search(content[:_HEAD_BYTES]) if html else None
-        if said is None:
+        declared = _CHARSET.search(content[:_HEAD_BYTES]) if html else None
+        if declared is None:
             raise _no_encoding("is neither UTF-8 nor UTF-16 with a byte order mark") from None
-        return _strictly(content, said[1].decode())
+        return _strictly(content, declared[1].decode())
 
 
 def _strictly(content: bytes, encoding: str) -> str:

@@ -1,11 +1,11 @@
-"""HTML to markdown: what is to be read of a page, without what runs, decorates or leads elsewhere.
+"""HTML to markdown: the readable content of a page, without scripts, decoration and navigation.
 
-What parses it takes the square of the time for some pages, and holds up every thread meanwhile: it is read apart.
+Parsing takes quadratic time for some pages, and blocks every thread meanwhile: it runs in a process of its own.
 """
 
 from dataclasses import dataclass
 
-from counterpoint.memory.ingest.readers.sandbox import apart
+from counterpoint.memory.ingest.readers.sandbox import read_in_worker
 
 HTML_LIMIT_CHARS = 2 * 1024 * 1024
 
@@ -19,9 +19,9 @@ class Page:
 
 
 def html(source: str) -> Page:
-    """The page as markdown. Raises `ValueError` with the reason for what is too long, nested too deeply, or takes too
-    much."""
+    """Return the page as markdown. Raises `ValueError` with the reason if it is too long, nested too deeply, or takes
+    too much memory or time."""
     if len(source) > HTML_LIMIT_CHARS:
         raise ValueError(f"is HTML of more than {HTML_LIMIT_CHARS} characters")
-    said = apart("html", source.encode(errors="replace"))
-    return Page(said["text"], said["title"] or None)
+    result = read_in_worker("html", source.encode(errors="replace"))
+    return Page(result["text"], result["title"] or None)

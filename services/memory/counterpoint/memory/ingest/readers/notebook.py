@@ -1,4 +1,4 @@
-"""Notebooks to markdown: their cells in order, code in fences, and what the code said below it."""
+"""Notebooks to markdown: their cells in order, code in fences, and the outputs below it."""
 
 import json
 import re
@@ -12,10 +12,8 @@ _TICKS = re.compile(r"`{3,}")
 
 
 def notebook(source: str) -> str:
-    """The notebook as markdown; of the outputs of a cell at most `OUTPUT_CHARS` characters.
-
-    Raises `ValueError` with the reason for what is no notebook.
-    """
+    """Return the notebook as markdown; of the outputs of a cell at most `OUTPUT_CHARS` characters. Raises `ValueError`
+    with the reason if it is not a notebook."""
     try:
         known = json.loads(source)
     except (ValueError, RecursionError) as error:
@@ -28,7 +26,7 @@ def notebook(source: str) -> str:
 
 
 def _cells(known: Any) -> list[Any] | None:
-    """The cells, also of the older format that kept them in sheets; None where there is no list of them."""
+    """Return the cells, also of the older format with sheets; None if there is no list of them."""
     match known:
         case {"cells": list(cells)}:
             return cells
@@ -56,14 +54,14 @@ def _parts(cell: dict[str, Any], language: str) -> Iterator[str]:
     if source.strip():
         yield _fenced(source, language)
     outputs = cell.get("outputs")
-    said = "\n".join(filter(None, map(_said, outputs if isinstance(outputs, list) else ())))
-    if said.strip():
-        more = len(said) - OUTPUT_CHARS
-        yield _fenced(said if more <= 0 else f"{said[:OUTPUT_CHARS]}\n... {more} characters more", "")
+    output = "\n".join(filter(None, map(_output_text, outputs if isinstance(outputs, list) else ())))
+    if output.strip():
+        more = len(output) - OUTPUT_CHARS
+        yield _fenced(output if more <= 0 else f"{output[:OUTPUT_CHARS]}\n... {more} characters more", "")
 
 
-def _said(output: Any) -> str:
-    """An output as text: what was printed, the plain form of a value, the last line of an error."""
+def _output_text(output: Any) -> str:
+    """Return an output as text: printed text, the plain form of a value, or the last line of an error."""
     if not isinstance(output, dict):
         return ""
     if output.get("output_type") in ("error", "pyerr"):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from counterpoint.memory.ingest.readers.sandbox import apart
+from counterpoint.memory.ingest.readers.sandbox import read_in_worker
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 _MAGIC = b"%PDF-"
@@ -11,7 +11,7 @@ _HEAD_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The text of a PDF with a form feed between pages, its title, and what of it has no text."""
+    """The text of a PDF with a form feed between pages, its title, and a problem if pages have no text."""
 
     text: str
     title: str | None
@@ -19,22 +19,22 @@ class Pages:
 
 
 def is_pdf(content: bytes) -> bool:
-    """Whether it says that it is one."""
+    """Whether the content begins with the signature of a PDF."""
     return _MAGIC in content[:_HEAD_BYTES]
 
 
 def pdf(content: bytes) -> Pages:
-    """The text of a PDF. Raises `Permanent` with the reason where there is none to be had."""
+    """Return the text of a PDF. Raises `Permanent` with the reason if there is none."""
     try:
-        said = apart("pdf", content)
+        result = read_in_worker("pdf", content)
     except ValueError as error:
         raise _refused(str(error)) from error
-    pages: list[str] = said["pages"]
+    pages: list[str] = result["pages"]
     bare = [n for n, page in enumerate(pages, 1) if not page.strip()]
     if len(bare) == len(pages):
         raise _refused("is a PDF without a text layer: its pages are pictures")
     problem = f"{len(bare)} of {len(pages)} pages have no text: {_some(bare)}" if bare else None
-    return Pages("\f".join(pages), said["title"] or None, problem)
+    return Pages("\f".join(pages), result["title"] or None, problem)
 
 
 def _some(pages: list[int]) -> str:

@@ -1,4 +1,5 @@
-"""Reading in a process of its own: what crashes it, fills it or never ends costs one document, and holds up nobody."""
+"""Sandbox: reading in a process of its own. A crash, an endless loop or exhausted memory costs one document, and delays
+nobody."""
 
 import json
 import signal
@@ -14,12 +15,12 @@ _CHILD = Path(__file__).with_name("worker.py")
 _NAMES = {"pdf": "a PDF", "html": "HTML"}
 
 
-def apart(kind: Literal["pdf", "html"], content: bytes) -> dict[str, Any]:
+def read_in_worker(kind: Literal["pdf", "html"], content: bytes) -> dict[str, Any]:
     """Return the text that the worker has read. Raises `ValueError` with the reason if there is none."""
     name = _NAMES[kind]
     try:
-        # The child sees no environment: it reads what strangers wrote, and needs nothing that we know.
-        ended = subprocess.run(
+        # The worker gets no environment: it reads untrusted content, and needs nothing of it.
+        process = subprocess.run(
             [sys.executable, "-I", str(_CHILD), kind],
             input=content,
             capture_output=True,
@@ -29,14 +30,14 @@ def apart(kind: Literal["pdf", "html"], content: bytes) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired as error:
         raise ValueError(f"is {name} that takes longer than {LIMIT_S} s to read") from error
-    if ended.returncode < 0:
-        raise ValueError(f"is {name} that ends its reader ({signal.Signals(-ended.returncode).name})")
-    if ended.returncode > 0:
-        raise ValueError(f"is {name} that its reader cannot take ({_last_line(ended.stderr)})")
-    said: dict[str, Any] = json.loads(ended.stdout)
-    if "refused" in said:
-        raise ValueError(said["refused"])
-    return said
+    if process.returncode < 0:
+        raise ValueError(f"is {name} that ends its reader ({signal.Signals(-process.returncode).name})")
+    if process.returncode > 0:
+        raise ValueError(f"is {name} that its reader cannot take ({_last_line(process.stderr)})")
+    result: dict[str, Any] = json.loads(process.stdout)
+    if "refused" in result:
+        raise ValueError(result["refused"])
+    return result
 
 
 def _last_line(stderr: bytes) -> str:

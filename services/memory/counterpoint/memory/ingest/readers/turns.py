@@ -1,4 +1,4 @@
-"""Conversations as they are kept elsewhere: JSON of the usual shapes, an export of Slack, or a plain transcript."""
+"""Conversation formats: JSON of the usual shapes, an export of Slack, or a plain transcript."""
 
 import json
 import re
@@ -21,10 +21,8 @@ _TIMED = re.compile(
 
 
 def turns_of(text: str) -> list[Turn] | None:
-    """The turns of a conversation, or None for a text that is a transcript as it is.
-
-    Raises `ValueError` with the reason where there is no turn to be found.
-    """
+    """Return the turns of a conversation, or None for a text that is a transcript already. Raises `ValueError` with the
+    reason if there are no turns."""
     stripped = text.lstrip("\ufeff \t\r\n")
     if stripped.startswith(("[{", "{")) or re.match(r"\[\s*[\[{]", stripped):
         turns = turns_of_json(text)
@@ -39,10 +37,8 @@ def turns_of(text: str) -> list[Turn] | None:
 
 
 def turns_of_json(text: str) -> list[Turn]:
-    """The turns of JSON or of JSON by lines; none where an entry is not what somebody said.
-
-    Raises `ValueError` with the line where it is no JSON.
-    """
+    """Return the turns of JSON or JSON lines; none if an entry is not a turn. Raises `ValueError` with the line if it
+    is not valid JSON."""
     try:
         turns = [_turn(entry) for entry in _entries(_loaded(text))]
     except RecursionError:
@@ -103,7 +99,7 @@ def _name(value: Any) -> str | None:
 
 
 def _text(value: Any) -> str:
-    """A text, or the texts of its parts; what is no text, such as a call of a tool, as JSON."""
+    """Return a text, or the texts of its parts; anything else, such as a tool call, as JSON."""
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text, value)))
     if isinstance(value, dict) and isinstance(value.get("text"), str):
@@ -112,7 +108,7 @@ def _text(value: Any) -> str:
 
 
 def _time(value: str | float) -> str:
-    """A time as it was written; seconds since 1970, or milliseconds, as a time in UTC."""
+    """Return a time as it is written; seconds or milliseconds since 1970 as a time in UTC."""
     if isinstance(value, int | float):
         value = repr(value / 1000 if 1e11 < value < 1e15 else value)
     if not _EPOCH.fullmatch(value):

@@ -1,5 +1,8 @@
-"""The process that reads one PDF, or one page of HTML, from its standard input and writes it as JSON, within fixed
-limits. It is run as a file, so that it starts with nothing of ours: `python -I child.py pdf|html`."""
+"""Worker process that reads one PDF, or one page of HTML, from its standard input and writes it as JSON, within fixed
+limits.
+
+It is run as a file, so that it imports nothing of this package: `python -I worker.py pdf|html`.
+"""
 
 import json
 import resource
@@ -10,14 +13,14 @@ MEMORY_LIMIT_BYTES = 512 * 1024 * 1024
 CPU_LIMIT_S = 45
 TEXT_LIMIT_CHARS = 8 * 1024 * 1024
 
-_LEFT_OUT = (
+_REMOVED = (
     "script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "form", "aside", "footer",
     "[role=navigation]", "[hidden]",
 )  # fmt: skip
 
 
 def bounded() -> None:
-    """Give up what a reader does not need: memory and time beyond the limits, and writing files."""
+    """Limit memory and time, and drop the right to write files."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -25,7 +28,7 @@ def bounded() -> None:
 
 
 def pdf(content: bytes) -> dict[str, Any]:
-    """`{"pages": [...], "title": ...}`, or `{"refused": why}`."""
+    """Return `{"pages": [...], "title": ...}`, or `{"refused": why}`."""
     import pypdfium2
     from pypdfium2.raw import FPDF_ERR_PASSWORD
 
@@ -49,7 +52,7 @@ def pdf(content: bytes) -> dict[str, Any]:
 
 
 def html(content: bytes) -> dict[str, Any]:
-    """`{"text": markdown, "title": ...}`, or `{"refused": why}`."""
+    """Return `{"text": markdown, "title": ...}`, or `{"refused": why}`."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
@@ -57,7 +60,7 @@ def html(content: bytes) -> dict[str, Any]:
         soup = BeautifulSoup(content.decode(), "html.parser")
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
         _unfold(soup)
-        for tag in soup.select(", ".join((*_LEFT_OUT, "head"))):
+        for tag in soup.select(", ".join((*_REMOVED, "head"))):
             tag.decompose()
         for image in soup.find_all("img"):
             image.replace_with(str(image.get("alt") or ""))
@@ -74,27 +77,27 @@ def html(content: bytes) -> dict[str, Any]:
 
 
 def _unfold(soup: Any) -> None:
-    """Put a template that a page's script would show in its place, where it holds more text than the page itself."""
+    """Replace templates that a script would show by their content, if it is more text than the page itself."""
     from bs4 import BeautifulSoup
 
     kinds = ("text/x-handlebars-template", "text/x-template", "text/template", "text/html")
     found = [tag for tag in soup.find_all("script") if str(tag.get("type") or "").lower() in kinds]
-    shown = [BeautifulSoup(tag.get_text(), "html.parser") for tag in found]
+    templates = [BeautifulSoup(tag.get_text(), "html.parser") for tag in found]
     left_out = {id(each) for tag in soup.find_all(("script", "style", "head")) for each in tag.descendants}
-    beside = sum(len(text) for text in soup.find_all(string=True) if id(text) not in left_out)
-    if sum(len(each.get_text()) for each in shown) > beside:
-        for tag, each in zip(found, shown, strict=True):
+    page_chars = sum(len(text) for text in soup.find_all(string=True) if id(text) not in left_out)
+    if sum(len(each.get_text()) for each in templates) > page_chars:
+        for tag, each in zip(found, templates, strict=True):
             tag.replace_with(each)
 
 
 def _plain(text: str) -> str:
-    """A page without what is no text: the marks of a word that is parted at a line's end, and foreign form feeds."""
+    """Return a page without hyphenation marks, NUL characters and form feeds of its own."""
     for mark in ("\ufffe", "\x02"):
         text = text.replace(f"{mark}\r\n", "").replace(f"{mark}\n", "").replace(mark, "")
     return text.replace("\r\n", "\n").replace("\f", "\n").replace("\0", "").strip()
 
 
 if __name__ == "__main__":
-    given = sys.stdin.buffer.read()
+    content = sys.stdin.buffer.read()
     bounded()
-    sys.stdout.write(json.dumps({"pdf": pdf, "html": html}[sys.argv[1]](given)))
+    sys.stdout.write(json.dumps({"pdf": pdf, "html": html}[sys.argv[1]](content)))

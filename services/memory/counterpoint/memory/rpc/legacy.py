@@ -1,4 +1,4 @@
-"""Requests of the release before, in which commands were sent as queries and writes, as the commands that they mean."""
+"""Requests of the last release, which sent commands as queries and writes, translated into commands."""
 
 from pydantic import ValidationError
 
@@ -31,7 +31,7 @@ _STORES = (quarantines.STORE, erasure.STORE, "dead_letters")
 
 
 def command_in_commit(commit: Commit) -> Command | None:
-    """Return the command that a commit means, None for an ordinary one. Raises `Denied` `store`, `Permanent`."""
+    """Return the command in a commit, None for an ordinary commit. Raises `Denied` `store`, `Permanent`."""
     write = next((write for write in commit.writes if _commands(write)), None)
     if write is None:
         return None
@@ -56,7 +56,7 @@ def _commands(write: Write) -> bool:
 
 
 def command_in_query(request: QueryRequest) -> Command | None:
-    """Return the command that a query request means, None for an ordinary one. Raises `Permanent`."""
+    """Return the command in a query request, None for an ordinary request. Raises `Permanent`."""
     if request.gateway is not None:
         return IssueGatewayToken(**request.gateway.model_dump())
     for query in request.queries:
@@ -77,7 +77,7 @@ def _only(request: QueryRequest) -> None:
 
 
 def as_query_reply(command: Command, reply: CommandReply) -> QueryReply:
-    """Return the reply to a command in the form in which it was asked for."""
+    """Return the reply to a command as a query reply."""
     if reply.token is not None:
         return QueryReply(token=reply.token)
     tier = command.tier if isinstance(command, RebuildProjection) else "vector"

@@ -1,0 +1,45 @@
+-- Statements of the commit path: inbound messages, embeddings, messages on their way to the bus.
+
+-- name: inbound_message
+SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads,
+       a.body::jsonb ->> 'principal' AS principal
+FROM messages m
+LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
+LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
+WHERE m.id = $1
+
+-- name: state_of_task
+SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2
+
+-- name: tasks_of_records
+SELECT r.store, r.id, r.task_id FROM unnest($2::text[], $3::text[]) AS w(store, id)
+CROSS JOIN LATERAL (
+    SELECT * FROM records WHERE project = $1 AND store = w.store AND id = w.id LIMIT 1) AS r
+
+-- name: known_embeddings
+SELECT sha256, embedding FROM embeddings WHERE project = $1 AND model = $2 AND sha256 = ANY ($3)
+
+-- name: add_embeddings
+-- In one order: concurrent transactions with the same texts would otherwise deadlock.
+INSERT INTO embeddings (project, model, sha256, embedding)
+SELECT $1, $2, sha256, embedding::vector FROM unnest($3::bytea[], $4::text[]) AS new(sha256, embedding)
+ORDER BY sha256
+ON CONFLICT DO NOTHING
+
+-- name: messages_by_id
+SELECT project, seq, id, type, subject, task_id, task_version, audience, body, sender, label, integrity,
+       inbound_id, due_at, traceparent, structured
+FROM messages WHERE id = ANY ($1)
+
+-- name: clear_pending
+-- And store how far each stream has come. Lost by a crash, it is only repeated, so it need not wait for the disk.
+WITH lazily AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+progress AS (
+    INSERT INTO streams (name, life, last_seq)
+    SELECT name, life, last_seq FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS reached(name, life, last_seq)
+    ON CONFLICT (name) DO UPDATE SET life = excluded.life, last_seq = CASE
+        WHEN streams.life = excluded.life THEN greatest(streams.last_seq, excluded.last_seq) ELSE excluded.last_seq END)
+DELETE FROM pending USING lazily WHERE message_id = ANY ($1)
+
+-- name: postpone_pending
+UPDATE pending SET timer = true, due_at = now() + $2 WHERE message_id = ANY ($1)

@@ -1,0 +1,59 @@
+-- Statements of queries.
+
+-- name: records_by_ids
+SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at
+FROM records WHERE store = $1 AND id = ANY ($2) AND body IS NOT NULL
+
+-- name: line_of_task
+SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at FROM records
+WHERE project = $1 AND store = 'actions' AND task_id = $2 AND body IS NOT NULL ORDER BY seq
+
+-- name: newest_commits
+-- The commit that last changed each of some stores, by project and store.
+SELECT (SELECT newest.commit_id FROM (
+            (SELECT commit_id::text, seq AS place FROM records
+             WHERE project = place.project AND store = place.store AND (changed IS NULL OR changed <= seq)
+             ORDER BY seq DESC LIMIT 1)
+            UNION ALL
+            (SELECT commit_id::text, changed FROM records
+             WHERE project = place.project AND store = place.store AND changed > seq
+             ORDER BY changed DESC LIMIT 1)) AS newest ORDER BY newest.place DESC LIMIT 1) AS commit_id
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS place (project, store, n) ORDER BY n
+
+-- name: database_identity
+-- Changes when the database was restored, or its table of records was made anew.
+SELECT concat_ws(' ', pg_postmaster_start_time(), 'records'::regclass::oid, pg_relation_filenode('records'))
+
+-- name: log_after
+SELECT seq, id, type, subject, task_id, body, sender, at FROM messages
+WHERE project = $1 AND seq > $2 AND split_part(subject, '.', 1) = ANY ($3) AND ($4::text IS NULL OR task_id = $4)
+    AND body <> '{}'
+ORDER BY seq LIMIT $5
+
+-- name: log_bounds
+SELECT last_seq, forgotten_seq FROM projects WHERE project = $1
+
+-- name: position_of_commit
+SELECT max(seq) AS seq, max(at) AS at FROM (
+    SELECT greatest(seq, changed) AS seq, at FROM records WHERE project = $1 AND commit_id = $2
+    UNION ALL SELECT greatest(seq, changed), at FROM history WHERE project = $1 AND commit_id = $2
+    UNION ALL SELECT seq, at FROM audit WHERE project = $1 AND id = $2) AS written
+
+-- name: position_at_time
+SELECT max(seq) FROM (
+    (SELECT seq FROM records WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)
+    UNION ALL (SELECT seq FROM history WHERE project = $1 AND at <= $2 ORDER BY at DESC, seq DESC LIMIT 1)) AS written
+
+-- name: current_versions_then
+-- Part of a list as of a position: versions that are still current, if they were there by then.
+(SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at, erased, task_id
+FROM records WHERE project = {project} AND seq <= {position} AND (changed IS NULL OR changed <= {position})
+    AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
+ORDER BY seq {direction} LIMIT {limit})
+
+-- name: superseded_versions_then
+-- Part of a list as of a position: versions that were superseded after it.
+(SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at, erased, task_id
+FROM history WHERE project = {project} AND seq <= {position} AND (changed IS NULL OR changed <= {position})
+    AND superseded > {position} AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
+ORDER BY seq {direction} LIMIT {limit})
