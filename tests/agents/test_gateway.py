@@ -28,7 +28,7 @@ from prometheus_client import REGISTRY
 from starlette.responses import JSONResponse, Response
 
 from counterpoint.client import Gateway, Memory
-from counterpoint.guard.capabilities import Keyring, SigningKey, claimed, mint
+from counterpoint.guard.capabilities import Keyring, SigningKey, mint, unverified_grant
 from counterpoint.manager.gateway.gateway import ModelGateway
 from counterpoint.manager.gateway.models import ModelProvider
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
@@ -475,7 +475,7 @@ class TestTokens:
         self, listening: tuple[str, ModelGateway], memory: Memory, outside: World
     ) -> None:
         held = await memory.gateway_token("model")
-        grant = claimed(held)
+        grant = unverified_grant(held)
         other = Keyring((SigningKey.generate(1),))
         for token, code in (
             ("-", "malformed"),
@@ -490,7 +490,7 @@ class TestTokens:
     async def test_one_that_memory_has_made_for_something_else_is_refused(
         self, listening: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
     ) -> None:
-        grant = claimed(await memory.gateway_token("model"))
+        grant = unverified_grant(await memory.gateway_token("model"))
         soon = datetime.now(UTC) + timedelta(seconds=5)
         for changed, status, code in (
             ({"expires_at": soon}, 401, "expired"),

@@ -66,13 +66,13 @@ def attempt(**more: Any) -> Attempt:
 class TestOwnershipTables:
     def test_a_row_names_things_owners_and_the_rest(self) -> None:
         (row,) = ownership_rows(TABLE)
-        assert (row.things, row.owners) == (("harbour_tides",), ("Quay team", "Dana"))
+        assert (row.subjects, row.owners) == (("harbour_tides",), ("Quay team", "Dana"))
         assert row.properties == {"Runs at": "04:10", "Page": "page"}
         assert row.quote in TABLE
 
     def test_what_stands_in_brackets_after_a_thing_is_no_thing(self) -> None:
         table = "| Dag | Owner |\n|---|---|\n| orders (fetch, clean), bills | Ada |\n"
-        assert ownership_rows(table)[0].things == ("orders", "bills")
+        assert ownership_rows(table)[0].subjects == ("orders", "bills")
 
     @pytest.mark.parametrize("head", ["Verantwortlich", "Zuständiges Team", "Data owner", "Steward"])
     def test_the_head_of_the_column_says_that_it_is_one_in_either_language(self, head: str) -> None:
@@ -88,7 +88,7 @@ class TestOwnershipTables:
         heads = ["thing", *(f"c{n}" for n in range(more)), "owner"]
         lines = [heads, ["---"] * len(heads), *([thing, *["x"] * more, owner] for thing, owner in pairs)]
         text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        assert [(row.things[0], row.owners[0]) for row in ownership_rows(text)] == pairs
+        assert [(row.subjects[0], row.owners[0]) for row in ownership_rows(text)] == pairs
 
 
 class TestRelations:

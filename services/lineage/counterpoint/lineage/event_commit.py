@@ -54,7 +54,7 @@ async def commit_for_event(
         written.add(("jobs", event.job.node.id))  # a success and a failure at once conflict here
     effects = await with_new_edges([key[1] for key in written if key[0] == "edges"], records, reads, effects)
     keys = sorted(written, key=lambda key: (_ORDER[key[0]], key[1]))
-    writes = [put(*key, records[key], seen=seen.get(key)) for key in keys]
+    writes = [put(*key, records[key], existing=seen.get(key)) for key in keys]
     while len(writes) > _BATCH:
         await memory.step(Commit(step=_step_name(writes[:_BATCH]), last=False, writes=tuple(writes[:_BATCH])))
         writes = writes[_BATCH:]

@@ -17,7 +17,7 @@ def register(service: Service, limits: IncidentLimits, locks: ProjectLocks | Non
     """Register the handlers; with `locks` decisions of one project run one at a time."""
 
     async def on_event(message: LineageEvent, memory: Memory) -> Commit:
-        event = await memory.harmless(parse_event(message.event))
+        event = await memory.redact_names(parse_event(message.event))
         if locks is None:
             return await commit_for_event(event, memory, limits, waited=message.waited)
         return await locks.commit_for(event, memory, limits, waited=message.waited)

@@ -56,7 +56,7 @@ class ManagerHandlers:
             ),
             task_id=message.task_id,
             after=(message.action_id,),
-            writes=(put("sessions", session_id, session, seen=seen),),
+            writes=(put("sessions", session_id, session, existing=seen),),
         )
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from counterpoint.client import Memory, decide, record, send
-from counterpoint.client.shadow import ShadowCounts, counted, unshown_proposals
+from counterpoint.client.shadow import ShadowCounts, count_proposals, shadow_proposals
 from counterpoint.proto.incident_settings import (
     SHADOW_REPORT_S,
     STORE,
@@ -25,7 +25,7 @@ async def on_shadow_due(message: ShadowDue, memory: Memory) -> Commit:
     held = record(item, StoredIncidentSettings) if item else None
     if held is None or not held.shadow or held.shadow_since != message.since:
         return Commit()
-    counts = counted(await unshown_proposals(memory, job=held.job, since=message.since))
+    counts = count_proposals(await shadow_proposals(memory, job=held.job, since=message.since))
     of = f"job {held.job.namespace}/{held.job.name}" if held.job else f"project {held.project}"
     decision = decide(memory, "manager", REPORT, f"report the shadow of {of}: {counts_text(counts)}", advice(counts))
     week = timedelta(seconds=SHADOW_REPORT_S)

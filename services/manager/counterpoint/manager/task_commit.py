@@ -51,10 +51,10 @@ def task_commit(
     writes += [put("actions", action.action_id, action) for action in actions]
     for learned in update.learned:
         seen = history.attempts.get(learned.attempt) if history else None
-        writes.append(put("attempts", learned.attempt_id, learned, seen=seen[1] if seen else None))
+        writes.append(put("attempts", learned.attempt_id, learned, existing=seen[1] if seen else None))
     if update.task:
         record = _stored(update.task, update, history, head[0])
-        writes.append(put("tasks", task_id, record, seen=history.item if history else None))
+        writes.append(put("tasks", task_id, record, existing=history.item if history else None))
         messages += [send(message) for message in update.messages]
         if update.delegate:
             messages.append(send(_delegated(record, update.delegate, head)))

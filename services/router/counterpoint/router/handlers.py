@@ -11,7 +11,7 @@ from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
 from counterpoint.bus.fair_limiter import FairLimiter
 from counterpoint.client import Memory, put, send
-from counterpoint.guard.names import is_harmless
+from counterpoint.guard.names import has_secret
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Transient
 from counterpoint.proto.memory import Commit, Outgoing
@@ -82,7 +82,7 @@ class RouterHandlers:
             return Commit()
         # Another sender may use this source name; the only effect is weaker evidence.
         evidence: Evidence = "observed" if memory.event[0] == LINEAGE_SOURCE else "reported"
-        reporter = Reporter(by=await memory.harmless(memory.event[0]), by_kind="system")
+        reporter = Reporter(by=await memory.redact_names(memory.event[0]), by_kind="system")
         commit = await outcome(memory, message, reporter, evidence)
         content = body_sha256(message.model_dump(mode="json", exclude_none=True))
         mark = put(STORE, key, IdempotencyRecord(task_id=message.task_id, content_sha256=content, at=memory.now))
@@ -123,4 +123,4 @@ def _readable_task_id(body: Any) -> str | None:
         task_id = _ID.validate_python(body["task_id"], strict=True)
     except (ValidationError, KeyError, TypeError, IndexError):
         return None
-    return task_id if is_harmless(task_id) else None
+    return None if has_secret(task_id) else task_id

@@ -242,7 +242,7 @@ async def failure_context(
     ledger, settings, incidents, _, *successful = found[: len(of_job)]
     context.open(ledger, settings, failed.job, incidents)
     for walk, answer in zip(walks, found[-len(walks) :], strict=True):
-        context.graph.take(walk, answer)
+        context.graph.add(walk, answer)
     successes = [run for answer in successful for run in records(answer.items, RunRecord)]
     flow = [run for answer in found[len(of_job) :][: len(of_flow)] for run in records(answer.items, RunRecord)]
     await context.relate(failed, {run.incident for run in flow if run.incident})

@@ -40,7 +40,7 @@ async def incident_details(
     """Read the details of an incident. Raises `Transient` or `Denied`."""
     job_node, owners = node_of(incident.job), owners_by_ref(records.values())
     radius, (run, job, changed) = await asyncio.gather(
-        blast_radius_of(context.reads, job_node, owned=owners, graph=context.graph),
+        blast_radius_of(context.reads, job_node, extra_owners=owners, graph=context.graph),
         changes_since_success(context.reads, context.graph, incident, records),
     )
     return IncidentDetails(radius, run, job, tuple(changed))

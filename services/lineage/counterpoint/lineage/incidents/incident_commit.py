@@ -69,10 +69,10 @@ async def incident_commit(
         if incident_id not in context.items or changed[incident_id] != record(
             context.items[incident_id], IncidentRecord
         ):
-            writes.append(put(STORE, incident_id, changed[incident_id], seen=context.items.get(incident_id)))
+            writes.append(put(STORE, incident_id, changed[incident_id], existing=context.items.get(incident_id)))
     writes += moved
     if settlement.ledger != context.ledger:
-        writes.append(put(STORE, LEDGER_ID, settlement.ledger, seen=context.ledger_item))
+        writes.append(put(STORE, LEDGER_ID, settlement.ledger, existing=context.ledger_item))
     return Commit(writes=tuple(writes), messages=tuple(messages))
 
 
@@ -112,7 +112,7 @@ async def _moved_runs(
     found = await reads.query(*(Get(store="runs", id=run_id) for run_id in sorted(moved)))
     runs = [pair for answer in found for pair in readable(answer.items, RunRecord)]
     return tuple(
-        put("runs", item.id, run.model_copy(update={"incident": moved[item.id]}), seen=item)
+        put("runs", item.id, run.model_copy(update={"incident": moved[item.id]}), existing=item)
         for item, run in runs
         if run.incident != moved[item.id]
     )

@@ -55,7 +55,7 @@ async def commit_for_links(link_ids: Sequence[str], memory: Memory) -> Commit:
         for after in changed.values()
         if after.joins != _before(context, after).joins
     )
-    ledger_write = put(STORE, LEDGER_ID, context.ledger, seen=context.ledger_item)
+    ledger_write = put(STORE, LEDGER_ID, context.ledger, existing=context.ledger_item)
     return commit.model_copy(
         update={"writes": (*commit.writes, ledger_write), "messages": (*commit.messages, *decisions)}
     )

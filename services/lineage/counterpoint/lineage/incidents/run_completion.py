@@ -124,13 +124,13 @@ async def with_new_edges(
     seen = found.items[0] if found.items else None
     ledger = record(seen, IncidentLedger) if seen else IncidentLedger()
     if not any(write.id == LEDGER_ID for write in effects.writes):
-        effects = effects.model_copy(update={"writes": (*effects.writes, put(STORE, LEDGER_ID, ledger, seen=seen))})
+        effects = effects.model_copy(update={"writes": (*effects.writes, put(STORE, LEDGER_ID, ledger, existing=seen))})
     standing = [span for span in ledger.spans if span.until is None]
     if not standing or len(ledger.spans) < 2:
         return effects
     graph, sources, targets = LineageGraph(reads), [edge.source for edge in fresh], [edge.target for edge in fresh]
     await graph.read(up=sources, down=targets, strict=False)
-    up, down = graph.within("up", sources, MAX_DEPTH), graph.within("down", targets, MAX_DEPTH)
+    up, down = graph.reachable("up", sources, MAX_DEPTH), graph.reachable("down", targets, MAX_DEPTH)
     causes = {s.incident_id for s in ledger.spans if s.job in up or any(whole in up for whole in s.within)}
     follow = [span for span in standing if span.job in down and causes - {span.incident_id}]
     answers = await reads.query(*(Get(store=STORE, id=span.incident_id) for span in follow))

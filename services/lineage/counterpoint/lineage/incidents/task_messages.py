@@ -5,7 +5,7 @@ from typing import Any
 
 from counterpoint.graph.names import node_of
 from counterpoint.graph.radius import BlastRadius
-from counterpoint.guard.judge import cleaned
+from counterpoint.guard.judge import redacted_body
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.incidents.failures import NO_MESSAGE
 from counterpoint.lineage.incidents.incident import IncidentLedger, IncidentRecord, unresolved_failures
@@ -67,7 +67,7 @@ def incident_task(
         "context": {key: value for key, value in context.items() if value not in (None, [], {})},
     }
     rules = policy()
-    harmless = cleaned(rules, texts, texts, rules.message_level(0))
+    harmless = redacted_body(rules, texts, texts, rules.message_level(0))
     return SubmitTask(
         kind="troubleshoot",
         task_id=incident.incident_id,
@@ -145,7 +145,7 @@ def observed_outcome(incident: IncidentRecord, changed: Sequence[str] = ()) -> R
     note = f"Run {incident.closed_by} of {node_of(incident.job)} completed{when} after the failure."
     rules = policy()
     texts = {"changed": list(changed)}
-    harmless = cleaned(rules, texts, texts, rules.message_level(0))
+    harmless = redacted_body(rules, texts, texts, rules.message_level(0))
     return ReportOutcome(
         task_id=incident.incident_id, outcome="succeeded", note=note, changed=tuple(harmless["changed"])
     )

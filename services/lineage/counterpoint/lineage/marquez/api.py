@@ -46,7 +46,7 @@ def application(memory: MemoryFor, limits: IncidentLimits, locks: ProjectLocks |
 
         async def accept() -> None:
             asked = memory(project, principal.name)
-            commit = await locks.commit_for(await asked.harmless(event), asked, limits)
+            commit = await locks.commit_for(await asked.redact_names(event), asked, limits)
             if (commit.writes or commit.messages) and not asked.finished:
                 await asked.step(commit)
 
@@ -60,7 +60,7 @@ def application(memory: MemoryFor, limits: IncidentLimits, locks: ProjectLocks |
         depth = _number(request, "depth", _DEPTH, _DEPTH_LIMIT)
         node_id = _required(request, "nodeId")
         memory = await reading(request)
-        return JSONResponse(await queries.graph(memory, await memory.harmless(node_id), depth))
+        return JSONResponse(await queries.graph(memory, await memory.redact_names(node_id), depth))
 
     async def namespaces(request: Request) -> Response:
         return JSONResponse(await queries.namespaces(await reading(request)))
@@ -73,10 +73,10 @@ def application(memory: MemoryFor, limits: IncidentLimits, locks: ProjectLocks |
                 limit = _number(request, "limit", _PAGE_LIMIT, _PAGE_LIMIT)
                 offset = _number(request, "offset", 0, _OFFSET_LIMIT)
                 memory = await reading(request)
-                return JSONResponse(await queries.jobs(memory, await memory.harmless(namespace), limit, offset))
+                return JSONResponse(await queries.jobs(memory, await memory.redact_names(namespace), limit, offset))
             case [namespace, "jobs", name]:
                 memory = await reading(request)
-                return JSONResponse(await queries.job(memory, *await memory.harmless((namespace, name))))
+                return JSONResponse(await queries.job(memory, *await memory.redact_names((namespace, name))))
             case _:
                 raise HTTPException(HTTPStatus.NOT_FOUND)
 

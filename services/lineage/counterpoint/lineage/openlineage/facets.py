@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
 from counterpoint.graph.names import NAME_LIMIT_CHARS, Node, NodeKind
-from counterpoint.guard.judge import cleaned_text
+from counterpoint.guard.judge import redacted_text
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.openlineage.events import AirflowFacts, CodeLocation, RunError
 from counterpoint.proto.signature import headline
@@ -141,7 +141,7 @@ def neighbours(node: Node, facet: Mapping[str, Any]) -> tuple[tuple[Node, ...], 
 def redact(said: str | None) -> str | None:
     """Replace each secret by `[redacted:<type>]`."""
     rules = policy()
-    return None if said is None else cleaned_text(rules, said, rules.message_level(0))
+    return None if said is None else redacted_text(rules, said, rules.message_level(0))
 
 
 def fallback_error(run_facets: Mapping[str, Any], datasets: object) -> RunError | None:

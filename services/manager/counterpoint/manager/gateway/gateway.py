@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from counterpoint.bus.fair_limiter import FairLimiter
-from counterpoint.guard.capabilities import claimed
+from counterpoint.guard.capabilities import unverified_grant
 from counterpoint.manager.gateway.calls import (
     CallOutcome,
     EmbedCall,
@@ -91,7 +91,7 @@ class ModelGateway:
         (`key_reused`), and when an earlier call has no stored outcome (`unknown_outcome`, `not_kept`); `Transient` when
         nothing was done and the call may be retried.
         """
-        grant = claimed(token)
+        grant = unverified_grant(token)
         purpose = "web" if isinstance(call, WebSearchCall) else "model"
         if grant.audience != "manager" or (purpose, "call") not in grant.rights:
             raise Denied(ErrorCode.AUDIENCE, f"a gateway token for {purpose}")

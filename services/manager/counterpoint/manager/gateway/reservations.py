@@ -107,7 +107,7 @@ class Reservations:
                 except Denied:
                     CALLS.labels(request.grant.project, call.model, "refused").inc()
                     raise
-                writes = (put("model_calls", call_id, reserved), put("spend", request.scope, after, seen=spends))
+                writes = (put("model_calls", call_id, reserved), put("spend", request.scope, after, existing=spends))
                 try:
                     reply = await memory.step(Commit(step=f"reserve {call_id}", last=False, writes=writes))
                 except Conflict:
@@ -212,8 +212,8 @@ class Reservations:
         after = record(spend, SpendRecord).with_settled(before.estimate, state, taken)
         kept = "" if response is not None else " bare"
         writes: tuple[Write, ...] = (
-            put("model_calls", call_id, ended, seen=call),
-            put("spend", request.scope, after, seen=spend),
+            put("model_calls", call_id, ended, existing=call),
+            put("spend", request.scope, after, existing=spend),
         )
         await memory.step(Commit(step=f"settle {call_id}{kept}", last=False, writes=writes))
         return True

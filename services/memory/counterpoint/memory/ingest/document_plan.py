@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.guard.field_detector import FieldFinding
-from counterpoint.guard.judge import Judgement, cleaned
+from counterpoint.guard.judge import Judgement, redacted_body
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access.screening import Screen, first_places
 from counterpoint.memory.ingest.chunk import ChunkedDocument, chunk, chunk_id
@@ -61,7 +61,7 @@ def cut(policy: Policy, screen: Screen, found: ParsedDocument, document_id: str,
     if judged.verdict == "quarantine":
         problems = _in_lines(said, screen, judged)
         held = document.model_copy(
-            update=cleaned(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
+            update=redacted_body(policy, {key: said[key] for key in ("title", "metadata")}, said, label)
         )
         kept = _body(held, document_id, ChunkedDocument(found.type, ()), origin)
         return DocumentPlan(

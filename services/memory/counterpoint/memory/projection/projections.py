@@ -54,12 +54,12 @@ class Tiers:
     ) -> None:
         self._make = episodic
         self._database = database
-        self._stores = policy.kept_in("episodic")
+        self._stores = policy.stores_in("episodic")
         self._search = search
         self._embeddings = EmbeddingPipeline(database, policy, search)
         self._episodic: dict[str, _OfModel] = {}
         self._group: asyncio.TaskGroup | None = None
-        self.graph = Projection(graph, policy.kept_in("graph"), database, gather_s=GRAPH_GATHER_S)
+        self.graph = Projection(graph, policy.stores_in("graph"), database, gather_s=GRAPH_GATHER_S)
         self._graph = graph
 
     @property

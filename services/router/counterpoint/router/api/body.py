@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel, ValidationError
 
-from counterpoint.guard.names import kept_fields
+from counterpoint.guard.names import printable_paths
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, Message, Shape
 from counterpoint.proto.principals import Role
@@ -73,7 +73,7 @@ def ignored_fields(model: type[Shape], content: Any, *, project_field: bool = Tr
     """Return the dotted paths of unknown fields, without those that look like secrets."""
     if not isinstance(content, dict):
         return ()
-    return kept_fields(path for path in unknown_fields(model, content) if path != "project" or not project_field)
+    return printable_paths(path for path in unknown_fields(model, content) if path != "project" or not project_field)
 
 
 def reply(value: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -62,7 +62,7 @@ async def remember(
     context, given = body.context, body.value
     became: list[Recorded] = []
     for portion in batches(given.incidents, context.resources.settings.ingest_request_bytes):
-        became += (await context.memory().hand_in(incidents=portion)).incidents
+        became += (await context.memory().bulk_import(incidents=portion)).incidents
     return reply(IncidentImportResult(incidents=tuple(became), ignored=body.ignored))
 
 
@@ -77,7 +77,7 @@ async def index(body: Annotated[RequestBody[Providers], json_body(Providers, "in
     context, given = body.context, body.value
     became: list[Recorded] = []
     for portion in batches(given.providers, context.resources.settings.ingest_request_bytes):
-        became += (await context.memory().hand_in(providers=portion)).providers
+        became += (await context.memory().bulk_import(providers=portion)).providers
     return reply(ProviderImportResult(providers=tuple(became), ignored=body.ignored))
 
 

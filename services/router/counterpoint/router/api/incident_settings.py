@@ -43,7 +43,7 @@ async def settings(context: Context, cursor: Cursor, limit: Limit = 50) -> Respo
 async def change(body: Annotated[RequestBody[IncidentSettings], json_body(IncidentSettings, "operate")]) -> Response:
     """Change the settings that the body names, of the project or of `job`. They apply to incidents that open later."""
     context = body.context
-    given = await context.memory().harmless(body.value)
+    given = await context.memory().redact_names(body.value)
 
     async def changed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
         known = await memory.get(STORE, settings_id(given.job))
@@ -55,7 +55,7 @@ async def change(body: Annotated[RequestBody[IncidentSettings], json_body(Incide
             before | said | {"project": context.project, "by": context.principal.name, "at": memory.now}
         )
         made = made.model_copy(update={"shadow_since": since if made.shadow else None})
-        commit = Commit(writes=(put(STORE, settings_id(given.job), made, seen=known),))
+        commit = Commit(writes=(put(STORE, settings_id(given.job), made, existing=known),))
         before_since = held.shadow_since if held else None
         return made, commit.model_copy(update=_timed(settings_id(given.job), before_since, made.shadow_since))
 
@@ -71,7 +71,7 @@ async def remove(
     context.require("operate")
 
     async def removed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
-        known = await memory.get(STORE, settings_id(await memory.harmless(job_named(job)) if job else None))
+        known = await memory.get(STORE, settings_id(await memory.redact_names(job_named(job)) if job else None))
         if known is None:
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="job", problem="has no settings of its own"),))
         held = record(known, StoredIncidentSettings)

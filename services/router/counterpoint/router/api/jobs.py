@@ -64,7 +64,7 @@ def job_named(text: str) -> JobRef:
 
 
 async def _known(memory: Memory, namespace: str, name: str) -> Node:
-    start = job(*await memory.harmless((unquote(namespace), unquote(name))))
+    start = job(*await memory.redact_names((unquote(namespace), unquote(name))))
     if await memory.get("jobs", start.id) is None:
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="is not a known job"),))
     return start

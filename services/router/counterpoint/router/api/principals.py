@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import Field, StringConstraints
 
 from counterpoint.client import Memory, put, readable, records
-from counterpoint.guard.names import is_harmless
+from counterpoint.guard.names import has_secret
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, List
 from counterpoint.proto.messages import ProjectName, Shape
@@ -55,7 +55,7 @@ async def create(
     context, given = body.context, body.value
     if "approve" in given.roles and given.kind != "person":
         raise Permanent(ErrorCode.INVALID, (Problem(field="roles", problem="approve is for persons"),))
-    if not is_harmless(given.name):
+    if has_secret(given.name):
         problem = "contains what looks like a secret; names are public"
         raise Permanent(ErrorCode.SENSITIVE, (Problem(field="name", problem=problem),))
     token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -101,7 +101,7 @@ async def revoke(context: Context, name: Annotated[Name, Path(description="The p
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="is not an active principal"),))
         ended: dict[str, Any] = {"revoked_at": memory.now}
         changed = [(item, one.model_copy(update=ended)) for item, one in live]
-        return changed[0][1], Commit(writes=tuple(put(STORE, item.id, each, seen=item) for item, each in changed))
+        return changed[0][1], Commit(writes=tuple(put(STORE, item.id, each, existing=item) for item, each in changed))
 
     principal = await context.commit(revoked)
     context.resources.authenticator.forget()

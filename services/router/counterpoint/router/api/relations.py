@@ -98,7 +98,7 @@ def relations_of_row(row: OwnershipRow, named: str, things: Sequence[NamedEntity
     of = things[0] if things else NamedEntity(kind=UNKNOWN, name=named)
     found = []
     for owner in row.owners:
-        for thing in row.things:
+        for thing in row.subjects:
             if same_name(thing, named):
                 source, target = NamedEntity(kind="owner", name=owner), of
             elif same_name(owner, named):

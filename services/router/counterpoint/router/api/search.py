@@ -91,7 +91,7 @@ async def attempts(
 ) -> Response:
     """List attempts, newest first. With `error`: attempts at the same error, then at similar ones."""
     context.require("read")
-    where: dict[str, Any] = {"job": (await context.memory().harmless(job_named(job))).model_dump()} if job else {}
+    where: dict[str, Any] = {"job": (await context.memory().redact_names(job_named(job))).model_dump()} if job else {}
     if task_id:
         where["task_id"] = task_id
     if not error:

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from counterpoint.client import Memory, act, decide, put, record, send
 from counterpoint.guard.judge import IDS
-from counterpoint.guard.names import kept_fields
+from counterpoint.guard.names import printable_paths
 from counterpoint.guard.policy import policy
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import Commit, Get, Item, Write
@@ -49,12 +49,12 @@ async def receive(
     `idempotency_conflict` or `invalid`, and what a query raises.
     """
     names = {name: getattr(arrival.task, name) for name in SubmitTask.model_fields if name not in _NO_NAMES}
-    by, names = await memory.harmless((arrival.submitter.name, names))
+    by, names = await memory.redact_names((arrival.submitter.name, names))
     arrival = replace(
         arrival,
         submitter=Submitter(by, arrival.submitter.kind),
         task=arrival.task.model_copy(update=names),
-        ignored=kept_fields(arrival.ignored),
+        ignored=printable_paths(arrival.ignored),
     )
     keys = {"task": task_key(arrival.task_id)}
     if arrival.event:
@@ -92,7 +92,7 @@ def _marks(
             STORE,
             keys[name],
             IdempotencyRecord(task_id=task_id, content_sha256=content, at=arrival.at),
-            seen=seen.get(name),
+            existing=seen.get(name),
         )
         for name, content in contents.items()
         if name in keys and (renew or name not in seen)

@@ -135,5 +135,5 @@ async def link_writes(
             at=memory.now,
         )
         made.append(link)
-        writes.append(put(STORE, each, link, seen=seen))
+        writes.append(put(STORE, each, link, existing=seen))
     return tuple(made), tuple(writes)
