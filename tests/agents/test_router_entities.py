@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.cli.commands.entities import described
+from counterpoint.cli.commands.entities import describe
 from counterpoint.graph.edges import EdgeKind, edge
 from counterpoint.graph.names import dataset, job
 from counterpoint.graph.ownership import ownership_rows
@@ -183,7 +183,7 @@ def test_the_four_questions_are_answered_each_with_its_record() -> None:
 
 
 def test_they_are_told_in_lines() -> None:
-    assert described(told()) == [
+    assert describe(told()) == [
         "harbour_tides: job in prod",
         "  owned by: quay, Quay team (pipelines.md), Dana (pipelines.md)",
         "  fed by: tides",
@@ -210,7 +210,7 @@ def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None
     nothing = entity_profile("harbour_tides", (), (), (), (), truncated=False)
     found = nothing.model_copy(update={"stated": tuple(relation_of_model(stated(n)) for n in range(12))})
     assert found.owned_by == ()
-    lines = described(found.model_dump(mode="json"))
+    lines = describe(found.model_dump(mode="json"))
     said = "quay team owns harbour_tides, said by openai/one in teams.md"
     assert lines[1] == f"  {said}: 'The quay team owns harbour_tides 0.'"
     assert lines[-1] == "  and 2 more that a model found"
@@ -218,14 +218,14 @@ def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None
 
 def test_a_name_that_nothing_says_anything_of_is_said_to_be_one() -> None:
     nothing = entity_profile("zeppelin", (), (), (), (), truncated=False).model_dump(mode="json")
-    assert described(nothing) == ["zeppelin: a name that no lineage, document or attempt has"]
+    assert describe(nothing) == ["zeppelin: a name that no lineage, document or attempt has"]
 
 
 def test_a_name_without_a_record_of_its_own_has_the_kind_that_relations_give_it() -> None:
     owned = relations_of_record(
         job("wh", "kessel_import"), item("jobs", "wh/kessel_import", {"owners": ["Team Wärme"]})
     )
-    lines = described(entity_profile("team wärme", (), owned, (), (), truncated=False).model_dump(mode="json"))
+    lines = describe(entity_profile("team wärme", (), owned, (), (), truncated=False).model_dump(mode="json"))
     assert lines == ["team wärme: owner", "  owns: kessel_import"]
 
 
@@ -233,7 +233,5 @@ def test_a_name_that_only_an_error_mentions_is_no_unknown_one() -> None:
     run = item("runs", "r", {"job": "job:wh/load", "error_message": "ORA-01653: unable to extend table"})
     failure = failure_of_run(run)
     assert failure is not None
-    (first, *_) = described(
-        entity_profile("ORA-01653", (), (), (failure,), (), truncated=False).model_dump(mode="json")
-    )
+    (first, *_) = describe(entity_profile("ORA-01653", (), (), (failure,), (), truncated=False).model_dump(mode="json"))
     assert first == "ORA-01653: a name that others mention"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 
 from counterpoint.cli.render.card import Format, card, markdown, normalised, render, text
-from counterpoint.cli.render.tree import drawn
+from counterpoint.cli.render.tree import draw
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 
@@ -380,7 +380,7 @@ def tree_of(*actions: dict[str, Any]) -> list[str]:
         "made_at": "2026-11-17T05:30:12Z",
     }
     sources = [{"store": "chunks", "id": "c1", "name": "runbooks/orders.md"}]
-    return drawn({"items": list(actions), "decisions": [decision], "sources": sources}).splitlines()
+    return draw({"items": list(actions), "decisions": [decision], "sources": sources}).splitlines()
 
 
 def test_a_line_keeps_its_column_and_a_branch_is_indented() -> None:

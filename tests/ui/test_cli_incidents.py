@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 
-from counterpoint.cli.ingest.incident_files import COLUMNS, OUTCOMES, IncidentFileError, moment, outcome_of, read
+from counterpoint.cli.ingest.incident_files import COLUMNS, OUTCOMES, IncidentFileError, parse_outcome, parse_time, read
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import Outcome
 
@@ -139,8 +139,8 @@ def test_every_outcome_has_words_and_none_has_two_meanings() -> None:
     assert set(OUTCOMES) == set(get_args(Outcome))
     words = [word for each in OUTCOMES.values() for word in each]
     assert len(words) == len(set(words))
-    assert outcome_of(" Didn’t  help. ") == "failed"
-    assert outcome_of("who knows") is None
+    assert parse_outcome(" Didn’t  help. ") == "failed"
+    assert parse_outcome("who knows") is None
     columns = [name for names in COLUMNS.values() for name in names]
     assert len(columns) == len(set(columns))
 
@@ -159,7 +159,7 @@ def test_every_outcome_has_words_and_none_has_two_meanings() -> None:
     ],
 )
 def test_a_time_is_what_was_written_or_nothing(said: str, expected: str | None) -> None:
-    found = moment(said)
+    found = parse_time(said)
     assert (found.isoformat() if found else None) == expected
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from counterpoint.cli.ingest import pages
 from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile
-from counterpoint.cli.ingest.url_list import plain
+from counterpoint.cli.ingest.url_list import without_credentials
 
 Answer = Callable[[Callable[[bytes], object], threading.Event], object]
 """Answers a request by writing; the event is set when the test is over."""
@@ -192,4 +192,4 @@ def test_what_is_not_as_it_says_is_left(answer: bytes) -> None:
     ],
 )
 def test_who_may_read_a_page_is_not_said(address: str, shown: str) -> None:
-    assert plain(address) == shown
+    assert without_credentials(address) == shown

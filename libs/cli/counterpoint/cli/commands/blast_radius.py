@@ -32,25 +32,25 @@ def blast_radius(
         raise UsageError("give either JOB or --memory ITEM")
     with session.connect() as api:
         if memory is not None:
-            rests = api.get("/v1/blast-radius", item=memory, shown=shown or None, project=session.project)
-            session.show(rests, lambda: _resting(rests))
+            dependents = api.get("/v1/blast-radius", item=memory, shown=shown or None, project=session.project)
+            session.show(dependents, lambda: _dependents(dependents))
             return
-        found = api.get(f"{job_path(job or '')}/blast-radius", depth=depth, project=session.project)
+        reply = api.get(f"{job_path(job or '')}/blast-radius", depth=depth, project=session.project)
     session.show(
-        found,
+        reply,
         lambda: table(
             ("hops", "by", "kind", "namespace", "name", "owner"),
             [
                 (str(row["hops"]), row["edge"], row["kind"], row["namespace"], row["name"], row.get("owner") or "")
-                for row in found["downstream"]
+                for row in reply["downstream"]
             ],
             "nothing rests on it",
-            truncated=found.get("truncated", False),
+            truncated=reply.get("truncated", False),
         ),
     )
 
 
-def _resting(found: dict[str, Any]) -> "RenderableType":
+def _dependents(reply: dict[str, Any]) -> "RenderableType":
     return table(
         ("hops", "by", "store", "id", "task"),
         [
@@ -61,8 +61,8 @@ def _resting(found: dict[str, Any]) -> "RenderableType":
                 f"{each['id']}@{each['version']}",
                 each.get("task_id") or "",
             )
-            for each in found["items"]
+            for each in reply["items"]
         ],
         "nothing rests on it",
-        truncated=found["truncated"],
+        truncated=reply["truncated"],
     )

@@ -29,23 +29,23 @@ def erase(
         raise UsageError("give one of --task, --source and --everything")
     scope, what = given[0]
     if not yes:
-        _ask(f"{scope} {what}")
+        _confirm(f"{scope} {what}")
     body = {"scope": scope, "what": what, "reason": reason, "shown": shown}
     with session.connect() as api:
-        done = api.post("/v1/erasures", body, project=session.project)
-    session.show(done, lambda: _told(done))
+        reply = api.post("/v1/erasures", body, project=session.project)
+    session.show(reply, lambda: _summary(reply))
 
 
-def _ask(what: str) -> None:
+def _confirm(what: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"this forgets {what} for good; say --yes")
     if not typer.confirm(f"This forgets {what} for good, with what was derived from it. Go on?", err=True):
         raise UsageError("nothing was forgotten")
 
 
-def _told(done: dict[str, Any]) -> str:
-    gone = ", ".join(f"{count} of {store}" for store, count in sorted(done["gone"].items()))
-    lines = [f"forgotten for good: {gone}"]
-    if done.get("shown_to"):
-        lines.append(f"it was merely shown to {done['shown_to']} more, which stay; --shown forgets them too")
+def _summary(reply: dict[str, Any]) -> str:
+    erased = ", ".join(f"{count} of {store}" for store, count in sorted(reply["gone"].items()))
+    lines = [f"forgotten for good: {erased}"]
+    if reply.get("shown_to"):
+        lines.append(f"it was merely shown to {reply['shown_to']} more, which stay; --shown forgets them too")
     return "\n".join(lines)

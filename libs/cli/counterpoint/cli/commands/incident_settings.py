@@ -44,16 +44,16 @@ def incident_settings(
         raise UsageError("--remove goes with --job alone")
     with session.connect() as api:
         if remove:
-            done = [api.delete("/v1/incident-settings", job=job, project=session.project)]
+            settings = [api.delete("/v1/incident-settings", job=job, project=session.project)]
         elif changes:
-            done = [api.put("/v1/incident-settings", body, project=session.project)]
+            settings = [api.put("/v1/incident-settings", body, project=session.project)]
         else:
-            done = api.pages("/v1/incident-settings", 200, project=session.project)["items"]
-    shown = "\n".join(map(_line, done)) or "nothing is set: incidents stay open, and are proposed for"
-    session.show({"items": done}, lambda: f"removed: {shown}" if remove else shown)
+            settings = api.pages("/v1/incident-settings", 200, project=session.project)["items"]
+    text = "\n".join(map(_line, settings)) or "nothing is set: incidents stay open, and are proposed for"
+    session.show({"items": settings}, lambda: f"removed: {text}" if remove else text)
 
 
-def _told(report: dict[str, Any]) -> str:
+def _shadow_report(report: dict[str, Any]) -> str:
     if not report.get("since") and not report["items"]:
         return "nothing is in shadow: `counterpoint incident-settings --shadow` begins"
     until = "" if report.get("due") or not report.get("due_at") else f"; the first week ends {report['due_at'][:10]}"
@@ -72,19 +72,19 @@ def _told(report: dict[str, Any]) -> str:
 
 def _line(one: dict[str, Any]) -> str:
     job = one.get("job")
-    whose = f"{job['namespace']}/{job['name']}" if job else "project"
-    said = []
+    scope = f"{job['namespace']}/{job['name']}" if job else "project"
+    parts = []
     if one.get("open_after"):
-        said.append(f"opens after {one['open_after']} failed flows")
+        parts.append(f"opens after {one['open_after']} failed flows")
     if one.get("quiet_s"):
-        said.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
+        parts.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
     if one.get("shadow") is not None:
-        said.append(f"in shadow since {one['shadow_since'][:10]}" if one["shadow"] else "not in shadow")
-    return f"{whose}: {', '.join(said) or 'as everywhere'} ({one['by']}, {one['at'][:10]})"
+        parts.append(f"in shadow since {one['shadow_since'][:10]}" if one["shadow"] else "not in shadow")
+    return f"{scope}: {', '.join(parts) or 'as everywhere'} ({one['by']}, {one['at'][:10]})"
 
 
 def _seconds(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,7})([smhd]?)", text.strip())
-    if not found:
+    match = re.fullmatch(r"(\d{1,7})([smhd]?)", text.strip())
+    if not match:
         raise UsageError(f"a time is a number with s, m, h or d, such as 12h, not {text}")
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(match[1]) * _UNITS_S[match[2]]

@@ -22,9 +22,9 @@ def neighbours(
 
     path = f"/v1/entities/{quote(entity, safe='')}/neighbours"
     with session.connect() as api:
-        found = api.get(path, depth=depth, limit=limit, project=session.project)
+        reply = api.get(path, depth=depth, limit=limit, project=session.project)
     rows = [
         (str(each["hops"]), each["source"], each["properties"].get("name", each["target"]))
-        for each in found["neighbours"]
+        for each in reply["neighbours"]
     ]
-    session.show(found, lambda: table(("hops", "source", "name"), rows, "nothing mentions it any more"))
+    session.show(reply, lambda: table(("hops", "source", "name"), rows, "nothing mentions it any more"))

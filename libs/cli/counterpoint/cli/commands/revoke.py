@@ -33,6 +33,6 @@ def revoke(
         except Denied as denied:
             raise UsageError("give a whole capability, or its revocation id") from denied
     with session.connect() as api:
-        said = {"revocation_id": revocation_id, "reason": reason}
-        done = api.post("/v1/revocations", said, project=project)
-    session.show(done, lambda: f"{revocation_id[:16]}…: refused from now on")
+        body = {"revocation_id": revocation_id, "reason": reason}
+        reply = api.post("/v1/revocations", body, project=project)
+    session.show(reply, lambda: f"{revocation_id[:16]}…: refused from now on")

@@ -9,8 +9,8 @@ from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import AsOf
 from counterpoint.cli.session import CommandSession
 
-_VOUCHED = 2
-"""Escalations that are ordered by urgency before the first of them are shown."""
+_TRUSTED = 2
+"""Integrity level of a trusted item; lower ones are marked."""
 
 
 @command("search", Panel.LOOK, 'counterpoint search "resolver timed out" -n 5')
@@ -49,13 +49,13 @@ def search(
         "since": since, "until": until, "neighbours": neighbours or None, "as_of": as_of,
     }  # fmt: skip
     with session.connect() as api:
-        found = api.post("/v1/search", body, project=session.project)
-    session.show(found, lambda: "\n\n".join(_passage(item) for item in found["items"]) or "nothing found")
+        reply = api.post("/v1/search", body, project=session.project)
+    session.show(reply, lambda: "\n\n".join(_passage(item) for item in reply["items"]) or "nothing found")
 
 
 def _passage(item: dict[str, Any]) -> str:
     where = f"{item['source']}, characters {item['start']} to {item['end']}"
-    vouched = "" if item["integrity"] >= _VOUCHED else ", not from a trusted source"
+    vouched = "" if item["integrity"] >= _TRUSTED else ", not from a trusted source"
     return f"{item['score']:.2f}  {where}{vouched}\n{item['text'].strip()}"
 
 

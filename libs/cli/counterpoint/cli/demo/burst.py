@@ -12,27 +12,27 @@ from counterpoint.proto.tasks import Task
 
 @dataclass(frozen=True)
 class FailureBurst:
-    """One failure, on a stage of its own: reported, repaired, recognised, and told from another of the same job."""
+    """A failure in its own project: reported, repaired, recognised, and distinguished from another of the same job."""
 
     undocumented: UndocumentedFailure
     stage: DemoStage
 
     def play(self) -> None:
-        """The whole part."""
+        """Play the part."""
         self.stage.transcript.begin("7. A burst, and nothing written down")
         first = self._fails()
         self._reported(first)
         self._repaired(first)
         again = self._fails_again(first)
         self.stage.report(again, again.attempt or 1, {"outcome": "succeeded"})
-        self.stage.until(again, "the report to be noted", is_ended)
+        self.stage.wait_until(again, "the report to be noted", is_ended)
         self._fails_otherwise()
         tasks = self.stage.tasks()
         self.stage.transcript.check("each failed flow is one task", len(tasks) == 3, [task.title for task in tasks])
 
     def _fails(self) -> Task:
-        self.stage.burst("the failure", self.undocumented.failure)
-        task = self.stage.only_new(set(), "the failure to be looked into", is_stopped)
+        self.stage.send_at_once("the failure", self.undocumented.failure)
+        task = self.stage.wait_for_new_task(set(), "the failure to be looked into", is_stopped)
         self.stage.transcript.card("burst", task)
         job = task.target and task.target.job
         self.stage.transcript.check(
@@ -54,7 +54,7 @@ class FailureBurst:
         report = self.undocumented.report
         self.stage.transcript.say(f"the person on call reports: {report.outcome} by {report.by}, {report.note}")
         self.stage.report(first, (first.attempt or 0) + 1, report.model_dump(exclude_none=True))
-        task = self.stage.until(first, "the report to be noted", is_ended)
+        task = self.stage.wait_until(first, "the report to be noted", is_ended)
         kept = next(reversed(task.outcomes.values()), {})
         self.stage.transcript.check(
             "it ends, and the fix is kept as reported by a person",
@@ -63,7 +63,7 @@ class FailureBurst:
         )
 
     def _repaired(self, first: Task) -> None:
-        self.stage.burst("the repaired run", self.undocumented.repaired)
+        self.stage.send_at_once("the repaired run", self.undocumented.repaired)
         run = self.stage.last_run(first.target.job) if first.target and first.target.job else None
         self.stage.transcript.check(
             "the job runs again, and nothing new is asked",
@@ -73,8 +73,8 @@ class FailureBurst:
 
     def _fails_again(self, first: Task) -> Task:
         known = self.stage.ids()
-        self.stage.burst("the same failure in another night", self.undocumented.again)
-        task = self.stage.only_new(known, "the failure has become a task with a proposal", proposed(1))
+        self.stage.send_at_once("the same failure in another night", self.undocumented.again)
+        task = self.stage.wait_for_new_task(known, "the failure has become a task with a proposal", proposed(1))
         self.stage.transcript.card("burst again", task)
         check, fix = self.stage.transcript.check, self.undocumented.report.note or ""
         previous = (task.context or {}).get("previous_incident")
@@ -94,8 +94,8 @@ class FailureBurst:
 
     def _fails_otherwise(self) -> None:
         known = self.stage.ids()
-        self.stage.burst("another failure of the same job", self.undocumented.near_miss)
-        task = self.stage.only_new(known, "the other failure to be looked into", is_stopped)
+        self.stage.send_at_once("another failure of the same job", self.undocumented.near_miss)
+        task = self.stage.wait_for_new_task(known, "the other failure to be looked into", is_stopped)
         self.stage.transcript.card("near miss", task)
         self.stage.transcript.check(
             "it is not taken for the known one: an offer at most",

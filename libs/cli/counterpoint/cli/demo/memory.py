@@ -1,4 +1,4 @@
-"""The sixth part of the demo: a wrong memory is traced to what it touched, and taken back."""
+"""The sixth part of the demo: a wrong document is traced to what used it, and taken back."""
 
 from collections import Counter
 from typing import Any
@@ -14,7 +14,7 @@ SECRET = "The export logs in with password=Tr0ub4dor&3-ledger every night."
 
 
 def take_back(api: ApiClient, transcript: DemoTranscript, project: str) -> None:
-    """Play it in a project of its own."""
+    """Play the part in a project of its own."""
     transcript.begin("6. A wrong memory is taken back")
     for text in (RIGHT, WRONG):
         _ingest(api, project, SOURCE, text)

@@ -1,4 +1,4 @@
-"""The first six parts of the demo, on one project. What is said in it comes from the incident's file."""
+"""The first six parts of the demo, in one project. Their texts come from the incident's file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from counterpoint.cli.demo.incident import DemoIncident, DemoQuestion, IncidentE
 from counterpoint.cli.demo.memory import take_back
 from counterpoint.cli.demo.stage import DemoStage
 from counterpoint.cli.demo.task import holds, is_ended, proposed, state, waits_for
-from counterpoint.cli.render.tree import drawn
+from counterpoint.cli.render.tree import draw
 from counterpoint.proto.line import Action
 from counterpoint.proto.tasks import Task
 
 OWN_PROJECT = "counterpoint"
-"""Project of Counterpoint's own documents: the README tells the end of this story, which the incident must not read."""
+"""Project of Counterpoint's own documents, since the README contains the solution of the incident."""
 OWN_DOCUMENTS = ("README.md", "docs", "proto/README.md")
 
 
 @dataclass(frozen=True)
 class IncidentStory:
-    """One incident, played on a running stack; the project is the incident's name."""
+    """One incident, played on a running stack. The incident's name is the project."""
 
     incident: DemoIncident
     stage: DemoStage
     transcript: DemoTranscript
 
     def play(self) -> None:
-        """All six parts."""
+        """Play all six parts."""
         self._knowledge()
         first = self._first_time()
         self._second_time(first)
@@ -83,10 +83,10 @@ class IncidentStory:
         incident = self.incident
         self.transcript.begin("2. It breaks for the first time")
         if incident.before:
-            self.stage.arrive("what ran well before", incident.before)
+            self.stage.send("what ran well before", incident.before)
         known = self.stage.ids()
-        self.stage.arrive("the failure", incident.failure)
-        task = self.stage.only_new(known, "the failure has become a task with a proposal", proposed(1))
+        self.stage.send("the failure", incident.failure)
+        task = self.stage.wait_for_new_task(known, "the failure has become a task with a proposal", proposed(1))
         self.transcript.card("failure", task)
         self._check_first_card(task)
         seen = [task.proposal]
@@ -94,11 +94,11 @@ class IncidentStory:
             self.transcript.say(f"reported: attempt {number} {attempt.outcome}: {attempt.error_message}")
             self.stage.report(task, number, attempt.model_dump(exclude_none=True))
             if number < len(incident.attempts):
-                task = self.stage.until(task, f"attempt {number + 1} to be proposed", proposed(number + 1))
+                task = self.stage.wait_until(task, f"attempt {number + 1} to be proposed", proposed(number + 1))
                 self.transcript.show(f"\nattempt {number + 1}:\n{task.proposal}\n")
                 self.transcript.check("another thing is proposed", task.proposal not in seen, task.proposal)
                 seen.append(task.proposal)
-        task = self.stage.until(task, "the repeated failure to escalate", waits_for("override"))
+        task = self.stage.wait_until(task, "the repeated failure to escalate", waits_for("override"))
         self.transcript.card("escalated", task)
         self.transcript.check(
             "the repeated failure has escalated to the calling LLM by itself",
@@ -115,7 +115,7 @@ class IncidentStory:
         self.stage.cast.calling_llm.post(
             f"/v1/tasks/{task.task_id}/override", given.model_dump(mode="json"), project=task.project
         )
-        task = self.stage.until(task, f"attempt {number} to be proposed", proposed(number))
+        task = self.stage.wait_until(task, f"attempt {number} to be proposed", proposed(number))
         self.transcript.show(f"\nattempt {number}:\n{task.proposal}\n")
         self.transcript.check(
             "the next proposal is the instruction, quoted", holds(task.proposal, given.instruction), task.proposal
@@ -130,8 +130,8 @@ class IncidentStory:
     def _resolved(self, task: Task) -> Task:
         resolution, number = self.incident.resolution, task.attempt or 0
         if resolution.events:
-            self.stage.arrive("the run that works", IncidentEvents.model_construct(events=resolution.events, task=None))
-            task = self.stage.until(task, "the incident to be closed by the run that works", is_ended)
+            self.stage.send("the run that works", IncidentEvents.model_construct(events=resolution.events, task=None))
+            task = self.stage.wait_until(task, "the incident to be closed by the run that works", is_ended)
             observed = task.outcomes.get(str(number), {})
             self.transcript.check(
                 "the run has closed the incident as observed",
@@ -145,7 +145,7 @@ class IncidentStory:
         def noted(now: Task) -> bool:
             return is_ended(now) and now.outcomes.get(str(number), {}).get("note") == note
 
-        task = self.stage.until(task, "the person's report to be noted", noted)
+        task = self.stage.wait_until(task, "the person's report to be noted", noted)
         self.transcript.card("closed", task)
         kept = task.outcomes.get(str(number), {})
         self.transcript.check(
@@ -159,8 +159,8 @@ class IncidentStory:
         incident = self.incident
         self.transcript.begin("3. It breaks again")
         known = self.stage.ids()
-        self.stage.arrive("the same fault on another day", incident.again)
-        task = self.stage.only_new(known, "the failure has become a task with a proposal", proposed(1))
+        self.stage.send("the same fault on another day", incident.again)
+        task = self.stage.wait_for_new_task(known, "the failure has become a task with a proposal", proposed(1))
         self.transcript.card("again", task)
         attempts = task.findings.similar_attempts if task.findings else ()
         citations = task.findings.citations if task.findings else ()
@@ -209,7 +209,7 @@ class IncidentStory:
         )
         before = len(self.stage.line(task))
         self.stage.ingest("a document about something else", [unknown.unrelated])
-        self.stage.until_line(task, "the task to be looked at again", lambda line: _assessed(line, before))
+        self.stage.wait_for_line(task, "the task to be looked at again", lambda line: _assessed(line, before))
         still = self.stage.task(task)
         self.transcript.check(
             "an unrelated document wakes nothing",
@@ -217,7 +217,7 @@ class IncidentStory:
             state(still),
         )
         self.stage.ingest("the document that is needed", [unknown.document])
-        task = self.stage.until(task, "the task to go on by itself", lambda now: now.waiting_for == "outcome")
+        task = self.stage.wait_until(task, "the task to go on by itself", lambda now: now.waiting_for == "outcome")
         self.transcript.card("resumed", task)
         self.transcript.check("the right document has resumed it, once", task.resumes == 1, state(task))
         cited = [one.source_path for one in task.findings.citations] if task.findings else []
@@ -226,13 +226,13 @@ class IncidentStory:
         )
         self.transcript.say("reported: it worked")
         self.stage.report(task, task.attempt or 1, {"outcome": "succeeded"})
-        task = self.stage.until(task, "the task to complete", is_ended)
+        task = self.stage.wait_until(task, "the task to complete", is_ended)
         self.transcript.check("it completes", task.state == "completed", state(task))
 
     def _why(self, first: Task) -> None:
         self.transcript.begin("5. Why")
         line = self.stage.cast.person.get(f"/v1/tasks/{first.task_id}/line", project=first.project)
-        self.transcript.show(drawn(line))
+        self.transcript.show(draw(line))
         actions = self.stage.line(first)
         agents = {action.agent for action in actions}
         self.transcript.check(

@@ -31,7 +31,7 @@ _KEPT = ("added", "replaced", "unchanged")
 class SearchProbe:
     """A search of the health check, and whether it found the document."""
 
-    asked: str
+    query: str
     found: bool
     problem: str | None = None
 
@@ -70,27 +70,27 @@ class PhaseResult:
 
     def line(self) -> str:
         """Return the phase as one line."""
-        said = {"unchanged": "done before, nothing has changed", "empty": f"nothing found in {self.where}"}
-        counted = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
-        words = said.get(self.status) or f"{self.status}: {counted or 'nothing handed over'}"
+        descriptions = {"unchanged": "done before, nothing has changed", "empty": f"nothing found in {self.where}"}
+        summary = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
+        words = descriptions.get(self.status) or f"{self.status}: {summary or 'nothing handed over'}"
         if self.status == "unchanged":
-            words += f" ({counted})"
+            words += f" ({summary})"
         if self.passages:
             words += f"; {self.passages} passages"
         return f"{self.name}: {words}"
 
 
-def run(session: CommandSession, given: PhaseOptions, wanted: Sequence[str]) -> Exit:
+def run(session: CommandSession, options: PhaseOptions, names: Sequence[str]) -> Exit:
     """Run all phases or the named ones. The exit code is 1 when one failed, or a named one was empty."""
-    for name in wanted:
+    for name in names:
         if name not in PHASES:
             raise UsageError(f"a phase is one of {', '.join(PHASES)}, not {name}")
     phases: list[PhaseResult] = []
     with session.connect() as api:
-        for number, name in enumerate(wanted or PHASES, 1):
-            found = collect(name, given, Path.cwd(), os.environ)
+        for number, name in enumerate(names or PHASES, 1):
+            found = collect(name, options, Path.cwd(), os.environ)
             size = f"{len(found.documents)} documents" + (f", {len(found.providers)} packages" * (name == PROVIDERS))
-            session.note(f"[{number}/{len(wanted or PHASES)}] {name}: {size}")
+            session.note(f"[{number}/{len(names or PHASES)}] {name}: {size}")
             phase = _phase(session, api, name, found)
             phases.append(phase)
             for problem in phase.problems:
@@ -99,7 +99,7 @@ def run(session: CommandSession, given: PhaseOptions, wanted: Sequence[str]) -> 
         attempts = _attempts(api, session.project)
     report = {"phases": [phase.report() for phase in phases], "attempts": vars(attempts)}
     session.show(report, lambda: _summary(phases, attempts))
-    failed = any(phase.status == "failed" or (wanted and phase.status == "empty") for phase in phases)
+    failed = any(phase.status == "failed" or (names and phase.status == "empty") for phase in phases)
     return Exit.FAILED if failed or not attempts.found else Exit.DONE
 
 
@@ -192,4 +192,4 @@ def _summary(phases: Sequence[PhaseResult], attempts: SearchProbe) -> str:
 
 def _said(probe: SearchProbe) -> str:
     word = "found" if probe.found else "NOT FOUND"
-    return f"health: {word}: {probe.asked}" + (f" ({probe.problem})" if probe.problem else "")
+    return f"health: {word}: {probe.query}" + (f" ({probe.problem})" if probe.problem else "")

@@ -57,7 +57,7 @@ OUTCOMES: dict[Outcome, tuple[str, ...]] = {
     "partial": ("partial", "partly", "partially", "in part", "helped partly", "workaround", "mitigated", "somewhat"),
 }
 """Accepted words of each outcome."""
-_OUTCOME_OF = {word: outcome for outcome, words in OUTCOMES.items() for word in words}
+_OUTCOME_BY_WORD = {word: outcome for outcome, words in OUTCOMES.items() for word in words}
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%Y%m%d", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
 _DELIMITERS = ",;\t"
@@ -106,12 +106,12 @@ def read(source: str, text: str) -> IncidentSheet:
     return _sheet(source, _table(source, text))
 
 
-def outcome_of(said: str) -> Outcome | None:
+def parse_outcome(said: str) -> Outcome | None:
     """Return the outcome of a word, or None."""
-    return _OUTCOME_OF.get(" ".join(said.replace("’", "'").strip(" .!").split()).lower())
+    return _OUTCOME_BY_WORD.get(" ".join(said.replace("’", "'").strip(" .!").split()).lower())
 
 
-def moment(said: str) -> datetime | None:
+def parse_time(said: str) -> datetime | None:
     """Parse a time: RFC 3339, a date, or an RFC 5322 date. The default zone is UTC, the default time midnight.
 
     Returns None for an invalid or ambiguous time: 03/04/2026 may be in March or April."""
@@ -225,12 +225,12 @@ def _row(source: str, number: int, cells: Mapping[str, Any]) -> tuple[IncidentRo
     said: dict[str, tuple[str, Any]] = {}
     for column, names in COLUMNS.items():
         for name in names:
-            if name in by_name and _given(cells[by_name[name]]) and column not in said:
+            if name in by_name and _has_value(cells[by_name[name]]) and column not in said:
                 said[column] = (by_name[name], cells[by_name[name]])
     if "title" in said and "description" not in said:
         said["description"] = said.pop("title")
     read_names = {name for name, _ in said.values()}
-    left = [name for name in cells if name not in read_names and _given(cells[name])]
+    left = [name for name in cells if name not in read_names and _has_value(cells[name])]
 
     def fault(column: str, problem: str) -> InvalidRow:
         return InvalidRow(number, said[column][0] if column in said else column, problem)
@@ -244,11 +244,11 @@ def _row(source: str, number: int, cells: Mapping[str, Any]) -> tuple[IncidentRo
     for column, (_, value) in said.items():
         match column:
             case "outcome":
-                values[column] = outcome_of(str(value))
+                values[column] = parse_outcome(str(value))
                 if values[column] is None:
                     return fault(column, f"says {str(value)[:80]!r}: succeeded, failed or partial is known"), left
             case "when":
-                values[column] = moment(str(value))
+                values[column] = parse_time(str(value))
                 if values[column] is None:
                     return fault(column, f"says {str(value)[:80]!r}: a time such as 2026-11-20T17:30:00Z"), left
             case "systems":
@@ -284,7 +284,7 @@ def _job(value: Any) -> dict[str, str] | None:
     return {"namespace": namespace, "name": name} if slash and namespace and name else None
 
 
-def _given(value: Any) -> bool:
+def _has_value(value: Any) -> bool:
     return value is not None and value != [] and bool(str(value).strip())
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile, document
-from counterpoint.cli.ingest.url_list import is_page, plain
+from counterpoint.cli.ingest.url_list import is_page, without_credentials
 
 FETCH_LIMIT_S = 30.0
 """Timeout of a page, including redirects."""
@@ -22,7 +22,7 @@ _PACKED = ("", "identity", "gzip")
 
 def fetch(address: str) -> SourceFile | SkippedPath:
     """Fetch a page as a document, or return the reason to skip it."""
-    source = plain(address.partition("#")[0])
+    source = without_credentials(address.partition("#")[0])
     try:
         content, media_type, charset = asyncio.run(_within_time(address))
     except (_NotFetched, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -60,10 +60,10 @@ async def _page(client: httpx.AsyncClient, address: str) -> _Page:
     for step in range(REDIRECTS + 1):
         host = urlsplit(address).hostname
         if not is_page(address) or not host:
-            raise _NotFetched(f"leads to {plain(address)}, which is no address of HTTP")
-        # What anybody has put on the web may not have us read what only we can reach.
+            raise _NotFetched(f"leads to {without_credentials(address)}, which is no address of HTTP")
+        # A public page must not redirect to a host that only this machine can reach.
         if step and public and not await is_public(host):
-            raise _NotFetched(f"leads from a public address to a private one, {plain(address)}")
+            raise _NotFetched(f"leads from a public address to a private one, {without_credentials(address)}")
         public = public or (step == 0 and await is_public(host))
         async with client.stream("GET", address) as response:
             if response.has_redirect_location:

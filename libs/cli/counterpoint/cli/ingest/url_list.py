@@ -14,12 +14,12 @@ def is_page(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def plain(address: str) -> str:
+def without_credentials(address: str) -> str:
     """Return a URL without user name and password."""
     return _CREDENTIALS.sub(r"\1", address)
 
 
-def addresses(path: Path) -> Sequence[str]:
+def read_urls(path: Path) -> Sequence[str]:
     """Return the URLs in a file, one a line. Empty lines and lines with `#` are skipped.
 
     Raises `UsageError` for an unreadable file or an invalid line.

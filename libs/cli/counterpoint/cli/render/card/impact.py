@@ -1,9 +1,9 @@
-"""Section about who is hit: the jobs and data sets that rest on what failed, worst first."""
+"""Section about the impact: the jobs and data sets downstream of the failure, worst first."""
 
 from collections.abc import Iterator, Sequence
 
 from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.cli.render.words import counted
+from counterpoint.cli.render.words import quantity
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.tasks import Task
 
@@ -55,9 +55,9 @@ def _lines(ordered: Sequence[Sequence[Downstream]], task: Task, verbose: bool) -
 def _summary(rows: Sequence[Downstream]) -> str:
     jobs = sum(row.kind == "job" for row in rows)
     owners = _owners(rows)
-    parts = [counted(jobs, "job")] if jobs else []
-    parts += [counted(len(rows) - jobs, "data set")] if jobs < len(rows) else []
-    return " and ".join(parts) + (f" of {counted(len(owners), 'owner')}" if owners else "")
+    parts = [quantity(jobs, "job")] if jobs else []
+    parts += [quantity(len(rows) - jobs, "data set")] if jobs < len(rows) else []
+    return " and ".join(parts) + (f" of {quantity(len(owners), 'owner')}" if owners else "")
 
 
 def _owners(rows: Sequence[Downstream]) -> list[str]:

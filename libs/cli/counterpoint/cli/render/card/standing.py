@@ -1,9 +1,9 @@
-"""Sections about where a task stands: its state, how far to trust it, who is asked for what, and how to report."""
+"""Sections about the status of a task: its state, the confidence, the input needed, and how to report."""
 
 from collections.abc import Iterator
 
 from counterpoint.cli.render.card.model import CardSection, Line, section
-from counterpoint.cli.render.words import counted
+from counterpoint.cli.render.words import quantity
 from counterpoint.proto.decisions import Confidence, ConfidenceTerms
 from counterpoint.proto.tasks import Need, Task
 
@@ -27,12 +27,12 @@ def state(task: Task) -> str:
 
 
 def trust(task: Task, verbose: bool) -> CardSection:
-    """Return the confidence in words with its evidence; the numbers where they are asked for."""
+    """Return the confidence in words with its evidence; with `verbose` the numbers."""
     return section("confidence", _confidence(task.confidence, task.kind, verbose) if task.confidence else ())
 
 
 def needs(task: Task) -> CardSection:
-    """Return what somebody has to supply, with the command that does."""
+    """Return the input needed, with the command that supplies it."""
     asked: tuple[Need, ...] = task.needs
     if task.state == "input_required" and task.escalation:
         asked = (*task.escalation.needs, *asked)
@@ -40,7 +40,7 @@ def needs(task: Task) -> CardSection:
 
 
 def report(task: Task) -> CardSection:
-    """Return how to say what came of the attempt."""
+    """Return how to report the outcome of the attempt."""
     if task.waiting_for != "outcome":
         return section("report", ())
     command = f"counterpoint outcome {task.task_id}"
@@ -55,7 +55,7 @@ def report(task: Task) -> CardSection:
 
 
 def searched(task: Task) -> CardSection:
-    """Return what was searched for."""
+    """Return the search queries."""
     return section("searched", task.escalation.searched_for if task.escalation else ())
 
 
@@ -78,7 +78,7 @@ def _evidence(terms: ConfidenceTerms) -> Iterator[str]:
     if terms.rag_hits:
         fit = terms.rag_similarity
         match = "closely" if fit >= 0.8 else "well" if fit >= 0.6 else "in part"
-        yield f"{counted(terms.rag_hits, 'trusted source')} about it, the best fits {match}"
+        yield f"{quantity(terms.rag_hits, 'trusted source')} about it, the best fits {match}"
     else:
         yield "no trusted source about it"
     if terms.provider_exists is False:
