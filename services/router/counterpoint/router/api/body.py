@@ -81,9 +81,9 @@ def reply(value: BaseModel, status: int = 200, headers: dict[str, str] | None = 
     return Response(value.model_dump_json(exclude_none=True), status, headers, "application/json")
 
 
-def item_json(value: BaseModel, **more: Any) -> dict[str, Any]:
+def item_json(value: BaseModel, **extra: Any) -> dict[str, Any]:
     """Return a value as an item of a page."""
-    return {**value.model_dump(mode="json", exclude_none=True), **more}
+    return {**value.model_dump(mode="json", exclude_none=True), **extra}
 
 
 def batches(values: Sequence[B], limit_bytes: int) -> Iterator[tuple[B, ...]]:
@@ -91,12 +91,12 @@ def batches(values: Sequence[B], limit_bytes: int) -> Iterator[tuple[B, ...]]:
     batch: list[B] = []
     size = 0
     for value in values:
-        more = len(value.model_dump_json(exclude_none=True).encode())
-        if batch and size + more > limit_bytes:
+        size = len(value.model_dump_json(exclude_none=True).encode())
+        if batch and size + size > limit_bytes:
             yield tuple(batch)
             batch, size = [], 0
         batch.append(value)
-        size += more
+        size += size
     if batch:
         yield tuple(batch)
 

@@ -35,9 +35,9 @@ async def shadow(context: Context) -> Response:
     context.require("read")
     memory = context.memory()
     settings = List(store=STORE, limit=_PAGE)
-    held = [one async for some in memory.pages(settings) for one in records(some.items, StoredIncidentSettings)]
+    stored = [each async for page in memory.pages(settings) for each in records(page.items, StoredIncidentSettings)]
     items = await shadow_proposals(memory)
-    since = min((one.shadow_since for one in held if one.shadow_since), default=None)
+    since = min((each.shadow_since for each in stored if each.shadow_since), default=None)
     due_at = since + timedelta(seconds=SHADOW_REPORT_S) if since else None
     report = ShadowReport(
         since=since,
