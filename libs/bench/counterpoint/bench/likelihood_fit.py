@@ -29,7 +29,7 @@ from counterpoint.developer.evidence.failure import failure_of_task
 from counterpoint.developer.evidence.gather import CHUNKS, NEIGHBOURS, NEIGHBOURS_OF
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
 from counterpoint.developer.excerpts.likelihood import LikelihoodModel
-from counterpoint.developer.excerpts.relevance import hits, ranked
+from counterpoint.developer.excerpts.relevance import hits, rank_hits
 from counterpoint.developer.excerpts.selection import select
 from counterpoint.developer.language.german import english
 from counterpoint.proto.memory import HybridSearch
@@ -75,7 +75,7 @@ async def judge_case(memory: Memory, case: TriageCase) -> JudgedCase | None:
         question = "\n".join(filter(None, (case.text, case.error_message)))
         selected = select(question, hits(text, near, load_calibration().topic), beside, failure=True)
     else:
-        selected = select(text, ranked(hits(text, near, load_calibration().answer)), beside)
+        selected = select(text, rank_hits(hits(text, near, load_calibration().answer)), beside)
     if selected is None:
         return None
     features = selected.features_of(selected.ranked[0], selected.excerpts)

@@ -84,7 +84,7 @@ def cross_validate(reports: Sequence[IncidentCandidates], *further: Sequence[Inc
             if report.known:
                 recalled.append((report, right))
             if right or not report.known:
-                outcomes.append((model.at(report.candidates[at]), right))
+                outcomes.append((model.probability(report.candidates[at]), right))
     known = [right for _, right in recalled]
     claimed = sum(value >= 0.7 for value, right in outcomes if right) / max(1, len(known))
     wrongly = sum(value >= 0.7 for value, right in outcomes if not right) / max(

@@ -78,7 +78,9 @@ class RetrievalResult:
         """Return all figures, with those of the fusion at the top level."""
         categories = sorted({query.category for query, _ in self.ranked["fusion"] if query.category is not None})
         curve = load_calibration().answer
-        area = auroc([curve.at(each.features) for each in self.graded], [each.relevant for each in self.graded])
+        area = auroc(
+            [curve.probability(each.features) for each in self.graded], [each.relevant for each in self.graded]
+        )
         took = sorted(self.durations_ms)
         return {
             "set": self.name,

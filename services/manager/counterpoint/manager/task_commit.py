@@ -1,4 +1,4 @@
-"""From a update to the commit that makes it: records, messages, timers, the line and the decision, all at once."""
+"""The commit of a task update: records, messages, timers, actions and the decision."""
 
 from collections.abc import Sequence
 
@@ -65,10 +65,10 @@ def task_commit(
 
 
 def _stored(task: Task, update: TaskUpdate, history: TaskHistory | None, head: str) -> Task:
-    tried = {attempt.attempt: attempt for attempt in history.tried} if history else {}
-    tried |= {learned.attempt: learned for learned in update.learned}
-    known = outcomes_by_number(tried[number] for number in sorted(tried))
-    return task.model_copy(update={"version": None, "last_action_id": head, "outcomes": known})
+    attempts = {attempt.attempt: attempt for attempt in history.ordered_attempts} if history else {}
+    attempts |= {learned.attempt: learned for learned in update.learned}
+    outcomes = outcomes_by_number(attempts[number] for number in sorted(attempts))
+    return task.model_copy(update={"version": None, "last_action_id": head, "outcomes": outcomes})
 
 
 def _delegated(task: Task, purpose: str, head: tuple[str, ...]) -> TaskDelegated:

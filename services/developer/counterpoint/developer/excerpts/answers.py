@@ -1,4 +1,4 @@
-"""Answers made of sentences of the evidence, each with its citation; none is worded here."""
+"""Answers that consist of quotes from the evidence, each with its citation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,19 +18,20 @@ CHUNKS = 5
 
 @dataclass(frozen=True)
 class QuotedAnswer:
-    """A markdown text made of quotes, and the span behind each, in the order of their numbers in the text."""
+    """A markdown text of quotes, and their citations in the order of their numbers."""
 
     text: str
     citations: tuple[Citation, ...]
 
 
-def quoted_answer(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> QuotedAnswer:
-    """Pick the parts of the best hits that answer a question. Needs at least one hit.
+def quoted_answer(
+    question: str, found: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()
+) -> QuotedAnswer:
+    """Quote the parts of the best hits that answer a question. Needs at least one hit.
 
-    Of documents the excerpts of the sections that fit best, of which `beside` are further passages; of conversations
-    and programs their best spans.
+    Documents are quoted by sections, with `neighbours` as further passages; conversations and programs by spans.
     """
-    selected = select(question, found, beside)
+    selected = select(question, found, neighbours)
     if selected is None:
         return _spans(question, found, threshold)
     citations = selected.citations
@@ -38,19 +39,19 @@ def quoted_answer(question: str, found: Sequence[Hit], threshold: float, beside:
 
 
 def grade_answer(
-    question: str, found: Sequence[Hit], curve: Curve, beside: Sequence[Hit] = (), again: bool = False
+    question: str, found: Sequence[Hit], curve: Curve, neighbours: Sequence[Hit] = (), rewritten: bool = False
 ) -> Grade:
-    """Whether what was found, or found `again` by other words, is enough to answer: of documents by the likelihood of
-    the excerpts, else by that of the best passage."""
-    selected = select(question, found, beside)
-    return grade(found, curve) if selected is None else selected.grade(again)
+    """Grade whether the hits, or those of a `rewritten` query, suffice for an answer: documents by the likelihood of
+    the excerpts, others by that of the best passage."""
+    selected = select(question, found, neighbours)
+    return grade(found, curve) if selected is None else selected.grade(rewritten)
 
 
 def _spans(question: str, found: Sequence[Hit], threshold: float) -> QuotedAnswer:
-    """Spans of the best hits: of each of the first few its best, and then what adds to the question's words.
+    """Return spans of the best hits: the best span of each of the first few, then those that cover further words.
 
-    A hit after the first has to be half as likely as what is enough. Where a span is a step, the other steps of its
-    list come with it in their order. Needs at least one hit.
+    A later hit needs half the threshold. With a step come the other steps of its list, in order. Needs at least one
+    hit.
     """
     chosen = [found[0], *(hit for hit in found[1:CHUNKS] if hit.relevance >= threshold / 2)]
     worth = weights(content_words(question), [hit.words for hit in found])
@@ -87,8 +88,8 @@ def _spans(question: str, found: Sequence[Hit], threshold: float) -> QuotedAnswe
 
 
 def _gain(hit: Hit, sentence: Passage, left: dict[str, float], worth: dict[str, float]) -> float:
-    """Return the words that a sentence adds to those covered, plus a little for those it repeats, times the
-    relevance of its chunk."""
+    """Return the weight of the words that a sentence adds, and a fraction for repeated ones, times the relevance of its
+    chunk."""
     words = content_words(sentence.text)
     added = sum(value for word, value in left.items() if word in words)
     return hit.relevance * (added + 0.05 * coverage(worth, words))

@@ -13,7 +13,7 @@ ENDINGS = Counter("counterpoint_rag_endings_total", "Runs by how they ended", ["
 
 
 def observe(node: Node, before: Run, after: Run) -> None:
-    """Count a step that was taken."""
+    """Count a step."""
     if node == "route" and after.route is not None:
         ROUTES.labels(after.route.mode, "rules" if after.route.by == "rules" else "model").inc()
     if after.rewrites > before.rewrites:
