@@ -111,7 +111,7 @@ class TaskTimes:
     refused: int = 0
 
     async def record(self, message: Msg) -> None:
-        """Record when a message of a task is times."""
+        """Record the time of a message of a task."""
         now, headers = time.perf_counter(), message.headers or {}
         task_id, message_type = headers.get("ce-correlationid", ""), headers.get("ce-type", "")
         if task_id in self.began:

@@ -12,9 +12,6 @@ from counterpoint.guard.policy import VERDICTS, Policy, Verdict
 from counterpoint.guard.split_secrets import find_across_fields
 from counterpoint.proto.errors import Problem
 
-STRICTEST = 0
-"""The label level of a text without a label: the one that everybody may read."""
-
 IDS = frozenset({"task_id", "session_id", "action_id", "decision_id", "attempt_id"})
 """Fields that identify records and messages: findings in them block, since a redacted id identifies nothing."""
 

@@ -29,9 +29,9 @@ def register(service: Service, limits: IncidentLimits, locks: ProjectLocks | Non
         task_id = message.task_id
         if not message.ended or task_id is None:
             return Commit()
-        own = await task_lineage(task_id, memory)
+        writes = await task_lineage(task_id, memory)
         commit = await commit_for_task_end(task_id, memory) if task_id.startswith("incident-") else Commit()
-        return commit.model_copy(update={"writes": (*own, *commit.writes)})
+        return commit.model_copy(update={"writes": (*writes, *commit.writes)})
 
     service.on(LineageEvent)(on_event)
     service.on(RecordsChanged)(on_changed)

@@ -52,4 +52,4 @@ def _status(folder: str, state: "Status") -> str:
     waits = {name: f"NOT READY: waits for {', '.join(missing)}" for name, missing in state.waiting_for.items()}
     parts = [(name, "ready" if ready else waits.get(name, "NOT READY")) for name, ready in state.services.items()]
     parts += [(name, "runs" if running else "GONE") for name, running in state.engines.items()]
-    return "\n".join([f"{folder}: process {state.pid}", *(f"  {name:<10} {state}" for name, state in parts)])
+    return "\n".join([f"{folder}: process {state.pid}", *(f"  {name:<10} {text}" for name, text in parts)])

@@ -64,8 +64,8 @@ def clone(address: str) -> Iterator[Path]:
 
 
 def _git(*words: str) -> bytes:
-    environment = {name: value for name, value in os.environ.items() if name not in _NAMING}
-    environment = {**environment, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
+    inherited = {name: value for name, value in os.environ.items() if name not in _NAMING}
+    environment = {**inherited, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
     try:
         ended = subprocess.run(
             ["git", *words], capture_output=True, timeout=CLONE_LIMIT_S, env=environment, check=False

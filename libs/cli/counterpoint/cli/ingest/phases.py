@@ -105,9 +105,9 @@ def _providers(options: PhaseOptions) -> PhaseContent:
     def packages() -> Iterator["ProviderPackage | Exception"]:
         yield from installed_packages(options.providers)
         for folder in options.providers_dirs:
-            packages = list(packages_in(folder))
-            yield from packages
-            if not packages:
+            found = list(packages_in(folder))
+            yield from found
+            if not found:
                 yield LookupError(f"{folder} holds no provider package, neither as a wheel nor installed")
         if not options.providers and not options.providers_dirs:
             for entry in dict.fromkeys(sys.path):

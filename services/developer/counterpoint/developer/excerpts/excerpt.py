@@ -121,7 +121,7 @@ def excerpt(
     best = max(body, key=lambda n: (worth[n], -n))
     if not subject:
         body = _units_naming(terms, section, every, row_subject(terms, section, best))
-    dropped = _off_topic(terms, section, worth, best) | (set(every) - set(body))
+    dropped = _off_topic(terms, section, best) | (set(every) - set(body))
     kept: set[int] = set()
 
     def size(of: set[int]) -> int:
@@ -220,7 +220,7 @@ def _procedure(units: Sequence[Unit], n: int) -> set[int]:
     return found
 
 
-def _off_topic(terms: QuestionTerms, section: Section, worth: Sequence[float], best: int) -> set[int]:
+def _off_topic(terms: QuestionTerms, section: Section, best: int) -> set[int]:
     """Return the siblings of the best unit about other subjects: those without the rarest question word that the best
     one and few others have."""
     units = section.units
@@ -268,8 +268,8 @@ def _units_naming(terms: QuestionTerms, section: Section, body: Sequence[int], s
     return [n for n in body if units[n].kind != "code" and (above or names(units[n].text))]
 
 
-def _parent(units: Sequence[Unit], n: int) -> int:
+def _parent(units: Sequence[Unit], n: int) -> int | None:
     for m in range(n - 1, -1, -1):
         if units[m].indent < units[n].indent:
             return m
-    return -1
+    return None

@@ -8,7 +8,7 @@ from counterpoint.developer.excerpts.citations import cite, references
 from counterpoint.developer.excerpts.passages import Passage, passages, sentences
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.developer.language.exact_forms import exact, words_of
-from counterpoint.developer.rag.run import Draft, Sentence, Verdict
+from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Sentence, Verdict
 from counterpoint.developer.rag.validate import MARK
 from counterpoint.proto.findings import Citation
 
@@ -44,13 +44,13 @@ _TASK = f"""You answer questions from numbered passages, and from nothing else.
 def draft_of_quotes(question: str, found: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()) -> Draft:
     """Return a draft of the best quotes. Needs at least one hit."""
     made = quoted_answer(question, found, threshold, neighbours)
-    return _quote_draft(made.citations, "quotes")
+    return _quote_draft(made.citations, QUOTES)
 
 
 def draft_of_passages(found: Sequence[Hit]) -> Draft:
     """Return a draft of the beginnings of the best hits; the full text of a hit without a passage."""
     firsts = ((hit, passages(hit.text, hit.markdown) or (_whole_hit(hit),)) for hit in found[:PLAIN])
-    return _quote_draft(tuple(cite(hit, split[0]) for hit, split in firsts), "plain retrieval")
+    return _quote_draft(tuple(cite(hit, split[0]) for hit, split in firsts), PASSAGES)
 
 
 def supported_part(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
@@ -158,7 +158,7 @@ def _gap(draft: Draft, before: str, line: str) -> str:
     """Return the space between a line of a draft and the one before it."""
     if not before:
         return ""
-    if draft.by in ("quotes", "plain retrieval") or "```" in before + line:
+    if draft.by in (QUOTES, PASSAGES) or "```" in before + line:
         return "\n\n"
     return "\n" if line.startswith(_BLOCKS) or before.startswith(_BLOCKS) else " "
 

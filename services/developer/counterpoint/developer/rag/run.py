@@ -7,6 +7,8 @@ from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.messages import Shape
 
+RULES, QUOTES, PASSAGES = "rules", "quotes", "plain retrieval"
+"""Authors of a route or a draft other than a model: the rules, quotes, and the passages of a fallback."""
 MAX_REWRITES = 2
 MAX_REGENERATIONS = 1
 
@@ -20,7 +22,7 @@ class Route(Shape):
 
     mode: Mode
     reason: str
-    by: str = "rules"
+    by: str = RULES
 
 
 class PassageVersion(Shape):
@@ -49,7 +51,7 @@ class Draft(Shape):
 
     sentences: tuple[Sentence, ...] = ()
     citations: tuple[Citation, ...] = ()
-    by: str = "quotes"
+    by: str = QUOTES
     declined: bool = False
 
 

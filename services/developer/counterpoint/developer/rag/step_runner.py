@@ -26,7 +26,7 @@ from counterpoint.developer.rag.generate import (
     supported_part,
 )
 from counterpoint.developer.rag.rewrite import rewrite, text_to_grade
-from counterpoint.developer.rag.run import Draft, Lead, Node, PassageVersion, Route, Run
+from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Lead, Node, PassageVersion, Route, Run
 from counterpoint.developer.rag.validate import verdicts_of
 from counterpoint.proto.decisions import Confidence, Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
@@ -258,7 +258,7 @@ class StepRunner:
                 if reply.text.strip():
                     return draft_of_model(storable(reply.text), found, reply.usage.model), ()
                 notes = ("the model wrote nothing, so the answer is made of quotes",)
-        if run.draft is not None and run.draft.by == "quotes":
+        if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
         quotes = draft_of_quotes(
             text_to_grade(run), found, self._calibration.answer.threshold, self.evidence.neighbours
@@ -335,7 +335,7 @@ def _key(run: Run, what: str) -> str:
 
 
 def _model(draft: Draft) -> str | None:
-    return None if draft.by in ("quotes", "plain retrieval") else draft.by
+    return None if draft.by in (QUOTES, PASSAGES) else draft.by
 
 
 def storable(text: str) -> str:

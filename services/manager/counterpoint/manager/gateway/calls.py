@@ -3,7 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from counterpoint.manager.gateway.ledger import CallUsage
 
@@ -48,7 +48,6 @@ class WebSearchCall:
 
 
 ProviderCall = GenerateCall | EmbedCall | WebSearchCall
-CallKind = Literal["generate", "embed", "search"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,12 +91,12 @@ def batches(values: Sequence[B], limit_bytes: int) -> Iterator[tuple[B, ...]]:
     batch: list[B] = []
     size = 0
     for value in values:
-        size = len(value.model_dump_json(exclude_none=True).encode())
-        if batch and size + size > limit_bytes:
+        value_bytes = len(value.model_dump_json(exclude_none=True).encode())
+        if batch and size + value_bytes > limit_bytes:
             yield tuple(batch)
             batch, size = [], 0
         batch.append(value)
-        size += size
+        size += value_bytes
     if batch:
         yield tuple(batch)
 

@@ -154,9 +154,7 @@ async def _providers(memory: Memory, name: str) -> list[NamedEntity]:
     (answer,) = await memory.query(List(store="providers", limit=SCANNED))
     rows = [(provider, item) for item, provider in readable(answer.items, Provider)]
     return [
-        provider_entity(row, item)
-        for row, item in rows
-        if any(same_name(each, name) for each in (row.name, *row.aliases))
+        provider_entity(row) for row, item in rows if any(same_name(each, name) for each in (row.name, *row.aliases))
     ]
 
 
@@ -226,12 +224,12 @@ def _join(items: Sequence[Item]) -> str:
     """Join chunks; a gap between them becomes an empty line."""
     text, end = "", None
     for item in items:
-        start, text = int(item.body.get("start", 0)), str(item.body["text"])
+        start, chunk = int(item.body.get("start", 0)), str(item.body["text"])
         if end is not None:
-            text += text[end - start :] if start < end else f"\n{text}" if start - end < 3 else f"\n\n{text}"
+            text += chunk[end - start :] if start < end else f"\n{chunk}" if start - end < 3 else f"\n\n{chunk}"
         else:
-            text = text
-        end = max(end or 0, start + len(text))
+            text = chunk
+        end = max(end or 0, start + len(chunk))
     return text
 
 

@@ -143,7 +143,7 @@ def relation_of_model(item: Item) -> EntityRelation:
     )
 
 
-def provider_entity(provider: Provider, item: Item) -> NamedEntity:
+def provider_entity(provider: Provider) -> NamedEntity:
     """Return a row of the provider index as an entity."""
     entity_profile = {"package": provider.package, "version": provider.package_version}
     return NamedEntity(kind="provider", name=provider.name, properties={k: v for k, v in entity_profile.items() if v})
