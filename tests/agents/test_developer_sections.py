@@ -262,7 +262,7 @@ def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)
     question = "How long until idle slots are dropped?"
     first, again = (
-        grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE, again=again) for again in (False, True)
+        grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE, rewritten=again) for again in (False, True)
     )
     assert first.probability == again.probability == 0.5
     assert (first.sufficient, again.sufficient) == (True, False)
