@@ -85,9 +85,8 @@ async def measure_set(http: httpx.AsyncClient, name: str, data: EvaluationSet, t
     """Measure one set."""
     result = AnswerFigures(data.name, type, len(data.groups))
     for n, group in enumerate(data.groups):
-        progress(
-            f"{data.name}: group {n + 1} of {len(data.groups)}, {len(group.texts)} texts, {len(group.queries)} questions"
-        )
+        size = f"{len(group.texts)} texts, {len(group.queries)} questions"
+        progress(f"{data.name}: group {n + 1} of {len(data.groups)}, {size}")
         corpus = EvaluationCorpus(group, type)
         await _ingest(http, f"{name}-{n}", corpus)
         await _ask(http, f"{name}-{n}", group, corpus, result)

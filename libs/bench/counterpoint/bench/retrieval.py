@@ -155,9 +155,8 @@ async def measure_set(router: Service, name: str, data: EvaluationSet, type: str
     """Measure one set."""
     result = RetrievalResult(data.name, type, len(data.groups))
     for n, group in enumerate(data.groups):
-        progress(
-            f"{data.name}: group {n + 1} of {len(data.groups)}, {len(group.texts)} texts, {len(group.queries)} questions"
-        )
+        size = f"{len(group.texts)} texts, {len(group.queries)} questions"
+        progress(f"{data.name}: group {n + 1} of {len(data.groups)}, {size}")
         memory = router.memory(f"{name}-{n}", PRINCIPAL)
         corpus = EvaluationCorpus(group, type)
         began = time.perf_counter()
