@@ -89,10 +89,10 @@ def hits(query: str, items: Sequence[Item], curve: Curve) -> tuple[Hit, ...]:
     return tuple(sorted(graded, key=lambda hit: (-hit.relevance, hit.source, hit.start)))
 
 
-def rank_hits(hits_found: Sequence[Hit]) -> tuple[Hit, ...]:
+def rank_hits(found_hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """Return hits by a combination of probability and search score, which is better than either."""
     return tuple(
-        sorted(hits_found, key=lambda hit: -(_logit(hit.relevance) + SEARCH_SCORE_WEIGHT * (hit.item.score or 0.0)))
+        sorted(found_hits, key=lambda hit: -(_logit(hit.relevance) + SEARCH_SCORE_WEIGHT * (hit.item.score or 0.0)))
     )
 
 
@@ -129,13 +129,13 @@ def features_of(item: Item, overlap: float) -> HitFeatures:
     return HitFeatures(overlap=overlap, **said)
 
 
-def independent_sources(hits_found: Sequence[Hit], threshold: float) -> tuple[Hit, ...]:
+def independent_sources(found_hits: Sequence[Hit], threshold: float) -> tuple[Hit, ...]:
     """Return the best trusted hit of every independent source above the threshold.
 
     Sources with the same text, directly or through others, count as one, so that a copy never adds a source.
     """
     by_source: dict[str, list[Hit]] = {}
-    for hit in hits_found:
+    for hit in found_hits:
         if hit.trusted:
             by_source.setdefault(hit.source, []).append(hit)
     groups: list[list[Hit]] = []
@@ -159,12 +159,12 @@ class Grade(Shape):
     reason: str
 
 
-def grade(hits_found: Sequence[Hit], curve: Curve) -> Grade:
+def grade(found_hits: Sequence[Hit], curve: Curve) -> Grade:
     """Grade the evidence for a question by its best hit on the answer curve. The grade, not a confidence, decides
     whether a question is answered."""
-    if not hits_found:
+    if not found_hits:
         return Grade(sufficient=False, probability=0.0, reason="nothing was found")
-    best = max(hits_found, key=lambda hit: hit.relevance)
+    best = max(found_hits, key=lambda hit: hit.relevance)
     sufficient = best.relevance >= curve.threshold
     figures = (
         f"{best.relevance:.2f} where {curve.threshold:.2f} is enough "

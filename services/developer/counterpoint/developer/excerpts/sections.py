@@ -32,7 +32,7 @@ class Section:
     best: Hit
 
     @property
-    def found(self) -> tuple[Hit, ...]:
+    def found_hits(self) -> tuple[Hit, ...]:
         """The passages that the search found."""
         return tuple(hit for hit in self.hits if hit.item.score is not None) or (self.best,)
 
@@ -94,29 +94,29 @@ class Section:
 
     def spans(self, start: int, end: int) -> tuple[tuple[Hit, Passage], ...]:
         """Return the passages that make up a span of `text`, each a part of a hit."""
-        found = []
+        hits = []
         for hit in self.hits:
             at = hit.start - self.start
             first, last = max(start - at, 0), min(end - at, len(hit.text))
             body = hit.text[first:last]
             if first < last and body.strip():
                 lead = first + len(body) - len(body.lstrip())
-                found.append((hit, Passage("paragraph", lead, lead + len(body.strip()), body.strip())))
-        return tuple(found)
+                hits.append((hit, Passage("paragraph", lead, lead + len(body.strip()), body.strip())))
+        return tuple(hits)
 
 
-def mostly_documents(found: Sequence[Hit]) -> bool:
+def mostly_documents(hits: Sequence[Hit]) -> bool:
     """Return whether the best hits are documents, not only conversations, programs or loose texts."""
-    first = found[:FIRST]
+    first = hits[:FIRST]
     return 4 * sum((hit.item.body.get("type") or "markdown") in STRUCTURED for hit in first) >= len(first) > 0
 
 
-def sections(found: Sequence[Hit], neighbours: Iterable[Hit] = ()) -> tuple[Section, ...]:
+def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = ()) -> tuple[Section, ...]:
     """Return the sections of hits, in their order; `neighbours` are adjacent passages."""
-    known = {(hit.source, hit.start): hit for hit in (*neighbours, *found)}
+    known = {(hit.source, hit.start): hit for hit in (*neighbours, *hits)}
     said = Counter(text for _, text in {(hit.source, _plain(hit.text)) for hit in known.values()})
     known = {place: hit for place, hit in known.items() if said[_plain(hit.text)] < COPIES}
-    places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(found)))}
+    places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(hits)))}
     made: list[Section] = []
     for run in _runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))):
         among = [hit for hit in run if (hit.source, hit.start) in places]

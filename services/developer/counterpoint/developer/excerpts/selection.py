@@ -81,7 +81,7 @@ class SectionCandidate:
 def rank_sections(terms: QuestionTerms, sections: Sequence[Section]) -> tuple[SectionCandidate, ...]:
     """Return the quotable sections, best first."""
     compared = sections[:COMPARED_SECTIONS]
-    nearest = max((hit.features.cosine for section in compared for hit in section.found), default=0.0)
+    nearest = max((hit.features.cosine for section in compared for hit in section.found_hits), default=0.0)
     forms = {form for form in exact(terms.text) if len(form) >= EXACT_CHARS_MIN}
     codes = codes_of(terms.text)
     made = [_candidate(terms, section, nearest, forms, codes) for section in compared]
@@ -94,10 +94,10 @@ def _candidate(
     made = excerpt(terms, section, COMPARED_CHARS)
     if made is None:
         return None
-    cosine = max(hit.features.cosine for hit in section.found)
+    cosine = max(hit.features.cosine for hit in section.found_hits)
     return SectionCandidate(
         excerpt=made,
-        search=max(hit.item.score or 0.0 for hit in section.found),
+        search=max(hit.item.score or 0.0 for hit in section.found_hits),
         cosine=cosine,
         behind=nearest - cosine,
         covered=terms.share(terms.words_in(f"{made.text}\n{section.headings}")),
@@ -109,16 +109,16 @@ def _candidate(
 
 
 def choose_excerpts(
-    terms: QuestionTerms, ranked: Sequence[SectionCandidate], shown: Callable[[Sequence[Citation]], str] = quotes_text
+    terms: QuestionTerms, ranked: Sequence[SectionCandidate], render: Callable[[Sequence[Citation]], str] = quotes_text
 ) -> tuple[Excerpt, ...]:
     """Return the excerpts of an answer: of the best section, and if they fit of the next ones that are nearly as good.
 
-    `shown` renders citations as a text, whose limit is `LIMIT` characters.
+    `render` renders citations as a text, whose limit is `LIMIT` characters.
     """
     room = LIMIT
     for _ in range(TRIES):
         taken = _taken_excerpts(terms, ranked, room)
-        over = len(shown([citation for each in taken for citation in each.citations])) - LIMIT
+        over = len(render([citation for each in taken for citation in each.citations])) - LIMIT
         if over <= 0:
             return taken
         room -= max(over, CUT)
@@ -162,19 +162,19 @@ class Selection:
         """The probability in [0, 1] that it answers the question."""
         return self.likelihood_of(self.ranked[0], self.excerpts)
 
-    def likelihood_of(self, one: SectionCandidate, shown: Sequence[Excerpt]) -> float:
+    def likelihood_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> float:
         """Return the likelihood of excerpts, the first of which is the candidate's; low if they lack the requested kind
         of value."""
-        features = self.features_of(one, shown)
+        features = self.features_of(one, excerpts)
         probable = likelihood_model().probability(features)
-        return min(probable, LACKING_MAX) if self.lacks(features, shown) else probable
+        return min(probable, LACKING_MAX) if self.lacks(features, excerpts) else probable
 
-    def features_of(self, one: SectionCandidate, shown: Sequence[Excerpt]) -> dict[str, float]:
+    def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the likelihood, by name."""
-        hits = [hit for each in self.ranked for hit in each.section.found]
+        hits = [hit for each in self.ranked for hit in each.section.found_hits]
         others = [other.worth for other in self.ranked if other is not one]
         codes = codes_of(self.terms.text)
-        text = "\n".join(f"{each.section.headings}\n{each.text}" for each in shown)
+        text = "\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)
         covered = self.terms.share(self.terms.words_in(text))
         return {
             "ahead": covered * min(one.worth - max(others, default=one.worth), MARGIN),
@@ -182,15 +182,15 @@ class Selection:
             "unknown": self.terms.share(self.terms.missing),
             "relevance": max(hit.relevance for hit in hits),
             "covered": covered,
-            **self._sentence_features(shown),
+            **self._sentence_features(excerpts),
         }
 
-    def _sentence_features(self, shown: Sequence[Excerpt]) -> dict[str, float]:
+    def _sentence_features(self, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the sentences: the coverage of the best one with the requested kind of value, and the
         share of its words that no sentence has."""
         asked = self.terms
         said = focused = 0.0
-        for each in shown:
+        for each in excerpts:
             about = asked.words_in(each.section.headings)
             for n in each.units:
                 text = each.section.sentences[n]
@@ -200,10 +200,10 @@ class Selection:
                     focused = max(focused, len(asked.focus & (held | about)) / max(1, len(asked.focus)))
         return {"said": said, "unfocused": 1.0 - focused if asked.focus else 0.0}
 
-    def lacks(self, features: Mapping[str, float], shown: Sequence[Excerpt]) -> bool:
+    def lacks(self, features: Mapping[str, float], excerpts: Sequence[Excerpt]) -> bool:
         """Return whether no excerpt has the requested kind of value, or only an internal page can have it."""
         asked = self.terms
-        if asked.ours and not any(OWN.search(hit.text) for each in shown for hit in each.section.hits):
+        if asked.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
             return True
         return asked.kind is not None and asked.kind.strict and not features["said"]
 
@@ -221,16 +221,16 @@ class Selection:
 
 
 def select(
-    question: str, found: Sequence[Hit], neighbours: Sequence[Hit] = (), failure: bool = False
+    question: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = (), failure: bool = False
 ) -> Selection | None:
     """Select the excerpts for a question; None if nothing can be quoted, or if the hits are not documents.
 
     For a `failure` there is no minimum, and sections with steps are preferred.
     """
-    if not found or not (failure or mostly_documents(found)):
+    if not hits or not (failure or mostly_documents(hits)):
         return None
-    sought = question_terms(question, [hit.words | digits(hit.text) for hit in found], with_digits=not failure)
-    ranked = rank_sections(sought, sections(found, neighbours))
+    sought = question_terms(question, [hit.words | digits(hit.text) for hit in hits], with_digits=not failure)
+    ranked = rank_sections(sought, sections(hits, neighbours))
     if failure:
         ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))
     if not ranked:

@@ -49,7 +49,7 @@ def confidence_of(terms: ConfidenceTerms) -> Confidence:
 
 
 def confidence_terms(
-    found: Sequence[Hit],
+    hits: Sequence[Hit],
     provider: bool | None,
     similar_success: bool,
     curve: Curve,
@@ -61,10 +61,10 @@ def confidence_terms(
     threshold of the topic curve. An earlier incident with a `proven` fix is a source too, with its likeness as
     relevance, unless a hit has the same text. `provider` is None for a task without external systems.
     """
-    sources = independent_sources(found, curve.threshold)
+    sources = independent_sources(hits, curve.threshold)
     more = [one for one in proven if not any(is_same_text(one.attempt.tried, hit.text) for hit in sources)]
     relevances = [
-        *(hit.relevance for hit in found if hit.trusted),
+        *(hit.relevance for hit in hits if hit.trusted),
         combined_likelihood([one.likeness for one in proven]),
     ]
     return ConfidenceTerms(

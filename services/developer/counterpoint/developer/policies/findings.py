@@ -32,8 +32,8 @@ def findings_of(
 def unvouched_sources(evidence: Evidence, citations: Sequence[Citation]) -> tuple[str, ...]:
     """Return a caveat for each cited untrusted source."""
     cited = {citation.id for citation in citations}
-    found = (*evidence.answers, *evidence.neighbours, *evidence.found)
-    sources = dict.fromkeys(hit.source for hit in found if hit.item.id in cited and not hit.trusted)
+    hits = (*evidence.answers, *evidence.neighbours, *evidence.found)
+    sources = dict.fromkeys(hit.source for hit in hits if hit.item.id in cited and not hit.trusted)
     return tuple(f"nobody trusted has vouched for {source}" for source in sources)
 
 
@@ -42,7 +42,7 @@ def under_caveats(caveats: Sequence[str], text: str) -> str:
     return "\n\n".join([*(f"{caveat[0].upper()}{caveat[1:]}." for caveat in caveats), text])
 
 
-def candidates(found: Sequence[Hit]) -> tuple[Citation, ...]:
+def candidates(hits: Sequence[Hit]) -> tuple[Citation, ...]:
     """Return the first passage of each of the best hits, for a person's further search."""
-    firsts = ((hit, passages(hit.text, hit.markdown)) for hit in found[:CANDIDATES])
+    firsts = ((hit, passages(hit.text, hit.markdown)) for hit in hits[:CANDIDATES])
     return tuple(cite(hit, split[0]).model_copy(update={"role": "candidate"}) for hit, split in firsts if split)

@@ -70,12 +70,12 @@ class Procedure:
         return self.numbered or tuple(unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row"))
 
 
-def procedures(failure: str, found: Sequence[Hit], neighbours: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
+def procedures(failure: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
     """Return the sections for a failure from trusted documents, best first.
 
     Sections that contain its error code, exception or alert name come first.
     """
-    trusted = [hit for hit in found if hit.trusted]
+    trusted = [hit for hit in hits if hit.trusted]
     selected = select(failure, trusted, [hit for hit in neighbours if hit.trusted], failure=True)
     if selected is None:
         return ()

@@ -53,7 +53,7 @@ def is_agent_override(override: OverrideGiven | None) -> bool:
 
 def propose(
     lessons: Sequence[Lesson],
-    found: Sequence[Procedure],
+    candidates: Sequence[Procedure],
     threshold: float,
     instruction: Instruction | None = None,
     current: Failure | None = None,
@@ -64,7 +64,7 @@ def propose(
     that worked more than it failed, with the reason; the next untried procedure; an act that worked for a similar
     failure, as an offer; one that failed more than it worked, with the reason.
     """
-    untried = [procedure for procedure in found if not _exhausted(procedure, lessons)]
+    untried = [procedure for procedure in candidates if not _exhausted(procedure, lessons)]
     if instruction and not any(
         is_same_text(instruction.override.instruction, one.text) for one in lessons if one.used_in_task
     ):
@@ -94,12 +94,12 @@ def best_known_fix(lessons: Sequence[Lesson], current: Failure | None = None) ->
     return next((_from_attempt(lesson, (), current) for lesson in fresh if lesson.offerable), None)
 
 
-def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:
+def _candidates(hits: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:
     """Yield passages that may support an instruction: numbered steps before prose, by relevance.
 
     Untrusted hits and hits below the threshold are skipped.
     """
-    good = [hit for hit in found if hit.trusted and hit.relevance >= threshold]
+    good = [hit for hit in hits if hit.trusted and hit.relevance >= threshold]
     split = [(hit, passage) for hit in good for passage in passages(hit.text, hit.markdown)]
     yield from (pair for pair in split if pair[1].kind == "step")
     yield from (pair for pair in split if pair[1].kind in ("item", "paragraph"))
@@ -121,8 +121,8 @@ def _from_instruction(
     parts += labelled_quote(f"Reason given by {override.by}", override.reasoning, 2)
     for number, text in enumerate(override.constraints, 3):
         parts += labelled_quote(f"Constraint set by {override.by}", text, number)
-    if found := _support(instruction, lessons, threshold):
-        hit, passage = found
+    if support := _support(instruction, lessons, threshold):
+        hit, passage = support
         citations.append(cite(hit, passage))
         parts += labelled_quote(f"From {hit.source}", passage.text, len(citations))
     return _proposal(parts, override.instruction, citations, rest)

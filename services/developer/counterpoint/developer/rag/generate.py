@@ -41,15 +41,15 @@ _TASK = f"""You answer questions from numbered passages, and from nothing else.
 - If they do not hold the answer, write only: {NO_ANSWER}"""
 
 
-def draft_of_quotes(question: str, found: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()) -> Draft:
+def draft_of_quotes(question: str, hits: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()) -> Draft:
     """Return a draft of the best quotes. Needs at least one hit."""
-    made = quoted_answer(question, found, threshold, neighbours)
+    made = quoted_answer(question, hits, threshold, neighbours)
     return _quote_draft(made.citations, QUOTES)
 
 
-def draft_of_passages(found: Sequence[Hit]) -> Draft:
+def draft_of_passages(hits: Sequence[Hit]) -> Draft:
     """Return a draft of the beginnings of the best hits; the full text of a hit without a passage."""
-    firsts = ((hit, passages(hit.text, hit.markdown) or (_whole_hit(hit),)) for hit in found[:PLAIN])
+    firsts = ((hit, passages(hit.text, hit.markdown) or (_whole_hit(hit),)) for hit in hits[:PLAIN])
     return _quote_draft(tuple(cite(hit, split[0]) for hit, split in firsts), PASSAGES)
 
 
@@ -60,10 +60,10 @@ def supported_part(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
 
 
 def prompt(
-    question: str, found: Sequence[Hit], before: Draft | None, verdicts: Sequence[Verdict]
+    question: str, hits: Sequence[Hit], before: Draft | None, verdicts: Sequence[Verdict]
 ) -> list[dict[str, str]]:
     """Return the messages for a model; for a second draft they contain the problems of the first."""
-    shown = "\n\n".join(f"[{n}] ({hit.context or hit.source})\n{hit.text}" for n, hit in enumerate(found[:SHOWN], 1))
+    shown = "\n\n".join(f"[{n}] ({hit.context or hit.source})\n{hit.text}" for n, hit in enumerate(hits[:SHOWN], 1))
     asked = f"Passages:\n\n{shown}\n\nQuestion: {question}"
     messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": asked}]
     wrong = [
@@ -78,14 +78,14 @@ def prompt(
     return messages
 
 
-def draft_of_model(text: str, found: Sequence[Hit], model: str) -> Draft:
+def draft_of_model(text: str, hits: Sequence[Hit], model: str) -> Draft:
     """Return a model's text as a draft: each sentence cites the most similar part of the passages that it names.
 
     Headings and lead-ins are left out. A sentence without passage numbers has no citation.
     """
     if _DECLINED.match(text) and not MARK.search(text):
         return Draft(by=model, declined=True)
-    shown = found[:SHOWN]
+    shown = hits[:SHOWN]
     citations: list[Citation] = []
     drafted = []
     for said, marks in _statements(text[:_ANSWER_CHARS]):

@@ -35,14 +35,14 @@ _CHATTER = re.compile(
 _THANKS = re.compile(r"[,;]?\s*\b(?:please|thanks|thank you|many thanks)\b[^?]*(?=\?|$)", re.IGNORECASE)
 
 
-def rewrite(question: str, previous: SearchQuery, found: Sequence[Hit], rewrites: int) -> SearchQuery | None:
+def rewrite(question: str, previous: SearchQuery, hits: Sequence[Hit], rewrites: int) -> SearchQuery | None:
     """Return the next query, or None without a new one.
 
     The first rewriting is the core question and its parts; the second adds words that co-occur in the best results. A
     query is never repeated.
     """
     first = _core_question(question) if rewrites == 0 else None
-    options = (first, _expanded(question, found))
+    options = (first, _expanded(question, hits))
     return next((each for each in options if each is not None and _new(each, question, previous)), None)
 
 
@@ -81,12 +81,12 @@ def _without_courtesy(sentence: str) -> str:
     return bare if content_words(bare) else sentence
 
 
-def _expanded(question: str, found: Sequence[Hit]) -> SearchQuery | None:
+def _expanded(question: str, hits: Sequence[Hit]) -> SearchQuery | None:
     point = _core_question(question) or SearchQuery(text=question[:QUERY_CHARS])
     wanted = content_words(point.text)
     keywords = [word for word in dict.fromkeys(_WORD.findall(point.text)) if content_words(word)]
     counts: dict[str, int] = {}
-    for hit in found[:_BEST]:
+    for hit in hits[:_BEST]:
         for word in dict.fromkeys(_WORD.findall(f"{hit.context} {hit.text}".lower())):
             if (stem := stem_of(word)) and stem not in wanted:
                 counts[word] = counts.get(word, 0) + 1

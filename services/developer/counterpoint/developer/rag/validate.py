@@ -15,10 +15,10 @@ MARK = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]")
 """Citation marks of a sentence: [1], [2][3], [4, 5]."""
 
 
-def verdicts_of(draft: Draft, found: Sequence[Hit]) -> tuple[Verdict, ...]:
+def verdicts_of(draft: Draft, hits: Sequence[Hit]) -> tuple[Verdict, ...]:
     """Return a verdict per sentence: its citations exist and match, and contain its numbers, dates, identifiers and at
     least half of its words."""
-    chunks = {(hit.item.store, hit.item.id, hit.item.version): hit for hit in found}
+    chunks = {(hit.item.store, hit.item.id, hit.item.version): hit for hit in hits}
     return tuple(_verdict(sentence, draft.citations, chunks) for sentence in draft.sentences)
 
 
