@@ -154,7 +154,8 @@ class ApiClient:
     def _away(self, failure: Exception) -> NotReachable:
         said = str(failure) or type(failure).__name__
         return NotReachable(
-            f"no answer at {self.url} ({said}); `counterpoint status` looks, `counterpoint up` starts it"
+            f"no response from {self.url} ({said}); check with `counterpoint status`, start the stack with "
+            "`counterpoint up`"
         )
 
 

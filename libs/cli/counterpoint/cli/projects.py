@@ -44,5 +44,7 @@ def note_others(session: "CommandSession", api: "ApiClient", command: str) -> No
         others = [project for project in served(api) if project != DEFAULT_PROJECT]
     except ApiError:
         others = []
-    beside = f"; there is also {', '.join(others)}: `counterpoint {command} --project {others[0]}`" if others else ""
+    beside = (
+        f"; other projects: {', '.join(others)}; try `counterpoint {command} --project {others[0]}`" if others else ""
+    )
     session.note(f"project {DEFAULT_PROJECT}{beside}")

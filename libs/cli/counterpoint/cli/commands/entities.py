@@ -21,7 +21,7 @@ def entities(
         str | None, typer.Argument(metavar="[NAME]", help="A job, data set, owner, repository, host, exception, ...")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Of those listed: file, service, dag, error, system.")
+        str | None, typer.Option("--kind", help="Only entities of this kind: file, service, dag, error, system.")
     ] = None,
     limit: Limit = 50,
 ) -> None:
@@ -31,7 +31,7 @@ def entities(
         known = api.get("/v1/entities/known", name=name, project=session.project) if name and not kind else None
     rows = [(each["kind"], each["name"], each["id"]) for each in found["items"]]
     shown = {**found, "known": known} if known is not None else found
-    listed = table(("kind", "name", "id"), rows, f"nothing is known of {name}" if name else "nothing is mentioned")
+    listed = table(("kind", "name", "id"), rows, f"no entity matches {name}" if name else "no entities")
     session.show(shown, lambda: "\n".join(described(known)) if known and _says(known) else listed)
 
 
@@ -60,12 +60,10 @@ def described(known: dict[str, Any]) -> list[str]:
     lines += [f"  fixed by: {_fix(each)}" for each in known["fixed_by"][:TOLD]]
     lines += [f"  {_stated(each)}" for each in known["stated"][:STATED]]
     if len(known["stated"]) > STATED:
-        lines.append(f"  and {len(known['stated']) - STATED} more that a model found")
+        lines.append(f"  and {len(known['stated']) - STATED} more relations found by a model")
     more = sum(max(0, len(known[each]) - TOLD) for each in ("broken_by", "fixed_by"))
     if more or known["truncated"]:
-        lines.append(
-            f"  and more: {more} failures and fixes" if more else "  and more: not all of it was looked through"
-        )
+        lines.append(f"  and more: {more} failures and fixes" if more else "  and more: the search was truncated")
     return lines
 
 
@@ -75,7 +73,7 @@ def _kind_by_relations(known: dict[str, Any]) -> str:
     named = (end["kind"] for end in ends if end["name"].casefold() == known["name"].casefold())
     if kinds := ", ".join(dict.fromkeys(kind for kind in named if kind != "thing")):
         return kinds
-    return "a name that others mention" if _says(known) else "a name that no lineage, document or attempt has"
+    return "a name without a record" if _says(known) else "unknown: no lineage, document or attempt contains this name"
 
 
 def _says(known: dict[str, Any]) -> bool:
@@ -94,7 +92,7 @@ def _stated(each: dict[str, Any]) -> str:
     """Return a relation that a model extracted from a document, with its quote."""
     said = each["provenance"]
     relation = f"{each['source']['name']} {each['kind']} {each['target']['name']}"
-    return f"{relation}, said by {said['model']} in {said['source']}: '{_line(said['quote'])}'"
+    return f"{relation}, found by {said['model']} in {said['source']}: '{_line(said['quote'])}'"
 
 
 def _failure(each: dict[str, Any]) -> str:

@@ -27,11 +27,11 @@ def escalations(session: CommandSession, limit: Limit = 50) -> None:
         for task in by_urgency(found["items"])[:limit]:
             escalation = task.get("escalation") or {}
             head = f"{task['task_id']}  {title(task)}"
-            asked = f"  {escalation.get('code')}, asks {escalation.get('to')}"
+            asked = f"  {escalation.get('code')}, to {escalation.get('to')}"
             needs = [f"  {need['kind']}: {need['what']}\n    {need['how']}" for need in escalation.get("needs", ())]
             blocks.append("\n".join([head, asked, *needs]))
         if len(found["items"]) > limit:
             blocks.append(f"and {len(found['items']) - limit} more")
-        return "\n\n".join(blocks) or "nobody is needed"
+        return "\n\n".join(blocks) or "no escalations"
 
     session.show(found, human)

@@ -37,7 +37,7 @@ def lineage(
                 )
                 for place in sorted(found["nodes"], key=lambda place: place["hops"])
             ],
-            "nothing is known of it",
+            "no lineage is known",
             truncated=found.get("truncated", False),
         ),
     )

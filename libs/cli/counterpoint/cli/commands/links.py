@@ -18,7 +18,7 @@ def links(
     """List the links between incidents."""
     with session.connect() as api:
         found = api.pages("/v1/links", limit, task_id=incident, project=session.project)
-    session.show(found, lambda: "\n".join(map(_line, found["items"])) or "nothing is linked")
+    session.show(found, lambda: "\n".join(map(_line, found["items"])) or "no links")
 
 
 def _line(each: dict[str, Any]) -> str:

@@ -36,5 +36,5 @@ def rebuild(
 
 def _rebuilt(found: dict[str, Any]) -> str:
     if found["state"] == "done":
-        return f"{found['tier']} of {found['project']} is built anew: {found['records']} records"
-    return f"{found['tier']} of {found['project']} is not built: {found.get('problem') or found['state']}"
+        return f"{found['tier']} of {found['project']} is rebuilt: {found['records']} records"
+    return f"{found['tier']} of {found['project']} was not rebuilt: {found.get('problem') or found['state']}"

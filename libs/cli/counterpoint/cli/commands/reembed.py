@@ -29,7 +29,7 @@ def reembed(
     unindexed: Annotated[
         bool, typer.Option("--unindexed", help="Switch even if a large project has no index yet.")
     ] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Reactivate the model before.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Reactivate the previous model.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete the inactive vectors.")] = False,
 ) -> Exit:
     """Change the embedding model of all projects. The present one stays in use until the switch.
@@ -38,7 +38,7 @@ def reembed(
     progress.
     """
     if sum((switch, rollback, drop)) > 1:
-        raise UsageError("--switch, --rollback and --drop are one at a time")
+        raise UsageError("give only one of --switch, --rollback and --drop")
     with session.connect() as api:
         if rollback or drop:
             return _told(session, api.post("/v1/reembed", _asked("rollback" if rollback else "drop", model, session)))
@@ -51,7 +51,7 @@ def reembed(
         try:
             found = _followed(session, api, found)
         except KeyboardInterrupt:
-            session.note("memory continues; `counterpoint reembed` shows the progress")
+            session.note("embedding continues in the background; `counterpoint reembed` shows the progress")
             raise
         if switch:
             found = api.post("/v1/reembed", _asked("switch", model, session) | {"unindexed": unindexed})
@@ -84,7 +84,7 @@ def _told(session: CommandSession, found: dict[str, Any]) -> Exit:
 
 
 def _said(found: dict[str, Any]) -> str:
-    lines = [f"searched by {found['active']}"]
+    lines = [f"active model: {found['active']}"]
     counted = f"{found['vectors']} of {found['of']} vectors"
     match found["state"]:
         case "none":
@@ -92,13 +92,14 @@ def _said(found: dict[str, Any]) -> str:
         case "filling":
             lines.append(f"{found['other']} is being prepared: {counted}")
         case "ready":
-            lines.append(f"{found['other']} is ready: {counted}; counterpoint reembed --switch searches by it")
+            lines.append(f"{found['other']} is ready: {counted}; `counterpoint reembed --switch` activates it")
         case _:
             lines.append(
-                f"{found['other']} is kept: {counted}; counterpoint reembed --rollback goes back, --drop forgets it"
+                f"{found['other']} is kept: {counted}; `counterpoint reembed --rollback` reactivates it, --drop "
+                "deletes it"
             )
     if found["refused"]:
-        lines.append(f"{found['refused']} records have no vector and are found by their words:")
+        lines.append(f"{found['refused']} records have no vector and are found only by their words:")
         lines += [
             f"  {each['project']} {each['store']}/{each['id']}: {each['reason']}" for each in found["refused_records"]
         ]

@@ -27,4 +27,6 @@ def release(
         else:
             said = {"fingerprint": fingerprint, "reason": reason}
             done = api.post("/v1/releases", said, project=session.project)
-    session.show(done, lambda: f"{fingerprint}: {'refused again' if revoke else 'released; send or retry it now'}")
+    session.show(
+        done, lambda: f"{fingerprint}: {'no longer released' if revoke else 'released; send or retry the message now'}"
+    )

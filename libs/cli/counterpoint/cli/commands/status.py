@@ -49,7 +49,7 @@ def _status(folder: str, found: "Status") -> str:
         return f"nothing runs on {folder}; start it with `counterpoint up --data-dir {folder}`"
     if not found.services:
         return f"{folder}: process {found.pid} is starting"
-    waits = {name: f"NOT READY: waits for {', '.join(missing)}" for name, missing in found.waiting_for.items()}
+    waits = {name: f"NOT READY: waiting for {', '.join(missing)}" for name, missing in found.waiting_for.items()}
     parts = [(name, "ready" if ready else waits.get(name, "NOT READY")) for name, ready in found.services.items()]
     parts += [(name, "runs" if lives else "GONE") for name, lives in found.engines.items()]
     return "\n".join([f"{folder}: process {found.pid}", *(f"  {name:<10} {state}" for name, state in parts)])

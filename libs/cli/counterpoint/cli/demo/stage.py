@@ -76,7 +76,7 @@ class DemoStage:
         chunks = sum(result.get("chunks", 0) for result in results)
         self.transcript.say(f"ingested {what}: {counted(len(results), 'document')}, {counted(chunks, 'passage')}")
         refused = [result for result in results if result["status"] == "refused"]
-        self.transcript.check("they are remembered", len(results) == len(documents) and not refused, refused)
+        self.transcript.check("all of them are stored", len(results) == len(documents) and not refused, refused)
 
     def submit(self, body: dict[str, Any]) -> Task:
         """Hand a task in and wait until it has ended or waits for input."""
@@ -120,7 +120,7 @@ class DemoStage:
             return new if any(wanted(task) for task in new) else None
 
         new = self._hear(what, look)
-        self.transcript.check("it is one task", len(new) == 1, [task.task_id for task in new])
+        self.transcript.check("it is exactly one task", len(new) == 1, [task.task_id for task in new])
         return next(task for task in new if wanted(task))
 
     def until(self, task: Task, what: str, wanted: Callable[[Task], bool]) -> Task:

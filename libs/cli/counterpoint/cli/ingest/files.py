@@ -19,7 +19,7 @@ _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NOT_WALKED = frozenset({"__pycache__", "node_modules"})
 _READ_BY_MEMORY = (".html", ".htm", ".xhtml")
 """Types that may declare their own encoding."""
-STAYS = "what was ingested of it before stays"
+STAYS = "the version ingested before is kept"
 
 
 @dataclass(frozen=True)
@@ -117,20 +117,20 @@ def below(path: Path, source: str, how: FolderWalk, seen: set[tuple[int, int]]) 
         target = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         loop = isinstance(error, RuntimeError) or getattr(error, "errno", None) == errno.ELOOP
-        reason = "a link that leads to itself" if loop else getattr(error, "strerror", None) or "cannot be read"
+        reason = "a circular link" if loop else getattr(error, "strerror", None) or "cannot be read"
         yield SkippedPath(path, reason, failed=loop or not path.is_symlink(), source=source)
         return
     if any(fnmatch(source, pattern) or fnmatch(path.name, pattern) for pattern in how.exclude):
         yield SkippedPath(path, "excluded", source=source)
         return
     if not target.is_relative_to(how.top):
-        yield SkippedPath(path, "a link that leads out of the folder", failed=True, source=source)
+        yield SkippedPath(path, "a link to a path outside the folder", failed=True, source=source)
         return
     if path.is_symlink() and path.is_dir() and path.parent.resolve().is_relative_to(target):
-        yield SkippedPath(path, "a link to a folder above it: a loop", failed=True, source=source)
+        yield SkippedPath(path, "a link to a parent folder, which would loop", failed=True, source=source)
         return
     if (stat.st_dev, stat.st_ino) in seen:
-        yield SkippedPath(path, "seen already, by a link or another name", source=source)
+        yield SkippedPath(path, "already read, through a link or another name", source=source)
         return
     seen.add((stat.st_dev, stat.st_ino))
     if path.is_dir():
@@ -159,7 +159,7 @@ def _listed(path: Path, source: str, how: FolderWalk, seen: set[tuple[int, int]]
         if name.startswith(".") and _sayable(name):
             yield SkippedPath(path / name, "hidden", source=_under(source, name))
         elif name in _NOT_WALKED:
-            yield SkippedPath(path / name, "made by a tool", source=_under(source, name))
+            yield SkippedPath(path / name, "a generated folder", source=_under(source, name))
         else:
             yield from below(path / name, _under(source, name), how, seen)
 
@@ -204,11 +204,11 @@ def document(
             return SkippedPath(path, reason, failed=True, source=source)
         text = "\0"
     if "\0" in text:
-        return SkippedPath(path, "binary, of a kind that is not read", failed=True, source=source)
+        return SkippedPath(path, "binary, of an unsupported format", failed=True, source=source)
     if not text.strip():
         return SkippedPath(path, f"empty; {STAYS}", failed=True, source=source, empty=True)
     return replace(taken, text=text)
 
 
 def _huge(size: int) -> str:
-    return f"huge: {size / 2**20:.1f} MiB, more than {FILE_LIMIT_BYTES // 2**20} MiB; split it"
+    return f"too large: {size / 2**20:.1f} MiB, the limit is {FILE_LIMIT_BYTES // 2**20} MiB; split the file"

@@ -50,7 +50,7 @@ def row(package: ProviderPackage) -> Provider:
     try:
         return _row(package)
     except (AttributeError, KeyError, TypeError) as error:
-        raise PackageError(f"{package.name}: what it says of itself is not in the usual form: {error!r}") from error
+        raise PackageError(f"{package.name}: its metadata has an unexpected form: {error!r}") from error
 
 
 def _row(package: ProviderPackage) -> Provider:
@@ -167,7 +167,7 @@ def made(places: Sequence[Path], by_hand: Sequence[Provider] = ()) -> tuple[dict
                 said.append(str(found))
                 continue
             if not found.name.startswith(PREFIX):
-                said.append(f"{found.name} is no official package")
+                said.append(f"{found.name} is not an official package")
                 continue
             try:
                 rows.append(row(found))
@@ -182,7 +182,7 @@ def made(places: Sequence[Path], by_hand: Sequence[Provider] = ()) -> tuple[dict
     rows += [each for each in by_hand if each.package not in read]
     kept, dropped = distinct(sorted(rows, key=lambda each: each.package))
     if dropped:
-        said.append(f"claimed twice and left out where it is nobody's own: {', '.join(dropped)}")
+        said.append(f"claimed by two packages and omitted: {', '.join(dropped)}")
     index = {
         "note": _NOTE,
         "made_from": sorted(sources, key=lambda source: source["package"]),
@@ -194,8 +194,8 @@ def made(places: Sequence[Path], by_hand: Sequence[Provider] = ()) -> tuple[dict
 def main() -> None:
     """Write the index that ships."""
     parser = argparse.ArgumentParser(description="Make the provider index from wheels and installed packages.")
-    parser.add_argument("places", type=Path, nargs="+", help="Folders of wheels, or that packages are installed in.")
-    parser.add_argument("--into", type=Path, required=True, help="The file of the index; its rows by hand stay.")
+    parser.add_argument("places", type=Path, nargs="+", help="Folders with wheels or installed packages.")
+    parser.add_argument("--into", type=Path, required=True, help="The index file; its manual rows are kept.")
     given = parser.parse_args()
     before = json.loads(given.into.read_text())["rows"] if given.into.exists() else []
     by_hand = [Provider.model_validate(each) for each in before if "package_version" not in each]

@@ -118,12 +118,12 @@ def delete_removed(
         try:
             known = api.pages("/v1/documents", sys.maxsize, root=root, project=session.project)["items"]
         except ApiError as error:
-            session.note(f"cannot tell what was removed from {root}: {error.problem()['title']}")
+            session.note(f"cannot determine what was removed from {root}: {error.problem()['title']}")
             unknown.append(root)
             continue
         if root in found.empty:
             if known:
-                reason = f"the folder is empty: its {len(known)} documents stay; is it mounted?"
+                reason = f"the folder is empty: its {len(known)} documents were kept; is it mounted?"
                 found.skipped.append(SkippedPath(Path(root), reason, failed=True))
                 on_skip(found.skipped[-1])
             continue
@@ -138,7 +138,7 @@ def _report_emptied(found: DocumentSources, known: set[str], on_skip: Callable[[
     """Report files as failed that are empty now and had text before: they are probably truncated."""
     for place, one in enumerate(found.skipped):
         if one.empty and not one.failed and one.source in known:
-            found.skipped[place] = replace(one, reason=f"empty now; {STAYS}", failed=True)
+            found.skipped[place] = replace(one, reason=f"now empty; {STAYS}", failed=True)
             on_skip(found.skipped[place])
 
 
