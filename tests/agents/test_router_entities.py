@@ -213,12 +213,12 @@ def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None
     lines = describe(found.model_dump(mode="json"))
     said = "quay team owns harbour_tides, said by openai/one in teams.md"
     assert lines[1] == f"  {said}: 'The quay team owns harbour_tides 0.'"
-    assert lines[-1] == "  and 2 more that a model found"
+    assert lines[-1] == "  and 2 more relations found by a model"
 
 
 def test_a_name_that_nothing_says_anything_of_is_said_to_be_one() -> None:
     nothing = entity_profile("zeppelin", (), (), (), (), truncated=False).model_dump(mode="json")
-    assert describe(nothing) == ["zeppelin: a name that no lineage, document or attempt has"]
+    assert describe(nothing) == ["zeppelin: unknown: no lineage, document or attempt contains this name"]
 
 
 def test_a_name_without_a_record_of_its_own_has_the_kind_that_relations_give_it() -> None:
@@ -234,4 +234,4 @@ def test_a_name_that_only_an_error_mentions_is_no_unknown_one() -> None:
     failure = failure_of_run(run)
     assert failure is not None
     (first, *_) = describe(entity_profile("ORA-01653", (), (), (failure,), (), truncated=False).model_dump(mode="json"))
-    assert first == "ORA-01653: a name that others mention"
+    assert first == "ORA-01653: a name without a record"

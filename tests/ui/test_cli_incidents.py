@@ -93,11 +93,11 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read() -> None:
     [
         ("a.csv", "", "empty"),
         ("a.csv", "one,two\n1,2\n", "no column for error"),
-        ("a.csv", '"error,tried', "no header line"),
+        ("a.csv", '"error,tried', "no valid header line"),
         ("a.csv", "error,tried,outcome,when,by\n\n", "no incident"),
         ("a.json", "[]", "no incident"),
-        ("a.json", "{", "no JSON"),
-        ("a.json", '"text"', "no column|no list"),
+        ("a.json", "{", "not valid JSON"),
+        ("a.json", '"text"', "no column|a list of incidents"),
     ],
 )
 def test_what_is_no_list_of_incidents_says_why(name: str, text: str, problem: str) -> None:
@@ -186,7 +186,7 @@ def test_rows_are_sent_and_what_is_not_taken_is_named(
     ]
     assert "past.csv row 3: incidents[0].note is too long" in shown.stderr
     assert "past.csv row 5: when says '03/04/2026'" in shown.stderr
-    assert "nobody reads the columns colour" in shown.stderr
+    assert "ignored unknown columns: colour" in shown.stderr
     assert [len(asked.body["incidents"]) for asked in api.asked] == [2, 1, 1]
     assert api.asked[0].params == {"project": "orders"}
     assert api.asked[0].body["incidents"][0]["source"] == "past.csv"

@@ -146,7 +146,7 @@ async def measure_stack(url: str, token: str, health: Sequence[str], size: FlowS
     ):
         client = HttpProject(http, f"bench-{new_id()}")
         await check_ready(probe, health)
-        progress(f"project {client.project} of {url}: it stays, with the documents ingested into it")
+        progress(f"project {client.project} of {url}: it and the documents ingested into it are kept")
         await measure_paths(client, size, report)
         await measure_questions(client, size, report)
         await check_ready(probe, health)
@@ -167,7 +167,7 @@ def main() -> None:
     try:
         report = asyncio.run(measure_stack(args.url, os.environ["COUNTERPOINT_TOKEN"], args.health, size))
     except httpx.TransportError as away:
-        progress(f"no answer at {args.url} ({away})")
+        progress(f"no response from {args.url} ({away})")
         sys.exit(NOT_REACHABLE)
     except httpx.HTTPStatusError as refused:
         progress(f"{refused.request.url}: HTTP {refused.response.status_code}")

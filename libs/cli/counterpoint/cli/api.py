@@ -154,7 +154,8 @@ class ApiClient:
     def _not_reachable(self, failure: Exception) -> NotReachable:
         reason = str(failure) or type(failure).__name__
         return NotReachable(
-            f"no answer at {self.url} ({reason}); `counterpoint status` looks, `counterpoint up` starts it"
+            f"no response from {self.url} ({reason}); check with `counterpoint status`, start the stack with "
+            "`counterpoint up`"
         )
 
 

@@ -11,7 +11,7 @@ from counterpoint.cli.session import CommandSession
 Item = Annotated[str, typer.Argument(metavar="ITEM", help="STORE/ID, STORE/ID@VERSION, or the source of a document.")]
 
 
-Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with it.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, which is recorded.")]
 
 
 NO_REASON = "no reason was given"
@@ -34,26 +34,27 @@ def report(reply: dict[str, Any], undo: Callable[[str], str]) -> str:
     lines = [f"{_counts(counts)} {verb}" for verb, counts in _effects(reply) if counts]
     lifts = reply["kind"] == "lift"
     if not lines and not lifts:
-        lines = ["nothing of it was left to be taken back"]
+        lines = ["nothing was left to take back"]
     elif not lines:
-        lines = ["nothing had to be put back"]
+        lines = ["nothing had to be restored"]
     if reply.get("tasks_count"):
         lines.append(_dependents(reply["tasks_count"], reply["tasks"]))
     if not lifts:
         lines.append(f"undo it with `{undo(reply['quarantine_id'])}`")
     lines += [
-        f"another take-back of the same still stands; undo it with `{undo(other)}`" for other in reply.get("others", ())
+        f"another take-back of the same item is still in effect; undo it with `{undo(other)}`"
+        for other in reply.get("others", ())
     ]
     return "\n".join(lines)
 
 
 def _dependents(count: int, tasks: Sequence[str]) -> str:
-    verb = "rests on it; its record stays" if count == 1 else "rest on it; their records stay"
+    verb = "depends on it; its record is kept" if count == 1 else "depend on it; their records are kept"
     return f"{quantity(count, 'task')} {verb}: {', '.join(tasks[:5])}"
 
 
 def _effects(reply: dict[str, Any]) -> tuple[tuple[str, dict[str, int]], ...]:
-    return ("taken out", reply.get("out", {})), ("put back as they were", reply.get("restored", {}))
+    return ("taken out", reply.get("out", {})), ("restored", reply.get("restored", {}))
 
 
 def _counts(stores: dict[str, int]) -> str:

@@ -19,17 +19,17 @@ Incidents = Annotated[
 ]
 
 
-Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept with it.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="The reason, which is recorded.")]
 
 
-Undo = Annotated[bool, typer.Option("--undo", help="Take back what was said of these.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Undo the declaration.")]
 
 
 def relate(
     session: CommandSession, relation: str, incidents: list[str], reason: str | None, undo: bool, note: str
 ) -> None:
     if len(incidents) < 2:
-        raise UsageError("name two incidents or more")
+        raise UsageError("give at least two incidents")
     with session.connect() as api:
         if undo:
             reply = api.delete("/v1/links", relation=relation, task=incidents, project=session.project)
@@ -39,7 +39,7 @@ def relate(
 
     def human() -> str:
         if undo:
-            return "taken back"
+            return "undone"
         verb = {"same": "link", "different": "split", "merged": "merge"}[relation]
         again = session.command(verb, *incidents, "--undo", project=reply["items"][0]["project"])
         return f"{_command(relation, incidents)}: {note.format(*incidents)}; undo it with `{again}`"

@@ -75,5 +75,5 @@ def show_result(session: CommandSession, task: dict[str, Any]) -> Exit:
             return Exit.FAILED
         case working:
             again = session.command("show", task["task_id"], project=task["project"])
-            session.note(f"{task['task_id']} is still {working}; `{again}` looks again")
+            session.note(f"{task['task_id']} is still {working}; check again with `{again}`")
             return Exit.FAILED

@@ -20,11 +20,17 @@ def blast_radius(
     job: Annotated[str | None, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")] = None,
     memory: Annotated[
         str | None,
-        typer.Option("--memory", metavar="ITEM", help="Of a memory: STORE/ID, STORE/ID@VERSION, a document's source."),
+        typer.Option(
+            "--memory", metavar="ITEM", help="A memory: STORE/ID, STORE/ID@VERSION, or the source of a document."
+        ),
     ] = None,
-    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops, of a job.")] = 20,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="Maximum number of hops from a job.")] = 20,
     shown: Annotated[
-        bool, typer.Option("--shown", help="Of a memory also what it was only shown to; a take-back leaves that alone.")
+        bool,
+        typer.Option(
+            "--shown",
+            help="With --memory: also records that read it without citing it; a take-back does not change them.",
+        ),
     ] = False,
 ) -> None:
     """Show the jobs and data sets downstream of a job with their owners; or all that used a memory."""
@@ -44,7 +50,7 @@ def blast_radius(
                 (str(row["hops"]), row["edge"], row["kind"], row["namespace"], row["name"], row.get("owner") or "")
                 for row in reply["downstream"]
             ],
-            "nothing rests on it",
+            "nothing depends on it",
             truncated=reply.get("truncated", False),
         ),
     )
@@ -63,6 +69,6 @@ def _dependents(reply: dict[str, Any]) -> "RenderableType":
             )
             for each in reply["items"]
         ],
-        "nothing rests on it",
+        "nothing depends on it",
         truncated=reply["truncated"],
     )

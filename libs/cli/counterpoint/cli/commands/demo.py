@@ -42,7 +42,7 @@ def demo(
     from counterpoint.cli.demo.incident import read_incident
 
     if not incident.is_file():
-        raise UsageError(f"{incident} is not there; the demo plays a file of a checkout, or one named by --incident")
+        raise UsageError(f"{incident} does not exist; run the demo in a checkout, or name a file with --incident")
     story = read_incident(incident)
     quiet_logs()
     transcript = DemoTranscript(None if session.json else session.out, session.err)
@@ -97,12 +97,14 @@ async def _supervise(
                 supervising.result()
             if transcript.waited_s() > PATIENCE_S:
                 transcript.check(
-                    "nothing is waited for too long", False, f"waited {PATIENCE_S:g} s for {transcript.waiting_for}"
+                    "every wait ended within its time limit",
+                    False,
+                    f"waited {PATIENCE_S:g} s for {transcript.waiting_for}",
                 )
                 return
         playing.result()
     except CommandError as error:
-        transcript.check("the story can go on", False, error.problem())
+        transcript.check("the demo can continue", False, error.problem())
     finally:
         supervising.cancel()
 
@@ -148,7 +150,7 @@ def print_report(
 ) -> Exit:
     """Print the report of a story and return the exit code. Raises CommandError if there was no check."""
     if not transcript.checks:
-        raise CommandError("the story was not played")
+        raise CommandError("the demo did not complete")
     report = {
         "incident": incident,
         "ok": not transcript.failed,
@@ -160,7 +162,7 @@ def print_report(
     session.show(
         report,
         lambda: (
-            f"\n{len(transcript.checks) - len(transcript.failed)} of {len(transcript.checks)} checks hold{failed}\n"
+            f"\n{len(transcript.checks) - len(transcript.failed)} of {len(transcript.checks)} checks passed{failed}\n"
             f"ready after {ready_s:.1f} s, {total_s:.1f} s in all"
         ),
     )

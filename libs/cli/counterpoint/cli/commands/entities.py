@@ -21,7 +21,7 @@ def entities(
         str | None, typer.Argument(metavar="[NAME]", help="A job, data set, owner, repository, host, exception, ...")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Of those listed: file, service, dag, error, system.")
+        str | None, typer.Option("--kind", help="Only entities of this kind: file, service, dag, error, system.")
     ] = None,
     limit: Limit = 50,
 ) -> None:
@@ -31,7 +31,7 @@ def entities(
         profile = api.get("/v1/entities/known", name=name, project=session.project) if name and not kind else None
     rows = [(each["kind"], each["name"], each["id"]) for each in listing["items"]]
     shown = {**listing, "known": profile} if profile is not None else listing
-    listed = table(("kind", "name", "id"), rows, f"nothing is known of {name}" if name else "nothing is mentioned")
+    listed = table(("kind", "name", "id"), rows, f"no entity matches {name}" if name else "no entities")
     session.show(shown, lambda: "\n".join(describe(profile)) if profile and _has_content(profile) else listed)
 
 
@@ -62,12 +62,10 @@ def describe(profile: dict[str, Any]) -> list[str]:
     lines += [f"  fixed by: {_fix(each)}" for each in profile["fixed_by"][:FAILURES_SHOWN]]
     lines += [f"  {_relation(each)}" for each in profile["stated"][:RELATIONS_SHOWN]]
     if len(profile["stated"]) > RELATIONS_SHOWN:
-        lines.append(f"  and {len(profile['stated']) - RELATIONS_SHOWN} more that a model found")
+        lines.append(f"  and {len(profile['stated']) - RELATIONS_SHOWN} more relations found by a model")
     more = sum(max(0, len(profile[each]) - FAILURES_SHOWN) for each in ("broken_by", "fixed_by"))
     if more or profile["truncated"]:
-        lines.append(
-            f"  and more: {more} failures and fixes" if more else "  and more: not all of it was looked through"
-        )
+        lines.append(f"  and more: {more} failures and fixes" if more else "  and more: the search was truncated")
     return lines
 
 
@@ -77,7 +75,11 @@ def _kind_by_relations(profile: dict[str, Any]) -> str:
     kinds = (end["kind"] for end in ends if end["name"].casefold() == profile["name"].casefold())
     if text := ", ".join(dict.fromkeys(kind for kind in kinds if kind != "thing")):
         return text
-    return "a name that others mention" if _has_content(profile) else "a name that no lineage, document or attempt has"
+    return (
+        "a name without a record"
+        if _has_content(profile)
+        else "unknown: no lineage, document or attempt contains this name"
+    )
 
 
 def _has_content(profile: dict[str, Any]) -> bool:
@@ -96,7 +98,7 @@ def _relation(each: dict[str, Any]) -> str:
     """Return a relation that a model extracted from a document, with its quote."""
     provenance = each["provenance"]
     relation = f"{each['source']['name']} {each['kind']} {each['target']['name']}"
-    return f"{relation}, said by {provenance['model']} in {provenance['source']}: '{_line(provenance['quote'])}'"
+    return f"{relation}, found by {provenance['model']} in {provenance['source']}: '{_line(provenance['quote'])}'"
 
 
 def _failure(each: dict[str, Any]) -> str:

@@ -28,11 +28,11 @@ def escalations(session: CommandSession, limit: Limit = 50) -> None:
         for task in by_urgency(reply["items"])[:limit]:
             escalation = task.get("escalation") or {}
             head = f"{task['task_id']}  {title(task)}"
-            recipient = f"  {escalation.get('code')}, asks {escalation.get('to')}"
+            recipient = f"  {escalation.get('code')}, to {escalation.get('to')}"
             needs = [f"  {need['kind']}: {need['what']}\n    {need['how']}" for need in escalation.get("needs", ())]
             blocks.append("\n".join([head, recipient, *needs]))
         if len(reply["items"]) > limit:
             blocks.append(f"and {len(reply['items']) - limit} more")
-        return "\n\n".join(blocks) or "nobody is needed"
+        return "\n\n".join(blocks) or "no escalations"
 
     session.show(reply, human)

@@ -35,6 +35,6 @@ def explain(session: CommandSession, refusal: RefusalId = None, limit: Limit = 1
                 (when(each["at"]), *(each.get(name, "") for name in ("service", "asked", "rule", "id")))
                 for each in listed["items"]
             ],
-            "nothing was refused",
+            "no refusals",
         ),
     )

@@ -20,14 +20,16 @@ def incident_settings(
         str | None, typer.Option("--job", metavar="NS/NAME", help="A job; the whole project without one.")
     ] = None,
     open_after: Annotated[
-        int | None, typer.Option("--open-after", min=1, max=50, help="Ask for a task after so many failed flows.")
+        int | None, typer.Option("--open-after", min=1, max=50, help="Open a task after this many failed flows.")
     ] = None,
     quiet: Annotated[
         str | None,
-        typer.Option("--quiet", metavar="TIME", help="Close after so long without a failure: 90m, 12h, 2d; 0 never."),
+        typer.Option(
+            "--quiet", metavar="TIME", help="Close after this time without a failure: 90m, 12h, 2d; 0 for never."
+        ),
     ] = None,
     shadow: Annotated[
-        bool | None, typer.Option("--shadow/--no-shadow", help="Recognise and record, and propose nothing.")
+        bool | None, typer.Option("--shadow/--no-shadow", help="Record proposals without showing them.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the settings.")] = False,
 ) -> None:
@@ -41,7 +43,7 @@ def incident_settings(
         body["shadow"] = shadow
     changes = body.keys() - {"job"}
     if remove and changes:
-        raise UsageError("--remove goes with --job alone")
+        raise UsageError("--remove cannot be combined with other options except --job")
     with session.connect() as api:
         if remove:
             settings = [api.delete("/v1/incident-settings", job=job, project=session.project)]
@@ -49,22 +51,25 @@ def incident_settings(
             settings = [api.put("/v1/incident-settings", body, project=session.project)]
         else:
             settings = api.pages("/v1/incident-settings", 200, project=session.project)["items"]
-    text = "\n".join(map(_line, settings)) or "nothing is set: incidents stay open, and are proposed for"
+    text = (
+        "\n".join(map(_line, settings))
+        or "no settings: incidents stay open until a success or an outcome, and proposals are shown"
+    )
     session.show({"items": settings}, lambda: f"removed: {text}" if remove else text)
 
 
 def _shadow_report(report: dict[str, Any]) -> str:
     if not report.get("since") and not report["items"]:
-        return "nothing is in shadow: `counterpoint incident-settings --shadow` begins"
+        return "no incident is in shadow: `counterpoint incident-settings --shadow` starts it"
     until = "" if report.get("due") or not report.get("due_at") else f"; the first week ends {report['due_at'][:10]}"
     head = (
-        f"proposals recorded: {report['proposed']}; of these an outcome is known for {report['explained']}, "
+        f"proposals recorded: {report['proposed']}; the outcome of {report['explained']} is known, "
         f"and {report['right']} would have been right{until}"
     )
     words = {True: "right", False: "wrong", None: "not known"}
     blocks = [
-        f"{one['task_id']}  {words[one.get('right')]}\n  would have said: {one['proposed']}\n"
-        f"  fixed by: {one.get('fixed') or 'nobody has said'}"
+        f"{one['task_id']}  {words[one.get('right')]}\n  would have proposed: {one['proposed']}\n"
+        f"  fixed by: {one.get('fixed') or 'not reported'}"
         for one in report["items"]
     ]
     return "\n\n".join([head, *blocks])
@@ -80,7 +85,7 @@ def _line(one: dict[str, Any]) -> str:
         parts.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
     if one.get("shadow") is not None:
         parts.append(f"in shadow since {one['shadow_since'][:10]}" if one["shadow"] else "not in shadow")
-    return f"{scope}: {', '.join(parts) or 'as everywhere'} ({one['by']}, {one['at'][:10]})"
+    return f"{scope}: {', '.join(parts) or 'project defaults'} ({one['by']}, {one['at'][:10]})"
 
 
 def _seconds(text: str) -> int:

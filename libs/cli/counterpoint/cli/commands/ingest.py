@@ -42,9 +42,7 @@ Type = Annotated[
     str | None,
     typer.Option("--type", metavar="|".join((*TYPES, INCIDENTS)), help="Their type. Default: by name and content."),
 ]
-Urls = Annotated[
-    Path | None, typer.Option("--urls", metavar="FILE", help="A file with one address a line.", exists=True)
-]
+Urls = Annotated[Path | None, typer.Option("--urls", metavar="FILE", help="A file with one URL per line.", exists=True)]
 Name = Annotated[
     str | None, typer.Option("--name", help="The source name of the only PATH; required for standard input.")
 ]
@@ -52,9 +50,18 @@ Exclude = Annotated[
     list[str] | None, typer.Option("--exclude", metavar="GLOB", help="Names to leave out, such as *.min.js.")
 ]
 Untrusted = Annotated[
-    bool, typer.Option("--untrusted", help="Mark the content as untrusted; it can be found, but vouches for nothing.")
+    bool,
+    typer.Option(
+        "--untrusted", help="Mark the content as untrusted: it is found and cited, but does not raise confidence."
+    ),
 ]
-Bootstrap = Annotated[bool, typer.Option("--bootstrap", help="Ingest what is there: see the options below.")]
+Bootstrap = Annotated[
+    bool,
+    typer.Option(
+        "--bootstrap",
+        help="Ingest the DAGs, provider packages and documents that already exist; see the options below.",
+    ),
+]
 Phase = Annotated[
     list[str] | None,
     typer.Option("--phase", metavar="|".join(PHASES), help="Only this phase.", rich_help_panel=_BOOTSTRAP),
@@ -105,18 +112,18 @@ def ingest(
             raise UsageError("--bootstrap takes its paths from --dags, --docs, --providers and --providers-dir")
         return phases.run(session, given, tuple(phase or ()))
     if phase or given != PhaseOptions():
-        raise UsageError("--phase, --dags, --docs, --providers and --providers-dir go with --bootstrap")
+        raise UsageError("--phase, --dags, --docs, --providers and --providers-dir need --bootstrap")
     names_and_urls = (*(names or ()), *(read_urls(urls) if urls is not None else ()))
     if not names_and_urls:
         raise UsageError("give a PATH, a URL or -, or --bootstrap")
     if type_ == INCIDENTS and untrusted:
-        raise UsageError("--untrusted is for documents, not for past incidents")
+        raise UsageError("--untrusted cannot be used with past incidents")
     if type_ == INCIDENTS:
         from counterpoint.cli.ingest.incident_import import import_files
 
         return import_files(session, _files(names_and_urls))
     if name is not None and len(names_and_urls) > 1:
-        raise UsageError("--name is for one PATH, URL or -")
+        raise UsageError("--name needs exactly one PATH, URL or -")
     sources = open_sources(SourceSelection(names_and_urls, name, type_, tuple(exclude or ())))
     return _upload(session, sources, Upload(session.err, session.project, type_, untrusted))
 
@@ -164,7 +171,7 @@ def _files(names: Sequence[str]) -> list[Path]:
     paths = [Path(name) for name in names]
     for path in paths:
         if not path.exists():
-            raise UsageError(f"{path} does not exist: past incidents come from files")
+            raise UsageError(f"{path} does not exist: --type troubleshooting reads files and folders")
     return paths
 
 
@@ -175,7 +182,7 @@ def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[SkippedPath], 
     chunks = sum(result.get("chunks", 0) for result in results)
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     empty = sum(one.empty for one in skipped)
-    left_out = f"; {quantity(len(skipped), 'path')} left out" if skipped else ""
+    left_out = f"; {quantity(len(skipped), 'path')} skipped" if skipped else ""
     left_out += f", {empty} of them empty" if empty else ""
-    gone = f" ({deleted} gone from where they were)" if deleted else ""
+    gone = f" ({deleted} removed from the source)" if deleted else ""
     return f"{quantity(len(results), 'document')}: {statuses}{gone}; {quantity(chunks, 'passage')}{left_out}"

@@ -37,7 +37,7 @@ def lineage(
                 )
                 for node in sorted(reply["nodes"], key=lambda node: node["hops"])
             ],
-            "nothing is known of it",
+            "no lineage is known",
             truncated=reply.get("truncated", False),
         ),
     )

@@ -18,7 +18,7 @@ def links(
     """List the links between incidents."""
     with session.connect() as api:
         reply = api.pages("/v1/links", limit, task_id=incident, project=session.project)
-    session.show(reply, lambda: "\n".join(map(_line, reply["items"])) or "nothing is linked")
+    session.show(reply, lambda: "\n".join(map(_line, reply["items"])) or "no links")
 
 
 def _line(each: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from counterpoint.cli.session import CommandSession
 def neighbours(
     session: CommandSession,
     entity: Annotated[str, typer.Argument(metavar="ID", help="The entity's id.")],
-    depth: Annotated[int, typer.Option("--depth", min=1, max=6, help="How many hops.")] = 1,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=6, help="Maximum number of hops.")] = 1,
     limit: Limit = 50,
 ) -> None:
     """Show the mentions around an entity, hop by hop."""
@@ -27,4 +27,4 @@ def neighbours(
         (str(each["hops"]), each["source"], each["properties"].get("name", each["target"]))
         for each in reply["neighbours"]
     ]
-    session.show(reply, lambda: table(("hops", "source", "name"), rows, "nothing mentions it any more"))
+    session.show(reply, lambda: table(("hops", "source", "name"), rows, "nothing mentions it"))

@@ -36,5 +36,5 @@ def rebuild(
 
 def _summary(reply: dict[str, Any]) -> str:
     if reply["state"] == "done":
-        return f"{reply['tier']} of {reply['project']} is built anew: {reply['records']} records"
-    return f"{reply['tier']} of {reply['project']} is not built: {reply.get('problem') or reply['state']}"
+        return f"{reply['tier']} of {reply['project']} is rebuilt: {reply['records']} records"
+    return f"{reply['tier']} of {reply['project']} was not rebuilt: {reply.get('problem') or reply['state']}"

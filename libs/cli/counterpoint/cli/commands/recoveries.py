@@ -21,6 +21,6 @@ def recoveries(session: CommandSession, limit: Limit = 50) -> None:
         for task in reply["items"]:
             needs = [f"  {need['what']}\n    {need['how']}" for need in task.get("needs", ())]
             blocks.append("\n".join([f"{task['task_id']}  {task.get('title') or task['description']}", *needs]))
-        return "\n\n".join(blocks) or "nothing has recovered without a reason"
+        return "\n\n".join(blocks) or "no recoveries without a known cause"
 
     session.show(reply, human)

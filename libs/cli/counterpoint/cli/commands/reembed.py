@@ -29,7 +29,7 @@ def reembed(
     unindexed: Annotated[
         bool, typer.Option("--unindexed", help="Switch even if a large project has no index yet.")
     ] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Reactivate the model before.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Reactivate the previous model.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete the inactive vectors.")] = False,
 ) -> Exit:
     """Change the embedding model of all projects. The present one stays in use until the switch.
@@ -38,7 +38,7 @@ def reembed(
     progress.
     """
     if sum((switch, rollback, drop)) > 1:
-        raise UsageError("--switch, --rollback and --drop are one at a time")
+        raise UsageError("give only one of --switch, --rollback and --drop")
     with session.connect() as api:
         if rollback or drop:
             return _show(session, api.post("/v1/reembed", _request("rollback" if rollback else "drop", model, session)))
@@ -51,7 +51,7 @@ def reembed(
         try:
             reply = _wait(session, api, reply)
         except KeyboardInterrupt:
-            session.note("memory continues; `counterpoint reembed` shows the progress")
+            session.note("embedding continues in the background; `counterpoint reembed` shows the progress")
             raise
         if switch:
             reply = api.post("/v1/reembed", _request("switch", model, session) | {"unindexed": unindexed})
@@ -84,7 +84,7 @@ def _show(session: CommandSession, reply: dict[str, Any]) -> Exit:
 
 
 def _progress(reply: dict[str, Any]) -> str:
-    lines = [f"searched by {reply['active']}"]
+    lines = [f"active model: {reply['active']}"]
     counted = f"{reply['vectors']} of {reply['of']} vectors"
     match reply["state"]:
         case "none":
@@ -92,13 +92,14 @@ def _progress(reply: dict[str, Any]) -> str:
         case "filling":
             lines.append(f"{reply['other']} is being prepared: {counted}")
         case "ready":
-            lines.append(f"{reply['other']} is ready: {counted}; counterpoint reembed --switch searches by it")
+            lines.append(f"{reply['other']} is ready: {counted}; `counterpoint reembed --switch` activates it")
         case _:
             lines.append(
-                f"{reply['other']} is kept: {counted}; counterpoint reembed --rollback goes back, --drop forgets it"
+                f"{reply['other']} is kept: {counted}; `counterpoint reembed --rollback` reactivates it, --drop "
+                "deletes it"
             )
     if reply["refused"]:
-        lines.append(f"{reply['refused']} records have no vector and are found by their words:")
+        lines.append(f"{reply['refused']} records have no vector and are found only by their words:")
         lines += [
             f"  {each['project']} {each['store']}/{each['id']}: {each['reason']}" for each in reply["refused_records"]
         ]

@@ -27,4 +27,6 @@ def release(
         else:
             body = {"fingerprint": fingerprint, "reason": reason}
             reply = api.post("/v1/releases", body, project=session.project)
-    session.show(reply, lambda: f"{fingerprint}: {'refused again' if revoke else 'released; send or retry it now'}")
+    session.show(
+        reply, lambda: f"{fingerprint}: {'no longer released' if revoke else 'released; send or retry the message now'}"
+    )

@@ -17,7 +17,8 @@ REVOCATION_ID_CHARS = 128
 def revoke(
     session: CommandSession,
     capability: Annotated[
-        str, typer.Argument(metavar="CAPABILITY|-", help="The capability, or its revocation id; - reads it.")
+        str,
+        typer.Argument(metavar="CAPABILITY|-", help="The capability, or its revocation id; - reads standard input."),
     ],
     reason: Annotated[str, typer.Option("--reason", help="The reason.")],
 ) -> None:
@@ -35,4 +36,4 @@ def revoke(
     with session.connect() as api:
         body = {"revocation_id": revocation_id, "reason": reason}
         reply = api.post("/v1/revocations", body, project=project)
-    session.show(reply, lambda: f"{revocation_id[:16]}…: refused from now on")
+    session.show(reply, lambda: f"{revocation_id[:16]}…: revoked")

@@ -72,9 +72,9 @@ def _value(line: bytes) -> str | tuple[Any]:
     except UnicodeDecodeError:
         return "not UTF-8"
     except json.JSONDecodeError as error:
-        return f"not JSON: {error.msg} at column {error.colno}"
+        return f"not valid JSON: {error.msg} at column {error.colno}"
     except (ValueError, RecursionError):
-        return "not JSON that can be read: nested too deeply, or a number too long"
+        return "not supported JSON: nested too deeply, or a number is too long"
 
 
 def _verdict(rules: "Policy", value: Any, label: int, number: int) -> dict[str, Any] | str:
@@ -88,7 +88,7 @@ def _verdict(rules: "Policy", value: Any, label: int, number: int) -> dict[str, 
     except Permanent as error:
         return "; ".join(problem.problem for problem in error.problems)
     except RecursionError:
-        return "nested too deeply to be looked through"
+        return "nested too deeply to be scanned"
     findings = []
     for found in judgement.findings:
         finding: dict[str, Any] = {

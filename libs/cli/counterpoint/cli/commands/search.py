@@ -20,7 +20,12 @@ def search(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Maximum number of results.")] = 10,
     vector_weight: Annotated[
         float | None,
-        typer.Option("--vector-weight", min=0, max=1, help="1 is only meaning, 0 only words. Default: by type."),
+        typer.Option(
+            "--vector-weight",
+            min=0,
+            max=1,
+            help="1 searches by meaning only, 0 by words only. Default: by document type.",
+        ),
     ] = None,
     also: Annotated[
         list[str] | None, typer.Option("--also", help="Another wording or a part of the question; repeatable.")

@@ -49,7 +49,7 @@ def _status(folder: str, state: "Status") -> str:
         return f"nothing runs on {folder}; start it with `counterpoint up --data-dir {folder}`"
     if not state.services:
         return f"{folder}: process {state.pid} is starting"
-    waits = {name: f"NOT READY: waits for {', '.join(missing)}" for name, missing in state.waiting_for.items()}
+    waits = {name: f"NOT READY: waiting for {', '.join(missing)}" for name, missing in state.waiting_for.items()}
     parts = [(name, "ready" if ready else waits.get(name, "NOT READY")) for name, ready in state.services.items()]
     parts += [(name, "runs" if running else "GONE") for name, running in state.engines.items()]
     return "\n".join([f"{folder}: process {state.pid}", *(f"  {name:<10} {text}" for name, text in parts)])

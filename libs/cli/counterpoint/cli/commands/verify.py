@@ -39,7 +39,7 @@ def verify(
 ) -> Exit | None:
     """Verify that no leaf of the audit log and no record was changed, added or removed."""
     if task and (checkpoints or export):
-        raise UsageError("--task proves what is about one task; --checkpoints and --export are about the whole log")
+        raise UsageError("--task cannot be combined with --checkpoints or --export, which cover the whole log")
     with session.connect() as api:
         if checkpoints is not None:
             body = {"checkpoints": _end_of(checkpoints)}
@@ -102,7 +102,7 @@ def _summary(report: dict[str, Any]) -> str:
     counts = f"{report['commits']} commits, {report['refusals']} refusals, {report['records']} record versions"
     if report.get("erased"):
         counts += f", {report['erased']} leaves erased"
-    lines = [f"the audit log is whole: {counts}"]
+    lines = [f"the audit log is intact: {counts}"]
     if not report["ok"]:
         lines = [f"THE AUDIT LOG IS BROKEN in {report['broken_count']} places: {counts}", *report["broken"]]
     lines.append(f"head: leaf {report['head']['position']}, root {report['head']['root']}")
@@ -111,11 +111,11 @@ def _summary(report: dict[str, Any]) -> str:
     window = report["window"]
     unsigned = window["to"] - window["from"] + window["waiting"]
     lines.append(
-        f"window: the last {unsigned} leaves, which no checkpoint vouches for yet"
+        f"window: the last {unsigned} leaves are not covered by a checkpoint yet"
         if unsigned
-        else "window: none, the last checkpoint vouches for every leaf"
+        else "window: none, the last checkpoint covers every leaf"
     )
-    lines += [f"not compared: the copy on {name} did not answer" for name in report.get("unread", ())]
+    lines += [f"not compared: the copy on {name} did not respond" for name in report.get("unread", ())]
     if "proofs" in report:
         proofs = report["proofs"]
         lines.append(f"proofs by the checkpoint of {proofs['size']} leaves (all of them with --json):")

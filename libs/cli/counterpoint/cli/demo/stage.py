@@ -78,7 +78,7 @@ class DemoStage:
             f"ingested {description}: {quantity(len(results), 'document')}, {quantity(chunks, 'passage')}"
         )
         refused = [result for result in results if result["status"] == "refused"]
-        self.transcript.check("they are remembered", len(results) == len(documents) and not refused, refused)
+        self.transcript.check("all of them are stored", len(results) == len(documents) and not refused, refused)
 
     def submit(self, body: dict[str, Any]) -> Task:
         """Submit a task and wait until it has ended or waits for input."""
@@ -122,7 +122,7 @@ class DemoStage:
             return new if any(condition(task) for task in new) else None
 
         new = self._poll(description, check)
-        self.transcript.check("it is one task", len(new) == 1, [task.task_id for task in new])
+        self.transcript.check("it is exactly one task", len(new) == 1, [task.task_id for task in new])
         return next(task for task in new if condition(task))
 
     def wait_until(self, task: Task, description: str, condition: Callable[[Task], bool]) -> Task:

@@ -70,9 +70,9 @@ class PhaseResult:
 
     def line(self) -> str:
         """Return the phase as one line."""
-        descriptions = {"unchanged": "done before, nothing has changed", "empty": f"nothing found in {self.where}"}
+        descriptions = {"unchanged": "already done, nothing has changed", "empty": f"nothing found in {self.where}"}
         summary = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
-        words = descriptions.get(self.status) or f"{self.status}: {summary or 'nothing handed over'}"
+        words = descriptions.get(self.status) or f"{self.status}: {summary or 'no documents'}"
         if self.status == "unchanged":
             words += f" ({summary})"
         if self.passages:
@@ -142,7 +142,7 @@ def _probes(api: "ApiClient", project: str | None, documents: "Sequence[SourceFi
         body = {"text": text, "k": 10}
         hits = api.post("/v1/search", body, project=project)["items"]
         found = any(hit.get("source") == one.source for hit in hits)
-        problem = None if found else f"{len(hits)} passages of other sources were found for a line of it"
+        problem = None if found else f"{len(hits)} passages of other sources were found when searching for a line of it"
         probes.append(SearchProbe(f"passages of {one.source}", found, problem))
     return probes
 
@@ -174,7 +174,7 @@ def _attempts(api: "ApiClient", project: str | None) -> SearchProbe:
         known = api.get("/v1/attempts", limit=1, project=project)["items"]
     except ApiError as refused:
         return SearchProbe("past attempts", False, _problem(refused))
-    hint = "none yet: `counterpoint ingest FILE --type troubleshooting` brings past incidents"
+    hint = "none yet: `counterpoint ingest FILE --type troubleshooting` imports past incidents"
     return SearchProbe("past attempts", True, None if known else hint)
 
 

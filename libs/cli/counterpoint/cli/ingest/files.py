@@ -19,7 +19,7 @@ _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NOT_WALKED = frozenset({"__pycache__", "node_modules"})
 _READ_BY_MEMORY = (".html", ".htm", ".xhtml")
 """Types that may declare their own encoding."""
-KEPT_NOTE = "what was ingested of it before stays"
+KEPT_NOTE = "the version ingested before is kept"
 
 
 @dataclass(frozen=True)
@@ -125,20 +125,20 @@ def below(
         target = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         loop = isinstance(error, RuntimeError) or getattr(error, "errno", None) == errno.ELOOP
-        reason = "a link that leads to itself" if loop else getattr(error, "strerror", None) or "cannot be read"
+        reason = "a circular link" if loop else getattr(error, "strerror", None) or "cannot be read"
         yield SkippedPath(path, reason, failed=loop or not path.is_symlink(), source=source)
         return
     if any(fnmatch(source, pattern) or fnmatch(path.name, pattern) for pattern in options.exclude):
         yield SkippedPath(path, "excluded", source=source)
         return
     if not target.is_relative_to(options.top):
-        yield SkippedPath(path, "a link that leads out of the folder", failed=True, source=source)
+        yield SkippedPath(path, "a link to a path outside the folder", failed=True, source=source)
         return
     if path.is_symlink() and path.is_dir() and path.parent.resolve().is_relative_to(target):
-        yield SkippedPath(path, "a link to a folder above it: a loop", failed=True, source=source)
+        yield SkippedPath(path, "a link to a parent folder, which would loop", failed=True, source=source)
         return
     if (stat.st_dev, stat.st_ino) in visited:
-        yield SkippedPath(path, "seen already, by a link or another name", source=source)
+        yield SkippedPath(path, "already read, through a link or another name", source=source)
         return
     visited.add((stat.st_dev, stat.st_ino))
     if path.is_dir():
@@ -169,7 +169,7 @@ def _listed(
         if name.startswith(".") and _is_encodable(name):
             yield SkippedPath(path / name, "hidden", source=_under(source, name))
         elif name in _NOT_WALKED:
-            yield SkippedPath(path / name, "made by a tool", source=_under(source, name))
+            yield SkippedPath(path / name, "a generated folder", source=_under(source, name))
         else:
             yield from below(path / name, _under(source, name), options, visited)
 
@@ -214,11 +214,11 @@ def document(
             return SkippedPath(path, reason, failed=True, source=source)
         text = "\0"
     if "\0" in text:
-        return SkippedPath(path, "binary, of a kind that is not read", failed=True, source=source)
+        return SkippedPath(path, "binary, of an unsupported format", failed=True, source=source)
     if not text.strip():
         return SkippedPath(path, f"empty; {KEPT_NOTE}", failed=True, source=source, empty=True)
     return replace(file, text=text)
 
 
 def _huge(size: int) -> str:
-    return f"huge: {size / 2**20:.1f} MiB, more than {FILE_LIMIT_BYTES // 2**20} MiB; split it"
+    return f"too large: {size / 2**20:.1f} MiB, the limit is {FILE_LIMIT_BYTES // 2**20} MiB; split the file"

@@ -76,5 +76,5 @@ def _git(*words: str) -> bytes:
         raise RepositoryError(f"git took longer than {CLONE_LIMIT_S} s") from None
     if ended.returncode:
         output = ended.stderr.decode(errors="replace").strip().splitlines()
-        raise RepositoryError(output[-1] if output else f"git ended with {ended.returncode}")
+        raise RepositoryError(output[-1] if output else f"git failed with exit code {ended.returncode}")
     return ended.stdout

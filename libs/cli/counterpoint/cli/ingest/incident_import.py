@@ -53,7 +53,7 @@ def import_files(session: CommandSession, paths: Sequence[Path]) -> Exit:
             session.note(f"{result.source} row {result.row}: {result.problem}")
     for source, sheet in sheets.items():
         if sheet.unread:
-            session.note(f"{source}: nobody reads the columns {', '.join(sheet.unread)}")
+            session.note(f"{source}: ignored unknown columns: {', '.join(sheet.unread)}")
     report = {
         "incidents": [{name: value for name, value in vars(result).items() if value is not None} for result in results],
         "unreadable": unreadable,

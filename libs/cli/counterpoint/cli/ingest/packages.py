@@ -72,9 +72,9 @@ class ProviderPackage:
         try:
             info = ast.literal_eval(returned[-1])
         except (IndexError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-            raise PackageError(f"{self.name}: {module} does not say it as a literal") from error
+            raise PackageError(f"{self.name}: {module} does not return a literal dictionary") from error
         if not isinstance(info, dict):
-            raise PackageError(f"{self.name}: {module} returns no dictionary")
+            raise PackageError(f"{self.name}: {module} does not return a dictionary")
         return info
 
     @cached_property
@@ -134,13 +134,13 @@ def installed_packages(names: Iterable[str]) -> Iterator[ProviderPackage | Packa
             if _entry_points(found):
                 yield ProviderPackage(found, Path(str(found.locate_file(""))))
             else:
-                yield PackageError(f"{full} is installed and no provider")
+                yield PackageError(f"{full} is installed but is not a provider package")
             break
         else:
             full = f"{PREFIX}{name.removeprefix(PREFIX)}"
             yield PackageError(
                 f"{full} is not installed here: `pip download --no-deps --dest FOLDER {full}`, then "
-                "--providers-dir FOLDER; or --providers-dir the site-packages where it is"
+                "--providers-dir FOLDER; or give the site-packages that contain it with --providers-dir"
             )
 
 
@@ -158,7 +158,7 @@ def packages_in(folder: Path) -> Iterator[ProviderPackage | PackageError]:
             yield PackageError(f"{path} cannot be read: {error}")
             continue
         if not found and path in wheels and path.name.startswith(PREFIX.replace("-", "_")):
-            yield PackageError(f"{path} is no wheel of a provider package")
+            yield PackageError(f"{path} is not a wheel of a provider package")
         packages = [ProviderPackage(one, path) for one in found]
         for package in sorted(packages, key=lambda package: package.name):
             if package.name not in seen:

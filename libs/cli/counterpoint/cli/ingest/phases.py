@@ -64,7 +64,9 @@ def _own() -> PhaseContent:
 
     root = _checkout()
     if root is None:
-        return PhaseContent("Counterpoint's own documents, which lie in its checkout: this command is not run from one")
+        return PhaseContent(
+            "Counterpoint's own documents, which need a checkout; this command was not installed from one"
+        )
     found = list(walk([root / name for name in _OWN_PAGES], root))
     pages = tuple(
         replace(package, source=f"counterpoint/{package.source}")
@@ -84,7 +86,7 @@ def _files(options: tuple[Path, ...], usual: Iterable[Path], folder: Path, optio
     places = options or tuple(path for path in usual if path.exists())
     if not places:
         return PhaseContent(
-            f"the usual places ({', '.join(map(str, usual))}), which are not there; {option} names others"
+            f"the usual places ({', '.join(map(str, usual))}), which do not exist; name others with {option}"
         )
     found = list(walk(places, folder))
     return PhaseContent(
@@ -108,7 +110,7 @@ def _providers(options: PhaseOptions) -> PhaseContent:
             found = list(packages_in(folder))
             yield from found
             if not found:
-                yield LookupError(f"{folder} holds no provider package, neither as a wheel nor installed")
+                yield LookupError(f"{folder} contains no provider package, neither a wheel nor an installed one")
         if not options.providers and not options.providers_dirs:
             for entry in dict.fromkeys(sys.path):
                 if entry and Path(entry).is_dir():
@@ -129,7 +131,7 @@ def _providers(options: PhaseOptions) -> PhaseContent:
                 rows[package.name] = index_row
                 documents += pages
     where = ", ".join((*options.providers, *map(str, options.providers_dirs))) or (
-        "the packages that are installed beside this command; --providers-dir FOLDER names the site-packages of an "
+        "the packages installed in this environment; give --providers-dir FOLDER with the site-packages of an "
         "Airflow, or wheels"
     )
     return PhaseContent(where, tuple(documents), tuple(rows.values()), tuple(problems))

@@ -50,7 +50,7 @@ def row(package: ProviderPackage) -> Provider:
     try:
         return _row(package)
     except (AttributeError, KeyError, TypeError) as error:
-        raise PackageError(f"{package.name}: what it says of itself is not in the usual form: {error!r}") from error
+        raise PackageError(f"{package.name}: its metadata has an unexpected form: {error!r}") from error
 
 
 def _row(package: ProviderPackage) -> Provider:
@@ -170,7 +170,7 @@ def build_index(folders: Sequence[Path], manual: Sequence[Provider] = ()) -> tup
                 notes.append(str(package))
                 continue
             if not package.name.startswith(PREFIX):
-                notes.append(f"{package.name} is no official package")
+                notes.append(f"{package.name} is not an official package")
                 continue
             try:
                 rows.append(row(package))
@@ -185,7 +185,7 @@ def build_index(folders: Sequence[Path], manual: Sequence[Provider] = ()) -> tup
     rows += [each for each in manual if each.package not in read]
     unique, dropped = drop_shared_names(sorted(rows, key=lambda each: each.package))
     if dropped:
-        notes.append(f"claimed twice and left out where it is nobody's own: {', '.join(dropped)}")
+        notes.append(f"claimed by two packages and omitted: {', '.join(dropped)}")
     index = {
         "note": _NOTE,
         "made_from": sorted(sources, key=lambda source: source["package"]),
@@ -197,8 +197,8 @@ def build_index(folders: Sequence[Path], manual: Sequence[Provider] = ()) -> tup
 def main() -> None:
     """Write the index file."""
     parser = argparse.ArgumentParser(description="Make the provider index from wheels and installed packages.")
-    parser.add_argument("folders", type=Path, nargs="+", help="Folders of wheels, or that packages are installed in.")
-    parser.add_argument("--into", type=Path, required=True, help="The file of the index; its rows by hand stay.")
+    parser.add_argument("folders", type=Path, nargs="+", help="Folders with wheels or installed packages.")
+    parser.add_argument("--into", type=Path, required=True, help="The index file; its manual rows are kept.")
     args = parser.parse_args()
     before = json.loads(args.into.read_text())["rows"] if args.into.exists() else []
     manual = [Provider.model_validate(each) for each in before if "package_version" not in each]

@@ -64,7 +64,7 @@ class DocumentSources:
                     yield item
                     continue
                 if isinstance(item, SourceFile):
-                    reason = f"another document of this run is called {item.source} too; give --name"
+                    reason = f"another document of this run has the name {item.source}; give --name"
                     item = SkippedPath(item.path, reason, failed=True, source=item.source)
                 self.skipped.append(item)
                 on_skip(item)

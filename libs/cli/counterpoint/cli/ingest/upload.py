@@ -118,12 +118,12 @@ def delete_removed(
         try:
             stored = api.pages("/v1/documents", sys.maxsize, root=root, project=session.project)["items"]
         except ApiError as error:
-            session.note(f"cannot tell what was removed from {root}: {error.problem()['title']}")
+            session.note(f"cannot determine what was removed from {root}: {error.problem()['title']}")
             unknown.append(root)
             continue
         if root in sources.empty:
             if stored:
-                reason = f"the folder is empty: its {len(stored)} documents stay; is it mounted?"
+                reason = f"the folder is empty: its {len(stored)} documents were kept; is it mounted?"
                 sources.skipped.append(SkippedPath(Path(root), reason, failed=True))
                 on_skip(sources.skipped[-1])
             continue
@@ -138,7 +138,7 @@ def _report_emptied(sources: DocumentSources, stored: set[str], on_skip: Callabl
     """Report files as failed that are empty now and had text before: they are probably truncated."""
     for place, one in enumerate(sources.skipped):
         if one.empty and not one.failed and one.source in stored:
-            sources.skipped[place] = replace(one, reason=f"empty now; {KEPT_NOTE}", failed=True)
+            sources.skipped[place] = replace(one, reason=f"now empty; {KEPT_NOTE}", failed=True)
             on_skip(sources.skipped[place])
 
 

@@ -30,5 +30,5 @@ def read_urls(path: Path) -> Sequence[str]:
         raise UsageError(f"{path}: {error}") from error
     for number, line in enumerate(lines, 1):
         if line and not line.startswith("#") and not is_page(line):
-            raise UsageError(f"{path}: line {number} is no address that begins with http:// or https://")
+            raise UsageError(f"{path}: line {number} is not a URL that starts with http:// or https://")
     return [line for line in lines if line and not line.startswith("#")]

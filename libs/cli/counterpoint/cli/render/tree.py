@@ -24,7 +24,7 @@ def draw(line: Mapping[str, Any], width: int | None = None) -> str:
     confidences = {decision.decision_id: decision.confidence for decision in decisions if decision.confidence}
     names = {(source["store"], source["id"]): str(source["name"]) for source in line.get("sources", ())}
     actions = [Action.model_validate(action) for action in line["items"]]
-    return text(actions, names, confidences, width) or "no line yet"
+    return text(actions, names, confidences, width) or "no actions yet"
 
 
 def in_order(actions: Sequence[Action]) -> list[Action]:

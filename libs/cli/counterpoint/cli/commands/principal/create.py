@@ -22,7 +22,8 @@ def create(
         list[str] | None, typer.Option("--role", metavar="ROLE", help=f"Repeatable: {', '.join(ROLES)}.")
     ] = None,
     projects: Annotated[
-        list[str] | None, typer.Option("--in", metavar="PROJECT", help="Repeatable; * is all. Else --project.")
+        list[str] | None,
+        typer.Option("--in", metavar="PROJECT", help="A project, or * for all; repeatable. Default: --project."),
     ] = None,
 ) -> None:
     """Create a principal and print its token, which cannot be shown again."""
@@ -38,6 +39,6 @@ def create(
     if not session.json:
         for project in (each for each in within_projects if each != ALL):
             view = f"`counterpoint tasks --project {project}`, `counterpoint watch --project {project}`"
-            session.note(f"the work of {name} is seen in project {project}: {view}")
-        session.note("keep the token, it is shown once:")
+            session.note(f"to see the work of {name} in project {project}: {view}")
+        session.note("store the token now; it is shown only once:")
     session.show(reply, lambda: str(reply["token"]))

@@ -38,7 +38,7 @@ def affected(task: Task, verbose: bool) -> CardSection:
     count = max(said if isinstance(said, int) else 0, len(rows))
     if not count:
         return section("affected", ())
-    first = f"{quantity(count, 'failure')} {'follows' if count == 1 else 'follow'} from it"
+    first = f"{quantity(count, 'failure')} downstream of it"
     shown = rows if verbose else rows[:SHOWN_ROWS]
     more = [f"and {count - len(shown)} more"] if count > len(shown) else []
     return section("affected", [first, *shown, *more])
@@ -48,7 +48,7 @@ def merged(task: Task) -> CardSection:
     """Return the incidents that people declared to be parts of this one, or the one that it is a part of."""
     context = task.context or {}
     into = context.get("merged_into")
-    first = [f"a part of {into}, which is looked after instead"] if into else []
+    first = [f"merged into {into}, which is handled instead"] if into else []
     return section("merged", [*first, *(_part(row) for row in _rows(context.get("merged")))])
 
 
@@ -105,7 +105,7 @@ def _repeats(said: Any) -> str | None:
         return None
     first, last = _time(said.get("first_at")), _time(said.get("last_at"))
     if count == 1:
-        return "for the first time"
+        return "first failure"
     if not first or not last:
         return f"{ordinal(count)} time"
     return f"{ordinal(count)} time in {span(last - first)}, first on {first.date()}"
@@ -132,7 +132,7 @@ def _error(error: str, verbose: bool) -> Iterator[str]:
     whole = f"{raised}: {said}" if raised and not said.startswith(raised) else said
     shown = [line for line in whole[:_ERROR_CHARS].splitlines() if line.strip()][:_ERROR_LINES]
     yield from shown
-    yield f"… {quantity(len(lines), 'line')} in all, shown with --verbose"
+    yield f"… {quantity(len(lines), 'line')} in total, shown with --verbose"
 
 
 _TOLD = ("freshness", "upstream")
@@ -163,7 +163,7 @@ def _affected(row: Mapping[str, Any]) -> Line:
 def _part(row: Mapping[str, Any]) -> Line:
     count = row.get("count")
     often = quantity(count, "flow") if isinstance(count, int) else ""
-    how = "works again" if row.get("over") else f"failed last at {moment(row.get('last_at'))}"
+    how = "works again" if row.get("over") else f"last failed at {moment(row.get('last_at'))}"
     return f"{row.get('namespace')}/{row.get('name')}", often, how, str(row.get("task_id"))
 
 

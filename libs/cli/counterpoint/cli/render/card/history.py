@@ -44,28 +44,28 @@ def likelihood_words(likelihood: float) -> str:
     if likelihood >= RECOGNISED:
         return "probably the same failure"
     if likelihood >= 0.4:
-        return "looks alike, but may be another failure"
-    return "only a little like it, probably another failure"
+        return "similar, but may be a different failure"
+    return "only slightly similar, probably a different failure"
 
 
 def _seen(task: Task, verbose: bool) -> Iterator[str]:
     if task.findings is None:
-        yield "not looked yet"
+        yield "not searched yet"
         return
     before = _before(task)
     here = [one for one in task.findings.similar_attempts if one not in before]
     if not before and task.shadow and task.override is None:
-        yield "not shown, incidents of this job are in shadow: `counterpoint shadow` reports"
+        yield "not shown: incidents of this job are in shadow; see `counterpoint shadow`"
     elif not before:
-        yield "no: earlier attempts were looked for, and there are none like it"
+        yield "no: the search for earlier attempts found no similar one"
     else:
         fix = _fix(before)
         nearest = fix or before[0]
         yield _headline(before, nearest, verbose)
-        yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["nothing has helped yet"]
+        yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["no attempt has helped yet"]
         if nearest.because:
             reasons = nearest.because if verbose else tuple(map(_without_numbers, nearest.because))
-            yield f"{'alike' if _unsure(nearest) else 'the same'} because: {'; '.join(reasons)}"
+            yield f"{'similar' if _unsure(nearest) else 'the same'} because: {'; '.join(reasons)}"
     if here:
         yield f"tried in this task: {_outcomes(here)}"
 
@@ -82,13 +82,13 @@ def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose
 
 def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
     """Yield the fix in one line, and its reason and constraints if the proposal does not contain them."""
-    led = "then it was" if _unsure(fix) else "fixed by"
+    led = "the fix then was" if _unsure(fix) else "fixed by"
     yield f"{led} “{_line(fix.summary or fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
     beside = [
         ("noted", fix.note),
         ("reason then", fix.reason),
         *(("condition then", constraint) for constraint in fix.constraints),
-        *(("different when it was over", change) for change in fix.changed),
+        *(("changed before the recovery", change) for change in fix.changed),
     ]
     for label, said in beside:
         if said and said != fix.tried and _flat(said) not in proposed:
@@ -128,9 +128,9 @@ def _how(attempt: SimilarAttempt) -> str:
         case "unknown", _:
             return "no outcome yet"
         case "succeeded", "observed":
-            return "succeeded (observed alone, nobody has confirmed it)"
+            return "succeeded (observed, not confirmed by a person)"
         case "superseded", evidence:
-            return f"not what ended it ({evidence})"
+            return f"not the cause of the recovery ({evidence})"
         case outcome, evidence:
             return f"{outcome} ({evidence})"
 

@@ -16,7 +16,7 @@ def impact(task: Task, verbose: bool) -> CardSection:
     for row in rows:
         merged.setdefault((row.kind, row.namespace, row.name), []).append(row)
     ordered = sorted(merged.values(), key=_worst)
-    return section("who is hit", _lines(ordered, task, verbose))
+    return section("impact", _lines(ordered, task, verbose))
 
 
 def _worst(rows: Sequence[Downstream]) -> tuple[bool, int, bool, bool, str, str]:
@@ -37,11 +37,11 @@ def _lines(ordered: Sequence[Sequence[Downstream]], task: Task, verbose: bool) -
         yield _summary([rows[0] for rows in ordered])
     for rows in shown:
         row, hops = rows[0], min(each.hops for each in rows)
-        notes = [] if any(each.edge == "data" for each in rows) else ["waits for it alone"]
+        notes = [] if any(each.edge == "data" for each in rows) else ["control dependency only"]
         if row.claimed_by is not None:
-            notes.append(f"claimed by {task.submitted_by}, unknown to lineage")
+            notes.append(f"stated by {task.submitted_by}, unknown to lineage")
         yield (
-            "directly" if hops <= 1 else f"{hops} hops on",
+            "directly" if hops <= 1 else f"{hops} hops away",
             "data set" if row.kind == "dataset" else row.kind,
             row.name,
             row.owner or "no owner",

@@ -40,7 +40,7 @@ def documents(task: Task) -> CardSection:
     sources = {citation.source_path for citation in task.findings.citations if citation.store == "chunks"}
     if unfounded(task):
         nearest = ", the nearest are quoted below" if sources else ""
-        return section("documents", [f"no document that is about it{nearest}"])
+        return section("documents", [f"no relevant document{nearest}"])
     return section("documents", [f"{quantity(len(sources), 'document')} about it"] if sources else ())
 
 
