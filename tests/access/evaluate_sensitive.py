@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from counterpoint.guard.judge import STRICTEST, judge
+from counterpoint.guard.judge import judge
 from counterpoint.guard.policy import policy
 
 UNPROMISED, LOGS = "ner-only", "ops-neg"
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     chosen = parser.parse_args(arguments)
     counts: Counter[tuple[str, int, bool]] = Counter()
     for row in rows(chosen.file):
-        judged = judge(policy(), {"text": row["text"]}, ("text",), STRICTEST)
+        judged = judge(policy(), {"text": row["text"]}, ("text",), 0)
         flagged, wanted = judged.verdict != "allow", row["label"] == 1
         counts[part(row), row["label"], flagged] += 1
         if chosen.missed and flagged != wanted and part(row) != UNPROMISED:

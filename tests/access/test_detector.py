@@ -296,8 +296,8 @@ def test_verdicts_are_remembered_within_a_bound_and_without_the_text() -> None:
     first = [verdicts.of(text) for text in texts]
     assert verdicts.of(texts[2]) is first[2]
     assert [verdicts.of(text) for text in texts] == first
-    assert len(verdicts._known) == 2
-    assert not any(text in repr(verdicts._known) for text in texts)
+    assert len(verdicts._cached) == 2
+    assert not any(text in repr(verdicts._cached) for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 from memory_service.house import ROUTED, House, task_body
 
-from counterpoint.guard.capabilities import claimed, mint
+from counterpoint.guard.capabilities import mint, unverified_grant
 from counterpoint.guard.policy import policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.tokens import Tokens
@@ -50,7 +50,7 @@ async def code(house: House, caller: str, origin: Origin, **how: Any) -> str:
 
 def paid(house: House, held: str, **changes: Any) -> Origin:
     """The origin of the gateway that was given a token."""
-    grant = claimed(held)
+    grant = unverified_grant(held)
     values = {"message_id": grant.message, "project": grant.project, "task_id": grant.task, "capability": held}
     return Origin(**{**values, "run": 7, **changes})
 
@@ -94,7 +94,7 @@ async def test_nobody_else_can_use_it(house: House, project: str) -> None:
 
 
 async def test_it_ends(house: House, project: str) -> None:
-    grant = claimed(await token(house, house.handed(await house.delegated(project, "t-1"))))
+    grant = unverified_grant(await token(house, house.handed(await house.delegated(project, "t-1"))))
     assert grant.expires_at <= datetime.now(UTC) + timedelta(seconds=60)
     late = mint(house.keyring, grant.model_copy(update={"expires_at": datetime.now(UTC) - timedelta(seconds=1)}))
     await house.refused("manager", paid(house, late), "expired", step="a", writes=reservation())
@@ -170,4 +170,4 @@ async def test_a_job_of_memorys_own_has_a_budget_of_its_own(house: House, projec
     writes = (Write(store="model_calls", id="c-1", body={}), Write(store="spend", id="job:j-1", body={}))
     house.restart()
     await house.done("manager", paid(house, held), step="reserve", last=False, writes=writes)
-    assert claimed(held).rights == diode.gateway_of_job(policy(), project, "j-1", 1, datetime.now(UTC)).rights
+    assert unverified_grant(held).rights == diode.gateway_of_job(policy(), project, "j-1", 1, datetime.now(UTC)).rights

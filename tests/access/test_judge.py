@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from counterpoint.guard.capabilities import SigningKey
 from counterpoint.guard.field_detector import scan_fields
 from counterpoint.guard.fingerprints import Fingerprints
-from counterpoint.guard.judge import cleaned, judge, problems, value_of
-from counterpoint.guard.kinds import CLASSES, named
+from counterpoint.guard.judge import judge, problems, redacted_body, value_of
+from counterpoint.guard.kinds import CLASSES, kind_name
 from counterpoint.guard.policy import VERDICTS, Policy, policy
 from counterpoint.memory.access.screening import Screen
 
@@ -88,7 +88,7 @@ def test_what_is_redacted_or_blocked_is_in_no_part_of_the_body_and_is_found_no_m
     again = judge(policy(), judged.body, ("text", "deep", "keys"), label)
     assert again.verdict in ("allow", "quarantine")
     assert again.body == judged.body
-    everything = cleaned(policy(), body, ("text", "deep", "keys"), label)
+    everything = redacted_body(policy(), body, ("text", "deep", "keys"), label)
     assert judge(policy(), everything, everything, label).verdict == "allow"
 
 
@@ -127,8 +127,8 @@ class TestFingerprints:
     def test_of_an_older_key_are_recognised_after_a_change_of_keys(self) -> None:
         old, new = SigningKey.generate(1), SigningKey.generate(2)
         known = frozenset({Fingerprints([old]).of("a")})
-        assert Fingerprints([new, old]).among("a", known)
-        assert not Fingerprints([new]).among("a", known)
+        assert Fingerprints([new, old]).matches("a", known)
+        assert not Fingerprints([new]).matches("a", known)
 
     @given(values, st.sampled_from(["", "\u200b", "\u00ad"]))
     def test_a_released_value_passes_however_it_is_disguised_and_no_other_does(
@@ -163,4 +163,4 @@ class TestFingerprints:
     ],
 )
 def test_a_kind_is_named_as_people_say_it(kind: str, words: str) -> None:
-    assert named(kind) == words
+    assert kind_name(kind) == words

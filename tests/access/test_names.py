@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from flows.planted_secrets import Mint
 
-from counterpoint.guard.names import is_harmless, kept, kept_body, kept_fields, replaced, suspects
+from counterpoint.guard.names import (
+    has_secret,
+    printable_paths,
+    redact_body_names,
+    redact_name,
+    replace_texts,
+    texts_with_secrets,
+)
 from counterpoint.proto.tasks import JobRef, SubmitTask, Target
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +32,8 @@ def fingerprint(value: str) -> str:
     return hmac.new(b"a key", value.encode(), "sha256").hexdigest()[:16]
 
 
-def named(value: str) -> str:
-    return kept(value, fingerprint)
+def redacted(value: str) -> str:
+    return redact_name(value, fingerprint)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +53,16 @@ def named(value: str) -> str:
     ],
 )
 def test_credentials_are_cut_out_of_urls_and_the_rest_stays(url: str, left: str) -> None:
-    assert named(url) == left
-    assert named(f"see {url}") == f"see {left}"
+    assert redacted(url) == left
+    assert redacted(f"see {url}") == f"see {left}"
 
 
 def test_a_secret_in_the_path_of_a_url_or_in_a_name_leaves_its_fingerprint() -> None:
     tag = f"[redacted:aws_access_key:{fingerprint(KEY)}]"
-    assert named(f"s3://bucket/{KEY}/daily") == f"s3://bucket/{tag}/daily"
-    assert named(f"etl.{KEY}") == f"etl.{tag}"
-    assert named(f"team {KEY}") == f"team {tag}"
-    assert named("etl." + KEY[:-1] + "A") != named(f"etl.{KEY}")
+    assert redacted(f"s3://bucket/{KEY}/daily") == f"s3://bucket/{tag}/daily"
+    assert redacted(f"etl.{KEY}") == f"etl.{tag}"
+    assert redacted(f"team {KEY}") == f"team {tag}"
+    assert redacted("etl." + KEY[:-1] + "A") != redacted(f"etl.{KEY}")
 
 
 def test_nothing_is_left_of_a_secret_and_what_is_left_is_no_secret() -> None:
@@ -63,15 +70,15 @@ def test_nothing_is_left_of_a_secret_and_what_is_left_is_no_secret() -> None:
     for turn in range(300):
         secret = mint.secret()
         for form in ("{}", "{}/daily", "team:{}") if turn % 14 < 10 else ("{}",):
-            name = named(form.format(secret.text))
+            name = redacted(form.format(secret.text))
             assert secret.needle not in name
-            assert named(name) == name
-            assert is_harmless(f"The job {name} failed; see {name}.")
+            assert redacted(name) == name
+            assert not has_secret(f"The job {name} failed; see {name}.")
 
 
 def test_one_who_reads_it_cannot_try_values_without_the_key() -> None:
-    other = kept(KEY, lambda value: hmac.new(b"another key", value.encode(), "sha256").hexdigest()[:16])
-    assert other != named(KEY)
+    other = redact_name(KEY, lambda value: hmac.new(b"another key", value.encode(), "sha256").hexdigest()[:16])
+    assert other != redacted(KEY)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +100,14 @@ def test_one_who_reads_it_cannot_try_values_without_the_key() -> None:
     ],
 )
 def test_names_of_people_machines_runs_and_files_stay(name: str) -> None:
-    assert named(name) == name
+    assert redacted(name) == name
 
 
 def test_no_name_and_no_url_of_the_examples_changes() -> None:
     names = set(_names())
     assert len(names) > 4000
     assert sum("://" in name for name in names) > 200
-    changed = {name for name in names if named(name) != name}
+    changed = {name for name in names if redacted(name) != name}
     assert changed == {"card 4111 1111 1111 1111 was declined"}
 
 
@@ -133,8 +140,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> None:
-    assert kept_fields(["prioritty", "target.jobb"]) == ("prioritty", "target.jobb")
-    assert kept_fields(["prioritty", f"context.{KEY}", KEY]) == (
+    assert printable_paths(["prioritty", "target.jobb"]) == ("prioritty", "target.jobb")
+    assert printable_paths(["prioritty", f"context.{KEY}", KEY]) == (
         "prioritty",
         "(2 more, not named: what looks like a secret is in the name)",
     )
@@ -143,7 +150,7 @@ def test_fields_that_nobody_knows_are_named_when_their_names_are_harmless() -> N
 def test_of_a_body_all_but_its_texts_is_kept_as_names_are() -> None:
     body = {"text": KEY, "job": {"name": KEY, "n": 4111111111111111}, "owners": [KEY, "etl"], "facts": {KEY: True}}
     tag = f"[redacted:aws_access_key:{fingerprint(KEY)}]"
-    copy, changed = kept_body(body, ("text",), fingerprint)
+    copy, changed = redact_body_names(body, ("text",), fingerprint)
     assert copy == {
         "text": KEY,
         "job": {"name": tag, "n": 4111111111111111},
@@ -151,7 +158,7 @@ def test_of_a_body_all_but_its_texts_is_kept_as_names_are() -> None:
         "facts": {tag: True},
     }
     assert changed == (("job", "name"), ("owners",), ("facts", KEY))
-    copy, changed = kept_body({"facts": {"db_password": PASSWORD}}, (), fingerprint)
+    copy, changed = redact_body_names({"facts": {"db_password": PASSWORD}}, (), fingerprint)
     assert copy == {"facts": {"db_password": f"[redacted:assignment:{fingerprint(PASSWORD)}]"}}
 
 
@@ -159,7 +166,7 @@ def test_the_names_of_a_value_are_replaced_and_the_rest_is_itself() -> None:
     task = SubmitTask(
         kind="question", description="Why?", target=Target(job=JobRef(namespace="etl", name=KEY), paths=(KEY, "a"))
     )
-    assert suspects(task) == {KEY}
-    other = replaced(task, {KEY: "x"})
+    assert texts_with_secrets(task) == {KEY}
+    other = replace_texts(task, {KEY: "x"})
     assert other.target == Target(job=JobRef(namespace="etl", name="x"), paths=("x", "a"))
-    assert replaced(task, {"nothing": "x"}) is task
+    assert replace_texts(task, {"nothing": "x"}) is task

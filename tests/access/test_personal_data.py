@@ -158,5 +158,5 @@ def test_an_account_is_no_counter_whatever_it_stands_under(name: str) -> None:
     from counterpoint.guard.field_detector import scan_fields
 
     body = {"context": {name: "DE89370400440532013000", f"{name}_ms": "4111111111111111"}}
-    found = {found.finding.type: found.finding.named for found in scan_fields(body, ["context"])}
+    found = {found.finding.type: found.finding.confirmed for found in scan_fields(body, ["context"])}
     assert found == {"iban": True, "card": False}

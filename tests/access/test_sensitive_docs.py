@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from counterpoint.guard.connections import find_passwords, is_example_host
 from counterpoint.guard.detector import scan
 from counterpoint.guard.field_detector import scan_fields
-from counterpoint.guard.judge import STRICTEST, judge
+from counterpoint.guard.judge import judge
 from counterpoint.guard.kinds import class_of
 from counterpoint.guard.mailboxes import is_nobody
 from counterpoint.guard.placeholders import is_placeholder
@@ -178,7 +178,7 @@ def test_a_counter_under_its_key_is_let_pass_and_a_card_is_not(name: str) -> Non
 def test_a_number_that_nothing_names_is_still_kept_from_the_public() -> None:
     text = "got 4111111111111111 from upstream"
     assert judge_text(text, INTERNAL).verdict == "allow"
-    assert judge_text(text, STRICTEST).verdict == "block"
+    assert judge_text(text, 0).verdict == "block"
     assert judge_text("got card 4111111111111111", INTERNAL).verdict == "redact"
     assert judge_text("got 4111 1111 1111 1111 from upstream", INTERNAL).verdict == "redact"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.lineage_desk import made
+from agents.incident_simulation import run_event
 
 DAY = 86_400
 ERRORS = ("disk is full", "no such table", "connection refused")
@@ -100,24 +100,24 @@ def _dag_run(
                 "dagRun": {"run_id": flow},
             }
             fact = {"job": job.name, "run": said["run_id"], "at": at, "flow": flow, "day": day, "try": number}
-            known.events.append(made("START", at - 20, **said))
+            known.events.append(run_event("START", at - 20, **said))
             if fails:
-                known.events.append(made("FAIL", at, error=error, **said))
+                known.events.append(run_event("FAIL", at, error=error, **said))
                 known.failed.append(fact | {"error": error, "left": number <= retries, "whole": False})
             else:
-                known.events.append(made("COMPLETE", at, **said))
+                known.events.append(run_event("COMPLETE", at, **said))
                 known.passed.append(fact)
                 break
         else:
             lost = True
     said = {"job": dag, "run_id": flow, "nominal": nominal, "job_type": "DAG", "dagRun": {"run_id": flow}}
     fact = {"job": dag, "run": flow, "at": at + 10, "flow": flow, "day": day, "try": None}
-    known.events.append(made("START", start, **said))
+    known.events.append(run_event("START", start, **said))
     if lost:
-        known.events.append(made("FAIL", at + 10, error="task_failure", **said))
+        known.events.append(run_event("FAIL", at + 10, error="task_failure", **said))
         known.failed.append(fact | {"error": "task_failure", "left": False, "whole": True})
     else:
-        known.events.append(made("COMPLETE", at + 10, **said))
+        known.events.append(run_event("COMPLETE", at + 10, **said))
         known.passed.append(fact)
 
 

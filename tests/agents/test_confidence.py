@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.developer.evidence.calibration import load_calibration
-from counterpoint.developer.excerpts.relevance import Hit, distinct, hits
+from counterpoint.developer.excerpts.relevance import Hit, hits, independent_sources
 from counterpoint.developer.policies.confidence import band, confidence_of, confidence_terms, score, weaknesses
 from counterpoint.proto.decisions import ConfidenceTerms
 from counterpoint.proto.memory import Item
@@ -174,7 +174,7 @@ def test_a_copy_under_another_name_adds_no_source(passages: list[tuple[str, str,
     _, text, cosine, _ = data.draw(st.sampled_from(trusted))
     after = found(LOAD, [*trusted, ("copy", text, cosine, 2)])
     before = [hit for hit in after if hit.source != "copy"]
-    assert len(distinct(after, TOPIC.threshold)) <= len(distinct(before, TOPIC.threshold))
+    assert len(independent_sources(after, TOPIC.threshold)) <= len(independent_sources(before, TOPIC.threshold))
 
 
 def test_a_medium_confidence_says_what_it_lacks() -> None:

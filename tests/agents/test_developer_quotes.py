@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from counterpoint.developer.evidence.calibration import load_calibration
 from counterpoint.developer.excerpts.answers import quoted_answer
 from counterpoint.developer.excerpts.citations import cite
-from counterpoint.developer.excerpts.passages import passages, same, sentences
+from counterpoint.developer.excerpts.passages import is_same_text, passages, sentences
 from counterpoint.developer.excerpts.relevance import Hit, grade, hits
 from counterpoint.proto.memory import Item
 from counterpoint.proto.messages import utc_now
@@ -114,8 +114,8 @@ def test_any_text_has_passages_at_their_place(text: str) -> None:
     ],
 )  # fmt: skip
 def test_same_sees_through_small_edits(left: str, right: str, expected: bool) -> None:
-    assert same(left, right) is expected
-    assert same(right, left) is expected
+    assert is_same_text(left, right) is expected
+    assert is_same_text(right, left) is expected
 
 
 def test_a_citation_counts_from_the_start_of_the_document() -> None:

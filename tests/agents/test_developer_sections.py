@@ -14,10 +14,10 @@ from counterpoint.developer.excerpts.excerpt import excerpt
 from counterpoint.developer.excerpts.likelihood import LikelihoodModel
 from counterpoint.developer.excerpts.relevance import Hit, hits
 from counterpoint.developer.excerpts.sections import Section, sections
-from counterpoint.developer.excerpts.selection import LACKING, LIMIT, select
+from counterpoint.developer.excerpts.selection import LACKING_MAX, LIMIT, select
 from counterpoint.developer.excerpts.summaries import LIMIT_CHARS, summary_of
 from counterpoint.developer.excerpts.units import BODY, units
-from counterpoint.developer.language.german import english, is_german, translated
+from counterpoint.developer.language.german import english, english_words, is_german
 from counterpoint.developer.language.question_terms import QuestionTerms, question_terms
 from counterpoint.developer.policies.procedures import procedures
 from counterpoint.memory.ingest.chunk import chunk, detect
@@ -149,7 +149,7 @@ def test_question_for_an_owner_quotes_its_row_and_what_names_the_thing_alone() -
 def test_row_says_what_its_headers_name() -> None:
     ports = "# Ports\n\n| Port | Process |\n|---|---|\n| 9810 | front |\n| 9811 | slot monitor |\n"
     question = "Which port does the slot monitor need?"
-    assert grade_answer(question, found(question, ("ports.md", ports)), CURVE).probability > LACKING
+    assert grade_answer(question, found(question, ("ports.md", ports)), CURVE).probability > LACKING_MAX
     (section,) = sections(found(question, ("ports.md", ports)))
     assert section.sentences[-1] == "Port: 9811; Process: slot monitor"
 
@@ -210,7 +210,7 @@ def test_prohibition_comes_before_a_sentence_that_says_as_much() -> None:
 def test_kind_with_a_form_of_its_own_is_refused_where_no_text_has_it(question: str) -> None:
     made = grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE)
     assert not made.sufficient
-    assert made.probability <= LACKING
+    assert made.probability <= LACKING_MAX
 
 
 def test_what_is_asked_of_us_is_answered_from_our_own_page_alone() -> None:
@@ -262,7 +262,7 @@ def test_what_other_words_found_has_to_be_likelier(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("counterpoint.developer.excerpts.selection.likelihood_model", lambda: even)
     question = "How long until idle slots are dropped?"
     first, again = (
-        grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE, again=again) for again in (False, True)
+        grade_answer(question, found(question, ("slots.md", SLOTS)), CURVE, rewritten=again) for again in (False, True)
     )
     assert first.probability == again.probability == 0.5
     assert (first.sufficient, again.sufficient) == (True, False)
@@ -343,7 +343,7 @@ def test_german_question_is_answered_from_english_pages() -> None:
     assert "delete" in (english(question) or "")
     assert "Never drop the slot" in answered(question)
     sought = question_terms("Darf ich den Slot löschen?", [])
-    assert sought.held("Delete no slot.") == sought.known.keys()
+    assert sought.words_in("Delete no slot.") == sought.synonyms.keys()
 
 
 @pytest.mark.parametrize(
@@ -355,13 +355,13 @@ def test_terse_german_is_known_by_its_particles(text: str) -> None:
 
 def test_english_is_not_taken_for_german() -> None:
     assert english("Is it OK to drop the slot when a replica is down?") is None
-    assert translated("Aufbewahrungsfrist")
+    assert english_words("Aufbewahrungsfrist")
 
 
 def test_german_forms_are_told_apart_that_share_a_stem() -> None:
-    assert "backup" in translated("Sicherungen")
-    assert "backup" in translated("sichern")
-    assert translated("sicher")[0] == "safe"
+    assert "backup" in english_words("Sicherungen")
+    assert "backup" in english_words("sichern")
+    assert english_words("sicher")[0] == "safe"
 
 
 def test_every_citation_reads_as_its_passage_and_the_answer_is_bounded() -> None:

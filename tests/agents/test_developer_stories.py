@@ -56,7 +56,7 @@ def meaning() -> Meaning:
     return Meaning()
 
 
-class Desk:
+class SimulatedDeveloper:
     """Delegates to the developer and plays the manager's part in the records: outcomes, overrides."""
 
     def __init__(self, shelf: Shelf) -> None:
@@ -112,37 +112,37 @@ async def test_two_attempts_fail_the_override_helps_and_the_next_task_starts_wit
     shelf = Shelf(meaning)
     for folder in story["knowledge"]:
         shelf.ingest_folder(knowledge_of(path, folder), EXAMPLES)
-    desk = Desk(shelf)
+    developer = SimulatedDeveloper(shelf)
     task = story["failure"].get("task", FROM_EVENTS["failure"])
 
-    first, _ = await desk.work("task-1", task)
+    first, _ = await developer.work("task-1", task)
     assert first.outcome == "proposed"
     assert first.confidence
     assert 0.65 <= first.confidence.score < 1
     assert first.findings.similar_attempts == ()
     cited_spans_exist(shelf, first)
-    desk.outcome(first.attempt_id, outcome="failed", outcome_error=task["error_message"])
+    developer.outcome(first.attempt_id, outcome="failed", outcome_error=task["error_message"])
 
-    second, _ = await desk.work("task-1", task, attempt=2)
+    second, _ = await developer.work("task-1", task, attempt=2)
     assert second.outcome == "proposed"
     assert second.text != first.text
     assert [known.outcome for known in second.findings.similar_attempts] == ["failed"]
     assert any("failed once" in caveat for caveat in second.findings.caveats)
     cited_spans_exist(shelf, second)
-    desk.outcome(second.attempt_id, outcome="failed", outcome_error=task["error_message"])
+    developer.outcome(second.attempt_id, outcome="failed", outcome_error=task["error_message"])
 
     said = story["override"]
     override = OverrideGiven(**said, by="claude", by_kind="agent")
-    third, _ = await desk.work("task-1", task, attempt=3, override=override)
+    third, _ = await developer.work("task-1", task, attempt=3, override=override)
     assert third.outcome == "proposed"
     assert said["instruction"] in (third.text or "").replace("\n> ", "\n")
     assert all(constraint in (third.text or "") for constraint in said["constraints"])
     assert first.findings.citations[0].quote not in (third.text or "")
     cited_spans_exist(shelf, third)
-    desk.outcome(third.attempt_id, outcome="succeeded", evidence="observed")
-    desk.outcome(third.attempt_id, evidence="reported", note=story["resolution"]["report"]["note"])
+    developer.outcome(third.attempt_id, outcome="succeeded", evidence="observed")
+    developer.outcome(third.attempt_id, evidence="reported", note=story["resolution"]["report"]["note"])
 
-    again, commit = await desk.work("task-2", story["again"].get("task", FROM_EVENTS["again"]))
+    again, commit = await developer.work("task-2", story["again"].get("task", FROM_EVENTS["again"]))
     assert again.outcome == "proposed"
     assert again.findings.citations[0].store == "attempts"
     assert again.findings.citations[0].id == third.attempt_id
@@ -182,9 +182,9 @@ async def test_low_confidence_waits_for_the_right_document(meaning: Meaning) -> 
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
     shelf.put("providers", "sftp", {"name": "sftp", "aliases": [], "package": "apache-airflow-providers-sftp"})
-    desk = Desk(shelf)
+    developer = SimulatedDeveloper(shelf)
 
-    before, commit = await desk.work("task-4", story["task"])
+    before, commit = await developer.work("task-4", story["task"])
     assert (before.outcome, before.code) == ("stopped", "low_confidence")
     assert before.confidence
     assert before.confidence.score < 0.6
@@ -195,7 +195,7 @@ async def test_low_confidence_waits_for_the_right_document(meaning: Meaning) -> 
     assert not [write for write in commit.writes if write.store == "attempts"]
 
     shelf.ingest_file(knowledge_of(ORDERS, story["unrelated"]), EXAMPLES)
-    still, commit = await desk.work("task-4", story["task"], purpose="reassess")
+    still, commit = await developer.work("task-4", story["task"], purpose="reassess")
     assert (still.outcome, still.code) == ("stopped", "low_confidence")
     assert still.confidence
     assert still.confidence.band == "low"
@@ -203,11 +203,11 @@ async def test_low_confidence_waits_for_the_right_document(meaning: Meaning) -> 
 
     document = knowledge_of(ORDERS, story["document"])
     shelf.ingest_file(document, EXAMPLES, integrity=0)
-    untrusted, _ = await desk.work("task-4", story["task"], purpose="reassess")
+    untrusted, _ = await developer.work("task-4", story["task"], purpose="reassess")
     assert untrusted.outcome == "stopped"
 
     shelf.ingest_file(document, EXAMPLES)
-    after, _ = await desk.work("task-4", story["task"], purpose="reassess")
+    after, _ = await developer.work("task-4", story["task"], purpose="reassess")
     assert after.outcome == "proposed"
     assert after.confidence
     assert after.confidence.score >= 0.6
@@ -219,9 +219,9 @@ async def test_questions_of_the_examples_are_answered_or_honestly_not(meaning: M
     story = story_of(ORDERS)
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
-    desk = Desk(shelf)
+    developer = SimulatedDeveloper(shelf)
     for number, question in enumerate(story["questions"]):
-        worked, _ = await desk.work(f"question-{number}", {"kind": "question", "description": question["text"]})
+        worked, _ = await developer.work(f"question-{number}", {"kind": "question", "description": question["text"]})
         if question.get("answered", True):
             assert worked.outcome == "answered", question
             assert question["cites"] in {citation.source_path for citation in worked.findings.citations}
@@ -236,7 +236,7 @@ async def test_questions_of_the_examples_are_answered_or_honestly_not(meaning: M
 async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meaning: Meaning) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
-    worked, commit = await Desk(shelf).work("task-1", FROM_EVENTS["failure"])
+    worked, commit = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])
     actions = [Action.model_validate(write.body) for write in commit.writes if write.store == "actions"]
     assert [action.kind for action in actions] == ["search", "assess", "propose"]
     assert [action.after for action in actions] == [
@@ -255,12 +255,12 @@ async def test_the_line_chains_the_actions_and_decisions_carry_their_basis(meani
 async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(meaning: Meaning) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
-    worked, commit = await Desk(shelf).work("task-1", FROM_EVENTS["failure"])
+    worked, commit = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])
     cited = {(each.store, each.id, each.version) for each in worked.findings.citations}
     named = [Action.model_validate(write.body).sources for write in commit.writes if write.store == "actions"]
     named += [DecisionMade.model_validate(out.data).sources for out in commit.messages if out.type == DecisionMade.TYPE]
     assert {(each.store, each.id, each.version) for sources in named for each in sources} == cited
-    stopped, commit = await Desk(shelf).work(
+    stopped, commit = await SimulatedDeveloper(shelf).work(
         "task-2", {"kind": "troubleshoot", "description": "The zeppelin of the mayor lost its anchor over the lake."}
     )
     assert stopped.outcome == "stopped"
@@ -272,10 +272,10 @@ async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(mean
 async def test_a_redelivery_comes_to_the_same_commit(meaning: Meaning) -> None:
     shelf = Shelf(meaning)
     shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
-    _, first = await Desk(shelf).work("task-1", FROM_EVENTS["failure"])
+    _, first = await SimulatedDeveloper(shelf).work("task-1", FROM_EVENTS["failure"])
     fresh = Shelf(meaning)
     fresh.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
-    _, second = await Desk(fresh).work("task-1", FROM_EVENTS["failure"])
+    _, second = await SimulatedDeveloper(fresh).work("task-1", FROM_EVENTS["failure"])
     assert first == second
 
 
@@ -283,7 +283,7 @@ async def test_an_answer_from_an_untrusted_document_says_so(meaning: Meaning) ->
     shelf = Shelf(meaning)
     shelf.ingest_file(EXAMPLES / "knowledge" / "office-kitchen.md", EXAMPLES, integrity=0)
     question = {"kind": "question", "description": "When is the coffee machine descaled?"}
-    worked, _ = await Desk(shelf).work("task-1", question)
+    worked, _ = await SimulatedDeveloper(shelf).work("task-1", question)
     assert worked.outcome == "answered"
     assert any("vouched" in caveat and "office-kitchen.md" in caveat for caveat in worked.findings.caveats)
 

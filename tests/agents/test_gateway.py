@@ -28,7 +28,7 @@ from prometheus_client import REGISTRY
 from starlette.responses import JSONResponse, Response
 
 from counterpoint.client import Gateway, Memory
-from counterpoint.guard.capabilities import Keyring, SigningKey, claimed, mint
+from counterpoint.guard.capabilities import Keyring, SigningKey, mint, unverified_grant
 from counterpoint.manager.gateway.gateway import ModelGateway
 from counterpoint.manager.gateway.models import ModelProvider
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
@@ -119,7 +119,7 @@ class TestCalls:
     )
     async def test_only_a_price_that_is_written_down_is_one(self, model: str, usd: Any) -> None:
         output = 0 if model in (EMBEDDING, "bedrock/us.twelvelabs.marengo-embed-2-7-v1:0") else 100
-        assert (await ModelProvider(1).most(model, 1000, output)).usd == usd
+        assert (await ModelProvider(1).estimate(model, 1000, output)).usd == usd
 
     async def test_vectors_come_back_in_their_order(
         self, asking: Gateway, memory: Memory, house: House, project: str, outside: World
@@ -475,7 +475,7 @@ class TestTokens:
         self, listening: tuple[str, ModelGateway], memory: Memory, outside: World
     ) -> None:
         held = await memory.gateway_token("model")
-        grant = claimed(held)
+        grant = unverified_grant(held)
         other = Keyring((SigningKey.generate(1),))
         for token, code in (
             ("-", "malformed"),
@@ -490,7 +490,7 @@ class TestTokens:
     async def test_one_that_memory_has_made_for_something_else_is_refused(
         self, listening: tuple[str, ModelGateway], memory: Memory, outside: World, house: House
     ) -> None:
-        grant = claimed(await memory.gateway_token("model"))
+        grant = unverified_grant(await memory.gateway_token("model"))
         soon = datetime.now(UTC) + timedelta(seconds=5)
         for changed, status, code in (
             ({"expires_at": soon}, 401, "expired"),

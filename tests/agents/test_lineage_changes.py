@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from agents.lineage_desk import made
+from agents.incident_simulation import run_event
 from agents.lineage_house import House
 
 from counterpoint.lineage.incidents.incident import IncidentLimits
@@ -13,11 +13,11 @@ HOUR = 3600
 
 
 def source(kind: str, second: int, table: str, **more: Any) -> dict[str, Any]:
-    return made(kind, second, job=f"fill_{table}", run_id=f"fill-{table}-{second}", writes=[table], **more)
+    return run_event(kind, second, job=f"fill_{table}", run_id=f"fill-{table}-{second}", writes=[table], **more)
 
 
 def load(kind: str, second: int, day: int, version: str, **more: Any) -> dict[str, Any]:
-    event = made(kind, second, job="load", run_id=f"load-{day}", reads=["orders", "prices", "rates"], **more)
+    event = run_event(kind, second, job="load", run_id=f"load-{day}", reads=["orders", "prices", "rates"], **more)
     location = {"type": "git", "repoUrl": "https://github.com/acme/flows", "version": version, "url": "https://x/load"}
     event["job"]["facets"] = {"sourceCodeLocation": location}
     return event

@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from agents.incident_simulation import PATIENT, TUESDAY, IncidentSimulation, fails, run_event
 from agents.lineage_data import orders
-from agents.lineage_desk import PATIENT, TUESDAY, Desk, fails, made
 
 from counterpoint.lineage.incidents.incident import FAILURES_LIMIT, IncidentLimits, IncidentState
 from counterpoint.proto.signature import signature
@@ -13,105 +13,111 @@ from counterpoint.proto.tasks import SubmitTask
 
 
 def test_the_cap_holds_back_says_so_and_lets_the_next_failure_in_when_the_hour_is_over() -> None:
-    desk = Desk(IncidentLimits(incidents_per_hour=2, retry_grace_s=0))
-    desk.take(made("FAIL", at, job=f"j{at}", run_id=f"r{at}", error="disk full") for at in range(4))
-    assert len(desk.tasks) == 2
-    assert len(desk.ledger.capped) == 2
-    assert [incident.state for incident in desk.incidents.values()].count(IncidentState.CAPPED) == 2
-    desk.take([made("FAIL", 30, job="j3", run_id="r9", error="disk full")])
-    assert len(desk.tasks) == 2
-    desk.now += timedelta(minutes=61)
-    desk.take([made("FAIL", 3700, job="j3", run_id="r10", error="disk full")])
-    (opened,) = [incident for incident in desk.incidents.values() if incident.job == "job:ns/j3"]
+    simulation = IncidentSimulation(IncidentLimits(incidents_per_hour=2, retry_grace_s=0))
+    simulation.take(run_event("FAIL", at, job=f"j{at}", run_id=f"r{at}", error="disk full") for at in range(4))
+    assert len(simulation.tasks) == 2
+    assert len(simulation.ledger.capped) == 2
+    assert [incident.state for incident in simulation.incidents.values()].count(IncidentState.CAPPED) == 2
+    simulation.take([run_event("FAIL", 30, job="j3", run_id="r9", error="disk full")])
+    assert len(simulation.tasks) == 2
+    simulation.now += timedelta(minutes=61)
+    simulation.take([run_event("FAIL", 3700, job="j3", run_id="r10", error="disk full")])
+    (opened,) = [incident for incident in simulation.incidents.values() if incident.job == "job:ns/j3"]
     assert (opened.state, opened.count) == (IncidentState.OPEN, 3)
 
 
 def test_a_task_tells_how_many_failures_the_cap_held_back() -> None:
-    desk = Desk(IncidentLimits(incidents_per_hour=1, retry_grace_s=0))
-    desk.take(made("FAIL", at, job=f"j{at}", run_id=f"r{at}", error="disk full") for at in range(3))
-    desk.ledger = desk.ledger.model_copy(update={"opened": ()})
-    desk.take([made("FAIL", 9, job="j9", run_id="r9", error="disk full")])
-    assert desk.tasks[-1].context is not None
-    assert desk.tasks[-1].context["capped_last_hour"] == len(desk.ledger.capped) == 3
+    simulation = IncidentSimulation(IncidentLimits(incidents_per_hour=1, retry_grace_s=0))
+    simulation.take(run_event("FAIL", at, job=f"j{at}", run_id=f"r{at}", error="disk full") for at in range(3))
+    simulation.ledger = simulation.ledger.model_copy(update={"opened": ()})
+    simulation.take([run_event("FAIL", 9, job="j9", run_id="r9", error="disk full")])
+    assert simulation.tasks[-1].context is not None
+    assert simulation.tasks[-1].context["capped_last_hour"] == len(simulation.ledger.capped) == 3
 
 
 def test_a_capped_incident_that_recovers_is_closed() -> None:
-    desk = Desk(IncidentLimits(incidents_per_hour=0, retry_grace_s=0)).take([made("FAIL", 0), made("COMPLETE", 9)])
-    assert desk.only.state is IncidentState.CLOSED
+    simulation = IncidentSimulation(IncidentLimits(incidents_per_hour=0, retry_grace_s=0)).take(
+        [run_event("FAIL", 0), run_event("COMPLETE", 9)]
+    )
+    assert simulation.only.state is IncidentState.CLOSED
 
 
 @pytest.mark.parametrize(
     ("success", "closes"),
     [
-        (made("COMPLETE", 9), True),
-        (made("COMPLETE", -9), False),
-        (made("COMPLETE", 9, job="b", run_id="r-1b"), False),
-        (made("COMPLETE", 9, run_id="r-2", nominal="2026-11-19T00:00:00Z"), True),
-        (made("COMPLETE", 9, run_id="r-0", nominal="2026-11-17T00:00:00Z"), False),
-        (made("ABORT", 9), False),
+        (run_event("COMPLETE", 9), True),
+        (run_event("COMPLETE", -9), False),
+        (run_event("COMPLETE", 9, job="b", run_id="r-1b"), False),
+        (run_event("COMPLETE", 9, run_id="r-2", nominal="2026-11-19T00:00:00Z"), True),
+        (run_event("COMPLETE", 9, run_id="r-0", nominal="2026-11-17T00:00:00Z"), False),
+        (run_event("ABORT", 9), False),
     ],
     ids=["retry", "earlier", "other job", "later date", "older date", "abort"],
 )
 def test_only_a_later_success_of_the_same_job_closes(success: dict[str, Any], closes: bool) -> None:
-    desk = Desk().take([made("FAIL", 0, nominal="2026-11-18T00:00:00Z"), success])
-    assert (desk.only.state is IncidentState.CLOSED) is closes
+    simulation = IncidentSimulation().take([run_event("FAIL", 0, nominal="2026-11-18T00:00:00Z"), success])
+    assert (simulation.only.state is IncidentState.CLOSED) is closes
 
 
 def test_a_run_that_began_before_the_failure_does_not_close_it() -> None:
-    slow = [made("START", -60, run_id="slow"), made("COMPLETE", 60, run_id="slow")]
-    assert Desk().take([slow[0], made("FAIL", 0), slow[1]]).only.state is IncidentState.OPEN
-    fresh = [made("START", 30, run_id="fresh"), made("COMPLETE", 60, run_id="fresh")]
-    assert Desk().take([made("FAIL", 0), *fresh]).only.state is IncidentState.CLOSED
+    slow = [run_event("START", -60, run_id="slow"), run_event("COMPLETE", 60, run_id="slow")]
+    assert IncidentSimulation().take([slow[0], run_event("FAIL", 0), slow[1]]).only.state is IncidentState.OPEN
+    fresh = [run_event("START", 30, run_id="fresh"), run_event("COMPLETE", 60, run_id="fresh")]
+    assert IncidentSimulation().take([run_event("FAIL", 0), *fresh]).only.state is IncidentState.CLOSED
 
 
 def test_another_part_of_a_mapped_task_closes_nothing() -> None:
     def part(kind: str, second: int, index: int, number: int = 1) -> dict[str, Any]:
         instance = {"try_number": number, "map_index": index}
-        return made(kind, second, run_id=f"m{index}{number}", parent=("dag", "d"), taskInstance=instance)
+        return run_event(kind, second, run_id=f"m{index}{number}", parent=("dag", "d"), taskInstance=instance)
 
-    desk = Desk().take([part("FAIL", 0, 0), part("COMPLETE", 5, 1)])
-    assert desk.only.state is IncidentState.OPEN
-    assert desk.take([part("COMPLETE", 9, 0, number=2)]).only.state is IncidentState.CLOSED
+    simulation = IncidentSimulation().take([part("FAIL", 0, 0), part("COMPLETE", 5, 1)])
+    assert simulation.only.state is IncidentState.OPEN
+    assert simulation.take([part("COMPLETE", 9, 0, number=2)]).only.state is IncidentState.CLOSED
 
 
 def test_a_failure_after_the_incident_was_closed_is_a_new_one() -> None:
-    desk = Desk().take([made("FAIL", 0, error="x"), made("COMPLETE", 5), made("FAIL", 9, error="x")])
-    assert len(desk.tasks) == 2
+    simulation = IncidentSimulation().take(
+        [run_event("FAIL", 0, error="x"), run_event("COMPLETE", 5), run_event("FAIL", 9, error="x")]
+    )
+    assert len(simulation.tasks) == 2
 
 
 @pytest.mark.parametrize("whole_first", [False, True])
 def test_the_incident_of_a_part_names_the_last_one_of_its_job_whichever_event_comes_first(whole_first: bool) -> None:
-    desk = Desk(PATIENT)
+    simulation = IncidentSimulation(PATIENT)
 
     def fail(at: int) -> SubmitTask:
-        part = made("FAIL", at, job="dag.a", run_id=f"r{at}", parent=("dag", f"d{at}"), error="disk full")
-        whole = made("FAIL", at + 1, job="dag", run_id=f"d{at}", error="task_failure")
-        return desk.take([whole, part] if whole_first else [part, whole]).tasks[-1]
+        part = run_event("FAIL", at, job="dag.a", run_id=f"r{at}", parent=("dag", f"d{at}"), error="disk full")
+        whole = run_event("FAIL", at + 1, job="dag", run_id=f"d{at}", error="task_failure")
+        return simulation.take([whole, part] if whole_first else [part, whole]).tasks[-1]
 
     first = fail(0)
     assert first.task_id is not None
-    desk.end(first.task_id, desk.now)
+    simulation.end_task(first.task_id, simulation.now)
     second = fail(9)
     assert second.context is not None
     assert second.context["previous_incident"] == first.task_id
 
 
 def test_many_failures_are_counted_though_few_are_kept() -> None:
-    desk = Desk().take(made("FAIL", at, run_id=f"r{at}", error="disk full") for at in range(FAILURES_LIMIT + 10))
-    assert len(desk.tasks) == 1
-    assert desk.only.count == FAILURES_LIMIT + 10
-    assert len(desk.only.failures) == FAILURES_LIMIT
+    simulation = IncidentSimulation().take(
+        run_event("FAIL", at, run_id=f"r{at}", error="disk full") for at in range(FAILURES_LIMIT + 10)
+    )
+    assert len(simulation.tasks) == 1
+    assert simulation.only.count == FAILURES_LIMIT + 10
+    assert len(simulation.only.failures) == FAILURES_LIMIT
 
 
 def test_a_failure_without_a_message_is_an_incident_too() -> None:
-    assert Desk().take([made("FAIL", 0)]).tasks[0].error_message == "failed without an error message"
+    assert IncidentSimulation().take([run_event("FAIL", 0)]).tasks[0].error_message == "failed without an error message"
 
 
 def test_the_task_of_an_incident_says_what_a_person_would_look_up() -> None:
-    desk = Desk(PATIENT).take([*orders("1_monday_ok"), *orders(TUESDAY)])
-    (task,) = desk.tasks
+    simulation = IncidentSimulation(PATIENT).take([*orders("1_monday_ok"), *orders(TUESDAY)])
+    (task,) = simulation.tasks
     assert task.kind == "troubleshoot"
-    assert task.task_id == desk.only.incident_id
+    assert task.task_id == simulation.only.incident_id
     assert task.description == ("prod/orders_ingest.fetch_orders failed after 3 tries for 2026-11-17 00:00 UTC.")
     assert task.target is not None
     assert task.target.job is not None
@@ -136,5 +142,7 @@ def test_the_task_of_an_incident_says_what_a_person_would_look_up() -> None:
 
 
 def test_the_longest_names_and_errors_still_make_a_task() -> None:
-    desk = Desk().take([made("FAIL", 0, job="j" * 500, run_id="r" * 200, error="word " * 40_000)])
-    assert len(desk.tasks) == 1
+    simulation = IncidentSimulation().take(
+        [run_event("FAIL", 0, job="j" * 500, run_id="r" * 200, error="word " * 40_000)]
+    )
+    assert len(simulation.tasks) == 1

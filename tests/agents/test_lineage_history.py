@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from agents.lineage_desk import made
+from agents.incident_simulation import run_event
 from agents.lineage_house import House
 
 from counterpoint.lineage.incidents.history import add_history
@@ -26,9 +26,12 @@ def flow(day: int, *kinds: str, error: str = "disk is full", task: str = "load")
             "task": {"task_id": task, "retries": 1},
             "taskInstance": {"try_number": number},
         }
-        events += [made("START", at + 10 * number, **said), made(kind, at + 10 * number + 5, error=error, **said)]
+        events += [
+            run_event("START", at + 10 * number, **said),
+            run_event(kind, at + 10 * number + 5, error=error, **said),
+        ]
     said = {"job": "dag", "run_id": f"flow-{day}", "nominal": nominal, "job_type": "DAG"}
-    return [*events, made(kinds[-1], at + 100, error="task_failure", **said)]
+    return [*events, run_event(kinds[-1], at + 100, error="task_failure", **said)]
 
 
 def facts(task: SubmitTask) -> tuple[Any, Any]:
@@ -55,7 +58,7 @@ async def test_the_second_time_is_told_whatever_came_first(first: str) -> None:
     assert incident.job == "job:ns/dag.load"
     assert incident.previous == before.task_id
     assert incident.live["repeats"]["count"] == 2
-    assert incident.live["repeats"]["first_at"] == made("FAIL", 15)["eventTime"]
+    assert incident.live["repeats"]["first_at"] == run_event("FAIL", 15)["eventTime"]
     shown = [m for m in house.sent if getattr(m, "task_id", None) == incident.incident_id and hasattr(m, "context")]
     repeats, previous = facts(shown[-1])  # type: ignore[arg-type]
     assert (repeats["count"], repeats["first_at"]) == (2, incident.live["repeats"]["first_at"])
@@ -100,11 +103,11 @@ async def test_a_history_longer_than_a_list_is_counted_to_its_beginning() -> Non
     house = House(limits=PATIENT)
     for day in range(0, 120, 2):
         said = {"job": "load", "error": "disk is full"}
-        await house.take([made("FAIL", day * 100, run_id=f"r{day}", **said)])
-        await house.take([made("START", day * 100 + 10, job="load", run_id=f"ok{day}")])
-        await house.take([made("COMPLETE", day * 100 + 20, job="load", run_id=f"ok{day}")])
+        await house.take([run_event("FAIL", day * 100, run_id=f"r{day}", **said)])
+        await house.take([run_event("START", day * 100 + 10, job="load", run_id=f"ok{day}")])
+        await house.take([run_event("COMPLETE", day * 100 + 20, job="load", run_id=f"ok{day}")])
     assert [facts(task)[0]["count"] for task in house.tasks] == list(range(1, 61))
-    assert {facts(task)[0]["first_at"] for task in house.tasks} == {made("FAIL", 0)["eventTime"]}
+    assert {facts(task)[0]["first_at"] for task in house.tasks} == {run_event("FAIL", 0)["eventTime"]}
 
 
 async def test_what_an_incident_was_merged_into_is_counted_once() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from agents.incident_reference import history, standing
-from agents.lineage_desk import made
+from agents.incident_simulation import run_event
 from agents.lineage_house import House
 from agents.test_lineage_kills import Mortal, left
 from agents.test_lineage_order import of
@@ -17,7 +17,7 @@ PATIENT = IncidentLimits(incidents_per_hour=1000, retry_grace_s=900)
 
 
 def fail(second: int, job: str, run: str, **more: Any) -> dict[str, Any]:
-    return made("FAIL", second, job=job, run_id=run, error=f"{job} is broken", **more)
+    return run_event("FAIL", second, job=job, run_id=run, error=f"{job} is broken", **more)
 
 
 async def two(house: House) -> tuple[str, str]:
@@ -84,13 +84,13 @@ async def test_a_part_stands_for_itself_when_the_whole_is_over_and_is_over_by_it
     house = House(limits=PATIENT)
     whole, part = await two(house)
     await house.deliver(house.merged(whole, part))
-    await house.take([made("COMPLETE", 30, job="b", run_id="b3")])
+    await house.take([run_event("COMPLETE", 30, job="b", run_id="b3")])
     assert [row["over"] for row in by_id(house)[whole].live["merged"]] == [True]
     assert [outcome.task_id for outcome in house.outcomes] == [part]
     other = House(limits=PATIENT)
     whole, part = await two(other)
     await other.deliver(other.merged(whole, part))
-    await other.take([made("COMPLETE", 30, job="a", run_id="a3")])
+    await other.take([run_event("COMPLETE", 30, job="a", run_id="a3")])
     assert (by_id(other)[part].active, by_id(other)[part].live["merged_into"]) == (True, "")
 
 
@@ -181,7 +181,7 @@ async def test_words_and_events_in_any_order_leave_the_reference_s_incidents_and
         if draw.random() < 0.3:
             await house.wait(1000)
         said = [each for each, now in words.items() if now]
-        asked = [i.incident_id for i in house.incidents if i.active and i.asked]
+        asked = [i.incident_id for i in house.incidents if i.active and i.has_task]
         if said and draw.random() < 0.25:
             whole, part = draw.choice(said)
             words[whole, part] = False

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from agents.lineage_desk import made
+from agents.incident_simulation import run_event
 from agents.lineage_house import House
 
 from counterpoint.lineage.handlers import register
@@ -54,12 +54,14 @@ class Mortal(House):
 
 
 def fail(second: int, run: str, dag: str = "dag", **more: Any) -> dict[str, Any]:
-    return made("FAIL", second, job=f"{dag}.a", run_id=run, parent=(dag, f"{dag}-{run}"), error="disk is full", **more)
+    return run_event(
+        "FAIL", second, job=f"{dag}.a", run_id=run, parent=(dag, f"{dag}-{run}"), error="disk is full", **more
+    )
 
 
-WHOLE = made("FAIL", 2, job="dag", run_id="dag-r1", error="task_failure", job_type="DAG")
-BELOW = made("FAIL", 3, job="other.b", run_id="r2", parent=("other", "o"), error="no file", reads=["t"])
-WORKS = made("COMPLETE", 9, job="dag.a", run_id="r3", parent=("dag", "dag-r3"), writes=["t"])
+WHOLE = run_event("FAIL", 2, job="dag", run_id="dag-r1", error="task_failure", job_type="DAG")
+BELOW = run_event("FAIL", 3, job="other.b", run_id="r2", parent=("other", "o"), error="no file", reads=["t"])
+WORKS = run_event("COMPLETE", 9, job="dag.a", run_id="r3", parent=("dag", "dag-r3"), writes=["t"])
 
 
 def left(house: House) -> tuple[Any, ...]:

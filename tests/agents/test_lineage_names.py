@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from agents.incident_simulation import TUESDAY, WEDNESDAY
 from agents.lineage_data import orders
-from agents.lineage_desk import TUESDAY, WEDNESDAY
 from agents.lineage_house import TOKEN, House
 
 from counterpoint.lineage.openlineage.parser import parse_event

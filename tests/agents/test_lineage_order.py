@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from agents.incident_reference import Standing, flood, history, standing
-from agents.lineage_desk import Desk, made
+from agents.incident_simulation import IncidentSimulation, run_event
 from agents.lineage_house import House
 
 from counterpoint.graph.names import node_of
@@ -77,19 +77,19 @@ def test_a_thousand_shuffles_of_a_history_leave_the_same_incidents(seed: int) ->
         draw = random.Random(f"{seed} {shuffle}")
         events = [*known.events, *draw.sample(known.events, k=min(8, len(known.events)))]
         draw.shuffle(events)
-        desk = Desk(PATIENT).take(events).wait()
-        while any(incident.state is IncidentState.WAITING for incident in desk.standing):
-            desk.wait()
-        assert of(desk.standing) == wanted, shuffle
+        simulation = IncidentSimulation(PATIENT).take(events).end_grace()
+        while any(incident.state is IncidentState.WAITING for incident in simulation.active):
+            simulation.end_grace()
+        assert of(simulation.active) == wanted, shuffle
 
 
 @pytest.mark.parametrize("first", ["edge", "failure"])
 async def test_an_edge_and_a_failure_below_it_at_the_same_moment_see_each_other(first: str) -> None:
     house = House(limits=PATIENT)
-    await house.take([made("FAIL", 0, job="first", run_id="r", error="disk is full", writes=["t0"])])
-    await house.take([made("START", 1, job="below", run_id="l", reads=["t1"])])
-    edge = made("START", 1, job="between", run_id="b", reads=["t0"], writes=["t1"])
-    failure = made("FAIL", 2, job="below", run_id="l", error="no such file", reads=["t1"])
+    await house.take([run_event("FAIL", 0, job="first", run_id="r", error="disk is full", writes=["t0"])])
+    await house.take([run_event("START", 1, job="below", run_id="l", reads=["t1"])])
+    edge = run_event("START", 1, job="between", run_id="b", reads=["t0"], writes=["t1"])
+    failure = run_event("FAIL", 2, job="below", run_id="l", error="no such file", reads=["t1"])
     before, after = (edge, failure) if first == "edge" else (failure, edge)
     house.before_commit = lambda: house.take([before])
     await house.take([after])

@@ -73,7 +73,7 @@ async def test_the_same_model_fails_again_whatever_the_number_of_its_statement()
     fixed = {"parent": ("dbt-run-shop", "f3"), "flow": "f3"}
     start, end = dbt("START", 2000, MODEL, "f3-n", **fixed), dbt("COMPLETE", 2004, MODEL, "f3-n", **fixed)
     await house.take([start, end])
-    assert [one.state for one in house.incidents if one.asked] == [IncidentState.CLOSED]
+    assert [one.state for one in house.incidents if one.has_task] == [IncidentState.CLOSED]
     assert len(house.outcomes) == 1
 
 

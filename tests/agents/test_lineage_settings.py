@@ -29,40 +29,40 @@ def event(kind: str, second: int, job: str = "load", **facets: Any) -> dict[str,
 
 def house(**open_after: int) -> House:
     """A house with `open_after` of the project or, by name, of jobs."""
-    made = House()
+    run_event = House()
     for name, after in open_after.items():
         job = None if name == "project" else JobRef(namespace="ns", name=name)
         known = IncidentSettings(job=job, open_after=after).model_dump(mode="json", exclude_none=True)
-        made.put("incident_settings", settings_id(job), known | {"project": PROJECT, "by": "me"})
-    return made
+        run_event.put("incident_settings", settings_id(job), known | {"project": PROJECT, "by": "me"})
+    return run_event
 
 
 @pytest.mark.parametrize(("setting", "asked"), [({}, 1), ({"project": 3}, 0), ({"project": 3, "load": 1}, 1)])
 async def test_a_job_goes_before_its_project(setting: dict[str, int], asked: int) -> None:
-    made = house(**setting)
-    await made.take([event("FAIL", 0)])
-    assert len(made.tasks) == asked
+    run_event = house(**setting)
+    await run_event.take([event("FAIL", 0)])
+    assert len(run_event.tasks) == asked
 
 
 @settings(max_examples=25, deadline=None)
 @given(order=st.permutations(range(3)))
 async def test_a_task_is_asked_for_once_enough_flows_have_failed_in_any_order(order: list[int]) -> None:
-    made = house(load=3)
+    run_event = house(load=3)
     events = [event("FAIL", second) for second in range(3)]
     for place in order[:2]:
-        await made.take([events[place]])
-        assert made.tasks == []
-    await made.take([events[order[2]]])
-    (task,), (incident,) = made.tasks, made.incidents
+        await run_event.take([events[place]])
+        assert run_event.tasks == []
+    await run_event.take([events[order[2]]])
+    (task,), (incident,) = run_event.tasks, run_event.incidents
     assert (incident.state, incident.count, task.task_id) == (IncidentState.OPEN, 3, incident.incident_id)
 
 
 async def test_a_run_that_works_begins_the_count_anew() -> None:
-    made = house(load=2)
-    await made.take([event("FAIL", 0), event("COMPLETE", 5), event("FAIL", 10)])
-    assert (made.tasks, made.outcomes) == ([], [])
-    await made.take([event("FAIL", 20)])
-    assert len(made.tasks) == 1
+    run_event = house(load=2)
+    await run_event.take([event("FAIL", 0), event("COMPLETE", 5), event("FAIL", 10)])
+    assert (run_event.tasks, run_event.outcomes) == ([], [])
+    await run_event.take([event("FAIL", 20)])
+    assert len(run_event.tasks) == 1
 
 
 def test_other_jobs_are_under_the_project() -> None:
@@ -89,10 +89,10 @@ def test_a_recovery_keeps_what_is_known_to_have_changed() -> None:
 
 
 async def test_what_changed_is_told_with_the_recovery() -> None:
-    made = House()
+    run_event = House()
     retries = [
         {"airflow": {"task": {"task_id": "load", "retries": n}, "taskInstance": {"try_number": n + 1}}} for n in (0, 2)
     ]
-    await made.take([event("FAIL", 0, **retries[0]), event("COMPLETE", 60, **retries[1])])
-    (outcome,) = made.outcomes
+    await run_event.take([event("FAIL", 0, **retries[0]), event("COMPLETE", 60, **retries[1])])
+    (outcome,) = run_event.outcomes
     assert outcome.changed == ("retries: 0, then 2",)

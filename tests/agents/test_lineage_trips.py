@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents.lineage_desk import made
+from agents.incident_simulation import run_event
 from agents.lineage_house import House
 
 from counterpoint.lineage.handlers import register
@@ -18,7 +18,7 @@ OFTEN = IncidentLimits(incidents_per_hour=1000, retry_grace_s=900)
 
 def run(kind: str, second: int, dag: int, day: int, number: int = 1, retries: int = 1, **more: Any) -> dict[str, Any]:
     """An event of the task of a DAG that reads `s`, and writes what another DAG reads."""
-    return made(
+    return run_event(
         kind,
         second,
         job=f"d{dag}.load",
@@ -38,11 +38,11 @@ async def lived(dags: int) -> House:
     for dag in range(dags):
         await house.take(
             [
-                made("COMPLETE", dag, job=f"source{dag}", run_id=f"source{dag}", writes=[f"s{dag}"]),
+                run_event("COMPLETE", dag, job=f"source{dag}", run_id=f"source{dag}", writes=[f"s{dag}"]),
                 run("START", dag + 1, dag, 0),
                 run("COMPLETE", dag + 2, dag, 0),
-                made("COMPLETE", dag + 3, job=f"d{dag}", run_id=f"f{dag}-0", job_type="DAG"),
-                made(
+                run_event("COMPLETE", dag + 3, job=f"d{dag}", run_id=f"f{dag}-0", job_type="DAG"),
+                run_event(
                     "COMPLETE", dag + 4, job=f"use{dag}.x", parent=(f"use{dag}", "u"), reads=[f"t{dag}"], writes=["u"]
                 ),
             ]
@@ -69,7 +69,7 @@ async def test_an_opening_takes_four_requests_however_many_incidents_stand(stand
     assert len(house.tasks) == tasks + 1
     context = house.tasks[-1].context or {}
     assert {row["name"] for row in context["downstream"]} >= {"use0.x", "t0", "u"}
-    whole = made("FAIL", 204, job="d0", run_id="f0-1", error="task_failure", job_type="DAG")
+    whole = run_event("FAIL", 204, job="d0", run_id="f0-1", error="task_failure", job_type="DAG")
     assert await requests(house, whole) == 3
     assert len(house.tasks) == tasks + 1
 
@@ -77,7 +77,7 @@ async def test_an_opening_takes_four_requests_however_many_incidents_stand(stand
 async def test_a_failure_that_follows_from_another_takes_three_requests() -> None:
     house = await lived(3)
     await house.take([run("FAIL", 100, 0, 1, retries=0, error="disk is full")])
-    follows = made("FAIL", 101, job="use0.x", run_id="u-1", parent=("use0", "u1"), error="missing", reads=["t0"])
+    follows = run_event("FAIL", 101, job="use0.x", run_id="u-1", parent=("use0", "u1"), error="missing", reads=["t0"])
     assert await requests(house, follows) == 3
     (incident,) = house.incidents
     assert incident.affected_count == 1
@@ -96,7 +96,7 @@ async def test_edges_are_taught_in_turn() -> None:
     house = await lived(1)
     house.handlers.clear()
     register(house, OFTEN, ProjectLocks())  # type: ignore[arg-type]
-    events = [made("START", at, job="new", run_id=f"n{at}", reads=[f"t{at}"]) for at in range(10)]
+    events = [run_event("START", at, job="new", run_id=f"n{at}", reads=[f"t{at}"]) for at in range(10)]
     await house.take_at_once(events)
     assert house.conflicts == 0
     assert len([item for item in house.items("edges") if item.body["target"] == "job:ns/new"]) == 10

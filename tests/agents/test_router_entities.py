@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.cli.commands.entities import described
+from counterpoint.cli.commands.entities import describe
 from counterpoint.graph.edges import EdgeKind, edge
 from counterpoint.graph.names import dataset, job
 from counterpoint.graph.ownership import ownership_rows
@@ -66,13 +66,13 @@ def attempt(**more: Any) -> Attempt:
 class TestOwnershipTables:
     def test_a_row_names_things_owners_and_the_rest(self) -> None:
         (row,) = ownership_rows(TABLE)
-        assert (row.things, row.owners) == (("harbour_tides",), ("Quay team", "Dana"))
+        assert (row.subjects, row.owners) == (("harbour_tides",), ("Quay team", "Dana"))
         assert row.properties == {"Runs at": "04:10", "Page": "page"}
         assert row.quote in TABLE
 
     def test_what_stands_in_brackets_after_a_thing_is_no_thing(self) -> None:
         table = "| Dag | Owner |\n|---|---|\n| orders (fetch, clean), bills | Ada |\n"
-        assert ownership_rows(table)[0].things == ("orders", "bills")
+        assert ownership_rows(table)[0].subjects == ("orders", "bills")
 
     @pytest.mark.parametrize("head", ["Verantwortlich", "Zuständiges Team", "Data owner", "Steward"])
     def test_the_head_of_the_column_says_that_it_is_one_in_either_language(self, head: str) -> None:
@@ -88,7 +88,7 @@ class TestOwnershipTables:
         heads = ["thing", *(f"c{n}" for n in range(more)), "owner"]
         lines = [heads, ["---"] * len(heads), *([thing, *["x"] * more, owner] for thing, owner in pairs)]
         text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        assert [(row.things[0], row.owners[0]) for row in ownership_rows(text)] == pairs
+        assert [(row.subjects[0], row.owners[0]) for row in ownership_rows(text)] == pairs
 
 
 class TestRelations:
@@ -183,7 +183,7 @@ def test_the_four_questions_are_answered_each_with_its_record() -> None:
 
 
 def test_they_are_told_in_lines() -> None:
-    assert described(told()) == [
+    assert describe(told()) == [
         "harbour_tides: job in prod",
         "  owned by: quay, Quay team (pipelines.md), Dana (pipelines.md)",
         "  fed by: tides",
@@ -210,22 +210,22 @@ def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None
     nothing = entity_profile("harbour_tides", (), (), (), (), truncated=False)
     found = nothing.model_copy(update={"stated": tuple(relation_of_model(stated(n)) for n in range(12))})
     assert found.owned_by == ()
-    lines = described(found.model_dump(mode="json"))
-    said = "quay team owns harbour_tides, said by openai/one in teams.md"
+    lines = describe(found.model_dump(mode="json"))
+    said = "quay team owns harbour_tides, found by openai/one in teams.md"
     assert lines[1] == f"  {said}: 'The quay team owns harbour_tides 0.'"
-    assert lines[-1] == "  and 2 more that a model found"
+    assert lines[-1] == "  and 2 more relations found by a model"
 
 
 def test_a_name_that_nothing_says_anything_of_is_said_to_be_one() -> None:
     nothing = entity_profile("zeppelin", (), (), (), (), truncated=False).model_dump(mode="json")
-    assert described(nothing) == ["zeppelin: a name that no lineage, document or attempt has"]
+    assert describe(nothing) == ["zeppelin: unknown: no lineage, document or attempt contains this name"]
 
 
 def test_a_name_without_a_record_of_its_own_has_the_kind_that_relations_give_it() -> None:
     owned = relations_of_record(
         job("wh", "kessel_import"), item("jobs", "wh/kessel_import", {"owners": ["Team Wärme"]})
     )
-    lines = described(entity_profile("team wärme", (), owned, (), (), truncated=False).model_dump(mode="json"))
+    lines = describe(entity_profile("team wärme", (), owned, (), (), truncated=False).model_dump(mode="json"))
     assert lines == ["team wärme: owner", "  owns: kessel_import"]
 
 
@@ -233,7 +233,5 @@ def test_a_name_that_only_an_error_mentions_is_no_unknown_one() -> None:
     run = item("runs", "r", {"job": "job:wh/load", "error_message": "ORA-01653: unable to extend table"})
     failure = failure_of_run(run)
     assert failure is not None
-    (first, *_) = described(
-        entity_profile("ORA-01653", (), (), (failure,), (), truncated=False).model_dump(mode="json")
-    )
-    assert first == "ORA-01653: a name that others mention"
+    (first, *_) = describe(entity_profile("ORA-01653", (), (), (failure,), (), truncated=False).model_dump(mode="json"))
+    assert first == "ORA-01653: a name without a record"

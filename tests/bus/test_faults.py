@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from bus.desk import Desk
+from bus.gated_handler import GatedHandler
 from bus.small_house import (
     TOY,
     SmallHouse,
@@ -41,8 +41,8 @@ async def test_a_passing_fault_is_tried_again_later(house: SmallHouse, router: S
             raise Transient("busy", retry_after_s=0.3)
         return noted(memory)
 
-    desk = Desk(manager, twice)
-    desk.go.set()
+    handler = GatedHandler(manager, twice)
+    handler.go.set()
     async with alive(manager):
         await route(router, place)
         await eventually(lambda: house.finished(place, "manager"))
@@ -111,18 +111,18 @@ async def test_an_unforeseen_fault_is_buried_at_the_last_delivery_and_delays_no_
             raise KeyError("what nobody foresaw")
         return noted(memory)
 
-    desk = Desk(manager, stumble)
-    desk.go.set()
+    handler = GatedHandler(manager, stumble)
+    handler.go.set()
     async with alive(manager):
         await route(router, place, "bad")
-        await eventually(lambda: desk.ran("bad"))
+        await eventually(lambda: handler.ran("bad"))
         await route(router, place, "good")
         await eventually(lambda: house.actions(place))
-        assert desk.ran("bad") < LAST_DELIVERY
+        assert handler.ran("bad") < LAST_DELIVERY
         (letter,) = await eventually(lambda: house.dead_letters(place))
         await house.acknowledged("manager")
     assert (letter["code"], letter["problems"][0]["problem"]) == ("unexpected", "KeyError")
-    assert [number for known, number, _ in desk.runs if known == "bad"] == list(range(1, LAST_DELIVERY + 1))
+    assert [number for known, number, _ in handler.runs if known == "bad"] == list(range(1, LAST_DELIVERY + 1))
 
 
 async def test_on_a_conflict_the_handler_reads_and_decides_anew(house: SmallHouse, router: Service) -> None:
@@ -144,33 +144,33 @@ async def test_on_a_conflict_the_handler_reads_and_decides_anew(house: SmallHous
         )
         return Commit(writes=(put("sessions", "s", session, item),))
 
-    desk = Desk(manager, count_up)
-    desk.go.set()
+    handler = GatedHandler(manager, count_up)
+    handler.go.set()
     async with alive(manager):
         await route(router, place)
         await eventually(lambda: house.finished(place, "manager"))
         await house.acknowledged("manager")
     assert seen == [None, 1]
-    assert [(number, run) for _, number, run in desk.runs] == [(1, 0), (1, 1)]
+    assert [(number, run) for _, number, run in handler.runs] == [(1, 0), (1, 1)]
 
 
 async def test_memory_killed_under_a_handler_delays_its_effect_and_does_not_double_it(
     house: SmallHouse, router: Service
 ) -> None:
     manager, place = house.service("manager"), project()
-    desk = Desk(manager, opened)
+    handler = GatedHandler(manager, opened)
     async with alive(manager):
         await route(router, place)
-        await asyncio.wait_for(desk.entered.wait(), 10)
+        await asyncio.wait_for(handler.entered.wait(), 10)
         await house.memory.kill()
-        desk.go.set()
+        handler.go.set()
         await eventually(lambda: "memory" in manager.unready_reasons())
         await house.memory.start()
         await eventually(lambda: house.finished(place, "manager"))
         await eventually(lambda: not manager.unready_reasons())
         await house.acknowledged("manager")
         assert len(await house.sent(place, TaskDelegated.TYPE)) == 1
-    assert {number for _, number, _ in desk.runs} == {1}, "the delivery was kept, not repeated"
+    assert {number for _, number, _ in handler.runs} == {1}, "the delivery was kept, not repeated"
     assert await house.actions(place) == 1
 
 
@@ -188,11 +188,11 @@ async def test_a_commit_whose_reply_was_lost_is_applied_once(
         return reply
 
     monkeypatch.setattr(manager.connection, "request", lossy)
-    desk = Desk(manager, opened)
-    desk.go.set()
+    handler = GatedHandler(manager, opened)
+    handler.go.set()
     async with alive(manager):
         await route(router, place)
-        await eventually(lambda: len(desk.runs) == 2)
+        await eventually(lambda: len(handler.runs) == 2)
         await house.acknowledged("manager")
     assert lost
     assert await house.finished(place, "manager") == 1
@@ -204,11 +204,11 @@ async def test_a_commit_that_never_gets_an_answer_does_not_hold_its_delivery_for
 ) -> None:
     manager, place = house.service("manager"), project()
     request = manager.connection.request
-    desk = Desk(manager)
-    desk.go.set()
+    handler = GatedHandler(manager)
+    handler.go.set()
 
     async def unanswered(subject: str, body: bytes, timeout_s: float) -> bytes:
-        if subject == subjects.commit("manager") and desk.runs[-1][1] == 1:
+        if subject == subjects.commit("manager") and handler.runs[-1][1] == 1:
             raise Away("memory fails on this one")
         return await request(subject, body, timeout_s)
 
@@ -217,14 +217,14 @@ async def test_a_commit_that_never_gets_an_answer_does_not_hold_its_delivery_for
         await route(router, place)
         await eventually(lambda: house.finished(place, "manager"))
         await house.acknowledged("manager")
-    assert [(number, run) for _, number, run in desk.runs] == [*((1, run) for run in range(5)), (2, 0)]
+    assert [(number, run) for _, number, run in handler.runs] == [*((1, run) for run in range(5)), (2, 0)]
 
 
 async def test_poison_that_kills_its_process_ends_in_the_dead_letters_and_stays_there(
     house: SmallHouse, router: Service
 ) -> None:
     manager, place = house.service("manager"), project()
-    Desk(manager, opened).go.set()
+    GatedHandler(manager, opened).go.set()
     victim = house.process("developer", (TOY,))
     deaths = 0
     async with alive(manager):

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from bus.desk import Desk
+from bus.gated_handler import GatedHandler
 from bus.small_house import (
     ACK_WAIT_S,
     DEVELOPER_MAX_DELIVER,
@@ -100,7 +100,7 @@ async def test_what_came_of_a_bus_that_was_wiped_since_is_not_acknowledged_to_th
     house: SmallHouse, router: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, manager, said = project(), house.service("manager"), list[tuple[str, int]]()
-    desk = Desk(manager)
+    handler = GatedHandler(manager)
 
     def noted_as(kind: str, real: Any) -> Any:
         async def told(message: Msg, *args: Any, **kwargs: Any) -> Any:
@@ -113,11 +113,11 @@ async def test_what_came_of_a_bus_that_was_wiped_since_is_not_acknowledged_to_th
         monkeypatch.setattr(Msg, kind, noted_as(kind, getattr(Msg, kind)))
     async with alive(manager):
         await route(router, place)
-        await desk.entered.wait()
+        await handler.entered.wait()
         wiped_at = utc_now().timestamp()
         await house.wipe_bus()
         said.clear()
-        desk.go.set()
+        handler.go.set()
         await eventually(lambda: house.finished(place, "manager"))
         await eventually(lambda: any(kind == "ack_sync" for kind, _ in said))
     assert all(stored_at >= wiped_at for _, stored_at in said)

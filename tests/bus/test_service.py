@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from bus.desk import Desk
+from bus.gated_handler import GatedHandler
 from bus.small_house import (
     ACK_WAIT_S,
     TOY,
@@ -58,7 +58,7 @@ async def test_the_trace_of_an_inbound_message_goes_on_with_what_it_causes(house
     manager, developer, place = house.service("manager"), house.service("developer"), project()
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     passing: list[Msg] = []
-    Desk(manager, opened).go.set()
+    GatedHandler(manager, opened).go.set()
     manager.on(TaskWorked)(_nothing)
     developer.on(TaskDelegated)(_works)
 
@@ -77,16 +77,16 @@ async def test_a_handler_longer_than_the_ack_wait_and_three_reconciliations_runs
     house: SmallHouse, router: Service
 ) -> None:
     manager, place = house.service("manager"), project()
-    desk = Desk(manager)
+    handler = GatedHandler(manager)
     async with alive(manager):
         await route(router, place)
-        await asyncio.wait_for(desk.entered.wait(), 10)
+        await asyncio.wait_for(handler.entered.wait(), 10)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(eventually(lambda: len(desk.runs) > 1), 2.2 * ACK_WAIT_S)
-        desk.go.set()
+            await asyncio.wait_for(eventually(lambda: len(handler.runs) > 1), 2.2 * ACK_WAIT_S)
+        handler.go.set()
         await eventually(lambda: house.finished(place, "manager"))
         await house.acknowledged("manager")
-    assert len(desk.runs) == 1
+    assert len(handler.runs) == 1
 
 
 async def test_a_paused_worker_is_fenced_off_by_the_next_delivery(
@@ -94,7 +94,7 @@ async def test_a_paused_worker_is_fenced_off_by_the_next_delivery(
 ) -> None:
     place, held, go = project(), tmp_path / "held", tmp_path / "held.go"
     manager = house.service("manager")
-    Desk(manager, opened).go.set()
+    GatedHandler(manager, opened).go.set()
     manager.on(TaskWorked)(_nothing)
     first, second = house.process("developer", (TOY,)), house.service("developer")
     second.on(TaskDelegated)(_works)
@@ -150,12 +150,12 @@ async def test_a_last_step_that_the_handler_has_applied_is_not_sent_again(
 
 async def test_a_message_of_an_older_task_version_is_stale(house: SmallHouse, router: Service) -> None:
     manager, place, task = house.service("manager"), project(), new_id()
-    desk = Desk(manager, opened)
+    handler = GatedHandler(manager, opened)
     await route(router, place, "first", task)
     await route(router, place, "second", task)
-    desk.go.set()
+    handler.go.set()
     async with alive(manager):
-        await eventually(lambda: len(desk.runs) >= 2)
+        await eventually(lambda: len(handler.runs) >= 2)
         await house.acknowledged("manager")
     assert len(await house.sent(place, TaskDelegated.TYPE)) == 1
     assert not await house.dead_letters(place)
@@ -163,8 +163,8 @@ async def test_a_message_of_an_older_task_version_is_stale(house: SmallHouse, ro
 
 async def test_a_message_of_a_later_task_version_waits_for_it(house: SmallHouse, router: Service) -> None:
     manager, place, task = house.service("manager"), project(), new_id()
-    desk = Desk(manager)
-    desk.go.set()
+    handler = GatedHandler(manager)
+    handler.go.set()
     versions = "UPDATE records SET version = $2 WHERE project = $1 AND store = 'tasks'"
     await house.record.execute(
         "INSERT INTO records (project, store, id, version, seq, author, label, integrity, body, commit_id)"
@@ -175,7 +175,7 @@ async def test_a_message_of_a_later_task_version_waits_for_it(house: SmallHouse,
     await route(router, place, "early", task)
     await house.record.execute(versions, place, 1)
     async with alive(manager):
-        await eventually(lambda: len(desk.runs) >= 2)
+        await eventually(lambda: len(handler.runs) >= 2)
         assert not await house.finished(place, "manager")
         await house.record.execute(versions, place, 2)
         await eventually(lambda: house.finished(place, "manager"))
@@ -184,18 +184,18 @@ async def test_a_message_of_a_later_task_version_waits_for_it(house: SmallHouse,
 
 async def test_stopping_finishes_what_is_under_way_and_takes_nothing_else(house: SmallHouse, router: Service) -> None:
     manager, place = house.service("manager"), project()
-    desk = Desk(manager)
+    handler = GatedHandler(manager)
     async with alive(manager):
         await route(router, place, "first")
-        await asyncio.wait_for(desk.entered.wait(), 10)
+        await asyncio.wait_for(handler.entered.wait(), 10)
         manager.stop()
         await route(router, place, "second")
         await eventually(lambda: not manager.connection.broker.subscribers[0].running)
-        desk.go.set()
-    assert [known for known, _, _ in desk.runs] == ["first"]
+        handler.go.set()
+    assert [known for known, _, _ in handler.runs] == ["first"]
     assert await house.finished(place, "manager") == 1
     later = house.service("manager")
-    Desk(later).go.set()
+    GatedHandler(later).go.set()
     async with alive(later):
         await eventually(lambda: _finished(house, place, 2))
         await house.acknowledged("manager")
@@ -207,12 +207,12 @@ async def _finished(house: SmallHouse, place: str, count: int) -> bool:
 
 async def test_a_handler_that_does_not_end_is_cut_off_after_the_drain_time(house: SmallHouse, router: Service) -> None:
     manager, place = house.service("manager", drain_s=0.2), project()
-    desk = Desk(manager)
+    handler = GatedHandler(manager)
     async with alive(manager):
         await route(router, place)
-        await asyncio.wait_for(desk.entered.wait(), 10)
+        await asyncio.wait_for(handler.entered.wait(), 10)
     later = house.service("manager")
-    Desk(later).go.set()
+    GatedHandler(later).go.set()
     async with alive(later):
         await eventually(lambda: house.finished(place, "manager"))
         await house.acknowledged("manager")
@@ -227,7 +227,7 @@ async def test_sigterm_ends_a_service_cleanly(house: SmallHouse) -> None:
 
 async def test_a_service_that_loses_the_bus_is_not_ready_and_comes_back(house: SmallHouse, router: Service) -> None:
     manager, place = house.service("manager"), project()
-    Desk(manager).go.set()
+    GatedHandler(manager).go.set()
     async with alive(manager):
         await house.nats.kill()
         await eventually(lambda: "bus" in manager.unready_reasons())

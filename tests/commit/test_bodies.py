@@ -13,7 +13,23 @@ from counterpoint.memory.access.principals import Principals
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import Denied, Permanent
 from counterpoint.proto.memory import Get, Item, Write
-from counterpoint.proto.records import MODELS, WITHOUT_MODEL, body_problems
+from counterpoint.proto.records import MODELS, body_problems
+
+WITHOUT_MODEL = {
+    **dict.fromkeys(
+        ("documents", "ingests", "chunks", "entities", "relationships", "audit", "projections"),
+        "only memory writes them",
+    ),
+    **dict.fromkeys(("quarantines", "erasures", "dead_letters", "releases"), "memory handles them as operations"),
+    **dict.fromkeys(
+        ("submissions", "webhook_deliveries", "sync_cursors", "incidents", "routes", "checkpoints", "calibration"),
+        "only the writing service reads them",
+    ),
+    **dict.fromkeys(("spend", "model_calls"), "only the gateway reads them, others as totals"),
+    **dict.fromkeys(("plans", "approvals"), "unused"),
+    **dict.fromkeys(("coder_memory", "planner_memory", "judge_memory"), "texts with arbitrary fields"),
+}
+"""The stores without a model, with the reason."""
 
 DEMANDED = [(store, name) for store, shape in MODELS.items() for name, field in shape.model_fields.items()
             if field.is_required()]  # fmt: skip

@@ -186,7 +186,7 @@ class MemoryContract:
 
     async def test_a_secret_in_a_name_is_taken_out(self, memory: MemoryDriver) -> None:
         key = "AKIA" + "Z7QF3MPLKD2WXYTB"
-        told = await memory.lineage().harmless({"name": f"orders.{key}", "other": "orders"})
+        told = await memory.lineage().redact_names({"name": f"orders.{key}", "other": "orders"})
         assert key not in str(told)
         assert told["other"] == "orders"
         assert "[redacted:aws_access_key:" in told["name"]

@@ -286,7 +286,7 @@ class FakeMemory:
     async def _query(self, request: QueryRequest) -> QueryReply:
         grant = self.grant(request.origin)
         if request.names:
-            return QueryReply(names=tuple(names.kept(name, _fingerprint) for name in request.names))
+            return QueryReply(names=tuple(names.redact_name(name, _fingerprint) for name in request.names))
         self.queries += request.queries
         found = tuple([await self._result(grant, query) for query in request.queries])
         if sum(len(answer.items) for answer in found) > self.reply_limit:

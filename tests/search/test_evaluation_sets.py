@@ -129,8 +129,8 @@ def test_a_fitted_curve_tells_apart_what_it_was_fitted_to_and_is_enough_for_most
             GradedPassage("s", f"q{n}", HitFeatures(cosine=0.4 + n % 5 / 50, overlap=0.3, lexical_z=1), False)
         )
     curve = fit_curve(passages, "made up")
-    assert auroc([curve.at(each.features) for each in passages], [each.relevant for each in passages]) == 1
-    enough = [curve.at(each.features) >= THRESHOLD for each in passages if each.relevant]
+    assert auroc([curve.probability(each.features) for each in passages], [each.relevant for each in passages]) == 1
+    enough = [curve.probability(each.features) >= THRESHOLD for each in passages if each.relevant]
     assert 0.85 <= sum(enough) / len(enough) <= 1
     with pytest.raises(ValueError, match="a fit needs both"):
         fit_curve(passages[::2], "only the good ones")

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from counterpoint.bench.memory import SECTIONS, run
-from counterpoint.bench.sections.size import TINY
+from counterpoint.bench.sections.size import SectionSize
+
+TINY = SectionSize(runs=1, samples=5, adds=5, batches=1, searched=(2_000,), past=500, leaves=2_000, commits=40)
+"""Enough to check that each section works. Its figures mean nothing."""
 
 
 @pytest.mark.slow

@@ -118,4 +118,4 @@ def test_further_sets_teach_the_weights_and_the_first_says_how_often() -> None:
     alone, both = fit_likeness(seldom, ""), fit_likeness(seldom, "", often)
     assert both.weights["lexical"] > alone.weights["lexical"], "more reports outweigh the ridge"
     middle = Resemblance(lexical=1.0)
-    assert both.at(middle) < 0.4 < 0.6 < fit_likeness(often, "", seldom).at(middle)
+    assert both.probability(middle) < 0.4 < 0.6 < fit_likeness(often, "", seldom).probability(middle)

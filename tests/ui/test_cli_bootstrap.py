@@ -74,7 +74,7 @@ def test_a_folder_without_packages_and_a_package_that_is_not_there_are_problems(
     given = PhaseOptions(providers=("nobody-has-this",), providers_dirs=(project_folder,))
     problems = collect("providers", given, project_folder, {}).problems
     assert "not installed here" in problems[0]
-    assert "holds no provider package" in problems[1]
+    assert "contains no provider package" in problems[1]
 
 
 def test_a_phase_is_done_when_memory_finds_what_it_was_given(api: Played, project_folder: Path) -> None:
@@ -96,7 +96,10 @@ def test_what_memory_does_not_find_again_fails_with_the_reason(api: Played, proj
     code, report, _ = bootstrapped(api, "--phase", "dags")
     assert code == 1
     assert report["phases"][0]["status"] == "failed"
-    assert report["phases"][0]["health"][0]["problem"] == "1 passages of other sources were found for a line of it"
+    assert (
+        report["phases"][0]["health"][0]["problem"]
+        == "1 passages of other sources were found when searching for a line of it"
+    )
 
 
 def test_an_index_without_the_row_fails(api: Played, project_folder: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ui.cli_data import INCIDENT, RUNBOOK, answered, escalated, incident
 
 from counterpoint.cli.render.card import Format, card, markdown, normalised, render, text
-from counterpoint.cli.render.tree import drawn
+from counterpoint.cli.render.tree import draw
 from counterpoint.proto.tasks import Task
 from counterpoint.proto.titles import TITLE_CHARS
 
@@ -39,11 +39,11 @@ def test_the_card_of_an_incident_says_all_that_a_person_would_look_up() -> None:
         "log http://airflow.example/log?try=3",
         "owner team-ingest",
         "directly job clean_orders team-ingest",
-        "no: earlier attempts were looked for, and there are none like it",
+        "no: the search for earlier attempts found no similar one",
         "1 document about it",
         f"> {RUNBOOK}",
         "runbooks/orders.md, characters 10 to 94",
-        "medium: go on, with the caveats in mind; 2 trusted sources about it, the best fits closely",
+        "medium: proceed, but note the caveats; 2 trusted sources about it, the best matches closely",
         "Restart the resolver's cache.",
         "only two sources",
         f"report counterpoint outcome {INCIDENT} succeeded --attempt 1 --project orders or failed, or partial",
@@ -82,7 +82,7 @@ def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() 
 
 def test_attempts_of_earlier_tasks_are_told_apart_from_those_of_this_one() -> None:
     lines = flat(shown(escalated(submitted_at="2026-11-17T06:01:30Z")))
-    assert "seen before 1 attempt on 2026-11-17, 1 failed nothing has helped yet" in lines
+    assert "seen before 1 attempt on 2026-11-17, 1 failed no attempt has helped yet" in lines
     assert "tried in this task: 1 attempt, 1 failed" in lines
 
 
@@ -106,8 +106,8 @@ def recognised(likelihood: float | None, **more: Any) -> dict[str, Any]:
     [
         (0.95, "almost certainly the same failure: 1 attempt", "do first"),
         (0.75, "probably the same failure: 1 attempt", "do first"),
-        (0.55, "looks alike, but may be another failure: 1 attempt", "may help"),
-        (0.2, "only a little like it, probably another failure: 1 attempt", "may help"),
+        (0.55, "similar, but may be a different failure: 1 attempt", "may help"),
+        (0.2, "only slightly similar, probably a different failure: 1 attempt", "may help"),
     ],
 )
 def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
@@ -116,7 +116,7 @@ def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
     lines = flat(shown(recognised(likelihood)))
     assert said in lines
     assert f" {label} From" in lines
-    led = "fixed by" if likelihood >= 0.7 else "then it was"
+    led = "fixed by" if likelihood >= 0.7 else "the fix then was"
     assert f"{led} “Open port 53.”, succeeded (reported), 2026-11-10, dana" in lines
     assert "because: same job; shares much of the error's rare words" in lines
     assert f"({likelihood:.2f})" not in lines
@@ -124,18 +124,18 @@ def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
 
 
 def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
-    assert "succeeded (observed alone, nobody has confirmed it)" in flat(shown(recognised(0.9, evidence="observed")))
+    assert "succeeded (observed, not confirmed by a person)" in flat(shown(recognised(0.9, evidence="observed")))
 
 
 def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
     lines = flat(shown(incident(findings={}, shadow=True)))
-    assert "not shown, incidents of this job are in shadow" in lines
+    assert "not shown: incidents of this job are in shadow" in lines
     assert "none like it" not in lines
 
 
 def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:
     superseded = flat(shown(recognised(0.9, outcome="superseded")))
-    assert "not what ended it (reported)" in superseded
+    assert "not the cause of the recovery (reported)" in superseded
     assert "fixed by" not in superseded
     assert "noted: Open port 53." not in flat(shown(recognised(0.9, note="Open port 53.")))
 
@@ -150,7 +150,7 @@ def test_conditions_of_the_fix_stand_beside_it_unless_the_proposal_says_them() -
 @pytest.mark.parametrize(
     ("repeats", "said"),
     [
-        ({"count": 1, "first_at": "2026-11-17T05:30:00Z", "last_at": "2026-11-17T05:30:00Z"}, "for the first time"),
+        ({"count": 1, "first_at": "2026-11-17T05:30:00Z", "last_at": "2026-11-17T05:30:00Z"}, "first failure"),
         (
             {"count": 3, "first_at": "2026-10-28T05:30:00Z", "last_at": "2026-11-17T05:30:00Z"},
             "third time in 20 days, first on 2026-10-28",
@@ -201,21 +201,21 @@ def test_what_a_caller_claims_is_called_a_claim_and_stands_last() -> None:
     downstream = [row | {"claimed_by": "caller"}, *rests(2)]
     lines = shown(incident(findings=incident()["findings"] | {"downstream": downstream})).splitlines()
     listed = [line for line in lines if re.search(r"billing|thing\d", line)]
-    assert "claimed by counterpoint/lineage" in listed[-1]
+    assert "stated by counterpoint/lineage" in listed[-1]
 
 
 def test_parts_and_the_whole_of_a_merge_are_shown() -> None:
     part = {"task_id": "incident-2", "namespace": "n", "name": "load", "last_at": "2026-11-17T06:00:00Z"}
     rows = [part | {"count": 2, "over": False}, part | {"task_id": "incident-3", "count": 1, "over": True}]
     lines = flat(shown(incident(context={"merged": rows})))
-    assert "merged n/load 2 flows failed last at 2026-11-17 06:00:00 UTC incident-2" in lines
+    assert "merged n/load 2 flows last failed at 2026-11-17 06:00:00 UTC incident-2" in lines
     assert "n/load 1 flow works again incident-3" in lines
     repeats = {"count": 4, "first_at": "2026-11-15T06:00:00Z", "last_at": "2026-11-17T06:00:00Z"}
     lines = flat(shown(incident(context={"merged": rows, "repeats": repeats})))
     assert "failed 4 failures in 2 days with the 2 incidents merged into it, first on 2026-11-15" in lines
     assert "fourth time" not in lines
     lines = flat(shown(incident(context={"merged_into": "incident-1", "merged": []})))
-    assert "merged a part of incident-1, which is looked after instead" in lines
+    assert "merged merged into incident-1, which is handled instead" in lines
     assert "merged" not in flat(shown(incident(context={"merged_into": "", "merged": []})))
 
 
@@ -234,7 +234,7 @@ def test_what_has_changed_and_what_is_affected_is_listed() -> None:
         "schema raw.a no longer x INT",
         "image now etl:3",
         "upstream changed",
-        "affected 40 failures follow from it n/j0 failed at 2026-11-17 06:00:00 UTC no owner",
+        "affected 40 failures downstream of it n/j0 failed at 2026-11-17 06:00:00 UTC no owner",
         "and 30 more",
     ):
         assert said in lines
@@ -251,14 +251,14 @@ def test_a_long_error_is_its_headline_until_more_is_asked_for() -> None:
     short, whole = shown(incident(error_message=error)), shown(incident(error_message=error), verbose=True)
     assert "a.py" not in short
     assert "ValueError: it broke" in short
-    assert "32 lines in all, shown with --verbose" in short
+    assert "32 lines in total, shown with --verbose" in short
     assert whole.count("a.py") == 30
 
 
 def test_where_no_document_is_about_it_the_nearest_are_called_the_nearest() -> None:
     escalation = {"to": "calling_llm", "code": "low_confidence", "searched_for": ["documents about " + "x " * 200]}
     lines = flat(shown(incident(proposal=None, waiting_for="documents", escalation=escalation)))
-    assert "no document that is about it, the nearest are quoted below" in lines
+    assert "no relevant document, the nearest are quoted below" in lines
     assert "nearest “Ask the resolver" in lines
 
 
@@ -300,7 +300,7 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
 
 def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:
     lines = shown(incident(findings=None))
-    assert "not looked yet" in lines
+    assert "not searched yet" in lines
     assert "none like it" not in lines
 
 
@@ -380,7 +380,7 @@ def tree_of(*actions: dict[str, Any]) -> list[str]:
         "made_at": "2026-11-17T05:30:12Z",
     }
     sources = [{"store": "chunks", "id": "c1", "name": "runbooks/orders.md"}]
-    return drawn({"items": list(actions), "decisions": [decision], "sources": sources}).splitlines()
+    return draw({"items": list(actions), "decisions": [decision], "sources": sources}).splitlines()
 
 
 def test_a_line_keeps_its_column_and_a_branch_is_indented() -> None:

@@ -180,7 +180,7 @@ def test_a_wait_that_takes_too_long_fails_and_says_how_to_look_again(api: Played
     api.on(f"GET /v1/tasks/{INCIDENT}", (200, incident(state="working", waiting_for=None)))
     result = run("submit", "troubleshoot", "x", "--wait", "--timeout", "1", *api.options())
     assert result.exit_code == 1
-    assert f"`counterpoint show {INCIDENT} --project orders --url {api.url}` looks again" in result.stderr
+    assert f"; check again with `counterpoint show {INCIDENT} --project orders --url {api.url}`" in result.stderr
     assert TOKEN not in result.stderr
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from counterpoint.cli.commands.demo import ended
+from counterpoint.cli.commands.demo import print_report
 from counterpoint.cli.demo.checks import DemoTranscript
 from counterpoint.cli.errors import CommandError, Exit
 from counterpoint.cli.session import CommandSession
@@ -30,7 +30,7 @@ def test_a_second_incident_in_other_words_behaves_alike(tmp_path: Path) -> None:
     assert report["ok"]
     assert [check for check in report["checks"] if not check["ok"]] == []
     names = {check["name"] for check in report["checks"]}
-    assert {"what worked is proposed first", "the audit log of the whole story verifies"} <= names
+    assert {"the earlier fix is proposed first", "the audit log verifies"} <= names
     assert {"failure", "escalated", "closed", "again"} <= set(report["cards"])
     assert list(tmp_path.iterdir()) == []
 
@@ -57,14 +57,14 @@ def test_a_check_that_fails_is_told_with_what_was_seen_and_fails_the_demo(capsys
     made.check("that holds", False, {"state": "working"})
     assert "✔ this holds" in page.getvalue()
     assert '✘ that holds; seen: {"state": "working"}' in page.getvalue()
-    assert ended(session(json_alone=False), made, "orders", 1.0, 2.0) == Exit.FAILED
+    assert print_report(session(json_alone=False), made, "orders", 1.0, 2.0) == Exit.FAILED
     shown = capsys.readouterr().out
-    assert "1 of 2 checks hold" in shown
+    assert "1 of 2 checks passed" in shown
     assert "✘ a part: that holds" in shown
 
 
 def test_the_report_for_programs_holds_every_check(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(session(json_alone=True), played(None), "orders", 1.0, 2.0) == Exit.DONE
+    assert print_report(session(json_alone=True), played(None), "orders", 1.0, 2.0) == Exit.DONE
     report = json.loads(capsys.readouterr().out)
     assert report["checks"] == [{"part": "a part", "name": "this holds", "ok": True, "seen": "seen"}]
     assert report["seconds"] == {"ready": 1.0, "total": 2.0}
@@ -72,4 +72,4 @@ def test_the_report_for_programs_holds_every_check(capsys: pytest.CaptureFixture
 
 def test_a_story_that_was_not_played_is_no_success() -> None:
     with pytest.raises(CommandError):
-        ended(session(json_alone=True), DemoTranscript(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)
+        print_report(session(json_alone=True), DemoTranscript(None, Console(file=io.StringIO())), "orders", 1.0, 2.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 from ui.cli_server import Played, playing
 
-from counterpoint.cli.ingest.incident_files import COLUMNS, OUTCOMES, IncidentFileError, moment, outcome_of, read
+from counterpoint.cli.ingest.incident_files import COLUMNS, OUTCOMES, IncidentFileError, parse_outcome, parse_time, read
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import Outcome
 
@@ -93,11 +93,11 @@ def test_a_line_that_is_no_json_is_named_and_the_others_are_read() -> None:
     [
         ("a.csv", "", "empty"),
         ("a.csv", "one,two\n1,2\n", "no column for error"),
-        ("a.csv", '"error,tried', "no header line"),
+        ("a.csv", '"error,tried', "no valid header line"),
         ("a.csv", "error,tried,outcome,when,by\n\n", "no incident"),
         ("a.json", "[]", "no incident"),
-        ("a.json", "{", "no JSON"),
-        ("a.json", '"text"', "no column|no list"),
+        ("a.json", "{", "not valid JSON"),
+        ("a.json", '"text"', "no column|a list of incidents"),
     ],
 )
 def test_what_is_no_list_of_incidents_says_why(name: str, text: str, problem: str) -> None:
@@ -139,8 +139,8 @@ def test_every_outcome_has_words_and_none_has_two_meanings() -> None:
     assert set(OUTCOMES) == set(get_args(Outcome))
     words = [word for each in OUTCOMES.values() for word in each]
     assert len(words) == len(set(words))
-    assert outcome_of(" Didn’t  help. ") == "failed"
-    assert outcome_of("who knows") is None
+    assert parse_outcome(" Didn’t  help. ") == "failed"
+    assert parse_outcome("who knows") is None
     columns = [name for names in COLUMNS.values() for name in names]
     assert len(columns) == len(set(columns))
 
@@ -159,7 +159,7 @@ def test_every_outcome_has_words_and_none_has_two_meanings() -> None:
     ],
 )
 def test_a_time_is_what_was_written_or_nothing(said: str, expected: str | None) -> None:
-    found = moment(said)
+    found = parse_time(said)
     assert (found.isoformat() if found else None) == expected
 
 
@@ -186,7 +186,7 @@ def test_rows_are_sent_and_what_is_not_taken_is_named(
     ]
     assert "past.csv row 3: incidents[0].note is too long" in shown.stderr
     assert "past.csv row 5: when says '03/04/2026'" in shown.stderr
-    assert "nobody reads the columns colour" in shown.stderr
+    assert "ignored unknown columns: colour" in shown.stderr
     assert [len(asked.body["incidents"]) for asked in api.asked] == [2, 1, 1]
     assert api.asked[0].params == {"project": "orders"}
     assert api.asked[0].body["incidents"][0]["source"] == "past.csv"

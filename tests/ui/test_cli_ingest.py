@@ -49,14 +49,14 @@ def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) 
     reasons = {one.path.name: one.reason for one in found if isinstance(one, SkippedPath)}
     assert reasons == {
         ".git": "hidden",
-        "image.png": "binary, of a kind that is not read",
-        "latin.txt": "neither UTF-8 nor UTF-16 with a byte order mark; what was ingested of it before stays",
-        "late.txt": "binary, of a kind that is not read",
+        "image.png": "binary, of an unsupported format",
+        "latin.txt": "neither UTF-8 nor UTF-16 with a byte order mark; the version ingested before is kept",
+        "late.txt": "binary, of an unsupported format",
         "empty.md": "empty",
-        "loop": "a link to a folder above it: a loop",
-        "out": "a link that leads out of the folder",
+        "loop": "a link to a parent folder, which would loop",
+        "out": "a link to a path outside the folder",
         "gone": "No such file or directory",
-        "huge.txt": "huge: 11.0 MiB, more than 11 MiB; split it",
+        "huge.txt": "too large: 11.0 MiB, the limit is 11 MiB; split the file",
         "pipe": "neither a file nor a folder",
     }
     failed = {one.path.name for one in found if isinstance(one, SkippedPath) and one.failed}
@@ -75,7 +75,7 @@ def test_an_empty_file_of_a_folder_is_counted_and_no_error(api: Played, tmp_path
     api.on("POST /v1/documents", (200, {"documents": [added]}))
     shown = CliRunner().invoke(app, ["ingest", str(package), *api.options()])
     assert (shown.exit_code, shown.stderr) == (0, "")
-    assert "3 paths left out, 3 of them empty" in shown.stdout
+    assert "3 paths skipped, 3 of them empty" in shown.stdout
     report = json.loads(CliRunner().invoke(app, ["ingest", str(package), "--json", *api.options()]).stdout)
     assert report["empty"] == 3
 
@@ -89,7 +89,7 @@ def test_a_file_that_is_empty_now_or_named_itself_is_an_error_and_what_was_known
     api.on("GET /v1/documents", (200, {"items": [{"source": "docs/a.md"}], "next_cursor": None}))
     shown = CliRunner().invoke(app, ["ingest", str(docs), *api.options()])
     assert shown.exit_code == 1
-    assert "empty now; what was ingested of it before stays" in " ".join(shown.stderr.split())
+    assert "now empty; the version ingested before is kept" in " ".join(shown.stderr.split())
     named = CliRunner().invoke(app, ["ingest", str(docs / "a.md"), *api.options()])
     assert named.exit_code == 1
     assert {asked.method for asked in api.asked} == {"GET"}
@@ -394,7 +394,7 @@ def test_a_folder_in_which_there_is_nothing_has_lost_nothing(api: Played, tmp_pa
     )
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()])
     assert shown.exit_code == 1
-    assert "the folder is empty: its 2 documents stay; is it mounted?" in " ".join(shown.stderr.split())
+    assert "the folder is empty: its 2 documents were kept; is it mounted?" in " ".join(shown.stderr.split())
     assert {asked.method for asked in api.asked} == {"GET"}
     api.on("GET /v1/documents", (200, {"items": [], "next_cursor": None}))
     assert CliRunner().invoke(app, ["ingest", str(tmp_path / "docs"), *api.options()]).exit_code == 0
@@ -406,7 +406,7 @@ def test_where_nobody_may_look_nothing_is_deleted_and_that_is_said(echo: Echo, a
     api.on("POST /v1/documents", (200, {"documents": [{"source": "a", "status": "added"}]}))
     shown = CliRunner().invoke(app, ["ingest", str(tmp_path), *api.options()])
     assert shown.exit_code == 0
-    assert "cannot tell what was removed from" in shown.stderr
+    assert "cannot determine what was removed from" in shown.stderr
     assert ": Forbidden" in shown.stderr
 
 

@@ -8,8 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from counterpoint.cli.ingest.packages import PackageError, ProviderPackage, installed, lying_in
-from counterpoint.cli.ingest.provider_index import distinct, names, row
+from counterpoint.cli.ingest.packages import PackageError, ProviderPackage, installed_packages, packages_in
+from counterpoint.cli.ingest.provider_index import drop_shared_names, names, row
 from counterpoint.proto.providers import Provider
 
 INFO = {
@@ -58,7 +58,7 @@ def wheel(folder: Path, version: str = "1.2.0", sources: dict[str, str] = SOURCE
 
 
 def only(place: Path) -> ProviderPackage:
-    (found,) = lying_in(place)
+    (found,) = packages_in(place)
     assert isinstance(found, ProviderPackage), found
     return found
 
@@ -95,7 +95,7 @@ def test_a_name_that_two_claim_is_left_to_the_one_whose_own_it_is() -> None:
     ledger = Provider(name="Ledger", package="apache-airflow-providers-ledger")
     other = Provider(name="Other", aliases=("Ledger", "Book"), package="apache-airflow-providers-other")
     third = Provider(name="Third", aliases=("book",), package="apache-airflow-providers-third")
-    kept, dropped = distinct([ledger, other, third])
+    kept, dropped = drop_shared_names([ledger, other, third])
     assert dropped == ["book", "ledger"]
     assert [(each.name, each.aliases) for each in kept] == [("Ledger", ()), ("Other", ()), ("Third", ())]
 
@@ -106,7 +106,7 @@ def test_a_name_that_two_claim_is_left_to_the_one_whose_own_it_is() -> None:
         ({"acme/info.py": "def get_provider_info():\n    return made()\n"}, "literal"),
         ({"acme/info.py": "def get_provider_info(:\n"}, "parsed"),
         ({}, "not in the package"),
-        ({"acme/info.py": "def get_provider_info():\n    return []\n"}, "no dictionary"),
+        ({"acme/info.py": "def get_provider_info():\n    return []\n"}, "not return a dictionary"),
         ({"acme/info.py": f"def get_provider_info():\n    return {INFO!r}\n"}, "acme.operators.ledger is not"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_package_that_cannot_be_read_says_why(tmp_path: Path, sources: dict[st
 @pytest.mark.parametrize("entries", [["text"], [None], 5, [{"python-modules": 5}]])
 def test_a_package_that_says_something_else_than_others_is_named(tmp_path: Path, entries: object) -> None:
     info = f"def get_provider_info():\n    return {INFO | {'operators': entries}!r}\n"
-    with pytest.raises(PackageError, match="not in the usual form"):
+    with pytest.raises(PackageError, match="unexpected form"):
         row(only(wheel(tmp_path, sources=SOURCES | {"acme/info.py": info})))
 
 
@@ -139,13 +139,13 @@ def test_a_wheel_that_is_damaged_is_named(tmp_path: Path) -> None:
 def test_what_is_no_package_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / "apache_airflow_providers_broken-1.0-py3-none-any.whl").write_bytes(b"no wheel")
     wheel(tmp_path, "1.2.0")
-    found = list(lying_in(tmp_path))
+    found = list(packages_in(tmp_path))
     assert [type(one).__name__ for one in found] == ["PackageError", "ProviderPackage"]
-    (missing,) = installed(["nobody-has-this"])
+    (missing,) = installed_packages(["nobody-has-this"])
     assert isinstance(missing, PackageError)
     assert "pip download --no-deps" in str(missing)
-    (no_provider,) = installed(["pydantic"])
-    assert "no provider" in str(no_provider)
+    (no_provider,) = installed_packages(["pydantic"])
+    assert "not a provider package" in str(no_provider)
 
 
 def test_the_index_is_made_by_one_command_and_keeps_rows_by_hand(tmp_path: Path) -> None:

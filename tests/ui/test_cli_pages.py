@@ -10,7 +10,7 @@ import pytest
 
 from counterpoint.cli.ingest import pages
 from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile
-from counterpoint.cli.ingest.url_list import plain
+from counterpoint.cli.ingest.url_list import without_credentials
 
 Answer = Callable[[Callable[[bytes], object], threading.Event], object]
 """Answers a request by writing; the event is set when the test is over."""
@@ -91,12 +91,12 @@ def test_a_page_is_fetched_where_it_leads_to_under_the_name_that_was_asked_for()
 
 
 def test_what_leads_on_for_ever_is_left() -> None:
-    assert reason({"/": to("/")}) == "leads on more than 5 times"
+    assert reason({"/": to("/")}) == "redirects more than 5 times"
 
 
 @pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://127.0.0.1/x", "http://:80/x"])
 def test_what_leads_elsewhere_than_to_a_page_is_left(address: str) -> None:
-    assert reason({"/": to(address)}) == f"leads to {address}, which is no address of HTTP"
+    assert reason({"/": to(address)}) == f"redirects to {address}, which is not an HTTP URL"
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "http://[x]/", "http://127.0.0.1:port/"])
@@ -119,7 +119,7 @@ def test_a_public_page_does_not_lead_to_what_only_we_can_reach(monkeypatch: pyte
             outside = pages.fetch(f"http://localhost:{first}/")
     assert isinstance(inside, SourceFile)
     assert isinstance(outside, SkippedPath)
-    assert outside.reason == f"leads from a public address to a private one, {private.format(port=port)}"
+    assert outside.reason == f"redirects from a public address to a private one, {private.format(port=port)}"
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ async def test_a_public_host_is_one_whose_addresses_all_are(host: str, public: b
     ids=["endless", "packed"],
 )
 def test_what_is_huge_is_left_before_all_of_it_is_here(answer: bytes | Answer) -> None:
-    assert reason({"/": answer}) == "huge: more than 11 MiB"
+    assert reason({"/": answer}) == "too large: more than 11 MiB"
 
 
 @pytest.mark.parametrize("packed", ["zstd", "br", "gzip, gzip"])
 def test_what_is_packed_as_nobody_asked_is_not_unpacked(packed: str) -> None:
-    assert reason({"/": page(b"x", f"content-encoding: {packed}")}) == f"is packed as {packed}, which nobody asked for"
+    assert reason({"/": page(b"x", f"content-encoding: {packed}")}) == f"has the unsupported content encoding {packed}"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_what_is_packed_as_nobody_asked_is_not_unpacked(packed: str) -> None:
 )
 def test_what_takes_long_is_left(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "FETCH_LIMIT_S", 0.3)
-    assert reason({"/": answer}) == "takes longer than 0.3 s"
+    assert reason({"/": answer}) == "took longer than 0.3 s"
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_what_is_not_as_it_says_is_left(answer: bytes) -> None:
     ],
 )
 def test_who_may_read_a_page_is_not_said(address: str, shown: str) -> None:
-    assert plain(address) == shown
+    assert without_credentials(address) == shown

@@ -40,7 +40,7 @@ def test_a_list_says_which_project_it_shows_and_which_others_there_are(api: Play
     )
     shown = CliRunner().invoke(app, [command, *api.options()])
     assert shown.exit_code == 0
-    assert f"project default; there is also orders: `counterpoint {command} --project orders`" in shown.stderr
+    assert f"project default; other projects: orders; try `counterpoint {command} --project orders`" in shown.stderr
     named = CliRunner().invoke(app, [command, "--project", "orders", *api.options()])
     assert named.stderr == ""
 

@@ -68,11 +68,11 @@ def test_the_label_says_how_strict_it_is() -> None:
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (b"plain words", "not JSON"),
-        (b'{"id": 1', "not JSON"),
+        (b"plain words", "not valid JSON"),
+        (b'{"id": 1', "not valid JSON"),
         (b'"\xff"', "not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"9" * 5000, "a number too long"),
+        (b"9" * 5000, "a number is too long"),
     ],
 )
 def test_a_bad_line_is_named_and_the_others_are_done(bad: bytes, problem: str) -> None:
@@ -104,7 +104,7 @@ def test_for_people_it_is_a_line_without_the_value() -> None:
     result = CliRunner().invoke(app, ["scan"], input=json.dumps({"id": "a", "text": f"key {KEY}"}) + "\nno\n")
     assert result.exit_code == 1
     assert result.stdout == "a: block  aws_access_key at 4-24\n"
-    assert result.stderr == "line 2: not JSON: Expecting value at column 1\n"
+    assert result.stderr == "line 2: not valid JSON: Expecting value at column 1\n"
 
 
 def test_a_line_is_answered_before_the_next_one_comes() -> None:

@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from ui.cli_data import INCIDENT
 
 from counterpoint.cli.render.table import table
-from counterpoint.cli.render.tree import drawn
+from counterpoint.cli.render.tree import draw
 from counterpoint.proto.titles import TITLE_CHARS
 
 TASK = "019a9d3e-7b7e-7c3e-9d53-0a5b8f1f2a3b"
@@ -92,10 +92,10 @@ def test_a_line_that_is_too_long_goes_on_inside_the_tree() -> None:
         said | {"action_id": "a1", "reasoning": "many words " * 20, "after": []},
         said | {"action_id": "a2", "reasoning": "few", "after": ["a1"]},
     ]
-    lines = drawn({"items": items}, 60).splitlines()
+    lines = draw({"items": items}, 60).splitlines()
     assert max(map(len, lines)) <= 60
     below = lines[1 : lines.index("  2 developer: search")]
     assert len(below) > 1
     assert all(line.startswith("    │ ") for line in below)
     assert " ".join(line.removeprefix("    │ ") for line in below) == ("many words " * 20).strip()
-    assert len(drawn({"items": items}).splitlines()) == 4
+    assert len(draw({"items": items}).splitlines()) == 4

@@ -150,5 +150,5 @@ def test_the_report_is_shown_in_words(api: Played) -> None:
     report = {"proposed": 1, "explained": 1, "right": 0, "share": 0.0, "due": True, "items": [item]}
     api.on("GET /v1/shadow", (200, report))
     shown = CliRunner().invoke(app, ["shadow", *api.options()]).stdout
-    assert "proposals recorded: 1; of these an outcome is known for 1, and 0 would have been right" in shown
-    assert "would have said: Restart it" in shown
+    assert "proposals recorded: 1; the outcome of 1 is known, and 0 would have been right" in shown
+    assert "would have proposed: Restart it" in shown

@@ -31,7 +31,7 @@ async def test_settings_of_a_job_are_those_of_the_name_that_lineage_has(front: R
 
 async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: Running) -> None:
     memory = front.house.of_principal(PROJECT, None)
-    node = job("etl", await memory.harmless(KEY))
+    node = job("etl", await memory.redact_names(KEY))
     front.house.put("jobs", node.id, {"namespace": "etl", "name": node.name})
     answer = await front.me.get(f"/v1/jobs/etl/{KEY}/lineage")
     assert answer.status_code == 200, answer.text
@@ -39,7 +39,7 @@ async def test_a_job_is_found_by_the_name_that_its_sender_knows(front: Running) 
 
 
 async def test_attempts_are_found_by_the_name_of_their_job(front: Running) -> None:
-    job = {"namespace": "etl", "name": await front.house.of_principal(PROJECT, None).harmless(KEY)}
+    job = {"namespace": "etl", "name": await front.house.of_principal(PROJECT, None).redact_names(KEY)}
     made = {"attempt_id": "a", "task_id": "t", "project": PROJECT, "attempt": 1, "description": "x", "tried": "y"}
     front.house.put("attempts", "a", {**made, "by": "ann", "at": "2026-11-20T12:00:00Z", "job": job})
     answer = await front.me.get("/v1/attempts", params={"job": f"etl/{KEY}"})

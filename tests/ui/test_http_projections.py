@@ -98,7 +98,7 @@ def test_a_rebuild_is_waited_for_and_its_progress_is_shown(monkeypatch: pytest.M
             "GET /v1/rebuild/graph", (200, progress | {"records": 3}), (200, progress | {"state": "done", "records": 4})
         )
         done = run("rebuild", "graph", *api.options())
-        assert (done.exit_code, done.stdout) == (0, "graph of default is built anew: 4 records\n")
+        assert (done.exit_code, done.stdout) == (0, "graph of default is rebuilt: 4 records\n")
         assert "1 of 4 records\n3 of 4 records\n" in done.stderr
         api.on("GET /v1/rebuild/graph", (200, progress | {"state": "failed", "problem": "it is away"}))
         failed = run("rebuild", "graph", *api.options())

@@ -62,7 +62,7 @@ def test_it_is_begun_followed_and_switched(monkeypatch: pytest.MonkeyPatch) -> N
         api.on("POST /v1/reembed", (200, NOW), (200, switched))
         api.on("GET /v1/reembed", (200, NOW | {"vectors": 5, "problem": "it is away"}), (200, READY))
         done = run("reembed", "new", "--switch", "--unindexed", *api.options())
-        assert (done.exit_code, "searched by new" in done.stdout, "--rollback" in done.stdout) == (0, True, True)
+        assert (done.exit_code, "active model: new" in done.stdout, "--rollback" in done.stdout) == (0, True, True)
         assert "3 of 9 vectors\n5 of 9 vectors; waiting: it is away\n" in done.stderr
         assert [each.body for each in api.asked if each.body] == [
             {"act": "begin", "model": "new"}, {"act": "switch", "model": "new", "unindexed": True},
@@ -73,11 +73,11 @@ def test_how_far_it_is_is_shown() -> None:
     with playing() as api:
         api.on("GET /v1/reembed", (200, READY))
         shown = run("reembed", *api.options())
-        wanted = ("searched by old", "new is ready: 8 of 9", "orders chunks/c-1: label", "no index yet: orders")
+        wanted = ("active model: old", "new is ready: 8 of 9", "orders chunks/c-1: label", "no index yet: orders")
         assert [each for each in wanted if each not in shown.stdout] == []
         assert json.loads(run("reembed", "--json", *api.options()).stdout) == READY
         api.on("GET /v1/reembed", (200, NOW | {"state": "none"}))
-        assert run("reembed", *api.options()).stdout == "searched by old: 3 of 9 vectors\n"
+        assert run("reembed", *api.options()).stdout == "active model: old: 3 of 9 vectors\n"
 
 
 @pytest.mark.parametrize("act", ["rollback", "drop"])
@@ -97,4 +97,4 @@ def test_who_stops_waiting_is_told_that_it_goes_on(monkeypatch: pytest.MonkeyPat
         api.on("POST /v1/reembed", (200, NOW))
         monkeypatch.setattr("counterpoint.cli.commands.reembed.time.sleep", stopped)
         ended = run("reembed", "new", *api.options())
-        assert (ended.exit_code, "memory continues" in ended.stderr) == (1, True)
+        assert (ended.exit_code, "embedding continues in the background" in ended.stderr) == (1, True)

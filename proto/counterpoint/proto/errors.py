@@ -221,7 +221,7 @@ class ErrorCode(StrEnum):
 
 
 class Problem(BaseModel):
-    """One thing wrong with an input: the dotted path of the field, and what is wrong with it."""
+    """A problem of an input: the dotted path of the field, and the fault."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -230,13 +230,13 @@ class Problem(BaseModel):
 
 
 class CounterpointError(Exception):
-    """Anything Counterpoint raises on purpose. `refusal` is the id of memory's refusal, where that is what it was."""
+    """Base class of Counterpoint's errors. `refusal` is the id of memory's refusal, if it is one."""
 
     refusal: str | None = None
 
 
 class Transient(CounterpointError):
-    """Try again later: something needed is away, busy or not yet there."""
+    """A temporary failure: a dependency is unavailable, busy or not ready. Retry later."""
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
@@ -244,11 +244,11 @@ class Transient(CounterpointError):
 
 
 class Away(Transient):
-    """Memory or the bus does not answer: wait until it does."""
+    """Memory or the bus does not answer. Wait until it does."""
 
 
 class Permanent(CounterpointError):
-    """Trying again cannot help: the message is dead-lettered with its problems."""
+    """A retry cannot help: the message is dead-lettered with its problems."""
 
     def __init__(self, code: str, problems: tuple[Problem, ...] = ()) -> None:
         detail = "; ".join(f"{p.field}: {p.problem}" for p in problems)
@@ -258,7 +258,7 @@ class Permanent(CounterpointError):
 
 
 class Denied(CounterpointError):
-    """Refused by a rule of the policy; `needed` says what would have been required."""
+    """A rule of the policy refuses the request; `needed` is the missing right."""
 
     def __init__(self, rule: str, needed: str = "") -> None:
         super().__init__(f"{rule}: needs {needed}" if needed else rule)
@@ -267,7 +267,7 @@ class Denied(CounterpointError):
 
 
 class Conflict(CounterpointError):
-    """A record is at another version than the writer expected; the versions are None where they are not known."""
+    """A record has another version than the writer expected; versions are None if unknown."""
 
     def __init__(self, store: str, record_id: str, expected: int | None = None, found: int | None = None) -> None:
         known = f"expected version {expected}, found {found}" if expected is not None else "was changed meanwhile"

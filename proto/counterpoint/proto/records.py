@@ -86,22 +86,6 @@ MODELS: Mapping[str, type[Shape]] = {
 }
 """The model of each store's records."""
 
-WITHOUT_MODEL: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("documents", "ingests", "chunks", "entities", "relationships", "audit", "projections"),
-        "only memory writes them",
-    ),
-    **dict.fromkeys(("quarantines", "erasures", "dead_letters", "releases"), "memory handles them as operations"),
-    **dict.fromkeys(
-        ("submissions", "webhook_deliveries", "sync_cursors", "incidents", "routes", "checkpoints", "calibration"),
-        "only the writing service reads them",
-    ),
-    **dict.fromkeys(("spend", "model_calls"), "only the gateway reads them, others as totals"),
-    **dict.fromkeys(("plans", "approvals"), "unused"),
-    **dict.fromkeys(("coder_memory", "planner_memory", "judge_memory"), "texts with arbitrary fields"),
-}
-"""The stores without a model, with the reason."""
-
 
 def with_version(shape: type[Shape], body: Mapping[str, Any], version: int) -> dict[str, Any]:
     """Return a body for its model, with the record's version if the model has that field."""

@@ -77,17 +77,16 @@ class AnswerFigures:
         }
 
 
-def _share(part: int, whole: int) -> float | None:
-    return round(part / whole, 4) if whole else None
+def _share(part: int, total: int) -> float | None:
+    return round(part / total, 4) if total else None
 
 
-async def measure_set(http: httpx.AsyncClient, name: str, of: EvaluationSet, type: str) -> AnswerFigures:
+async def measure_set(http: httpx.AsyncClient, name: str, data: EvaluationSet, type: str) -> AnswerFigures:
     """Measure one set."""
-    result = AnswerFigures(of.name, type, len(of.groups))
-    for n, group in enumerate(of.groups):
-        progress(
-            f"{of.name}: group {n + 1} of {len(of.groups)}, {len(group.texts)} texts, {len(group.queries)} questions"
-        )
+    result = AnswerFigures(data.name, type, len(data.groups))
+    for n, group in enumerate(data.groups):
+        size = f"{len(group.texts)} texts, {len(group.queries)} questions"
+        progress(f"{data.name}: group {n + 1} of {len(data.groups)}, {size}")
         corpus = EvaluationCorpus(group, type)
         await _ingest(http, f"{name}-{n}", corpus)
         await _ask(http, f"{name}-{n}", group, corpus, result)
@@ -174,9 +173,9 @@ def format_result(result: dict[str, Any]) -> str:
     )
 
 
-async def run(folder: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
+async def run(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure all sets of a folder on one temporary stack."""
-    sets = list(read_sets(given.folder, folder / "converted"))
+    sets = list(read_sets(args.folder, folder / "converted"))
     stack = Stack(folder / "stack", http_port=0)
     await stack.start()
     try:
@@ -185,7 +184,7 @@ async def run(folder: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
             base_url=stack.endpoints.http, headers=headers, timeout=600, transport=RetryTransport()
         ) as http:
             return [
-                (await measure_set(http, f"set{n}", each, given.type or content_type_of(each))).as_json()
+                (await measure_set(http, f"set{n}", each, args.type or content_type_of(each))).as_json()
                 for n, each in enumerate(sets)
             ]
     finally:
@@ -198,15 +197,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--type", choices=TYPES)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         try:
-            results = bus.run(run(Path(folder), given))
+            results = bus.run(run(Path(folder), args))
         except UnreadableSet as unreadable:
             sys.exit(f"counterpoint bench answer: {unreadable}")
-    if given.json:
+    if args.json:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
         print(
             json.dumps(

@@ -136,11 +136,11 @@ def main() -> None:
     parser.add_argument("--leaves", type=int, default=1_000_000)
     parser.add_argument("--projects", type=int, default=10)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        (bus.run(run(Path(folder), given.leaves, given.projects))).show()
+        (bus.run(run(Path(folder), args.leaves, args.projects))).show()
 
 
 if __name__ == "__main__":

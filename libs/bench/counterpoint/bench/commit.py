@@ -155,11 +155,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        bus.run(run(Path(folder), given.rows, given.samples)).show()
+        bus.run(run(Path(folder), args.rows, args.samples)).show()
 
 
 if __name__ == "__main__":

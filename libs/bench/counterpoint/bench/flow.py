@@ -73,7 +73,7 @@ class BusClient:
     async def task(self, description: str = "a stub") -> list[tuple[str, float]]:
         """Submit a task and wait for its end. Return message types with the seconds from submission to each."""
         task_id = new_id()
-        seen = self._messages[task_id] = []
+        messages = self._messages[task_id] = []
         ended = self._ended[task_id] = asyncio.get_running_loop().create_future()
         body = {"task_id": task_id, "kind": "question", "description": description}
         began = time.perf_counter()
@@ -84,7 +84,7 @@ class BusClient:
         )
         await asyncio.wait_for(ended, 60)
         del self._messages[task_id], self._ended[task_id]
-        return [(message_type, at - began) for message_type, at in seen]
+        return [(message_type, at - began) for message_type, at in messages]
 
     async def run(self, tasks: int) -> FlowRun:
         """Run `ALONE` tasks one at a time, then `tasks` with `IN_FLIGHT` at once."""
@@ -92,10 +92,10 @@ class BusClient:
         paths: list[float] = []
         for _ in range(ALONE):
             at = 0.0
-            for message_type, seen_s in await self.task():
+            for message_type, elapsed_s in await self.task():
                 if message_type.startswith("counterpoint.task.") and message_type != "counterpoint.task.submitted.v1":
-                    hops.append((seen_s - at) * 1000)
-                    at = seen_s
+                    hops.append((elapsed_s - at) * 1000)
+                    at = elapsed_s
             paths.append(at * 1000)
         slots = asyncio.Semaphore(IN_FLIGHT)
 
@@ -109,10 +109,10 @@ class BusClient:
 
     async def _message(self, message: Msg) -> None:
         at, headers = time.perf_counter(), message.headers or {}
-        seen = self._messages.get(headers.get("ce-correlationid", ""))
-        if seen is None:
+        messages = self._messages.get(headers.get("ce-correlationid", ""))
+        if messages is None:
             return
-        seen.append((headers["ce-type"], at))
+        messages.append((headers["ce-type"], at))
         if headers["ce-type"] in _ENDS:
             self._ended[headers["ce-correlationid"]].set_result(None)
 
@@ -186,13 +186,20 @@ async def measure_paths(folder: Path, tasks: int, report: BenchReport) -> None:
             case _:
                 return tuple(flow.tasks_s for flow in runs[name])
 
-    ours, limit = partial(values, "service"), partial(values, "faststream")
+    service_runs, limit = partial(values, "service"), partial(values, "faststream")
     report.measures += [
-        Measurement("hop p50, the service / direct handlers, one task in flight", "ms", ours("hop"), 4.0, limit("hop")),
-        Measurement("submitted to completed p50 / direct, one in flight", "ms", ours("p50"), 5.0, limit("p50")),
-        Measurement("submitted to completed p99 / its p50", "ms", ours("p99"), 3.0, ours("p50")),
         Measurement(
-            "tasks/s at 50 in flight, the service / direct", "/s", ours("many"), 0.25, limit("many"), at_least=True
+            "hop p50, the service / direct handlers, one task in flight", "ms", service_runs("hop"), 4.0, limit("hop")
+        ),
+        Measurement("submitted to completed p50 / direct, one in flight", "ms", service_runs("p50"), 5.0, limit("p50")),
+        Measurement("submitted to completed p99 / its p50", "ms", service_runs("p99"), 3.0, service_runs("p50")),
+        Measurement(
+            "tasks/s at 50 in flight, the service / direct",
+            "/s",
+            service_runs("many"),
+            0.25,
+            limit("many"),
+            at_least=True,
         ),
         Measurement(
             "FastStream handlers / raw nats-py", "/s", limit("many"), 0.7, values("raw", "many"), at_least=True
@@ -205,23 +212,23 @@ async def measure_questions(endpoints: Endpoints, chunks: int, report: BenchRepo
     services = service_names(chunks)
     headers = {"Authorization": f"Bearer {endpoints.token}"}
     async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=600) as http:
-        made = await ingest_services(http, PROJECT, services)
-        progress(f"{made} chunks")
-    asked = random.Random(5).sample(services, QUESTIONS * RUNS + 5)
+        chunk_count = await ingest_services(http, PROJECT, services)
+        progress(f"{chunk_count} chunks")
+    sample = random.Random(5).sample(services, QUESTIONS * RUNS + 5)
     medians: list[float] = []
     answered = 0
     async with bus_client(endpoints) as bus:
-        for name in asked[:5]:
+        for name in sample[:5]:
             await bus.task(port_question(name))
         for run in range(RUNS):
             alone = []
-            for name in asked[5 + run * QUESTIONS : 5 + (run + 1) * QUESTIONS]:
-                seen = await bus.task(port_question(name))
-                alone.append(seen[-1][1] * 1000)
-                answered += seen[-1][0] == TaskCompleted.TYPE
+            for name in sample[5 + run * QUESTIONS : 5 + (run + 1) * QUESTIONS]:
+                messages = await bus.task(port_question(name))
+                alone.append(messages[-1][1] * 1000)
+                answered += messages[-1][0] == TaskCompleted.TYPE
             medians.append(p50(alone))
             report.note_load()
-    name = f"a distinct offline question over {made} chunks, p50 ({answered} of {QUESTIONS * RUNS} answered)"
+    name = f"a distinct offline question over {chunk_count} chunks, p50 ({answered} of {QUESTIONS * RUNS} answered)"
     report.measures.append(Measurement(name, "ms", tuple(medians), 60.0))
 
 
@@ -257,15 +264,15 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=300, help="tasks per run with 50 in flight")
     parser.add_argument("--chunks", type=int, default=5_000, help="chunks to ask about; 0 skips the questions")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     report = BenchReport("flow")
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         os.chmod(folder, 0o755)
-        bus.run(measure_paths(Path(folder), given.tasks, report))
+        bus.run(measure_paths(Path(folder), args.tasks, report))
         progress(report.as_text())
-        measure_starts(Path(folder) / "data", given.chunks, report)
+        measure_starts(Path(folder) / "data", args.chunks, report)
     report.show()
 
 

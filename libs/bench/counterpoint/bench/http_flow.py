@@ -110,20 +110,22 @@ async def measure_paths(client: HttpProject, size: FlowSize, report: BenchReport
 async def measure_questions(client: HttpProject, size: FlowSize, report: BenchReport) -> None:
     """Measure distinct questions over `size.chunks` chunks, one at a time."""
     services = service_names(size.chunks)
-    made = await client.ingest(services)
-    progress(f"{made} chunks")
-    asked = random.Random(5).sample(services[FEW:], WARM + RUNS * size.questions)
-    for service in asked[:WARM]:
+    chunk_count = await client.ingest(services)
+    progress(f"{chunk_count} chunks")
+    sample = random.Random(5).sample(services[FEW:], WARM + RUNS * size.questions)
+    for service in sample[:WARM]:
         await client.ask(service)
     medians: list[float] = []
     answered = 0
     for run in range(RUNS):
         progress(f"questions, run {run + 1} of {RUNS}")
-        results = [await client.ask(service) for service in asked[WARM + run * size.questions :][: size.questions]]
+        results = [await client.ask(service) for service in sample[WARM + run * size.questions :][: size.questions]]
         medians.append(p50([took_ms for took_ms, _ in results]))
         answered += sum(is_answered for _, is_answered in results)
         report.note_load()
-    name = f"a distinct offline question over {made} chunks, p50 ({answered} of {RUNS * size.questions} answered)"
+    name = (
+        f"a distinct offline question over {chunk_count} chunks, p50 ({answered} of {RUNS * size.questions} answered)"
+    )
     report.measures.append(Measurement(name, "ms", tuple(medians), 60.0))
 
 
@@ -144,7 +146,7 @@ async def measure_stack(url: str, token: str, health: Sequence[str], size: FlowS
     ):
         client = HttpProject(http, f"bench-{new_id()}")
         await check_ready(probe, health)
-        progress(f"project {client.project} of {url}: it stays, with the documents ingested into it")
+        progress(f"project {client.project} of {url}: it and the documents ingested into it are kept")
         await measure_paths(client, size, report)
         await measure_questions(client, size, report)
         await check_ready(probe, health)
@@ -159,13 +161,13 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=FlowSize.tasks, help="tasks per run with 50 in flight")
     parser.add_argument("--chunks", type=int, default=FlowSize.chunks, help="chunks to ask about")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     exit_on_sigterm()
-    size = FlowSize(tasks=given.tasks, chunks=given.chunks)
+    size = FlowSize(tasks=args.tasks, chunks=args.chunks)
     try:
-        report = asyncio.run(measure_stack(given.url, os.environ["COUNTERPOINT_TOKEN"], given.health, size))
+        report = asyncio.run(measure_stack(args.url, os.environ["COUNTERPOINT_TOKEN"], args.health, size))
     except httpx.TransportError as away:
-        progress(f"no answer at {given.url} ({away})")
+        progress(f"no response from {args.url} ({away})")
         sys.exit(NOT_REACHABLE)
     except httpx.HTTPStatusError as refused:
         progress(f"{refused.request.url}: HTTP {refused.response.status_code}")

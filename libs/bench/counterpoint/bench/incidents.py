@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5.0, help="incidents a second")
     parser.add_argument("--seconds", type=float, default=30.0, help="duration")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     report = BenchReport("incidents")
@@ -192,7 +192,7 @@ def main() -> None:
         data_dir = Path(folder) / "data"
         up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
         try:
-            bus.run(measure_incidents(read_endpoints(data_dir), given.rate, given.seconds, report))
+            bus.run(measure_incidents(read_endpoints(data_dir), args.rate, args.seconds, report))
         finally:
             down(data_dir)
     report.show()

@@ -29,7 +29,7 @@ from counterpoint.developer.evidence.failure import failure_of_task
 from counterpoint.developer.evidence.gather import CHUNKS, NEIGHBOURS, NEIGHBOURS_OF
 from counterpoint.developer.excerpts.citations import attributed_text, quotes_text
 from counterpoint.developer.excerpts.likelihood import LikelihoodModel
-from counterpoint.developer.excerpts.relevance import hits, ranked
+from counterpoint.developer.excerpts.relevance import hits, rank_hits
 from counterpoint.developer.excerpts.selection import select
 from counterpoint.developer.language.german import english
 from counterpoint.proto.memory import HybridSearch
@@ -70,12 +70,12 @@ async def judge_case(memory: Memory, case: TriageCase) -> JudgedCase | None:
     )  # fmt: skip
     (found,) = await memory.query(query, timeout_s=60)
     near = [item for item in found.items if item.scores is not None]
-    beside = hits(text, [item for item in found.items if item.scores is None], load_calibration().answer)
+    neighbours = hits(text, [item for item in found.items if item.scores is None], load_calibration().answer)
     if failed:
         question = "\n".join(filter(None, (case.text, case.error_message)))
-        selected = select(question, hits(text, near, load_calibration().topic), beside, failure=True)
+        selected = select(question, hits(text, near, load_calibration().topic), neighbours, failure=True)
     else:
-        selected = select(text, ranked(hits(text, near, load_calibration().answer)), beside)
+        selected = select(text, rank_hits(hits(text, near, load_calibration().answer)), neighbours)
     if selected is None:
         return None
     features = selected.features_of(selected.ranked[0], selected.excerpts)
@@ -186,17 +186,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", metavar="DIR")
     parser.add_argument("--to", type=Path, metavar="FILE")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     try:
-        model, measured = fit_likelihood(bus.run(run(given.folders)))
+        model, measured = fit_likelihood(bus.run(run(args.folders)))
     except (UnreadableSet, ValueError) as error:
         sys.exit(f"likelihood_fit: {error}")
     for each in measured:
         print(json.dumps(each))
-    if given.to is not None:
-        given.to.write_text(model.model_dump_json(indent=2) + "\n")
+    if args.to is not None:
+        args.to.write_text(model.model_dump_json(indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def cross_validate(reports: Sequence[IncidentCandidates], *further: Sequence[Inc
                 continue
             at = max(range(len(report.candidates)), key=lambda each: model.order(report.candidates[each]))
             right = at == report.correct
-            likelihood = model.at(report.candidates[at])
+            likelihood = model.probability(report.candidates[at])
             offers.append((likelihood, right))
             if report.known:
                 recalled.append((report, right))

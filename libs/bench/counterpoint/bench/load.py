@@ -111,7 +111,7 @@ class TaskTimes:
     refused: int = 0
 
     async def record(self, message: Msg) -> None:
-        """Record when a message of a task is times."""
+        """Record the time of a message of a task."""
         now, headers = time.perf_counter(), message.headers or {}
         task_id, message_type = headers.get("ce-correlationid", ""), headers.get("ce-type", "")
         if task_id in self.began:
@@ -302,7 +302,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=10.0, help="tasks a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="duration")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     report = BenchReport("load")
@@ -312,7 +312,7 @@ def main() -> None:
         up(data_dir, addresses=ListenAddresses(http_port=0), detach=True)
         try:
             target = LoadTarget(read_endpoints(data_dir), data_dir)
-            bus.run(measure_load(target, TaskMix.read(given.mix), given.rate, given.seconds, report))
+            bus.run(measure_load(target, TaskMix.read(args.mix), args.rate, args.seconds, report))
         finally:
             down(data_dir)
     report.show()

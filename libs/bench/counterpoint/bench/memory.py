@@ -56,11 +56,11 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section only; repeatable")
     parser.add_argument("--full", action="store_true", help="measure all sizes")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
-        bus.run(run(Path(folder), given.only or tuple(SECTIONS), FULL if given.full else SHORT)).show()
+        bus.run(run(Path(folder), args.only or tuple(SECTIONS), FULL if args.full else SHORT)).show()
 
 
 if __name__ == "__main__":

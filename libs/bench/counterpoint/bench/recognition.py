@@ -64,12 +64,12 @@ async def learn(http: httpx.AsyncClient, learned: Sequence[RecognitionCase], pro
 
 async def ask(
     http: httpx.AsyncClient,
-    asked: Sequence[RecognitionCase],
+    cases: Sequence[RecognitionCase],
     learned: Sequence[RecognitionCase],
     case_of_attempt: dict[str, str],
 ) -> list[RecognitionOutcome]:
     """Submit every case as a task, `AT_ONCE` at a time."""
-    words, slots = Bm25Baseline(learned), asyncio.Semaphore(AT_ONCE)
+    baseline, slots = Bm25Baseline(learned), asyncio.Semaphore(AT_ONCE)
     of_pair: dict[str | None, set[str]] = defaultdict(set)
     for case in learned:
         of_pair[case.pair].add(case.id)
@@ -96,11 +96,11 @@ async def ask(
             similar=tuple(similar),
             proposed=proposed,
             likelihood=(findings.get("likelihood") or 0.0) if proposed else 0.0,
-            by_words=words.ranked(case.text),
+            by_words=baseline.ranked(case.text),
             right=frozenset(of_pair[case.pair]) if case.role == "second" else frozenset(),
         )
 
-    return list(await asyncio.gather(*map(one, asked)))
+    return list(await asyncio.gather(*map(one, cases)))
 
 
 def format_result(result: dict[str, Any]) -> str:
@@ -126,10 +126,10 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else str(value)
 
 
-async def run(folder: Path, given: argparse.Namespace) -> list[RecognitionOutcome]:
+async def run(folder: Path, args: argparse.Namespace) -> list[RecognitionOutcome]:
     """Run a set on a temporary stack."""
-    sets = [read_cases(each) for each in (given.folder, *given.further)]
-    incidents, began = synthetic_incidents(given.among), time.monotonic()
+    sets = [read_cases(each) for each in (args.folder, *args.further)]
+    incidents, began = synthetic_incidents(args.among), time.monotonic()
     stack = Stack(folder / "stack", http_port=0)
     await stack.start()
     try:
@@ -137,24 +137,24 @@ async def run(folder: Path, given: argparse.Namespace) -> list[RecognitionOutcom
         async with httpx.AsyncClient(
             base_url=stack.endpoints.http, headers=headers, timeout=600, transport=RetryTransport()
         ) as http:
-            for start in range(0, given.among, BATCH):
+            for start in range(0, args.among, BATCH):
                 portion = list(itertools.islice(incidents, BATCH))
                 answer = await http.post("/v1/attempts", params={"project": PROJECT}, json={"incidents": portion})
                 answer.raise_for_status()
                 if start % PROGRESS_EVERY == 0:
                     progress(f"{start + len(portion)} synthetic incidents after {time.monotonic() - began:.0f} s")
             case_of_attempt = [await learn(http, _learned(each), _project(n)) for n, each in enumerate(sets)]
-            learned, asked = _learned(sets[0]), [case for case in sets[0] if not case.learned]
-            progress(f"{len(learned)} cases reported as {len(case_of_attempt[0])} attempts, {len(asked)} to ask")
-            if given.fit:
-                await _fit(folder, stack, given, list(zip(sets, case_of_attempt, strict=True)))
-            return await ask(http, asked, learned, case_of_attempt[0])
+            learned, cases = _learned(sets[0]), [case for case in sets[0] if not case.learned]
+            progress(f"{len(learned)} cases reported as {len(case_of_attempt[0])} attempts, {len(cases)} to ask")
+            if args.fit:
+                await _fit(folder, stack, args, list(zip(sets, case_of_attempt, strict=True)))
+            return await ask(http, cases, learned, case_of_attempt[0])
     finally:
         await stack.stop()
 
 
-def _learned(every: Sequence[RecognitionCase]) -> list[RecognitionCase]:
-    return [case for case in every if case.learned]
+def _learned(each: Sequence[RecognitionCase]) -> list[RecognitionCase]:
+    return [case for case in each if case.learned]
 
 
 def _project(number: int) -> str:
@@ -164,7 +164,7 @@ def _project(number: int) -> str:
 async def _fit(
     folder: Path,
     stack: Stack,
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     sets: Sequence[tuple[Sequence[RecognitionCase], dict[str, str]]],
 ) -> None:
     secrets = load_credentials(folder / "stack" / "secrets.json", NATS_USERS)
@@ -173,19 +173,19 @@ async def _fit(
     await router.connection.open()
     try:
         candidates = [
-            await candidates_of(router.memory(_project(n), PRINCIPAL), _project(n), every, case_of_attempt)
-            for n, (every, case_of_attempt) in enumerate(sets)
+            await candidates_of(router.memory(_project(n), PRINCIPAL), _project(n), each, case_of_attempt)
+            for n, (each, case_of_attempt) in enumerate(sets)
         ]
     finally:
         await router.connection.close()
     figures = cross_validate(*candidates)
     progress(figures)
     of = [
-        f"{folder.name} ({len(_learned(every))} incidents, {len(every) - len(_learned(every))} reports)"
-        for folder, (every, _) in zip((given.folder, *given.further), sets, strict=True)
+        f"{folder.name} ({len(_learned(each))} incidents, {len(each) - len(_learned(each))} reports)"
+        for folder, (each, _) in zip((args.folder, *args.further), sets, strict=True)
     ]
     model = fit_likeness(candidates[0], f"{', '.join(of)}; the first in {figures}", *candidates[1:])
-    given.fit.write_text(load_calibration().model_copy(update={"likeness": model}).model_dump_json(indent=2) + "\n")
+    args.fit.write_text(load_calibration().model_copy(update={"likeness": model}).model_dump_json(indent=2) + "\n")
 
 
 def main() -> None:
@@ -197,22 +197,22 @@ def main() -> None:
     parser.add_argument("--among", type=int, default=0, metavar="N")
     parser.add_argument("--fit", type=Path, metavar="FILE")
     parser.add_argument("--with", type=Path, metavar="DIR", action="append", default=[], dest="further")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         try:
-            outcomes = bus.run(run(Path(folder), given))
+            outcomes = bus.run(run(Path(folder), args))
         except UnreadableSet as unreadable:
             sys.exit(f"counterpoint bench recognition: {unreadable}")
-    result = {"set": given.folder.name, "among": given.among, **summary(outcomes)}
-    if given.verbose:
+    result = {"set": args.folder.name, "among": args.among, **summary(outcomes)}
+    if args.verbose:
         result["each"] = [
             {"id": one.case.id, "role": one.case.role, "right": one.is_right, "proposed": one.proposed,
              "likelihood": one.likelihood, "similar": one.similar[:3]}
             for one in outcomes
         ]  # fmt: skip
-    if given.json:
+    if args.json:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
         print(json.dumps({**result, "machine": machine}))
     else:

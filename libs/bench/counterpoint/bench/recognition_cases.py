@@ -100,7 +100,7 @@ class RecognitionOutcome:
         """True if the proposal is the fix of the same fault."""
         return self.proposed is not None and self.proposed in self.right
 
-    def recalled(self, first: int) -> bool:
+    def is_recalled(self, first: int) -> bool:
         """Return True if a correct case is among the first similar ones."""
         return bool(self.right & set(self.similar[:first]))
 
@@ -116,22 +116,24 @@ def read_cases(folder: Path) -> tuple[RecognitionCase, ...]:
 
 def summary(outcomes: Sequence[RecognitionOutcome]) -> dict[str, Any]:
     """Return the shares over all second reports and by difficulty, and the AUROC and calibration of the likelihood."""
-    seconds = [one for one in outcomes if one.case.role == "second"]
-    others = [one for one in outcomes if one.case.role != "second"]
-    of: dict[str, list[RecognitionOutcome]] = defaultdict(list)
-    for one in seconds:
-        of[one.case.difficulty or "other"].append(one)
-    scored = [(one.likelihood, True) for one in seconds if one.is_right]
-    scored += [(one.likelihood, False) for one in others]
+    seconds = [outcome for outcome in outcomes if outcome.case.role == "second"]
+    others = [outcome for outcome in outcomes if outcome.case.role != "second"]
+    by_difficulty: dict[str, list[RecognitionOutcome]] = defaultdict(list)
+    for outcome in seconds:
+        by_difficulty[outcome.case.difficulty or "other"].append(outcome)
+    scored = [(outcome.likelihood, True) for outcome in seconds if outcome.is_right]
+    scored += [(outcome.likelihood, False) for outcome in others]
     area = auroc([value for value, _ in scored], [right for _, right in scored])
-    offers = [(one.likelihood, one.is_right) for one in outcomes if one.proposed is not None]
-    kinds = {"near_misses": [one for one in others if one.case.role.startswith("near_miss_of:")]}
-    kinds["strangers"] = [one for one in others if one not in kinds["near_misses"]]
+    offers = [(outcome.likelihood, outcome.is_right) for outcome in outcomes if outcome.proposed is not None]
+    kinds = {"near_misses": [outcome for outcome in others if outcome.case.role.startswith("near_miss_of:")]}
+    kinds["strangers"] = [outcome for outcome in others if outcome not in kinds["near_misses"]]
     return {
         **_shares(seconds),
-        "by_difficulty": {name: _shares(each) for name, each in sorted(of.items())},
-        "wrongly_claimed": _share([_claims(one) for one in others]),
-        "wrongly_claimed_by_kind": {name: _share([_claims(one) for one in each]) for name, each in kinds.items()},
+        "by_difficulty": {name: _shares(each) for name, each in sorted(by_difficulty.items())},
+        "wrongly_claimed": _share([_claims(outcome) for outcome in others]),
+        "wrongly_claimed_by_kind": {
+            name: _share([_claims(outcome) for outcome in each]) for name, each in kinds.items()
+        },
         "auroc": None if area is None else round(area, 4),
         "ece": ece(offers),
         "reliability": [
@@ -147,21 +149,21 @@ def summary(outcomes: Sequence[RecognitionOutcome]) -> dict[str, Any]:
 def _shares(seconds: Sequence[RecognitionOutcome]) -> dict[str, Any]:
     return {
         "cases": len(seconds),
-        "recall@1": _share([one.recalled(1) for one in seconds]),
-        "recall@3": _share([one.recalled(3) for one in seconds]),
-        "proposed": _share([one.is_right for one in seconds]),
-        "claimed": _share([one.is_right and one.likelihood >= RECOGNISED for one in seconds]),
-        "bm25_recall@1": _share([bool(one.right & set(one.by_words[:1])) for one in seconds]),
-        "bm25_recall@3": _share([bool(one.right & set(one.by_words[:3])) for one in seconds]),
+        "recall@1": _share([outcome.is_recalled(1) for outcome in seconds]),
+        "recall@3": _share([outcome.is_recalled(3) for outcome in seconds]),
+        "proposed": _share([outcome.is_right for outcome in seconds]),
+        "claimed": _share([outcome.is_right and outcome.likelihood >= RECOGNISED for outcome in seconds]),
+        "bm25_recall@1": _share([bool(outcome.right & set(outcome.by_words[:1])) for outcome in seconds]),
+        "bm25_recall@3": _share([bool(outcome.right & set(outcome.by_words[:3])) for outcome in seconds]),
     }
 
 
-def _claims(one: RecognitionOutcome) -> bool:
-    return one.proposed is not None and one.likelihood >= RECOGNISED
+def _claims(outcome: RecognitionOutcome) -> bool:
+    return outcome.proposed is not None and outcome.likelihood >= RECOGNISED
 
 
-def _share(of: Sequence[bool]) -> float | None:
-    return round(sum(of) / len(of), 4) if of else None
+def _share(by_difficulty: Sequence[bool]) -> float | None:
+    return round(sum(by_difficulty) / len(by_difficulty), 4) if by_difficulty else None
 
 
 class Bm25Baseline:

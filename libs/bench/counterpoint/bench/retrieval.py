@@ -67,18 +67,20 @@ class RetrievalResult:
 
     def scores(self, leg: str, k: int, category: str | None = None) -> dict[str, float]:
         """Return the quality of a leg, over all questions or those of a category."""
-        of = [pair for pair in self.ranked[leg] if category in (None, pair[0].category)]
-        named: dict[str, Callable[[SetQuery, list[str]], float]] = {
+        pairs = [pair for pair in self.ranked[leg] if category in (None, pair[0].category)]
+        metrics: dict[str, Callable[[SetQuery, list[str]], float]] = {
             f"ndcg@{k}": lambda query, ranked: ndcg(ranked, query.relevant, k),
             **{f"recall@{n}": _recall_at(n) for n in sorted({5, 10, 20, k})},
         }
-        return {name: round(statistics.fmean(measure(*pair) for pair in of), 4) for name, measure in named.items()}
+        return {name: round(statistics.fmean(measure(*pair) for pair in pairs), 4) for name, measure in metrics.items()}
 
     def as_json(self, k: int) -> dict[str, Any]:
         """Return all figures, with those of the fusion at the top level."""
         categories = sorted({query.category for query, _ in self.ranked["fusion"] if query.category is not None})
         curve = load_calibration().answer
-        area = auroc([curve.at(each.features) for each in self.graded], [each.relevant for each in self.graded])
+        area = auroc(
+            [curve.probability(each.features) for each in self.graded], [each.relevant for each in self.graded]
+        )
         took = sorted(self.durations_ms)
         return {
             "set": self.name,
@@ -138,24 +140,23 @@ class EvaluationCorpus:
 
     def _conversation(self, group: TextGroup) -> None:
         """Add one document; its passages have the order of its turns."""
-        said = transcript(Turn(text.speaker or "", text.text, text.at) for text in group.texts)
-        heads = [head.start() for head in TURN.finditer(said)]
+        text_of_turns = transcript(Turn(text.speaker or "", text.text, text.at) for text in group.texts)
+        heads = [head.start() for head in TURN.finditer(text_of_turns)]
         owners, turn = [], 0
-        for piece in chunk(said, "conversation").chunks:
+        for piece in chunk(text_of_turns, "conversation").chunks:
             while turn + 1 < len(heads) and heads[turn + 1] <= piece.start:
                 turn += 1
             owners.append(group.texts[turn].id)
         self._ids["conversation"] = owners
-        self.documents.append(Document(source="conversation", text=said, type="conversation"))
+        self.documents.append(Document(source="conversation", text=text_of_turns, type="conversation"))
 
 
-async def measure_set(router: Service, name: str, of: EvaluationSet, type: str) -> RetrievalResult:
+async def measure_set(router: Service, name: str, data: EvaluationSet, type: str) -> RetrievalResult:
     """Measure one set."""
-    result = RetrievalResult(of.name, type, len(of.groups))
-    for n, group in enumerate(of.groups):
-        progress(
-            f"{of.name}: group {n + 1} of {len(of.groups)}, {len(group.texts)} texts, {len(group.queries)} questions"
-        )
+    result = RetrievalResult(data.name, type, len(data.groups))
+    for n, group in enumerate(data.groups):
+        size = f"{len(group.texts)} texts, {len(group.queries)} questions"
+        progress(f"{data.name}: group {n + 1} of {len(data.groups)}, {size}")
         memory = router.memory(f"{name}-{n}", PRINCIPAL)
         corpus = EvaluationCorpus(group, type)
         began = time.perf_counter()
@@ -195,8 +196,8 @@ async def _run_queries(
     async def one(query: SetQuery, leg: str) -> None:
         async with slots:
             memory = router.memory(project, PRINCIPAL)
-            asked = HybridSearch(store="chunks", text=query.text, k=DEEP, vector_weight=LEGS[leg])
-            (answer,) = await memory.query(asked, timeout_s=60)
+            query_of_leg = HybridSearch(store="chunks", text=query.text, k=DEEP, vector_weight=LEGS[leg])
+            (answer,) = await memory.query(query_of_leg, timeout_s=60)
         ranked = list(dict.fromkeys(map(corpus.text_id, answer.items)))
         result.ranked[leg].append((query, ranked))
         if leg == "fusion":
@@ -213,11 +214,11 @@ async def _run_queries(
             result.queries_s += time.perf_counter() - began
 
 
-def content_type_of(of: EvaluationSet) -> str:
+def content_type_of(data: EvaluationSet) -> str:
     """Guess the type of the texts of a set."""
-    if of.spoken:
+    if data.spoken:
         return "conversation"
-    texts = [text.text for group in of.groups for text in group.texts[:50]]
+    texts = [text.text for group in data.groups for text in group.texts[:50]]
     code = sum("def " in text or "function" in text or "=>" in text or "class " in text for text in texts)
     return "code" if code > len(texts) / 2 else "docs"
 
@@ -248,12 +249,12 @@ def fitted_calibration(results: Sequence[RetrievalResult]) -> Calibration:
     return load_calibration().model_copy(update={"answer": fit_curve(passages, fitted_on)})
 
 
-async def run(folder: Path, given: argparse.Namespace) -> list[RetrievalResult]:
+async def run(folder: Path, args: argparse.Namespace) -> list[RetrievalResult]:
     """Measure all sets of a folder on one temporary stack."""
-    sets = list(read_sets(given.folder, folder / "converted"))
+    sets = list(read_sets(args.folder, folder / "converted"))
     async with bench_stack(folder / "stack") as bench:
         return [
-            await measure_set(bench.router, f"set{n}", each, given.type or content_type_of(each))
+            await measure_set(bench.router, f"set{n}", each, args.type or content_type_of(each))
             for n, each in enumerate(sets)
         ]
 
@@ -266,25 +267,25 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fit", type=Path, metavar="FILE")
-    given = parser.parse_args()
-    if not 1 <= given.k <= 20:
+    args = parser.parse_args()
+    if not 1 <= args.k <= 20:
         parser.error("--k must be between 1 and 20")
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         try:
-            measured = bus.run(run(Path(folder), given))
+            measured = bus.run(run(Path(folder), args))
         except UnreadableSet as unreadable:
             sys.exit(f"counterpoint bench retrieval: {unreadable}")
-    if given.fit is not None:
-        given.fit.write_text(fitted_calibration(measured).model_dump_json(indent=2) + "\n")
-    results = [result.as_json(given.k) for result in measured]
-    if given.json:
+    if args.fit is not None:
+        args.fit.write_text(fitted_calibration(measured).model_dump_json(indent=2) + "\n")
+    results = [result.as_json(args.k) for result in measured]
+    if args.json:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-        whole = results[0] if len(results) == 1 else {"sets": results}
-        print(json.dumps({**whole, "machine": machine}))
+        output = results[0] if len(results) == 1 else {"sets": results}
+        print(json.dumps({**output, "machine": machine}))
     else:
-        print("\n".join(format_result(result, given.k) for result in results))
+        print("\n".join(format_result(result, args.k) for result in results))
 
 
 if __name__ == "__main__":

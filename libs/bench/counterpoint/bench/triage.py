@@ -145,8 +145,8 @@ def _shares(outcomes: Sequence[TriageOutcome]) -> dict[str, Any]:
     }
 
 
-def _share(of: Iterable[bool]) -> float | None:
-    each = list(of)
+def _share(values: Iterable[bool]) -> float | None:
+    each = list(values)
     return round(sum(each) / len(each), 4) if each else None
 
 
@@ -243,7 +243,7 @@ def _cell(value: float | None) -> str:
 
 
 @asynccontextmanager
-async def stack_with_documents(folder: Path, of: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Memory]]:
+async def stack_with_documents(folder: Path, documents_folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Memory]]:
     """Run a stack in `folder` with the documents of a set. Yield a client of its HTTP API, and memory as the router."""
     stack = Stack(folder / "stack", http_port=0)
     await stack.start()
@@ -259,7 +259,7 @@ async def stack_with_documents(folder: Path, of: Path) -> AsyncIterator[tuple[ht
             async with httpx.AsyncClient(
                 base_url=stack.endpoints.http, headers=headers, timeout=600, transport=RetryTransport()
             ) as http:
-                for batch in documents(of):
+                for batch in documents(documents_folder):
                     answer = await http.post(
                         "/v1/documents", params={"project": PROJECT}, json={"documents": batch}
                     )  # fmt: skip
@@ -274,11 +274,11 @@ async def stack_with_documents(folder: Path, of: Path) -> AsyncIterator[tuple[ht
         await stack.stop()
 
 
-async def run(folder: Path, given: argparse.Namespace) -> list[TriageOutcome]:
+async def run(folder: Path, args: argparse.Namespace) -> list[TriageOutcome]:
     """Run the cases of a folder on a temporary stack."""
-    of = [case for case in read_cases(given.folder) if given.only in (None, case.type)]
-    async with stack_with_documents(folder, given.folder) as (http, memory):
-        return await run_cases(http, memory, of)
+    cases = [case for case in read_cases(args.folder) if args.only in (None, case.type)]
+    async with stack_with_documents(folder, args.folder) as (http, memory):
+        return await run_cases(http, memory, cases)
 
 
 def main() -> None:
@@ -288,21 +288,21 @@ def main() -> None:
     parser.add_argument("--only", metavar="TYPE")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="also print each case and its answer")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         try:
-            outcomes = bus.run(run(Path(folder), given))
+            outcomes = bus.run(run(Path(folder), args))
         except UnreadableSet as unreadable:
             sys.exit(f"counterpoint bench triage: {unreadable}")
-    result = {"set": given.folder.name, **summary(outcomes)}
-    if given.verbose:
+    result = {"set": args.folder.name, **summary(outcomes)}
+    if args.verbose:
         result["each"] = [
             {"id": one.case.id, "verdict": one.verdict, "confidence": one.confidence, "text": one.text}
             for one in outcomes
         ]  # fmt: skip
-    if given.json:
+    if args.json:
         machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
         print(json.dumps({**result, "machine": machine}))
     else:

@@ -8,7 +8,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from counterpoint.guard.names import kept, unnamed
+from counterpoint.guard.names import empty_fingerprint, redact_name
 
 
 class LossyStream:
@@ -51,5 +51,5 @@ def redact_event(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Redact secrets in the values of a log event; a structlog processor."""
     for key, value in event.items():
         if isinstance(value, str):
-            event[key] = kept(value, unnamed)
+            event[key] = redact_name(value, empty_fingerprint)
     return event

@@ -35,38 +35,38 @@ class AddressSource:
         if self.url and self.data_dir:
             raise UsageError("give --url or --data-dir, not both")
         if self.data_dir:
-            return self._with_token(_left_in(self.folder()))
+            return self._with_token(_read_address(self.folder()))
         url = self.url or self.environ.get("COUNTERPOINT_URL")
         if url:
             token = self.token or self.environ.get("COUNTERPOINT_TOKEN")
             if not token:
                 raise UsageError("a URL needs a token: --token or COUNTERPOINT_TOKEN")
             return Address(url.rstrip("/"), token)
-        return self._with_token(_left_in(self.folder()))
+        return self._with_token(_read_address(self.folder()))
 
     def folder(self) -> Path:
         """Return the data folder: `--data-dir`, COUNTERPOINT_DATA_DIR, the nearest `.counterpoint` upwards, else here.
 
         Raises UsageError for a path that is not a folder.
         """
-        if named := self.data_dir or self.environ.get("COUNTERPOINT_DATA_DIR"):
-            folder = Path(named)
+        if chosen := self.data_dir or self.environ.get("COUNTERPOINT_DATA_DIR"):
+            folder = Path(chosen)
             if folder.exists() and not folder.is_dir():
                 raise UsageError(f"{folder} is not a folder")
             return folder
         nearest = (above / FOLDER for above in (self.cwd, *self.cwd.parents))
         return next((folder for folder in nearest if folder.is_dir()), self.cwd / FOLDER)
 
-    def _with_token(self, found: Address) -> Address:
-        return Address(found.url, self.token or found.token)
+    def _with_token(self, address: Address) -> Address:
+        return Address(address.url, self.token or address.token)
 
 
-def _left_in(folder: Path) -> Address:
+def _read_address(folder: Path) -> Address:
     from counterpoint.local.endpoints import read_endpoints
     from counterpoint.proto.errors import Transient
 
     try:
         endpoints = read_endpoints(folder)
-    except Transient as nothing:
-        raise NotReachable(f"{nothing}; start it with `counterpoint up --data-dir {folder}`") from None
+    except Transient as error:
+        raise NotReachable(f"{error}; start it with `counterpoint up --data-dir {folder}`") from None
     return Address(endpoints.http, endpoints.token)

@@ -56,7 +56,7 @@ class ApiClient:
 
     def get(self, path: str, **params: Any) -> Any:
         """Return the resource at `path`. Parameters that are None are left out. Raises ApiError or NotReachable."""
-        return self._json("GET", path, params=_given(params))
+        return self._json("GET", path, params=_without_none(params))
 
     def post(
         self, path: str, body: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None, **params: Any
@@ -65,30 +65,30 @@ class ApiClient:
 
         Raises ApiError or NotReachable.
         """
-        content = body if isinstance(body, str) else _json_of(_given(body))
+        content = body if isinstance(body, str) else _json_of(_without_none(body))
         headers = {"Content-Type": "application/json"} | dict(headers or {})
-        return self._json("POST", path, content=content, headers=headers, params=_given(params))
+        return self._json("POST", path, content=content, headers=headers, params=_without_none(params))
 
     def post_once(self, path: str, body: Mapping[str, Any], key: str | None) -> Any:
         """Send `body` with an Idempotency-Key, random by default. Repeats while unavailable."""
         headers = {"Idempotency-Key": key or uuid4().hex}
-        until = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
                 return self.post(path, body, headers=headers)
             except ApiError as refused:
-                if refused.status not in _TRANSIENT or time.monotonic() > until:
+                if refused.status not in _TRANSIENT or time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_S)
 
     def put(self, path: str, body: Mapping[str, Any], **params: Any) -> Any:
         """Replace the resource at `path` and return the reply. Sends None as null. Raises ApiError or NotReachable."""
         headers = {"Content-Type": "application/json"}
-        return self._json("PUT", path, content=_json_of(body), headers=headers, params=_given(params))
+        return self._json("PUT", path, content=_json_of(body), headers=headers, params=_without_none(params))
 
     def delete(self, path: str, **params: Any) -> Any:
         """Delete the resource at `path` and return the reply. Raises ApiError or NotReachable."""
-        return self._json("DELETE", path, params=_given(params))
+        return self._json("DELETE", path, params=_without_none(params))
 
     def pages(self, path: str, limit: int, **params: Any) -> dict[str, Any]:
         """Return the first `limit` items of a list, from as many pages as needed, and the cursor after them."""
@@ -122,7 +122,7 @@ class ApiClient:
             timeout = httpx.Timeout(60.0, connect=5.0, read=_QUIET_S)
             try:
                 with connect_sse(
-                    self._client, "GET", path, headers=headers, params=_given(params), timeout=timeout
+                    self._client, "GET", path, headers=headers, params=_without_none(params), timeout=timeout
                 ) as source:
                     _check(source.response)
                     opened.set()
@@ -132,33 +132,34 @@ class ApiClient:
                             yield ServerEvent(event.id, event.event, json.loads(event.data))
             except (httpx.TransportError, SSEError) as broken:
                 if not opened.is_set():
-                    raise self._away(broken) from None
+                    raise self._not_reachable(broken) from None
             except ApiError as refused:
                 if refused.status not in _TRANSIENT or not opened.is_set():
                     raise
             stopped.wait(_RETRY_S)
 
     def _json(self, method: str, path: str, **request: Any) -> Any:
-        with self._reached():
+        with self._transport_errors():
             response = self._client.request(method, path, **request)
         _check(response)
         return response.json() if response.content else {}
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _transport_errors(self) -> Iterator[None]:
         try:
             yield
         except httpx.TransportError as failure:
-            raise self._away(failure) from None
+            raise self._not_reachable(failure) from None
 
-    def _away(self, failure: Exception) -> NotReachable:
-        said = str(failure) or type(failure).__name__
+    def _not_reachable(self, failure: Exception) -> NotReachable:
+        reason = str(failure) or type(failure).__name__
         return NotReachable(
-            f"no answer at {self.url} ({said}); `counterpoint status` looks, `counterpoint up` starts it"
+            f"no response from {self.url} ({reason}); check with `counterpoint status`, start the stack with "
+            "`counterpoint up`"
         )
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -79,9 +79,9 @@ def command(
     def decorate(function: Callable[Concatenate[CommandSession, P], Exit | None]) -> CliCommand:
         own = list(inspect.signature(function).parameters.values())[1:]
 
-        def run(**given: Any) -> None:
-            session = CommandSession(**{shared: given.pop(shared) for shared in _SHARED})
-            raise typer.Exit(int(_exit_code(session, lambda: function(session, **given))))  # type: ignore[call-arg]
+        def run(**values: Any) -> None:
+            session = CommandSession(**{shared: values.pop(shared) for shared in _SHARED})
+            raise typer.Exit(int(_exit_code(session, lambda: function(session, **values))))  # type: ignore[call-arg]
 
         run.__signature__ = inspect.Signature([*own, *_PARAMETERS])  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in (*own, *_PARAMETERS)}
@@ -107,8 +107,8 @@ def add_commands(app: typer.Typer, package: ModuleType) -> None:
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
-    for found in pkgutil.iter_modules(package.__path__):
-        yield importlib.import_module(f"{package.__name__}.{found.name}")
+    for module in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def _exit_code(session: CommandSession, work: Callable[[], Exit | None]) -> int:

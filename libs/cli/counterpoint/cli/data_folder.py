@@ -19,4 +19,4 @@ def quiet_logs() -> None:
 
 def reject_url(session: CommandSession) -> None:
     if session.url:
-        raise UsageError("this command works on a data folder: use --data-dir, not --url")
+        raise UsageError("this command needs a data folder: use --data-dir, not --url")

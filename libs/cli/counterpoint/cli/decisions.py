@@ -38,7 +38,7 @@ def follow_all(session: CommandSession, address: "Address", stopped: threading.E
     A session with a project prints only that one. Raises the errors of opening its stream.
     """
     from counterpoint.cli.api import ApiClient
-    from counterpoint.cli.projects import each_new
+    from counterpoint.cli.projects import watch_projects
 
     if session.project:
         with ApiClient(address) as api:
@@ -54,7 +54,7 @@ def follow_all(session: CommandSession, address: "Address", stopped: threading.E
         threading.Thread(target=follow_one, args=(project,), daemon=True).start()
 
     with ApiClient(address) as api:
-        each_new(api, set(), begin, stopped)
+        watch_projects(api, set(), begin, stopped)
 
 
 def show(
@@ -65,8 +65,8 @@ def show(
         if event.name == "gap":
             session.note("gap: older events are no longer kept")
         elif task is None or event.data["data"].get("task_id") == task:
-            named = {"project": project} if project else {}
-            session.line({"id": event.id, **named, "event": event.data}, partial(_line, event, project))
+            prefix = {"project": project} if project else {}
+            session.line({"id": event.id, **prefix, "event": event.data}, partial(_line, event, project))
 
 
 def _line(event: "ServerEvent", project: str | None = None) -> "Text":

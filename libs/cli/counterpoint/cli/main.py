@@ -10,7 +10,7 @@ app = typer.Typer(
     help="Remembers how things broke and how they were fixed, and puts a team of agents to work on it.",
     epilog=(
         "Exit codes: 0 done, 1 failed, 2 usage, 3 not reachable, 4 waiting for input. Without --url or --data-dir a "
-        "command asks COUNTERPOINT_URL, COUNTERPOINT_DATA_DIR, or the nearest .counterpoint folder upwards."
+        "command uses COUNTERPOINT_URL, COUNTERPOINT_DATA_DIR, or the nearest .counterpoint folder upwards."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -16,22 +16,22 @@ _PRINCIPALS = 1000
 ALL = "*"
 
 
-def served(api: "ApiClient") -> tuple[str, ...]:
+def list_projects(api: "ApiClient") -> tuple[str, ...]:
     """List `default` and the projects of principals that are not revoked. Raises ApiError."""
-    found = api.pages("/v1/principals", _PRINCIPALS)["items"]
-    named = {project for one in found if not one.get("revoked_at") for project in one["projects"]}
-    return (DEFAULT_PROJECT, *sorted(named - {ALL, DEFAULT_PROJECT}))
+    principals = api.pages("/v1/principals", _PRINCIPALS)["items"]
+    projects = {project for one in principals if not one.get("revoked_at") for project in one["projects"]}
+    return (DEFAULT_PROJECT, *sorted(projects - {ALL, DEFAULT_PROJECT}))
 
 
-def each_new(api: "ApiClient", known: set[str], begin: Callable[[str], None], stopped: threading.Event) -> None:
+def watch_projects(api: "ApiClient", started: set[str], begin: Callable[[str], None], stopped: threading.Event) -> None:
     """Call `begin` for each project not in `known`, now and as principals are created, until `stopped` is set."""
     while not stopped.is_set():
         try:
-            new = [project for project in served(api) if project not in known]
+            new = [project for project in list_projects(api) if project not in started]
         except (NotReachable, ApiError):
             new = []  # The router may be restarting; poll again.
         for project in new:
-            known.add(project)
+            started.add(project)
             begin(project)
         stopped.wait(POLL_S)
 
@@ -41,8 +41,10 @@ def note_others(session: "CommandSession", api: "ApiClient", command: str) -> No
     if session.project or session.json:
         return
     try:
-        others = [project for project in served(api) if project != DEFAULT_PROJECT]
+        others = [project for project in list_projects(api) if project != DEFAULT_PROJECT]
     except ApiError:
         others = []
-    beside = f"; there is also {', '.join(others)}: `counterpoint {command} --project {others[0]}`" if others else ""
-    session.note(f"project {DEFAULT_PROJECT}{beside}")
+    hint = (
+        f"; other projects: {', '.join(others)}; try `counterpoint {command} --project {others[0]}`" if others else ""
+    )
+    session.note(f"project {DEFAULT_PROJECT}{hint}")

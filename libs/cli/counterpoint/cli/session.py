@@ -90,7 +90,7 @@ class CommandSession:
         for wrong in problem.get("errors", ()):
             self.note(f"  {wrong.get('field', '?')}: {wrong.get('problem', '')}")
         if refusal := problem.get("refusal"):
-            self.note(f"  `counterpoint explain {refusal}` explains it to auditors")
+            self.note(f"  `counterpoint explain {refusal}` explains it (needs the role audit)")
 
 
 def _console(file: Any) -> "Console":

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from counterpoint.cli.render.words import counted
+from counterpoint.cli.render.words import quantity
 from counterpoint.cli.session import CommandSession
 
 Item = Annotated[str, typer.Argument(metavar="ITEM", help="STORE/ID, STORE/ID@VERSION, or the source of a document.")]
 
 
-Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with it.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, which is recorded.")]
 
 
 NO_REASON = "no reason was given"
@@ -20,41 +20,42 @@ NO_REASON = "no reason was given"
 def take_back(session: CommandSession, kind: str, item: str, reason: str) -> None:
     body = {"kind": kind, "item": item, "reason": reason}
     with session.connect() as api:
-        done = api.post("/v1/quarantines", body, project=session.project)
-    session.show(done, lambda: report(done, lambda known: undoing(session, known)))
+        reply = api.post("/v1/quarantines", body, project=session.project)
+    session.show(reply, lambda: report(reply, lambda known: undo_command(session, known)))
 
 
-def undoing(session: CommandSession, quarantine_id: str) -> str:
+def undo_command(session: CommandSession, quarantine_id: str) -> str:
     """Return the command that undoes a take-back."""
     return session.command("quarantine", quarantine_id, "--lift", project=session.project or "")
 
 
-def report(done: dict[str, Any], undo: Callable[[str], str]) -> str:
+def report(reply: dict[str, Any], undo: Callable[[str], str]) -> str:
     """Describe a take-back or its undoing, and the commands that undo it and others about the same."""
-    lines = [f"{_counted(counts)} {verb}" for verb, counts in _effects(done) if counts]
-    lifts = done["kind"] == "lift"
+    lines = [f"{_counts(counts)} {verb}" for verb, counts in _effects(reply) if counts]
+    lifts = reply["kind"] == "lift"
     if not lines and not lifts:
-        lines = ["nothing of it was left to be taken back"]
+        lines = ["nothing was left to take back"]
     elif not lines:
-        lines = ["nothing had to be put back"]
-    if done.get("tasks_count"):
-        lines.append(_resting(done["tasks_count"], done["tasks"]))
+        lines = ["nothing had to be restored"]
+    if reply.get("tasks_count"):
+        lines.append(_dependents(reply["tasks_count"], reply["tasks"]))
     if not lifts:
-        lines.append(f"undo it with `{undo(done['quarantine_id'])}`")
+        lines.append(f"undo it with `{undo(reply['quarantine_id'])}`")
     lines += [
-        f"another take-back of the same still stands; undo it with `{undo(other)}`" for other in done.get("others", ())
+        f"another take-back of the same item is still in effect; undo it with `{undo(other)}`"
+        for other in reply.get("others", ())
     ]
     return "\n".join(lines)
 
 
-def _resting(count: int, tasks: Sequence[str]) -> str:
-    said = "rests on it; its record stays" if count == 1 else "rest on it; their records stay"
-    return f"{counted(count, 'task')} {said}: {', '.join(tasks[:5])}"
+def _dependents(count: int, tasks: Sequence[str]) -> str:
+    verb = "depends on it; its record is kept" if count == 1 else "depend on it; their records are kept"
+    return f"{quantity(count, 'task')} {verb}: {', '.join(tasks[:5])}"
 
 
-def _effects(done: dict[str, Any]) -> tuple[tuple[str, dict[str, int]], ...]:
-    return ("taken out", done.get("out", {})), ("put back as they were", done.get("restored", {}))
+def _effects(reply: dict[str, Any]) -> tuple[tuple[str, dict[str, int]], ...]:
+    return ("taken out", reply.get("out", {})), ("restored", reply.get("restored", {}))
 
 
-def _counted(stores: dict[str, int]) -> str:
+def _counts(stores: dict[str, int]) -> str:
     return ", ".join(f"{count} of {store}" for store, count in sorted(stores.items()) if store != "quarantines")

@@ -19,33 +19,33 @@ Incidents = Annotated[
 ]
 
 
-Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept with it.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="The reason, which is recorded.")]
 
 
-Undo = Annotated[bool, typer.Option("--undo", help="Take back what was said of these.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Undo the declaration.")]
 
 
 def relate(
-    session: CommandSession, relation: str, incidents: list[str], reason: str | None, undo: bool, said: str
+    session: CommandSession, relation: str, incidents: list[str], reason: str | None, undo: bool, note: str
 ) -> None:
     if len(incidents) < 2:
-        raise UsageError("name two incidents or more")
+        raise UsageError("give at least two incidents")
     with session.connect() as api:
         if undo:
-            done = api.delete("/v1/links", relation=relation, task=incidents, project=session.project)
+            reply = api.delete("/v1/links", relation=relation, task=incidents, project=session.project)
         else:
             body = {"relation": relation, "tasks": incidents, "reason": reason}
-            done = api.post("/v1/links", body, project=session.project)
+            reply = api.post("/v1/links", body, project=session.project)
 
     def human() -> str:
         if undo:
-            return "taken back"
+            return "undone"
         verb = {"same": "link", "different": "split", "merged": "merge"}[relation]
-        again = session.command(verb, *incidents, "--undo", project=done["items"][0]["project"])
-        return f"{_named(relation, incidents)}: {said.format(*incidents)}; undo it with `{again}`"
+        again = session.command(verb, *incidents, "--undo", project=reply["items"][0]["project"])
+        return f"{_command(relation, incidents)}: {note.format(*incidents)}; undo it with `{again}`"
 
-    session.show(done, human)
+    session.show(reply, human)
 
 
-def _named(relation: str, incidents: list[str]) -> str:
+def _command(relation: str, incidents: list[str]) -> str:
     return ", ".join(incidents[1:] if relation == "merged" else incidents)

@@ -34,10 +34,10 @@ def read_error(file: Path | None) -> str | None:
     return text
 
 
-def show_receipt(session: CommandSession, reply: dict[str, Any], said: str) -> Exit:
+def show_receipt(session: CommandSession, reply: dict[str, Any], note: str) -> Exit:
     """Print the receipt of an intervention; exit code 1 when the task has ended."""
     late = bool(reply.get("late"))
-    session.show(reply, lambda: f"{reply['task_id']} has ended ({reply['state']}): no effect" if late else said)
+    session.show(reply, lambda: f"{reply['task_id']} has ended ({reply['state']}): no effect" if late else note)
     return Exit.FAILED if late else Exit.DONE
 
 
@@ -55,10 +55,10 @@ def wait_for_task(session: CommandSession, api: "ApiClient", task_id: str, timeo
     session.note(f"waiting for {task_id}")
     deadline = time.monotonic() + timeout_s
     while True:
-        left = deadline - time.monotonic()
-        wait = int(max(0, min(WAIT_S, left)))
+        remaining_s = deadline - time.monotonic()
+        wait = int(max(0, min(WAIT_S, remaining_s)))
         task: dict[str, Any] = api.get(f"/v1/tasks/{task_id}", wait=wait, project=session.project)
-        if task["state"] not in ("submitted", "working") or left <= WAIT_S:
+        if task["state"] not in ("submitted", "working") or remaining_s <= WAIT_S:
             return task
 
 
@@ -75,5 +75,5 @@ def show_result(session: CommandSession, task: dict[str, Any]) -> Exit:
             return Exit.FAILED
         case working:
             again = session.command("show", task["task_id"], project=task["project"])
-            session.note(f"{task['task_id']} is still {working}; `{again}` looks again")
+            session.note(f"{task['task_id']} is still {working}; check again with `{again}`")
             return Exit.FAILED

@@ -1,4 +1,4 @@
-"""The client of the memory service: query, commit, ingest; that of the gateway; how a step says what it reasoned."""
+"""Clients of the memory service (query, commit, command, ingest) and of the gateway, and the parts of a commit."""
 
 from counterpoint.client.gateway import Embedded, Gateway, Generated, WebResult, WebResults
 from counterpoint.client.memory import Memory, Transport

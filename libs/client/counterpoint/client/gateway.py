@@ -1,8 +1,8 @@
-"""The client of the manager's gateway: text, vectors and web search from outside, each call paid for by one holder.
+"""Client of the manager's gateway: completions, embeddings and web searches, each paid from the budget of its holder.
 
-A call is known by its key within the work on one message: the same key again brings the outcome that was kept, and
-nobody outside is asked a second time. What is not configured is `Permanent` `no_model` or `web_unavailable`, and can be
-asked about before (`model`, `embedding_model`, `searches_web`) without a call.
+A key identifies a call within the processing of one message: a repeated key returns the stored outcome, and no second
+call is made. A call of a service that is not configured raises `Permanent` `no_model` or `web_unavailable`; `model`,
+`embedding_model` and `searches_web` tell beforehand.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 KEY_LIMIT_CHARS = 200
 RELATIONS_JOB = "relations"
-"""The job of memory's own that pays for relations found in documents."""
-_LEFT_FOR_THE_WAY_S = 0.5
-"""Share of a deadline reserved for the reply of the gateway."""
+"""The job of memory whose budget pays for the extraction of relations from documents."""
+_REPLY_RESERVE_S = 0.5
+"""Time before the deadline that is reserved for the transfer of the reply."""
 
 
 class Holder(Protocol):
     """Holder of a call: `counterpoint.client.Memory` of a delivery, or memory itself for a job of its own."""
 
     async def gateway_token(self, purpose: TokenPurpose) -> str:
-        """A token for calls of this purpose. Raises like a query."""
+        """Return a token for calls of this purpose. Raises like a query."""
 
 
 class Usage(Shape):
@@ -55,14 +55,14 @@ class Generated(Shape):
 
 
 class Embedded(Shape):
-    """One vector a text, in their order; each as little-endian float32."""
+    """One vector per text, in their order, as little-endian float32."""
 
     vectors: tuple[bytes, ...]
     usage: Usage
 
 
 class WebResult(Shape):
-    """A page that was found. Its words come from outside: nobody vouches for them."""
+    """A page found by a web search. Its text is untrusted."""
 
     title: str
     url: str
@@ -70,16 +70,16 @@ class WebResult(Shape):
 
 
 class WebResults(Shape):
-    """The pages found, best first; none when the search found none. `engine` is where they were looked for."""
+    """The pages found, best first, perhaps none. `engine` is the search engine."""
 
     results: tuple[WebResult, ...]
     engine: str
 
 
 class Gateway:
-    """Calls through the gateway at `url`; `model` and `embedding_model` are what is configured for this service.
+    """Calls through the gateway at `url`, one instance per process; `model` and `embedding_model` are those configured.
 
-    One for a process; each call names its holder. Every deadline is in seconds, for the whole call.
+    Every deadline is in seconds, for the whole call.
     """
 
     def __init__(
@@ -121,33 +121,34 @@ class Gateway:
             "temperature": temperature,
             **({"response_format": {"type": "json_object"}} if as_json else {}),
         }
-        said = await self._post(holder, "model", "/v1/chat/completions", body, key, deadline_s)
-        choice = said["choices"][0]
+        reply = await self._post(holder, "model", "/v1/chat/completions", body, key, deadline_s)
+        choice = reply["choices"][0]
         return Generated(
-            text=choice["message"]["content"] or "", finish=choice["finish_reason"] or "stop", usage=_usage(said)
+            text=choice["message"]["content"] or "", finish=choice["finish_reason"] or "stop", usage=_usage(reply)
         )
 
     async def embed(
         self, holder: Holder, texts: Sequence[str], *, key: str, deadline_s: float, dimensions: int | None = None
     ) -> Embedded:
-        """The vectors of `texts`; `dimensions` asks for vectors of this length where the model can. Raises likewise."""
+        """Return the vectors of `texts`; `dimensions` is their length, if the model supports it. Raises like
+        `generate`."""
         if self.embedding_model is None:
             raise _not_configured(ErrorCode.NO_MODEL, "COUNTERPOINT_EMBEDDING_MODEL")
         body: dict[str, Any] = {"model": self.embedding_model, "input": list(texts), "encoding_format": "base64"}
         if dimensions is not None:
             body["dimensions"] = dimensions
-        said = await self._post(holder, "model", "/v1/embeddings", body, key, deadline_s)
-        vectors = [each["embedding"] for each in sorted(said["data"], key=lambda each: int(each["index"]))]
-        return Embedded(vectors=tuple(base64.b64decode(vector) for vector in vectors), usage=_usage(said))
+        reply = await self._post(holder, "model", "/v1/embeddings", body, key, deadline_s)
+        vectors = [row["embedding"] for row in sorted(reply["data"], key=lambda row: int(row["index"]))]
+        return Embedded(vectors=tuple(base64.b64decode(vector) for vector in vectors), usage=_usage(reply))
 
     async def search_web(
         self, holder: Holder, query: str, *, key: str, deadline_s: float, count: int = 5
     ) -> WebResults:
-        """Pages about `query`. From then on all that the holder commits is untrusted. Raises likewise."""
+        """Return pages about `query`. All later commits of the holder are untrusted. Raises like `generate`."""
         if not self.searches_web:
             raise _not_configured(ErrorCode.WEB_UNAVAILABLE, "COUNTERPOINT_SEARCH_URL")
-        said = await self._post(holder, "web", "/v1/search", {"query": query, "count": count}, key, deadline_s)
-        return WebResults.model_validate(said)
+        reply = await self._post(holder, "web", "/v1/search", {"query": query, "count": count}, key, deadline_s)
+        return WebResults.model_validate(reply)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -164,7 +165,7 @@ class Gateway:
         try:
             async with asyncio.timeout(deadline_s):
                 token = await holder.gateway_token(purpose)
-                wait_s = max(deadline_s - _LEFT_FOR_THE_WAY_S, deadline_s / 2)
+                wait_s = max(deadline_s - _REPLY_RESERVE_S, deadline_s / 2)
                 headers = {
                     "Authorization": f"Bearer {token}",
                     "Idempotency-Key": key,
@@ -176,16 +177,16 @@ class Gateway:
         except httpx.TransportError as error:
             raise Transient(f"the gateway is not reachable: {type(error).__name__}", retry_after_s=1.0) from error
         try:
-            said = answer.json()
+            reply = answer.json()
         except json.JSONDecodeError as error:
             raise Transient(f"the gateway answered {answer.status_code} without JSON") from error
         if answer.status_code != httpx.codes.OK:
-            raise error_of(said)
-        return dict(said)
+            raise error_from(reply)
+        return dict(reply)
 
 
 class GatewayError(Shape):
-    """An error as the gateway says it, in the place where other clients look for it: `{"error": {...}}`."""
+    """An error in the gateway's reply, where other clients expect it: `{"error": {...}}`."""
 
     type: Literal["transient", "permanent", "denied"]
     code: str
@@ -194,12 +195,12 @@ class GatewayError(Shape):
     retry_after_s: float | None = None
 
 
-def error_of(said: Any) -> CounterpointError:
-    """The error that an answer of the gateway stands for."""
+def error_from(reply: Any) -> CounterpointError:
+    """Return the error in a reply of the gateway."""
     try:
-        error = GatewayError.model_validate(said["error"])
+        error = GatewayError.model_validate(reply["error"])
     except (ValidationError, KeyError, TypeError):
-        return Transient("the gateway refused in words that are not its own")
+        return Transient("the gateway replied with an error of another format")
     match error.type:
         case "transient":
             return Transient(error.message, error.retry_after_s)
@@ -209,17 +210,17 @@ def error_of(said: Any) -> CounterpointError:
             return Permanent(error.code, error.problems or (Problem(field="call", problem=error.message),))
 
 
-def _usage(said: Mapping[str, Any]) -> Usage:
-    used, ours = said["usage"], said["counterpoint"]
-    cost = ours["cost_usd"]
+def _usage(reply: Mapping[str, Any]) -> Usage:
+    usage, extra = reply["usage"], reply["counterpoint"]
+    cost = extra["cost_usd"]
     return Usage(
-        model=said["model"],
-        input_tokens=used["prompt_tokens"],
-        output_tokens=used["total_tokens"] - used["prompt_tokens"],
+        model=reply["model"],
+        input_tokens=usage["prompt_tokens"],
+        output_tokens=usage["total_tokens"] - usage["prompt_tokens"],
         cost_usd=None if cost == "unknown" else Decimal(cost),
-        replayed=ours["replayed"],
+        replayed=extra["replayed"],
     )
 
 
 def _not_configured(code: str, setting: str) -> Permanent:
-    return Permanent(code, (Problem(field=setting, problem="is not set, nor is there a gateway without it"),))
+    return Permanent(code, (Problem(field=setting, problem="is not set, and without it there is no gateway"),))

@@ -1,4 +1,4 @@
-"""Memory as a handler sees it: bound to one delivery of one inbound message."""
+"""Client of the memory service, bound to one delivery of one inbound message."""
 
 import base64
 import hashlib
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from counterpoint.guard.names import replaced, suspects
+from counterpoint.guard.names import replace_texts, texts_with_secrets
 from counterpoint.proto import subjects
 from counterpoint.proto.commands import Command, CommandReply, CommandRequest, IssueGatewayToken
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, ErrorCode, Permanent, Transient
@@ -35,13 +35,13 @@ S = TypeVar("S")
 
 
 class Transport(Protocol):
-    """One request over the bus and its reply. Raises `Transient` when nobody answers in time."""
+    """A request over the bus that returns the reply. Raises `Transient` on a timeout."""
 
     async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes: ...
 
 
 def error_of(refusal: Refusal) -> CounterpointError:
-    """The error that a refusal stands for, with its id."""
+    """Return the error of a refusal, with the id of the refusal."""
     error = _error_of(refusal)
     error.refusal = refusal.id
     return error
@@ -65,8 +65,8 @@ def _error_of(refusal: Refusal) -> CounterpointError:
 class Memory:
     """Queries and commits on behalf of one delivery.
 
-    `now` is the time of the inbound message, so that a redelivery and a replay decide alike. `applied` is called after
-    each step with its reply.
+    `now` is the time of the inbound message, so that a redelivery and a replay make the same decision. `applied` is
+    called after each step with its reply.
     """
 
     def __init__(
@@ -100,33 +100,33 @@ class Memory:
 
     @property
     def task_id(self) -> str | None:
-        """The task of the inbound message, when it has one."""
+        """The task of the inbound message, if it has one."""
         return self.origin.task_id
 
     @property
     def event(self) -> tuple[str, str] | None:
-        """`ce-source` and `ce-id` of the inbound message, when its sender gave them."""
+        """`ce-source` and `ce-id` of the inbound message, if both are set."""
         source, event_id, _ = self._inbound or (None, None, None)
         return (source, event_id) if source and event_id else None
 
     @property
     def request_id(self) -> str | None:
-        """The `Nats-Msg-Id` of an inbound message that is no CloudEvent, when its sender gave one."""
+        """The `Nats-Msg-Id` of an inbound message that is not a CloudEvent, if it is set."""
         source, event_id, _ = self._inbound or (None, None, None)
         return event_id if event_id and not source else None
 
     @property
     def body(self) -> Any:
-        """The inbound message's body as it came, with what its model does not know."""
+        """The body of the inbound message as received, with fields unknown to its model."""
         return self._inbound[2] if self._inbound else None
 
     @property
     def stepped(self) -> bool:
-        """Whether this run of the handler has applied a step already."""
+        """Whether this run of the handler has applied a step."""
         return self._steps > 0
 
     def id(self, *parts: str | int) -> str:
-        """An id fixed by the inbound message and `parts`: the same again on a redelivery."""
+        """Return an id derived from the inbound message and `parts`, the same on a redelivery."""
         return derived_id(self.origin.message_id, *parts)
 
     @property
@@ -135,7 +135,7 @@ class Memory:
         return self._finished
 
     async def query(self, *queries: MemoryQuery, timeout_s: float | None = None) -> tuple[QueryResult, ...]:
-        """Answers in the order of the queries, from one snapshot. Raises `Transient` or `Denied`."""
+        """Return the answers in the order of the queries, from one snapshot. Raises `Transient` or `Denied`."""
         request = QueryRequest(origin=self.origin, queries=queries)
         timeout_s = timeout_s or self._query_timeout_s
         raw = await self._transport(subjects.query(self._caller), _dump(request), timeout_s)
@@ -146,42 +146,42 @@ class Memory:
         return reply.found
 
     async def gateway_token(self, purpose: TokenPurpose) -> str:
-        """A token for calls of the gateway, made for what this delivery has read until now: ask again for each call.
+        """Return a token for one call of the gateway, bound to what this delivery has read so far.
 
-        With one for the web all that is committed from then on is untrusted. Raises `Denied` (`label`, `gateway`,
+        After a token for the web all later commits are untrusted. Raises `Denied` (`label`, `gateway`,
         `ended`), or `Transient`.
         """
         reply = await self.command(IssueGatewayToken(purpose=purpose, reads=self._reads))
         if reply.token is None:
-            raise Transient("memory has made no token")
+            raise Transient("memory returned no token")
         if purpose == "web":
             self._reads += 1
         return reply.token
 
-    async def harmless(self, value: S) -> S:
-        """A value without what is secret in the names it holds: see `counterpoint.guard.names`.
+    async def redact_names(self, value: S) -> S:
+        """Return a value with the secrets in its names redacted: see `counterpoint.guard.names`.
 
-        Memory is asked where there is any. Raises like `query`.
+        Memory redacts them, since the fingerprints need its key. Raises like `query`.
         """
-        found = sorted(suspects(value))
-        if not found:
+        names = sorted(texts_with_secrets(value))
+        if not names:
             return value
-        request = QueryRequest(origin=self.origin, names=tuple(found))
+        request = QueryRequest(origin=self.origin, names=tuple(names))
         raw = await self._transport(subjects.query(self._caller), _dump(request), self._query_timeout_s)
         reply = QueryReply.model_validate_json(raw)
         if reply.refusal is not None:
             raise error_of(reply.refusal)
-        return replaced(value, dict(zip(found, reply.names, strict=True)))
+        return replace_texts(value, dict(zip(names, reply.names, strict=True)))
 
     async def get(self, store: str, record_id: str) -> Item | None:
-        """One record, or None when there is none."""
-        (found,) = await self.query(Get(store=store, id=record_id))
-        return found.items[0] if found.items else None
+        """Return a record, or None if there is none."""
+        (result,) = await self.query(Get(store=store, id=record_id))
+        return result.items[0] if result.items else None
 
     async def pages(self, query: List, first: QueryResult | None = None) -> AsyncIterator[QueryResult]:
-        """A list to its end, a page a request; `first` is its first page where that was asked for among others.
+        """Yield all pages of a list; `first` is the first page if it has been read already.
 
-        A page may hold less than the query's limit: what the bus carries. Raises like `query`.
+        A page may have fewer items than the query's limit, so that it fits into a message. Raises like `query`.
         """
         page = first or (await self.query(query))[0]
         yield page
@@ -203,7 +203,7 @@ class Memory:
         return reply
 
     async def command(self, command: Command) -> CommandReply:
-        """Have memory execute a command. Raises like `step`."""
+        """Execute a command in memory and return its reply. Raises like `step`."""
         request = CommandRequest(origin=self.origin, command=command)
         timeout_s = max(self._query_timeout_s, self._commit_timeout_s)
         raw = await self._transport(subjects.command(self._caller), _dump(request), timeout_s)
@@ -215,23 +215,23 @@ class Memory:
     async def ingest(
         self, documents: Sequence[Document], timeout_s: float = 120.0, *, job: Job | None = None
     ) -> tuple[Ingested, ...]:
-        """Hand documents to memory; a large one goes ahead in parts. Raises like `step`."""
-        light = tuple([await self._light(document) for document in documents])
-        request = IngestRequest(origin=self.origin, documents=light, job=job)
+        """Ingest documents; the content of a large one is uploaded first. Raises like `step`."""
+        small = tuple([await self._upload_large(document) for document in documents])
+        request = IngestRequest(origin=self.origin, documents=small, job=job)
         raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
         reply = IngestReply.model_validate_json(raw)
         if reply.refusal is not None:
             raise error_of(reply.refusal)
         return reply.documents
 
-    async def hand_in(
+    async def bulk_import(
         self,
         *,
         incidents: Sequence[PastIncident] = (),
         providers: Sequence[Provider] = (),
         timeout_s: float = 120.0,
     ) -> IngestReply:
-        """Hand past incidents and rows of the provider index to memory. Raises like `step`."""
+        """Import past incidents and rows of the provider index. Raises like `step`."""
         request = IngestRequest(origin=self.origin, incidents=tuple(incidents), providers=tuple(providers))
         raw = await self._transport(subjects.ingest(self._caller), _dump(request), timeout_s)
         reply = IngestReply.model_validate_json(raw)
@@ -240,7 +240,7 @@ class Memory:
         return reply
 
     async def upload(self, content: bytes) -> Blob:
-        """Put content into memory in parts; what is there already is not sent again. Raises like `step`."""
+        """Upload content in parts, except parts that memory has already. Raises like `step`."""
         sha256 = hashlib.sha256(content).hexdigest()
         reply = await self._put(PutPart(origin=self.origin, sha256=sha256, bytes=len(content), part=0))
         missing = sorted(set(range(-(-len(content) // PART_BYTES))) - set(reply.received))
@@ -260,7 +260,7 @@ class Memory:
             raise error_of(reply.refusal)
         return reply
 
-    async def _light(self, document: Document) -> Document:
+    async def _upload_large(self, document: Document) -> Document:
         content = document.content if document.content is not None else document.text.encode(errors="replace")
         if len(content) <= PART_BYTES:
             return document

@@ -1,4 +1,4 @@
-"""Records as shapes. One that cannot be read costs itself: among several it is left out, logged and counted."""
+"""Parsing of records. Among several, an unreadable record is left out, logged and counted."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -21,7 +21,7 @@ Record = TypeVar("Record", bound=Shape)
 
 
 def record(item: Item, shape: type[Record]) -> Record:
-    """The item's body as a shape, with its version where the shape has one. Raises `Permanent` `unreadable`."""
+    """Return the item's body as a shape, with its version if the shape has one. Raises `Permanent` `unreadable`."""
     try:
         return shape.model_validate(with_version(shape, item.body, item.version))
     except ValidationError as error:
@@ -33,17 +33,17 @@ def record(item: Item, shape: type[Record]) -> Record:
 
 
 def readable(items: Iterable[Item], shape: type[Record]) -> list[tuple[Item, Record]]:
-    """Those of the items that can be read, in their order, each with its body as a shape."""
-    found = []
+    """Return the readable items in their order, each with its body as a shape."""
+    pairs = []
     for item in items:
         try:
-            found.append((item, record(item, shape)))
+            pairs.append((item, record(item, shape)))
         except Permanent as error:
             UNREADABLE.labels(item.store).inc()
             log.warning("record.unreadable", store=item.store, id=item.id, version=item.version, reason=str(error))
-    return found
+    return pairs
 
 
 def records(items: Iterable[Item], shape: type[Record]) -> list[Record]:
-    """The same without the items."""
+    """Return the bodies of the readable items as shapes."""
     return [body for _, body in readable(items, shape)]

@@ -1,4 +1,4 @@
-"""Proposals in shadow, which nobody was shown, beside what fixed their incidents."""
+"""Proposals in shadow mode, which were not shown, compared with the fixes of their incidents."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.tasks import JobRef
 
-AGREED = 0.6
-"""Share of the words of the shorter text that both acts have, from which they are taken for one."""
+SAME_ACT_SHARE = 0.6
+"""Minimum share of the shorter text's words that two acts have in common if they are the same."""
 _PAGE, _TASKS = 200, 50
 _WORD_CHARS = 4
 
 
-class Unshown(Shape):
-    """A proposal that nobody was shown. `fixed` is what a person reported, `right` whether it is the same act."""
+class ShadowProposal(Shape):
+    """A proposal in shadow mode. `fixed` is the fix that a person reported, `right` whether it is the same act."""
 
     task_id: Id
     at: Time
@@ -29,7 +29,7 @@ class Unshown(Shape):
 
 
 class ShadowCounts(Shape):
-    """Counts of proposals in shadow. `share`: of those whose incident was explained, the part that was right."""
+    """Counts of proposals in shadow mode. `share`: the part of the explained ones that was right."""
 
     proposed: int
     explained: int
@@ -37,55 +37,55 @@ class ShadowCounts(Shape):
     share: float | None = None
 
 
-async def unshown_proposals(
+async def shadow_proposals(
     memory: Memory, *, job: JobRef | None = None, since: datetime | None = None
-) -> tuple[Unshown, ...]:
-    """The proposals in shadow, newest first: of one job where it is given, and since a moment."""
+) -> tuple[ShadowProposal, ...]:
+    """Return the proposals in shadow mode, newest first: of one job and since a time, if given."""
     shadowed = List(store="attempts", where={"shadow": True}, limit=_PAGE)
-    kept = [one async for some in memory.pages(shadowed) for one in records(some.items, Attempt)]
-    kept = [one for one in kept if job in (None, one.job) and (since is None or one.at >= since)]
-    beside = await _attempts(memory, [one.task_id for one in kept])
-    return tuple(judged(one, beside.get(one.task_id, ())) for one in kept)
+    attempts = [attempt async for page in memory.pages(shadowed) for attempt in records(page.items, Attempt)]
+    selected = [each for each in attempts if job in (None, each.job) and (since is None or each.at >= since)]
+    by_task = await _attempts_by_task(memory, [each.task_id for each in selected])
+    return tuple(compare_with_fix(each, by_task.get(each.task_id, ())) for each in selected)
 
 
-def counted(items: Iterable[Unshown]) -> ShadowCounts:
-    """Count proposals in shadow."""
-    some = tuple(items)
-    known = [item for item in some if item.right is not None]
-    right = sum(item.right is True for item in known)
-    share = round(right / len(known), 3) if known else None
-    return ShadowCounts(proposed=len(some), explained=len(known), right=right, share=share)
+def count_proposals(items: Iterable[ShadowProposal]) -> ShadowCounts:
+    """Count proposals in shadow mode."""
+    proposals = tuple(items)
+    explained = [item for item in proposals if item.right is not None]
+    right = sum(item.right is True for item in explained)
+    share = round(right / len(explained), 3) if explained else None
+    return ShadowCounts(proposed=len(proposals), explained=len(explained), right=right, share=share)
 
 
-def judged(unshown: Attempt, tried: Iterable[Attempt]) -> Unshown:
-    """Return a proposal beside what fixed its incident, as far as a person has said so."""
-    credited = unshown.outcome == "succeeded" and unshown.evidence == "reported"
-    fixes = [one.tried for one in tried if not one.shadow and one.outcome == "succeeded" and one.tried]
-    return Unshown(
-        task_id=unshown.task_id,
-        at=unshown.at,
-        proposed=unshown.tried,
-        confidence=unshown.confidence,
+def compare_with_fix(shadow: Attempt, attempts: Iterable[Attempt]) -> ShadowProposal:
+    """Return a proposal with the fix of its incident, if a person reported one among its `attempts`."""
+    credited = shadow.outcome == "succeeded" and shadow.evidence == "reported"
+    fixes = [each.tried for each in attempts if not each.shadow and each.outcome == "succeeded" and each.tried]
+    return ShadowProposal(
+        task_id=shadow.task_id,
+        at=shadow.at,
+        proposed=shadow.tried,
+        confidence=shadow.confidence,
         fixed=fixes[0] if fixes else None,
-        right=True if credited else is_same_act(unshown.tried, fixes[0]) if fixes else None,
+        right=True if credited else is_same_act(shadow.tried, fixes[0]) if fixes else None,
     )
 
 
-def is_same_act(one: str, other: str) -> bool:
+def is_same_act(first: str, second: str) -> bool:
     """Return whether most words of the shorter text are in the longer."""
-    few, many = sorted((_words(one), _words(other)), key=len)
-    return bool(few) and len(few & many) >= AGREED * len(few)
+    shorter, longer = sorted((_words(first), _words(second)), key=len)
+    return bool(shorter) and len(shorter & longer) >= SAME_ACT_SHARE * len(shorter)
 
 
 def _words(text: str) -> frozenset[str]:
-    found = re.findall(r"\w+", text.casefold())
-    return frozenset(word for word in found if len(word) >= _WORD_CHARS or word.isdigit()) or frozenset(found)
+    words = re.findall(r"\w+", text.casefold())
+    return frozenset(word for word in words if len(word) >= _WORD_CHARS or word.isdigit()) or frozenset(words)
 
 
-async def _attempts(memory: Memory, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
-    found: dict[str, list[Attempt]] = {}
+async def _attempts_by_task(memory: Memory, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
+    by_task: dict[str, list[Attempt]] = {}
     for start in range(0, len(tasks), _TASKS):
-        some = tasks[start : start + _TASKS]
-        answers = await memory.query(*(List(store="attempts", where={"task_id": each}, limit=20) for each in some))
-        found |= {task: records(answer.items, Attempt) for task, answer in zip(some, answers, strict=True)}
-    return found
+        batch = tasks[start : start + _TASKS]
+        answers = await memory.query(*(List(store="attempts", where={"task_id": each}, limit=20) for each in batch))
+        by_task |= {task: records(answer.items, Attempt) for task, answer in zip(batch, answers, strict=True)}
+    return by_task

@@ -10,28 +10,28 @@ from counterpoint.proto.memory import Item, Outgoing, Write
 from counterpoint.proto.messages import Message, Shape
 
 
-def put(store: str, record_id: str, body: Shape, seen: Item | None = None) -> Write:
-    """A new record, or with `seen` the next version of the one that was read."""
+def put(store: str, record_id: str, body: Shape, existing: Item | None = None) -> Write:
+    """Return the write of a new record, or of the next version of an `existing` one."""
     dumped = body.model_dump(mode="json", exclude_none=True)
-    expect = seen.version if seen else 0
+    expect = existing.version if existing else 0
     return Write(store=store, id=record_id, body=dumped, expect=expect)
 
 
-def delete(seen: Item) -> Write:
-    """Delete a record at the version that was read."""
-    return Write(store=seen.store, id=seen.id, body=None, expect=seen.version)
+def delete(existing: Item) -> Write:
+    """Return the deletion of a record at the version read."""
+    return Write(store=existing.store, id=existing.id, body=None, expect=existing.version)
 
 
 def send(
     message: Message, *, task_id: str | None = None, due_at: datetime | None = None, timer: str | None = None
 ) -> Outgoing:
-    """A message to send when the commit is done, or at `due_at` unless `timer` is cancelled first.
+    """Return a message to publish after the commit, or at `due_at` unless `timer` is cancelled before.
 
-    `task_id` defaults to the message's own.
+    `task_id` defaults to that of the message.
     """
-    about = task_id or getattr(message, "task_id", None)
+    task = task_id or getattr(message, "task_id", None)
     data = message.model_dump(mode="json", exclude_none=True)
-    return Outgoing(type=message.TYPE, data=data, task_id=about, due_at=due_at, timer=timer)
+    return Outgoing(type=message.TYPE, data=data, task_id=task, due_at=due_at, timer=timer)
 
 
 def decide(
@@ -48,8 +48,11 @@ def decide(
     parent: str | None = None,
     step: str | None = None,
 ) -> DecisionMade:
-    """A decision of `agent` in this step; its id is fixed by the inbound message, the agent, the type, and by `step`
-    where there are several of one type."""
+    """Return a decision of `agent` in this step.
+
+    Its id is derived from the inbound message, the agent, the type, and `step`, which distinguishes several of one
+    type.
+    """
     return DecisionMade(
         decision_id=memory.id("decision", agent, decision_type, *((step,) if step else ())),
         task_id=task_id or memory.task_id,
@@ -79,8 +82,11 @@ def act(
     decision: DecisionMade | None = None,
     step: str | None = None,
 ) -> Action:
-    """An action of `agent` on the line of the task; its id is fixed by the inbound message, the agent, the kind, and by
-    `step` where there are several of one kind."""
+    """Return an action of `agent` on the line of the task.
+
+    Its id is derived from the inbound message, the agent, the kind, and `step`, which distinguishes several of one
+    kind.
+    """
     task = task_id or memory.task_id
     if task is None:
         raise ValueError("an action belongs to a task")

@@ -1,4 +1,4 @@
-"""Edges of the lineage graph, as the records of store `edges` hold them."""
+"""Edges of the lineage graph: the records of the store `edges`."""
 
 import hashlib
 from enum import StrEnum
@@ -16,7 +16,7 @@ class EdgeKind(StrEnum):
 
 
 class LineageEdge(Shape):
-    """A directed edge between two nodes, given as `Node.ref`. Written once, never changed."""
+    """A directed edge between two nodes, given as `Node.ref`. It is immutable."""
 
     kind: EdgeKind
     source: str
@@ -24,7 +24,7 @@ class LineageEdge(Shape):
 
     @property
     def id(self) -> str:
-        """Id of the record: fixed by kind and ends."""
+        """Id of the record, derived from kind and ends."""
         ends = hashlib.sha256(f"{self.source}\x1f{self.target}".encode()).hexdigest()[:32]
         return f"{self.kind}-{ends}"
 
@@ -35,5 +35,5 @@ class LineageEdge(Shape):
 
 
 def edge(kind: EdgeKind, source: Node, target: Node) -> LineageEdge:
-    """The edge from `source` to `target`."""
+    """Return the edge from `source` to `target`."""
     return LineageEdge(kind=kind, source=source.ref, target=target.ref)

@@ -3,16 +3,13 @@
 Memory walks the edges; `counterpoint.graph.radius` computes the result from them.
 """
 
-from collections.abc import Iterable
-
-from counterpoint.graph.edges import LineageEdge
 from counterpoint.graph.names import Node, NodeKind, job
 from counterpoint.graph.radius import BlastRadius, Direction, Lineage, Owners, blast_radius, lineage
 from counterpoint.graph.walks import LineageGraph, QueryClient
 from counterpoint.proto.tasks import JobRef
 
 _STEPS_A_HOP = 4
-"""Edges in one hop between jobs, at most: to a parent's dataset, out of it, to a part, and to a part of that."""
+"""Maximum edges in one hop between jobs: to a parent's dataset, from it, to a part, and to a part of that."""
 
 
 async def blast_radius_of(
@@ -21,21 +18,19 @@ async def blast_radius_of(
     *,
     depth: int = 20,
     limit: int = 500,
-    also: Iterable[LineageEdge] = (),
-    owned: Owners | None = None,
+    extra_owners: Owners | None = None,
     graph: LineageGraph | None = None,
 ) -> BlastRadius:
     """Return the nodes downstream of a job or dataset, at most `depth` hops and `limit` nodes; none if it is unknown.
 
-    `also` and `owned` are edges and owners that memory does not hold yet, `graph` are edges that were read before.
-    Raises `Transient` or `Denied`.
+    `extra_owners` are not in memory yet. `graph` has the edges read before. Raises `Transient` or `Denied`.
     """
     node = _node(start)
-    graph = LineageGraph(memory, also) if graph is None else graph
-    await graph.read(down=await graph.wholes({node.ref}), depth=_steps(depth))
+    graph = LineageGraph(memory) if graph is None else graph
+    await graph.read(down=await graph.with_parents({node.ref}), depth=_steps(depth))
     reached = blast_radius(node, graph.edges, {}, depth=depth, limit=limit)
     rows = (Node(kind=NodeKind(row.kind), namespace=row.namespace, name=row.name) for row in reached.downstream)
-    owners = {**await graph.owners({node.ref, *(row.ref for row in rows)}), **(owned or {})}
+    owners = {**await graph.owners({node.ref, *(row.ref for row in rows)}), **(extra_owners or {})}
     return blast_radius(node, graph.edges, owners, depth=depth, limit=limit, partial=graph.partial)
 
 
@@ -47,22 +42,22 @@ async def lineage_of(
     direction: Direction = Direction.BOTH,
     limit: int = 500,
 ) -> Lineage:
-    """The graph around a job or dataset, at most `depth` hops and `limit` nodes each way.
+    """Return the graph around a job or dataset, at most `depth` hops and `limit` nodes in each direction.
 
     Raises `Transient` or `Denied`.
     """
     node, graph = _node(start), LineageGraph(memory)
-    parts = await graph.parts({node.ref})
+    parts = await graph.with_parts({node.ref})
     if direction in (Direction.DOWN, Direction.BOTH):
         await graph.read(down=parts, depth=_steps(depth))
     if direction in (Direction.UP, Direction.BOTH):
         walked, ahead = set[str](), parts
         while ahead:
             await graph.read(up=ahead, depth=_steps(depth))
-            walked |= graph.within("up", ahead, _steps(depth))
-            ahead = await graph.parts(walked) - walked
+            walked |= graph.reachable("up", ahead, _steps(depth))
+            ahead = await graph.with_parts(walked) - walked
     around = lineage(node, graph.edges, {}, depth=depth, direction=direction, limit=limit)
-    owners = await graph.owners({place.node.ref for place in around.nodes})
+    owners = await graph.owners({row.node.ref for row in around.nodes})
     return lineage(node, graph.edges, owners, depth=depth, direction=direction, limit=limit, partial=graph.partial)
 
 

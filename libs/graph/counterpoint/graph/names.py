@@ -35,27 +35,27 @@ class Node(Shape):
         return f"{self.kind}:{self.id}"
 
     def __str__(self) -> str:
-        """The node in a sentence: `namespace/name` as it was sent."""
+        """The node for people: `namespace/name` as sent."""
         return f"{self.namespace}/{self.name}"
 
 
 def job(namespace: str, name: str) -> Node:
-    """The job of that name."""
+    """Return the job of this name."""
     return Node(kind=NodeKind.JOB, namespace=namespace, name=name)
 
 
 def dataset(namespace: str, name: str) -> Node:
-    """The dataset of that name."""
+    """Return the dataset of this name."""
     return Node(kind=NodeKind.DATASET, namespace=namespace, name=name)
 
 
 def own_task(task_id: str) -> Node:
-    """A task of ours, as a job."""
+    """Return the job that represents a task of Counterpoint."""
     return job(OWN_NAMESPACE, task_id)
 
 
 def own_item(store: str, record_id: str) -> Node:
-    """A record that memory keeps, as a dataset."""
+    """Return the dataset that represents a record of memory."""
     return dataset(OWN_NAMESPACE, f"{store}/{record_id}")
 
 

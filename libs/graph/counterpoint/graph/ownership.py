@@ -1,4 +1,4 @@
-"""Ownership tables: rows of documents that say whose a thing is. Pure."""
+"""Ownership tables: rows of documents that name owners. Pure functions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from counterpoint.proto.messages import Shape
 _ENGLISH = ("owner", "owners", "ownership", "owned", "maintainer", "maintainers", "steward", "team", "squad")
 _GERMAN = ("verantwortlich", "verantwortliche", "verantwortlicher", "zuständig", "zuständige", "besitzer", "eigentümer")
 OWNER_COLUMNS = frozenset((*_ENGLISH, *_GERMAN, "responsible", "accountable", "inhaber"))
-"""Words by which the head of a column says that its cells name owners, in English and German."""
+"""Words in the header of a column of owners, in English and German."""
 
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\s*:?-{2,}:?\s*")
@@ -19,10 +19,10 @@ _HEAD_WORDS = 4
 
 
 class OwnershipRow(Shape):
-    """A row of a table: the things of its first column without what stands in brackets after them, who owns them, its
-    other cells by column, and itself."""
+    """A row of a table: the subjects in its first column without text in brackets, their owners, the other cells by
+    column, and the row itself."""
 
-    things: tuple[str, ...]
+    subjects: tuple[str, ...]
     owners: tuple[str, ...]
     properties: dict[str, str]
     quote: str
@@ -34,7 +34,7 @@ def ownership_rows(text: str) -> tuple[OwnershipRow, ...]:
 
 
 def _tables(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Blocks of lines with cells, each with a head and a rule below it."""
+    """Yield the blocks of lines with cells that have a header and a rule below it."""
     table: list[str] = []
     for line in (*lines, ""):
         if len(_cells(line)) > 1:
@@ -56,7 +56,7 @@ def _rows(table: Sequence[str]) -> Iterator[OwnershipRow]:
             continue
         others = {heads[n]: cell for n, cell in enumerate(cells) if n not in (0, owner) and heads[n] and cell}
         yield OwnershipRow(
-            things=_several(_IN_BRACKETS.sub("", cells[0])),
+            subjects=_several(_IN_BRACKETS.sub("", cells[0])),
             owners=_several(cells[owner]),
             properties=others,
             quote=line.strip(),
@@ -71,7 +71,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _plain(cell: str) -> str:
-    """The text of a cell; a name keeps the underscores inside it."""
+    """Return the text of a cell; underscores inside a name are kept."""
     text = re.sub(r"(?<!\w)[`*_]{1,3}|[`*_]{1,3}(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell))
     return re.sub(r"<[^>]*>", "", text).replace("\\|", "|").strip()
 

@@ -1,8 +1,8 @@
 """Directed walks over the lineage graph: the blast radius of a failure, and the lineage around a job.
 
-A hop is one step from job to job. A dataset has the hops of the jobs that read it: what a job writes is one hop down.
-Asking about a DAG means asking about its tasks; a job that is part of another fails it, so what rests on the whole
-rests on the part, but other parts of the whole are not touched by that alone.
+A hop is one step from job to job. A dataset has the hops of the jobs that read it: the outputs of a job are one hop
+down. The query for a DAG includes its tasks. A failed part fails its parent, so everything downstream of the parent is
+downstream of the part; the other parts of the parent are not.
 """
 
 from collections import defaultdict, deque
@@ -29,8 +29,8 @@ class BlastRadius(Shape):
     """Nodes downstream of a job or dataset.
 
     `expanded` are the parts of `start` that the query includes. `downstream` holds a row for each node and
-    kind of edge, nearest first: `data` when data alone leads there, `control` when it waits for something touched or
-    only a way with such a step leads there. `truncated`: there is more than the limits let through.
+    kind of edge, nearest first: `data` when a path of data edges leads there, `control` when it runs after an affected
+    job, or when every path has a control edge. `truncated`: nodes are missing because of the limits.
     """
 
     start: Node
@@ -41,7 +41,7 @@ class BlastRadius(Shape):
 
 
 class LineageNode(Shape):
-    """A node of a lineage graph, `hops` from where the walk began, negative when upstream."""
+    """A node of a lineage graph, `hops` from the start, negative when upstream."""
 
     node: Node
     hops: int
@@ -72,22 +72,22 @@ def blast_radius(
 ) -> BlastRadius:
     """Return the nodes downstream of `start`, at most `depth` hops and `limit` nodes.
 
-    `edges` are at least those reachable from `start` and from the jobs it is part of; `partial` says that not all of
-    them are there. The owner of a dataset without one is that of a job writing it; of a task, that of its DAG.
+    `edges` are at least those reachable from `start` and from the jobs it is part of; `partial`: some are
+    missing. The owner of a dataset without one is that of a job writing it; of a task, that of its DAG.
     """
     graph = _Graph(edges)
-    begin = graph.parts(start)
-    whole = begin | graph.wholes(start)
-    by_data = graph.walk(whole, frozenset({EdgeKind.DATA}), graph.down, depth, limit)
-    by_any = graph.walk(whole, FLOW_KINDS, graph.down, depth, limit)
+    roots = graph.with_parts(start)
+    family = roots | graph.with_parents(start)
+    by_data = graph.walk(family, frozenset({EdgeKind.DATA}), graph.down, depth, limit)
+    by_any = graph.walk(family, FLOW_KINDS, graph.down, depth, limit)
     rows: list[Downstream] = []
     for node, hops in by_any.hops.items():
-        if node in whole:
+        if node in family:
             continue
         waits = [by_any.hops[source] + 1 for source in graph.waits_for(node) if source in by_any.hops]
-        ways = {EdgeKind.DATA: by_data.hops.get(node), EdgeKind.CONTROL: min(waits, default=None)}
-        if ways[EdgeKind.DATA] is None and not waits:
-            ways[EdgeKind.CONTROL] = hops
+        hops_by_kind = {EdgeKind.DATA: by_data.hops.get(node), EdgeKind.CONTROL: min(waits, default=None)}
+        if hops_by_kind[EdgeKind.DATA] is None and not waits:
+            hops_by_kind[EdgeKind.CONTROL] = hops
         rows += [
             Downstream(
                 kind=node.kind.value,
@@ -97,14 +97,14 @@ def blast_radius(
                 edge=kind.value,
                 owner=graph.owner(node, owners),
             )
-            for kind, least in ways.items()
+            for kind, least in hops_by_kind.items()
             if least is not None
         ]
     rows.sort(key=lambda row: (row.hops, row.kind != "job", row.namespace, row.name, row.edge != "data"))
     return BlastRadius(
         start=start,
         owner=graph.owner(start, owners),
-        expanded=tuple(sorted(begin - {start}, key=lambda node: node.ref)),
+        expanded=tuple(sorted(roots - {start}, key=lambda node: node.ref)),
         downstream=tuple(rows),
         truncated=partial or by_any.cut or by_data.cut,
     )
@@ -120,27 +120,30 @@ def lineage(
     limit: int = 500,
     partial: bool = False,
 ) -> Lineage:
-    """The graph around `start`, at most `depth` hops and `limit` nodes each way. `edges` and `partial` as above."""
+    """Return the graph around `start`, at most `depth` hops and `limit` nodes in each direction.
+
+    `edges` and `partial` as in `blast_radius`.
+    """
     graph = _Graph(edges)
-    begin = graph.parts(start)
-    hops = dict.fromkeys(begin, 0)
+    roots = graph.with_parts(start)
+    hops = dict.fromkeys(roots, 0)
     cut = partial
     for way, sign in ((Direction.UP, -1), (Direction.DOWN, 1)):
         if direction in (way, Direction.BOTH):
-            walk = graph.walk(begin, FLOW_KINDS, graph.up if way is Direction.UP else graph.down, depth, limit)
+            walk = graph.walk(roots, FLOW_KINDS, graph.up if way is Direction.UP else graph.down, depth, limit)
             hops = {node: sign * steps for node, steps in walk.hops.items() if node not in hops} | hops
             cut = cut or walk.cut
-    places = (LineageNode(node=node, hops=steps, owner=graph.owner(node, owners)) for node, steps in hops.items())
+    nodes = (LineageNode(node=node, hops=steps, owner=graph.owner(node, owners)) for node, steps in hops.items())
     return Lineage(
         start=start,
-        nodes=tuple(sorted(places, key=lambda place: (abs(place.hops), place.hops, place.node.ref))),
+        nodes=tuple(sorted(nodes, key=lambda row: (abs(row.hops), row.hops, row.node.ref))),
         edges=tuple(edge for edge in graph.edges if all(end in hops for end in edge.ends)),
         truncated=cut,
     )
 
 
 class _Walk:
-    """Hops to each node that a walk reached; `cut` when a limit left nodes out."""
+    """Hops to each node that a walk reached. `cut`: a limit left nodes out."""
 
     def __init__(self) -> None:
         self.hops: dict[Node, int] = {}
@@ -157,81 +160,81 @@ class _Graph:
             self.down[source].append((edge.kind, target))
             self.up[target].append((edge.kind, source))
 
-    def parts(self, node: Node) -> Set[Node]:
-        """The node and all that is part of it."""
+    def with_parts(self, node: Node) -> Set[Node]:
+        """Return the node and its parts, transitively."""
         return _closure(node, lambda at: self._ends(self.down, at, EdgeKind.PARENT))
 
-    def wholes(self, node: Node) -> Set[Node]:
-        """The node and all it is part of."""
+    def with_parents(self, node: Node) -> Set[Node]:
+        """Return the node and its parents, transitively."""
         return _closure(node, lambda at: self._ends(self.up, at, EdgeKind.PARENT))
 
     def waits_for(self, node: Node) -> list[Node]:
-        """The jobs that run before this one, or before one it is part of."""
-        return [before for at in self.wholes(node) for before in self._ends(self.up, at, EdgeKind.CONTROL)]
+        """Return the jobs that run before this one or before one of its parents."""
+        return [job for each in self.with_parents(node) for job in self._ends(self.up, each, EdgeKind.CONTROL)]
 
     def walk(
         self,
-        begin: Set[Node],
+        roots: Set[Node],
         kinds: Set[EdgeKind],
-        ways: Mapping[Node, list[tuple[EdgeKind, Node]]],
+        adjacency: Mapping[Node, list[tuple[EdgeKind, Node]]],
         depth: int,
         limit: int,
     ) -> _Walk:
-        """Breadth first along edges of these kinds; a job that is reached brings its parts, at no further hop.
+        """Walk breadth first along edges of these kinds; the parts of a reached job have the same number of hops.
 
-        `limit` counts what is reached besides `begin`.
+        `limit` counts the nodes reached besides `roots`.
         """
-        found = _Walk()
+        walk = _Walk()
         reached = 0
-        queue = deque((node, _first_hops(node)) for node in sorted(begin, key=lambda node: node.ref))
+        queue = deque((node, _first_hops(node)) for node in sorted(roots, key=lambda node: node.ref))
         while queue:
             node, hops = queue.popleft()
-            if node in found.hops:
+            if node in walk.hops:
                 continue
-            if node not in begin and (hops > depth or reached >= limit):
-                found.cut = True
+            if node not in roots and (hops > depth or reached >= limit):
+                walk.cut = True
                 continue
-            found.hops[node] = hops
-            if node not in begin:
+            walk.hops[node] = hops
+            if node not in roots:
                 reached += 1
                 queue.extendleft((part, hops) for part in reversed(self._ends(self.down, node, EdgeKind.PARENT)))
-            for kind, to in ways.get(node, ()):
-                if kind not in kinds or to in found.hops:
+            for kind, to in adjacency.get(node, ()):
+                if kind not in kinds or to in walk.hops:
                     continue
                 if node.kind is NodeKind.JOB:
                     queue.append((to, hops + 1))
                 else:
                     queue.appendleft((to, hops))
-        return found
+        return walk
 
     def owner(self, node: Node, owners: Owners) -> str | None:
-        """The owners of a node, else those of what it is part of, else those of the jobs that write it."""
+        """Return the owners of a node, else of its parents, else of the jobs that write it."""
         own = owners.get(node.ref, ())
         writers = self._ends(self.up, node, EdgeKind.DATA) if node.kind is NodeKind.DATASET else [node]
-        wholes = [
-            whole
+        family = [
+            parent
             for writer in sorted(writers, key=lambda at: at.ref)
-            for whole in sorted(self.wholes(writer), key=lambda at: (at != writer, at.ref))
+            for parent in sorted(self.with_parents(writer), key=lambda at: (at != writer, at.ref))
         ]
-        for whole in wholes:
-            own = own or owners.get(whole.ref, ())
+        for parent in family:
+            own = own or owners.get(parent.ref, ())
         return ", ".join(own) or None
 
     @staticmethod
-    def _ends(ways: Mapping[Node, list[tuple[EdgeKind, Node]]], node: Node, kind: EdgeKind) -> list[Node]:
-        return [to for by, to in ways.get(node, ()) if by is kind]
+    def _ends(adjacency: Mapping[Node, list[tuple[EdgeKind, Node]]], node: Node, kind: EdgeKind) -> list[Node]:
+        return [to for by, to in adjacency.get(node, ()) if by is kind]
 
 
 def _first_hops(node: Node) -> int:
-    """A dataset is asked about as if it had just been written: its readers are one hop away."""
+    """Return 1 for a dataset, whose readers are one hop away as if it had just been written, else 0."""
     return 0 if node.kind is NodeKind.JOB else 1
 
 
 def _closure(node: Node, following: Callable[[Node], list[Node]]) -> Set[Node]:
-    found = {node}
+    closure = {node}
     ahead = [node]
     while ahead:
-        fresh = [to for to in following(ahead.pop()) if to not in found]
-        found.update(fresh)
+        fresh = [to for to in following(ahead.pop()) if to not in closure]
+        closure.update(fresh)
         ahead += fresh
-    return found
+    return closure

@@ -11,11 +11,11 @@ from counterpoint.proto.memory import EdgeWalk, Get, MemoryQuery, QueryResult
 from counterpoint.proto.records import OwnedNode
 
 EDGES_LIMIT = 1000
-"""Edges of one walk, at most: a reply must fit into a message of the bus."""
+"""Maximum edges of one walk, so that the reply fits into a message of the bus."""
 MAX_DEPTH = 80
-"""Edges in the longest way that is followed: twenty hops from job to job."""
+"""Maximum edges in a path: twenty hops from job to job."""
 OWNER_DEPTH = 3
-"""Edges from a dataset to the job that writes it, and to all that this is part of."""
+"""Edges from a dataset to the job that writes it, and to the parents of that job."""
 _STARTS, _GETS = 100, 200
 
 WalkDirection = Literal["up", "down"]
@@ -25,108 +25,116 @@ class QueryClient(Protocol):
     """A client that answers memory queries."""
 
     async def query(self, *queries: MemoryQuery) -> tuple[QueryResult, ...]:
-        """Answers in the order of the queries. Raises `Transient` or `Denied`."""
+        """Return the answers in the order of the queries. Raises `Transient` or `Denied`."""
 
 
 class LineageGraph:
-    """The edges read so far, by nodes given as `Node.ref`; `partial` when one had more to bring than it could.
+    """The edges read so far; nodes are given as `Node.ref`. `partial`: the reply to a walk was cut at its limit.
 
-    `also` are edges that memory does not hold yet.
+    `extra_edges` are not in memory yet.
     """
 
-    def __init__(self, memory: QueryClient, also: Iterable[LineageEdge] = ()) -> None:
+    def __init__(self, memory: QueryClient, extra_edges: Iterable[LineageEdge] = ()) -> None:
         self._memory = memory
-        self._edges = {edge.id: edge for edge in also}
-        self._known: Mapping[WalkDirection, set[str]] = {"up": set(), "down": set()}
+        self._edges = {edge.id: edge for edge in extra_edges}
+        self._complete_from: Mapping[WalkDirection, set[str]] = {"up": set(), "down": set()}
         self.partial = False
 
     @property
     def edges(self) -> list[LineageEdge]:
-        """All edges that are here."""
+        """All edges read so far."""
         return list(self._edges.values())
 
-    def walks(self, way: WalkDirection, start: Iterable[str], depth: int = MAX_DEPTH) -> list[EdgeWalk]:
-        """The walks that bring the edges within `depth` of `start`; none where all of them are here."""
-        refs = sorted(self.within(way, start, depth - 1) - self._known[way])
+    def walks(self, direction: WalkDirection, start: Iterable[str], depth: int = MAX_DEPTH) -> list[EdgeWalk]:
+        """Return the walks that read the missing edges within `depth` of `start`."""
+        refs = sorted(self.reachable(direction, start, depth - 1) - self._complete_from[direction])
         return [
-            EdgeWalk(store="edges", start=tuple(refs[at : at + _STARTS]), direction=way, depth=depth, limit=EDGES_LIMIT)
-            for at in range(0, len(refs), _STARTS)
+            EdgeWalk(
+                store="edges",
+                start=tuple(refs[index : index + _STARTS]),
+                direction=direction,
+                depth=depth,
+                limit=EDGES_LIMIT,
+            )
+            for index in range(0, len(refs), _STARTS)
         ]
 
-    def take(self, walk: EdgeWalk, found: QueryResult) -> bool:
-        """Keep the edges of an answer; whether it holds all that was asked for."""
-        edges = records(found.items, LineageEdge)
+    def add(self, walk: EdgeWalk, result: QueryResult) -> bool:
+        """Add the edges of an answer, and return whether it is complete."""
+        edges = records(result.items, LineageEdge)
         self._edges |= {edge.id: edge for edge in edges}
-        whole = not found.partial and len(found.items) < walk.limit
-        if whole and walk.direction != "both":
-            self._known[walk.direction].update(_within(walk.direction, walk.start, walk.depth - 1, edges))
-        return whole
+        complete = not result.partial and len(result.items) < walk.limit
+        if complete and walk.direction != "both":
+            self._complete_from[walk.direction].update(_reachable(walk.direction, walk.start, walk.depth - 1, edges))
+        return complete
 
     async def read(
         self, *, up: Iterable[str] = (), down: Iterable[str] = (), depth: int = MAX_DEPTH, strict: bool = True
     ) -> None:
-        """Read the edges within `depth` of these, up and down at once.
+        """Read the edges within `depth` of these nodes, upstream and downstream in one request.
 
-        Where not `strict` it is a look ahead: a cut answer is no matter. Raises `Transient` or `Denied`.
+        Unless `strict` it is a prefetch, which may be incomplete. Raises `Transient` or `Denied`.
         """
         walks = [*self.walks("up", up, depth), *self.walks("down", down, depth)]
         if not walks:
             return
-        for walk, found in zip(walks, await self._memory.query(*walks), strict=True):
-            whole = self.take(walk, found)
-            self.partial = self.partial or (strict and not whole)
+        for walk, result in zip(walks, await self._memory.query(*walks), strict=True):
+            complete = self.add(walk, result)
+            self.partial = self.partial or (strict and not complete)
 
-    def within(self, way: WalkDirection, start: Iterable[str], depth: int) -> set[str]:
-        """These and the nodes within `depth` edges, as far as edges are here."""
-        return _within(way, start, depth, self._edges.values())
+    def reachable(self, direction: WalkDirection, start: Iterable[str], depth: int) -> set[str]:
+        """Return these nodes and those within `depth` edges that have been read."""
+        return _reachable(direction, start, depth, self._edges.values())
 
-    async def wholes(self, refs: Iterable[str]) -> set[str]:
-        """These and all they are part of; reads whatever else leads to each. Raises `Transient` or `Denied`."""
+    async def with_parents(self, refs: Iterable[str]) -> set[str]:
+        """Return these nodes and their parents, transitively. Raises `Transient` or `Denied`."""
         return await self._family(refs, "up")
 
-    async def parts(self, refs: Iterable[str]) -> set[str]:
-        """These and all that is part of them; reads whatever else each leads to. Raises `Transient` or `Denied`."""
+    async def with_parts(self, refs: Iterable[str]) -> set[str]:
+        """Return these nodes and their parts, transitively. Raises `Transient` or `Denied`."""
         return await self._family(refs, "down")
 
     async def owners(self, refs: set[str]) -> Owners:
-        """The owners of these, of what they are part of, and of the jobs that write them.
+        """Return the owners of these nodes, of their parents, and of the jobs that write them.
 
         Raises `Transient` or `Denied`.
         """
         await self.read(up=refs, depth=OWNER_DEPTH, strict=False)
-        wholes = await self.wholes(refs)
+        family = await self.with_parents(refs)
         written = ((edge.source, edge.target) for edge in self._edges.values() if edge.kind is EdgeKind.DATA)
         writers = {source for source, target in written if target in refs and node_of(source).kind is NodeKind.JOB}
-        nodes = [node_of(ref) for ref in sorted(wholes | await self.wholes(writers))]
+        nodes = [node_of(ref) for ref in sorted(family | await self.with_parents(writers))]
         owners: dict[str, tuple[str, ...]] = {}
-        for at in range(0, len(nodes), _GETS):
-            batch = nodes[at : at + _GETS]
-            found = await self._memory.query(*(Get(store=f"{node.kind}s", id=node.id) for node in batch))
-            for node, answer in zip(batch, found, strict=True):
-                for one in records(answer.items, OwnedNode):
-                    owners[node.ref] = one.owners
+        for index in range(0, len(nodes), _GETS):
+            batch = nodes[index : index + _GETS]
+            answers = await self._memory.query(*(Get(store=f"{node.kind}s", id=node.id) for node in batch))
+            for node, answer in zip(batch, answers, strict=True):
+                for record in records(answer.items, OwnedNode):
+                    owners[node.ref] = record.owners
         return owners
 
-    async def _family(self, begin: Iterable[str], way: WalkDirection) -> set[str]:
-        found, ahead = set[str](), set(begin)
-        while ahead:
-            found |= ahead
-            await self.read(up=ahead if way == "up" else (), down=ahead if way == "down" else (), depth=1)
-            kin = [edge for edge in self._edges.values() if edge.kind is EdgeKind.PARENT]
-            ahead = _within(way, ahead, 1, kin) - found
-        return found
+    async def _family(self, begin: Iterable[str], direction: WalkDirection) -> set[str]:
+        result, frontier = set[str](), set(begin)
+        while frontier:
+            result |= frontier
+            await self.read(
+                up=frontier if direction == "up" else (), down=frontier if direction == "down" else (), depth=1
+            )
+            parent_edges = [edge for edge in self._edges.values() if edge.kind is EdgeKind.PARENT]
+            frontier = _reachable(direction, frontier, 1, parent_edges) - result
+        return result
 
 
-def _within(way: WalkDirection, start: Iterable[str], steps: int, edges: Iterable[LineageEdge]) -> set[str]:
-    """The nodes that edges lead to within so many steps, those of the start among them."""
+def _reachable(direction: WalkDirection, start: Iterable[str], steps: int, edges: Iterable[LineageEdge]) -> set[str]:
+    """Return the start nodes and those that edges lead to within `steps` steps."""
     following: dict[str, list[str]] = {}
     for edge in edges:
-        at, to = (edge.target, edge.source) if way == "up" else (edge.source, edge.target)
-        following.setdefault(at, []).append(to)
-    found, ahead = set(start), set(start)
+        origin, to = (edge.target, edge.source) if direction == "up" else (edge.source, edge.target)
+        following.setdefault(origin, []).append(to)
+    result, frontier = set(start), set(start)
     for _ in range(steps):
-        ahead = {to for at in ahead for to in following.get(at, ())} - found
-        if not ahead:
+        frontier = {to for node in frontier for to in following.get(node, ())} - result
+        if not frontier:
             break
-        found |= ahead
-    return found
+        result |= frontier
+    return result

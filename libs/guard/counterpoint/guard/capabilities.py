@@ -109,19 +109,19 @@ class Keyring:
         self.newest_id = keys[0].id
         self.newest = pairs[self.newest_id]
         self._public_keys = {key_id: pair.public_key for key_id, pair in pairs.items()}
-        self._known: LRUCache[str, _Verified] = LRUCache(cached)
+        self._verified_tokens: LRUCache[str, _Verified] = LRUCache(cached)
 
     def verified(self, token: str) -> "_Verified":
         """Return the verified token. Raises `Denied` `malformed` or `signature`."""
-        known = self._known.get(token)
-        if known is None:
-            known = self._verify(token)
-            self.remember(token, known)
-        return known
+        verified = self._verified_tokens.get(token)
+        if verified is None:
+            verified = self._verify(token)
+            self.remember(token, verified)
+        return verified
 
     def remember(self, token: str, verified: "_Verified") -> None:
         """Cache a token as verified."""
-        self._known[token] = verified
+        self._verified_tokens[token] = verified
 
     def _verify(self, token: str) -> "_Verified":
         parsed = _parsed(token)
@@ -195,8 +195,8 @@ def verify(
     return verified.grant
 
 
-def claimed(token: str) -> Grant:
-    """Return the grant that a token claims, verified only by the key it names itself, which anyone can make.
+def unverified_grant(token: str) -> Grant:
+    """Return the grant in a token, verified only with the key in the token itself, which anyone can make.
 
     Raises `Denied` `malformed` or `signature`.
     """

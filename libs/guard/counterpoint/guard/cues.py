@@ -82,7 +82,7 @@ _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ALONE = re.compile(r"(?<![\w./@-])[A-Za-z]+(?:/[A-Za-z]+)?(?![\w/@-]|\.\w)")
 
 
-def is_named(kind: str, text: str, start: int, end: int) -> bool:
+def is_confirmed(kind: str, text: str, start: int, end: int) -> bool:
     """Whether `text[start:end]`, found as `kind`, is confirmed by its form, by standing alone, or by a nearby word."""
     cues = _CUES.get(kind)
     if cues is None or text[:start].strip(" \"'") == text[end:].strip(" \"'") == "":

@@ -16,7 +16,7 @@ from counterpoint.guard.automata import compiled
 from counterpoint.guard.cards import find_cards
 from counterpoint.guard.connections import find_passwords, is_form
 from counterpoint.guard.contacts import find_contacts
-from counterpoint.guard.cues import is_named
+from counterpoint.guard.cues import is_confirmed
 from counterpoint.guard.finance import find_accounts
 from counterpoint.guard.identities import find_identities
 from counterpoint.guard.keys import find_keys
@@ -29,20 +29,20 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 FINDINGS_MAX = 16_384
 """Number of texts whose findings are cached."""
 TEXT_LIMIT_CHARS = 8 * 1024 * 1024
-_LOOKS_MAX = 8
+_PASSES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Sensitive data of kind `type` at `text[start:end]` of the scanned text.
 
-    `named`: its form or a nearby word confirms the kind. Otherwise a number may be a counter, a password a form field.
+    `confirmed`: its form or a nearby word confirms the kind. Else a number may be a counter, a password a form field.
     """
 
     type: str
     start: int
     end: int
-    named: bool = field(default=True, compare=False)
+    confirmed: bool = field(default=True, compare=False)
 
     @property
     def kind(self) -> Class:
@@ -81,17 +81,17 @@ class _FindingsCache:
 
     def __init__(self, size: int) -> None:
         self._lock = threading.Lock()
-        self._known: LRUCache[bytes, tuple[Finding, ...]] = LRUCache(size)
+        self._cached: LRUCache[bytes, tuple[Finding, ...]] = LRUCache(size)
 
     def of(self, text: str) -> tuple[Finding, ...]:
         key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).digest()
         with self._lock:
-            known = self._known.get(key)
-        if known is None:
-            known = _detect(text)
+            findings = self._cached.get(key)
+        if findings is None:
+            findings = _detect(text)
             with self._lock:
-                self._known[key] = known
-        return known
+                self._cached[key] = findings
+        return findings
 
 
 _findings = _FindingsCache(FINDINGS_MAX)
@@ -99,61 +99,61 @@ _findings = _FindingsCache(FINDINGS_MAX)
 
 def _detect(text: str) -> tuple[Finding, ...]:
     """Return all findings, including a secret adjacent to another one, which shows only when that is redacted."""
-    findings = _look(text)
-    for _ in range(_LOOKS_MAX):
+    findings = _search(text)
+    for _ in range(_PASSES_MAX):
         if not findings:
             return ()
-        hidden = _look(redact(text, findings))
+        hidden = _search(redact(text, findings))
         if not hidden:
             return tuple(findings)
-        findings = _apart([*findings, *_placed(hidden, _places_after_redaction(text, findings))])
+        findings = _merged([*findings, *_original_findings(hidden, _spans_after_redaction(text, findings))])
     return (Finding(findings[0].type, 0, len(text)),)
 
 
-def _look(text: str) -> list[Finding]:
+def _search(text: str) -> list[Finding]:
     if _TAGGED in text:
         text = _FINGERPRINTED.sub(lambda tag: f"{tag[1]}_{'x' * len(tag[2])}]", text)
-    normalised, places = normalise(text)
-    found = (
+    normalised, spans = normalise(text)
+    findings = (
         Finding(kind, start, end, _is_certain(kind, normalised, start, end))
         for kind, (start, end) in _find_all(normalised)
     )
-    return _apart(found if places is None else _placed(found, places))
+    return _merged(findings if spans is None else _original_findings(findings, spans))
 
 
 def _is_certain(kind: str, text: str, start: int, end: int) -> bool:
-    """Whether a number is named, or a word as a password is not a form field."""
-    return not is_form(text, start, end) if kind == "uri_word" else is_named(kind, text, start, end)
+    """Whether a number is confirmed, or a word as a password is not a form field."""
+    return not is_form(text, start, end) if kind == "uri_word" else is_confirmed(kind, text, start, end)
 
 
-def _placed(findings: Iterable[Finding], places: Sequence[Span]) -> Iterator[Finding]:
+def _original_findings(findings: Iterable[Finding], spans: Sequence[Span]) -> Iterator[Finding]:
     for finding in findings:
-        yield Finding(finding.type, places[finding.start][0], places[finding.end - 1][1], finding.named)
+        yield Finding(finding.type, spans[finding.start][0], spans[finding.end - 1][1], finding.confirmed)
 
 
-def _places_after_redaction(text: str, findings: Iterable[Finding]) -> list[Span]:
-    places: list[Span] = []
+def _spans_after_redaction(text: str, findings: Iterable[Finding]) -> list[Span]:
+    spans: list[Span] = []
     at = 0
     for finding in findings:
-        places += ((index, index + 1) for index in range(at, finding.start))
-        places += [(finding.start, finding.end)] * len(tag(finding))
+        spans += ((index, index + 1) for index in range(at, finding.start))
+        spans += [(finding.start, finding.end)] * len(tag(finding))
         at = finding.end
-    places += ((index, index + 1) for index in range(at, len(text)))
-    return places
+    spans += ((index, index + 1) for index in range(at, len(text)))
+    return spans
 
 
-def _apart(findings: Iterable[Finding]) -> list[Finding]:
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings in order; overlapping ones are merged under the kind of the first, the most certain."""
-    apart: list[tuple[int, Finding]] = []
+    merged: list[tuple[int, Finding]] = []
     for rank, finding in sorted(enumerate(findings), key=lambda ranked: (ranked[1].start, ranked[0])):
-        if apart and finding.start < apart[-1][1].end:
-            first_rank, first = apart[-1]
+        if merged and finding.start < merged[-1][1].end:
+            first_rank, first = merged[-1]
             kind = first.type if first_rank < rank else finding.type
             end = max(first.end, finding.end)
-            apart[-1] = min(first_rank, rank), Finding(kind, first.start, end, first.named or finding.named)
+            merged[-1] = min(first_rank, rank), Finding(kind, first.start, end, first.confirmed or finding.confirmed)
         else:
-            apart.append((rank, finding))
-    return [finding for _, finding in apart]
+            merged.append((rank, finding))
+    return [finding for _, finding in merged]
 
 
 def _find_all(text: str) -> Iterator[tuple[str, Span]]:
@@ -173,10 +173,10 @@ _UUID = compiled(rb"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 
 def _find(text: str) -> Iterator[tuple[str, Span]]:
     """Yield the findings, except numbers within a UUID, which match by chance."""
-    found = list(_find_any(text))
-    chance = [each for each in found if class_of(each[0]) in NUMBERS]
-    uuids = [match.span() for match in _UUID.finditer(text.encode("ascii", "replace"))] if chance else []
-    for kind, (start, end) in found:
+    findings = list(_find_any(text))
+    numbers = [finding for finding in findings if class_of(finding[0]) in NUMBERS]
+    uuids = [match.span() for match in _UUID.finditer(text.encode("ascii", "replace"))] if numbers else []
+    for kind, (start, end) in findings:
         if class_of(kind) not in NUMBERS or not any(first <= start and end <= last for first, last in uuids):
             yield kind, (start, end)
 
@@ -187,13 +187,13 @@ def _find_any(text: str) -> Iterator[tuple[str, Span]]:
             yield pattern.kind, span
     yield from find_passwords(text)
     signs = text.encode("ascii", "replace")
-    found = list(find_keys(signs))
-    yield from (each for each in found if class_of(each[0]) == "secret")
+    findings = list(find_keys(signs))
+    yield from (finding for finding in findings if class_of(finding[0]) == "secret")
     for span in find_cards(signs):
         yield "card", span
     yield from find_accounts(signs)
     for span in find_assignments(text):
         yield "assignment", span
-    yield from (each for each in found if class_of(each[0]) != "secret")
+    yield from (finding for finding in findings if class_of(finding[0]) != "secret")
     for find in (find_identities, find_contacts, find_addresses):
         yield from find(signs)

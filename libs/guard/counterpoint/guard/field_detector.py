@@ -51,36 +51,38 @@ def _scan_value(path: tuple[str | int, ...], name: str, value: object) -> Iterat
                 yield from _scan_value((*path, index), name, item)
         case str() | int() if not isinstance(value, bool):
             text = str(value)
-            findings = _scan_named(name, text) if _is_telling(name) else scan(text)
+            findings = _scan_labelled(name, text) if _names_kind(name) else scan(text)
             if is_assigned(name, text) or (findings and is_assigned(name, redact(text, findings))):
                 findings = (Finding("assignment", 0, len(text)),)
             if is_counter(name):
-                findings = tuple(_unnamed(finding, text) for finding in findings)
+                findings = tuple(_unconfirmed(finding, text) for finding in findings)
             yield from (FieldFinding(path, False, finding) for finding in findings)
         case _:
             return
 
 
-def _unnamed(finding: Finding, text: str) -> Finding:
-    """Return a finding that is the whole value of a counter as unnamed; others unchanged.
+def _unconfirmed(finding: Finding, text: str) -> Finding:
+    """Return a finding that is the whole value of a counter as unconfirmed; others unchanged.
 
     An IBAN has letters and a checksum, so that no counter matches one.
     """
-    whole = finding.kind in NUMBERS and finding.type != "iban" and finding.end - finding.start == len(text.strip())
-    return dataclasses.replace(finding, named=False) if whole else finding
+    is_whole_number = (
+        finding.kind in NUMBERS and finding.type != "iban" and finding.end - finding.start == len(text.strip())
+    )
+    return dataclasses.replace(finding, confirmed=False) if is_whole_number else finding
 
 
-_TELLING = compiled(
+_KIND_NAMES = compiled(
     rb"(?i)phone|mobile|cell|fax|pager|ssn|social|itin|taxpayer|nhs|nif|dni|nie|aadhaar|pesel|tfn|card|(?:^|[^a-z])pan"
 )
 
 
 @lru_cache(maxsize=4096)
-def _is_telling(name: str) -> bool:
-    return len(name) <= _NAME_CHARS and _TELLING.search(name.encode("ascii", "replace")) is not None
+def _names_kind(name: str) -> bool:
+    return len(name) <= _NAME_CHARS and _KIND_NAMES.search(name.encode("ascii", "replace")) is not None
 
 
-def _scan_named(name: str, text: str) -> tuple[Finding, ...]:
+def _scan_labelled(name: str, text: str) -> tuple[Finding, ...]:
     """Return the findings in a text whose key names its kind."""
     before = f"{name.replace('_', ' ')}: "
     found = (Finding(f.type, f.start - len(before), f.end - len(before)) for f in scan(before + text))

@@ -25,9 +25,9 @@ class Fingerprints:
         """Return the fingerprint of a value."""
         return _of(self._keys[0], value)
 
-    def among(self, value: str, known: frozenset[str]) -> bool:
-        """Whether the value's fingerprint under any key is in `known`."""
-        return bool(known) and any(_of(key, value) in known for key in self._keys)
+    def matches(self, value: str, fingerprints: frozenset[str]) -> bool:
+        """Whether the value's fingerprint under any key is in `fingerprints`."""
+        return bool(fingerprints) and any(_of(key, value) in fingerprints for key in self._keys)
 
 
 def _of(key: bytes, value: str) -> str:

@@ -102,7 +102,7 @@ class _Number:
     kind: str
     shape: Any
     valid: Callable[[str], bool]
-    named: Any = None
+    name: Any = None
 
 
 def _shape(pattern: str) -> Any:
@@ -145,27 +145,27 @@ def find_identities(text: bytes) -> Iterator[tuple[str, Span]]:
     if _ANY.search(text) is None:
         return
     for number in _NUMBERS:
-        if number.named is not None and number.named.search(text) is None:
+        if number.name is not None and number.name.search(text) is None:
             continue
         match = number.shape.search(text)
         while match is not None:
             start, end = match.span(1)
             word = match.group(1)
-            near = number.named is None or number.named.search(text[max(0, start - _AROUND) : start]) is not None
-            if near and _apart(text, start, end) and _judged(number, word):
+            near = number.name is None or number.name.search(text[max(0, start - _AROUND) : start]) is not None
+            if near and _stands_alone(text, start, end) and _is_valid(number, word):
                 yield number.kind, (start, end)
             match = number.shape.search(text, end)
 
 
-def _judged(number: _Number, word: bytes) -> bool:
+def _is_valid(number: _Number, word: bytes) -> bool:
     letters = bytes(char for char in word if chr(char).isalnum()).decode()
-    unsure = number.kind == "es_nif" and number.named is None and b"-" not in word
+    unsure = number.kind == "es_nif" and number.name is None and b"-" not in word
     if unsure and (letters[-1].upper() in _UNITS or _DAY.match(word) is not None):
         return False
     return number.valid(letters)
 
 
-def _apart(text: bytes, start: int, end: int) -> bool:
+def _stands_alone(text: bytes, start: int, end: int) -> bool:
     """Whether a number grouped by spaces is not part of a longer row of numbers, as in a web server's access log."""
     if b" " not in text[start:end]:
         return True

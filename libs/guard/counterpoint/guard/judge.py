@@ -6,14 +6,11 @@ from typing import Any
 
 from counterpoint.guard.detector import redact, scan
 from counterpoint.guard.field_detector import FieldFinding, redact_fields, scan_fields
-from counterpoint.guard.kinds import named
+from counterpoint.guard.kinds import kind_name
 from counterpoint.guard.normalisation import normal
 from counterpoint.guard.policy import VERDICTS, Policy, Verdict
 from counterpoint.guard.split_secrets import find_across_fields
 from counterpoint.proto.errors import Problem
-
-STRICTEST = 0
-"""The label level of a text without a label: the one that everybody may read."""
 
 IDS = frozenset({"task_id", "session_id", "action_id", "decision_id", "attempt_id"})
 """Fields that identify records and messages: findings in them block, since a redacted id identifies nothing."""
@@ -22,8 +19,8 @@ ReleasedFingerprints = Callable[[str], bool]
 """A predicate: whether a person has released a value."""
 
 
-def no_fingerprint(value: str) -> bool:
-    """Treat no value as released."""
+def nothing_released(value: str) -> bool:
+    """Return False: no value is released."""
     return False
 
 
@@ -45,15 +42,15 @@ class Judgement:
         if VERDICTS.index(self.verdict) < VERDICTS.index("quarantine"):
             return ()
         return tuple(
-            found
-            for found, verdict in zip(self.findings, self.verdicts, strict=True)
+            finding
+            for finding, verdict in zip(self.findings, self.verdicts, strict=True)
             if verdict in ("block", "quarantine")
         )
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The distinct kinds of the findings, in order."""
-        return tuple(dict.fromkeys(found.finding.type for found in self.findings))
+        return tuple(dict.fromkeys(finding.finding.type for finding in self.findings))
 
 
 def judge(
@@ -61,44 +58,43 @@ def judge(
     body: Mapping[str, Any],
     fields: Iterable[str],
     label: int,
-    released: ReleasedFingerprints = no_fingerprint,
+    released: ReleasedFingerprints = nothing_released,
 ) -> Judgement:
     """Judge the free-text `fields` of `body` for a destination of this label level.
 
     Raises `Permanent` `too_large` for a text above the scanning limit.
     """
     fields = tuple(fields)
-    within = scan_fields(body, fields)
-    found = [
-        (finding, rules.verdict(finding.finding.kind, label, finding.finding.named))
-        for finding in (*within, *find_across_fields(body, fields, within))
-        if released is no_fingerprint or not released(value_of(body, finding))
+    in_one_field = scan_fields(body, fields)
+    judged = [
+        (finding, rules.verdict(finding.finding.kind, label, finding.finding.confirmed))
+        for finding in (*in_one_field, *find_across_fields(body, fields, in_one_field))
+        if released is nothing_released or not released(value_of(body, finding))
     ]
-    counted = [(finding, verdict) for finding, verdict in found if verdict != "allow"]
-    if not counted:
+    disallowed = [(finding, verdict) for finding, verdict in judged if verdict != "allow"]
+    if not disallowed:
         return Judgement("allow", (), (), dict(body))
-    counted = [
+    disallowed = [
         (finding, "block" if verdict == "redact" and finding.path[-1] in IDS else verdict)
-        for finding, verdict in counted
+        for finding, verdict in disallowed
     ]
-    gone = [finding for finding, verdict in counted if verdict in ("redact", "block")]
+    to_redact = [finding for finding, verdict in disallowed if verdict in ("redact", "block")]
     return Judgement(
-        max((verdict for _, verdict in counted), key=VERDICTS.index),
-        tuple(finding for finding, _ in counted),
-        tuple(verdict for _, verdict in counted),
-        redact_fields(body, gone) if gone else dict(body),
+        max((verdict for _, verdict in disallowed), key=VERDICTS.index),
+        tuple(finding for finding, _ in disallowed),
+        tuple(verdict for _, verdict in disallowed),
+        redact_fields(body, to_redact) if to_redact else dict(body),
     )
 
 
-def cleaned(rules: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int) -> dict[str, Any]:
+def redacted_body(rules: Policy, body: Mapping[str, Any], fields: Iterable[str], label: int) -> dict[str, Any]:
     """Return a copy of `body` with all disallowed findings redacted, for bodies that cannot be refused."""
-    judged = judge(rules, body, fields, label)
-    return redact_fields(body, judged.findings)
+    return redact_fields(body, judge(rules, body, fields, label).findings)
 
 
-def cleaned_text(rules: Policy, text: str, label: int) -> str:
+def redacted_text(rules: Policy, text: str, label: int) -> str:
     """Return `text` with all findings redacted that are not allowed at this label level."""
-    return str(cleaned(rules, {"text": text}, ("text",), label)["text"])
+    return str(redacted_body(rules, {"text": text}, ("text",), label)["text"])
 
 
 def problems(
@@ -107,25 +103,25 @@ def problems(
     """Return problems with location, kind and fingerprint of each finding, never its value."""
     return tuple(
         Problem(
-            field=location(found),
-            problem=f"contains what looks like {named(found.finding.type)}"
-            + (f" (fingerprint {fingerprint(value_of(body, found))})" if fingerprint else ""),
+            field=location(finding),
+            problem=f"contains what looks like {kind_name(finding.finding.type)}"
+            + (f" (fingerprint {fingerprint(value_of(body, finding))})" if fingerprint else ""),
         )
-        for found in findings
+        for finding in findings
     )
 
 
-def location(found: FieldFinding) -> str:
+def location(finding: FieldFinding) -> str:
     """Return the path of a finding, with sensitive data in its keys redacted."""
-    return ".".join(redact(part, scan(part)) if isinstance(part, str) else str(part) for part in found.path)
+    return ".".join(redact(part, scan(part)) if isinstance(part, str) else str(part) for part in finding.path)
 
 
-def value_of(body: Mapping[str, Any], found: FieldFinding) -> str:
+def value_of(body: Mapping[str, Any], finding: FieldFinding) -> str:
     """Return the value of a finding in `body`, normalised as for the search."""
     leaf: Any = body
-    if found.in_key:
-        leaf = found.path[-1]
+    if finding.in_key:
+        leaf = finding.path[-1]
     else:
-        for part in found.path:
+        for part in finding.path:
             leaf = leaf[part]
-    return normal(str(leaf)[found.finding.start : found.finding.end])
+    return normal(str(leaf)[finding.finding.start : finding.finding.end])

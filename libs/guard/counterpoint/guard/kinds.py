@@ -42,7 +42,7 @@ def class_of(kind: str) -> Class:
     return _CLASS.get(kind, "secret")
 
 
-def named(kind: str) -> str:
+def kind_name(kind: str) -> str:
     """Return the name of a kind with its article: `an AWS access key`."""
     words = _NAMES.get(kind) or " ".join(w.upper() if w in _LETTERS else w for w in kind.split("_"))
     first = words.split()[0]

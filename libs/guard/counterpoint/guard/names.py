@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from counterpoint.guard.detector import Finding, scan
-from counterpoint.guard.judge import ReleasedFingerprints, no_fingerprint
+from counterpoint.guard.judge import ReleasedFingerprints, nothing_released
 from counterpoint.guard.kinds import Class
 from counterpoint.guard.normalisation import normal
 from counterpoint.guard.patterns import is_assigned
@@ -20,7 +20,7 @@ from counterpoint.proto.subjects import PROJECT_PATTERN
 
 T = TypeVar("T")
 
-WITHHELD: frozenset[Class] = frozenset({"secret", "uncertain", "financial", "identity"})
+REDACTED_CLASSES: frozenset[Class] = frozenset({"secret", "uncertain", "financial", "identity"})
 """Classes redacted in names. Contact data and network addresses stay, since they may name owners and hosts."""
 _PLAIN = re.compile(
     r"[a-z_.]{0,24}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?"
@@ -28,125 +28,127 @@ _PLAIN = re.compile(
 )
 """Short words, UUIDs, hashes and times, which never contain a finding and need no scan."""
 
-_REMEMBERED, _REMEMBERED_CHARS = 65_536, 500
-_harmless: set[str] = set()
+_CLEAN_NAMES_MAX, _CLEAN_NAME_CHARS = 65_536, 500
+_clean_names: set[str] = set()
 """A cache of names without secrets, since the same names recur with every event."""
 
 Fingerprint = Callable[[str], str]
 
 
-def kept(name: str, fingerprint: Fingerprint, released: ReleasedFingerprints = no_fingerprint) -> str:
+def redact_name(name: str, fingerprint: Fingerprint, released: ReleasedFingerprints = nothing_released) -> str:
     """Return a name with its secrets redacted.
 
     Raises `Permanent` `too_large` for a name above the scanning limit.
     """
-    if name in _harmless or _PLAIN.fullmatch(name) is not None:
+    if name in _clean_names or _PLAIN.fullmatch(name) is not None:
         return name
-    result = _without(name, fingerprint, released)
-    if result == name and released is no_fingerprint:
-        _remember(name)
+    result = _redacted(name, fingerprint, released)
+    if result == name and released is nothing_released:
+        _mark_clean(name)
     return result
 
 
-def _remember(name: str) -> None:
-    if len(name) <= _REMEMBERED_CHARS:
-        if len(_harmless) >= _REMEMBERED:
-            _harmless.clear()
-        _harmless.add(name)
+def _mark_clean(name: str) -> None:
+    if len(name) <= _CLEAN_NAME_CHARS:
+        if len(_clean_names) >= _CLEAN_NAMES_MAX:
+            _clean_names.clear()
+        _clean_names.add(name)
 
 
-def _without(name: str, fingerprint: Fingerprint, released: ReleasedFingerprints) -> str:
+def _redacted(name: str, fingerprint: Fingerprint, released: ReleasedFingerprints) -> str:
     if "://" in name:
-        spans = [(found.start, found.end) for found in _withheld(name, released)]
+        spans = [(found.start, found.end) for found in _findings(name, released)]
         name = without_credentials(name, lambda start, end: any(s < end and e > start for s, e in spans))
     parts: list[str] = []
     at = 0
-    for found in _withheld(name, released):
+    for found in _findings(name, released):
         parts += name[at : found.start], _tag(found.type, name[found.start : found.end], fingerprint)
         at = found.end
     return "".join([*parts, name[at:]]) if parts else name
 
 
-def is_harmless(name: str) -> bool:
-    """Whether a name has no secrets."""
-    return kept(name, unnamed) == name
+def has_secret(name: str) -> bool:
+    """Whether a name contains a secret."""
+    return redact_name(name, empty_fingerprint) != name
 
 
 def is_project(name: str) -> bool:
     """Whether a project name is legal and has no secrets; it is part of subjects, so it cannot be redacted."""
-    return PROJECT_PATTERN.fullmatch(name) is not None and is_harmless(name)
+    return PROJECT_PATTERN.fullmatch(name) is not None and not has_secret(name)
 
 
-def unnamed(value: str) -> str:
+def empty_fingerprint(value: str) -> str:
     """Return an empty fingerprint, for processes without a key: tags then have the kind only."""
     return ""
 
 
-def kept_fields(paths: Iterable[str]) -> tuple[str, ...]:
+def printable_paths(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths of unknown fields whose names have no secrets, and the number of the others."""
     paths = tuple(paths)
-    harmless = tuple(path for path in paths if is_harmless(path))
-    hidden = len(paths) - len(harmless)
-    return (*harmless, f"({hidden} more, not named: what looks like a secret is in the name)") if hidden else harmless
+    printable = tuple(path for path in paths if not has_secret(path))
+    hidden = len(paths) - len(printable)
+    return (*printable, f"({hidden} more, not named: what looks like a secret is in the name)") if hidden else printable
 
 
-def kept_body(
+def redact_body_names(
     body: Mapping[str, Any],
-    but: Iterable[str],
+    free_text: Iterable[str],
     fingerprint: Fingerprint,
-    released: ReleasedFingerprints = no_fingerprint,
+    released: ReleasedFingerprints = nothing_released,
 ) -> tuple[dict[str, Any], tuple[tuple[str, ...], ...]]:
     """Return a copy of `body` with secrets redacted in every text and key, and the paths that changed.
 
-    Fields in `but` are unchanged: they are free text, which is judged elsewhere.
+    Fields in `free_text` are unchanged: they are judged elsewhere.
     """
     changed: list[tuple[str, ...]] = []
 
-    def of(name: str, said: str, path: tuple[str, ...]) -> str:
-        result = kept(said, fingerprint, released)
+    def redacted(name: str, text: str, path: tuple[str, ...]) -> str:
+        result = redact_name(text, fingerprint, released)
         if (
-            result == said
-            and is_assigned(name, said)
-            and not (released is not no_fingerprint and released(normal(said)))
+            result == text
+            and is_assigned(name, text)
+            and not (released is not nothing_released and released(normal(text)))
         ):
-            result = _tag("assignment", said, fingerprint)
-        if result != said:
+            result = _tag("assignment", text, fingerprint)
+        if result != text:
             changed.append(path)
         return result
 
     def key(name: str, path: tuple[str, ...]) -> str:
-        if name in _harmless:
+        if name in _clean_names:
             return name
-        result = of("", name, path)
-        if result == name and released is no_fingerprint:
-            _remember(name)
+        result = redacted("", name, path)
+        if result == name and released is nothing_released:
+            _mark_clean(name)
         return result
 
-    def copied(name: str, value: Any, path: tuple[str, ...]) -> Any:
+    def redacted_value(name: str, value: Any, path: tuple[str, ...]) -> Any:
         match value:
             case str():
-                return of(name, value, path)
+                return redacted(name, value, path)
             case dict():
-                return {key(at, (*path, at)): copied(at, inner, (*path, at)) for at, inner in value.items()}
+                return {key(at, (*path, at)): redacted_value(at, inner, (*path, at)) for at, inner in value.items()}
             case list() | tuple():
-                return [copied(name, inner, path) for inner in value]
+                return [redacted_value(name, inner, path) for inner in value]
             case _:
                 return value
 
-    left = frozenset(but)
+    free_text_fields = frozenset(free_text)
     copy = {
-        name if name in left else key(name, (name,)): value if name in left else copied(name, value, (name,))
+        name if name in free_text_fields else key(name, (name,)): value
+        if name in free_text_fields
+        else redacted_value(name, value, (name,))
         for name, value in body.items()
     }
     return (copy if changed else dict(body)), tuple(changed)
 
 
-def suspects(value: object) -> frozenset[str]:
-    """Return the texts in a value, including keys, that have secrets."""
-    return frozenset(text for text in _texts(value) if not is_harmless(text))
+def texts_with_secrets(value: object) -> frozenset[str]:
+    """Return the texts in a value, including keys, that contain a secret."""
+    return frozenset(text for text in _texts(value) if has_secret(text))
 
 
-def replaced(value: T, names: Mapping[str, str]) -> T:
+def replace_texts(value: T, names: Mapping[str, str]) -> T:
     """Return a value with texts replaced; the same object if none occurs."""
     return _replaced(value, names) if names else value
 
@@ -156,16 +158,16 @@ def _tag(kind: str, value: str, fingerprint: Fingerprint) -> str:
     return f"[redacted:{kind}:{digits}]" if digits else f"[redacted:{kind}]"
 
 
-def _withheld(name: str, released: ReleasedFingerprints) -> list[Finding]:
-    """Return the findings to redact in a name. An unnamed number may be a counter, as in texts."""
+def _findings(name: str, released: ReleasedFingerprints) -> list[Finding]:
+    """Return the findings to redact in a name. A number that is not confirmed may be a counter, as in texts."""
     # A slash separates the words of a name.
     findings = scan(name) or (scan(name.replace("/", " ")) if "/" in name else ())
     return [
         found
         for found in findings
-        if found.kind in WITHHELD
-        and found.named
-        and not (released is not no_fingerprint and released(normal(name[found.start : found.end])))
+        if found.kind in REDACTED_CLASSES
+        and found.confirmed
+        and not (released is not nothing_released and released(normal(name[found.start : found.end])))
     ]
 
 

@@ -122,7 +122,7 @@ class SensitivePolicy(_Row):
     """The verdict on a text by the class of its findings and the label of its destination.
 
     `messages` is the minimum label at which a message is judged, since it stays in its project. `counters` is the label
-    from which unnamed numbers are allowed.
+    from which unconfirmed numbers are allowed.
     """
 
     messages: str
@@ -173,7 +173,7 @@ class Policy(_Row):
         """Return the highest label level a service may read."""
         return self.level(self.services[service].clearance)
 
-    def kept_in(self, tier: Tier) -> tuple[str, ...]:
+    def stores_in(self, tier: Tier) -> tuple[str, ...]:
         """Return the stores kept or projected in a tier."""
         return tuple(name for name, row in self.stores.items() if tier in (row.tier, *row.also))
 
@@ -185,9 +185,9 @@ class Policy(_Row):
         """Return the label level at which a message with content of level `label` is judged."""
         return max(label, self.level(self.sensitive.messages))
 
-    def verdict(self, kind: Class, label: int, named: bool = True) -> Verdict:
-        """Return the verdict on a finding of this class, named or not, at a label level."""
-        if not named and label >= self.level(self.sensitive.counters):
+    def verdict(self, kind: Class, label: int, confirmed: bool = True) -> Verdict:
+        """Return the verdict on a finding of this class, confirmed or not, at a label level."""
+        if not confirmed and label >= self.level(self.sensitive.counters):
             return "allow"
         return self.sensitive.verdicts[kind][self.labels[label]]
 

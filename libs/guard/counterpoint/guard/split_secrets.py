@@ -48,18 +48,18 @@ class _Piece(NamedTuple):
 
 
 def find_across_fields(
-    body: Mapping[str, Any], fields: Iterable[str], found: Iterable[FieldFinding]
+    body: Mapping[str, Any], fields: Iterable[str], known: Iterable[FieldFinding]
 ) -> tuple[FieldFinding, ...]:
-    """Return findings that span adjacent texts of the `fields`, one per text; none that overlaps one in `found`."""
+    """Return findings that span adjacent texts of the `fields`, one per text; none that overlaps one in `known`."""
     texts = [text for name in fields if name in body for text in _texts((name,), name, body[name])]
-    taken: dict[Path, list[Finding]] = {}
-    for each in found:
-        taken.setdefault(each.path, []).append(each.finding)
+    findings_by_path: dict[Path, list[Finding]] = {}
+    for known_finding in known:
+        findings_by_path.setdefault(known_finding.path, []).append(known_finding.finding)
     parts = []
-    for part in (part for run in _runs(texts) for part in _in_run(run)):
-        others, place = taken.setdefault(part.path, []), part.finding
-        if not any(place.start < other.end and other.start < place.end for other in others):
-            others.append(place)
+    for part in (part for run in _runs(texts) for part in _findings_of(run)):
+        others, finding = findings_by_path.setdefault(part.path, []), part.finding
+        if not any(finding.start < other.end and other.start < finding.end for other in others):
+            others.append(finding)
             parts.append(part)
     return tuple(parts)
 
@@ -82,7 +82,7 @@ def _runs(texts: list[_Text]) -> Iterator[list[_Text]]:
     """Yield runs of adjacent texts across whose boundaries a value may continue."""
     run: list[_Text] = []
     for text in texts:
-        if run and not (_goes_on(run[-1].text, text.text) and len(run) < _TEXTS):
+        if run and not (_may_continue(run[-1].text, text.text) and len(run) < _TEXTS):
             if len(run) > 1:
                 yield run
             run = run[-1:] if len(run) == _TEXTS else []
@@ -94,7 +94,7 @@ def _runs(texts: list[_Text]) -> Iterator[list[_Text]]:
         yield run
 
 
-def _goes_on(before: str, after: str) -> bool:
+def _may_continue(before: str, after: str) -> bool:
     """Whether a number or word may continue from one text into the next: with a digit, and not a UUID."""
     before, after = before[-_CHARS:].rstrip(), after[:_CHARS].lstrip()
     if not before or not after or _STOP.match(before[-1]) or _STOP.match(after[0]):
@@ -104,7 +104,7 @@ def _goes_on(before: str, after: str) -> bool:
     return _DIGIT.search(before) is not None or _DIGIT.search(after) is not None
 
 
-def _in_run(run: list[_Text]) -> Iterator[FieldFinding]:
+def _findings_of(run: list[_Text]) -> Iterator[FieldFinding]:
     numbers = all(a.text.rstrip()[-1:].isdigit() and b.text.lstrip()[:1].isdigit() for a, b in pairwise(run))
     for between in ("", " ", "-") if numbers else ("",):
         joined, pieces = _joined(run, between)
@@ -113,13 +113,14 @@ def _in_run(run: list[_Text]) -> Iterator[FieldFinding]:
         for finding in scan(joined):
             if finding.type in _BY_SURROUNDINGS or class_of(finding.type) not in ("secret", "financial"):
                 continue
-            hit = [each for each in pieces if finding.start < each.at + each.length and each.at < finding.end]
-            if len(hit) < 2 or any(finding.type in _BY_FORM and is_counter(each.source.name) for each in hit):
+            found = [piece for piece in pieces if finding.start < piece.at + piece.length and piece.at < finding.end]
+            if len(found) < 2 or any(finding.type in _BY_FORM and is_counter(piece.source.name) for piece in found):
                 continue
-            for each in hit:
-                start, end = max(finding.start, each.at), min(finding.end, each.at + each.length)
-                place = Finding(finding.type, start - each.at + each.start, end - each.at + each.start, finding.named)
-                yield FieldFinding(each.source.path, False, place)
+            for piece in found:
+                start, end = max(finding.start, piece.at), min(finding.end, piece.at + piece.length)
+                offset = piece.start - piece.at
+                part = Finding(finding.type, start + offset, end + offset, finding.confirmed)
+                yield FieldFinding(piece.source.path, False, part)
 
 
 def _joined(run: list[_Text], between: str) -> tuple[str, list[_Piece]]:

@@ -49,28 +49,28 @@ class Credentials(BaseModel):
 
     def with_nats_users(self, users: tuple[str, ...]) -> "Credentials":
         """Return a copy with a password for each user that lacks one."""
-        made = {user: token_hex(24) for user in users if user not in self.nats}
-        return self.model_copy(update={"nats": self.nats | made})
+        new = {user: token_hex(24) for user in users if user not in self.nats}
+        return self.model_copy(update={"nats": self.nats | new})
 
     def with_keys(self) -> "Credentials":
         """Return a copy with keys for the audit log and the streams, if missing."""
-        made = {name: token_hex(32) for name in ("audit_key", "nats_store_key") if not getattr(self, name)}
-        return self.model_copy(update=made) if made else self
+        new = {name: token_hex(32) for name in ("audit_key", "nats_store_key") if not getattr(self, name)}
+        return self.model_copy(update=new) if new else self
 
 
 def load_credentials(path: Path, nats_users: tuple[str, ...]) -> Credentials:
     """Read the credentials, or generate and store them. Raises `Permanent` `secrets_damaged` for an unreadable file."""
     try:
-        kept = Credentials.model_validate_json(path.read_bytes())
+        stored = Credentials.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        kept = None
+        stored = None
     except ValidationError as error:
         fields = tuple(
             Problem(field=".".join(map(str, wrong["loc"])) or path.name, problem=wrong["type"])
             for wrong in error.errors(include_input=False, include_url=False)
         )
         raise Permanent(ErrorCode.SECRETS_DAMAGED, fields) from None
-    wanted = (kept or Credentials.make()).with_nats_users(nats_users).with_keys()
-    if wanted != kept:
-        write_private(path, wanted.model_dump_json(indent=1))
-    return wanted
+    complete = (stored or Credentials.make()).with_nats_users(nats_users).with_keys()
+    if complete != stored:
+        write_private(path, complete.model_dump_json(indent=1))
+    return complete

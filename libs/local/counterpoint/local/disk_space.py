@@ -13,22 +13,22 @@ RECORD_BYTES = 256 * MIB
 _SHARE = 8
 
 
-def streams_bytes(free: int, given: int | None) -> int:
+def streams_bytes(free: int, configured: int | None) -> int:
     """Return the size of the streams: the given one, else a power of two, at most an eighth of the free bytes."""
-    if given is not None:
-        return given
+    if configured is not None:
+        return configured
     least, most = STREAMS_BYTES
     return min(most, max(least, 1 << max(0, (free // _SHARE).bit_length() - 1)))
 
 
-def reserve_streams(data_dir: Path, given: int | None) -> int:
+def reserve_streams(data_dir: Path, configured: int | None) -> int:
     """Return the size of the streams of a data folder, counting their present files as free.
 
     Raises `Permanent` `disk_full` when too little space is free.
     """
     held = sum(file.stat().st_size for file in (data_dir / "nats").rglob("*") if file.is_file())
     free = shutil.disk_usage(data_dir).free
-    streams = streams_bytes(free + held, given)
+    streams = streams_bytes(free + held, configured)
     needed = max(0, streams - held) + RECORD_BYTES
     if free < needed:
         problem = (

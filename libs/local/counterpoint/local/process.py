@@ -150,11 +150,11 @@ class ManagedProcess(ABC):
                 while not ended.done() and not await self.answers():
                     await asyncio.wait({ended}, timeout=_POLL_S)
         except TimeoutError as error:
-            raise Transient(f"{self.name} did not answer within {timeout_s:g} s\n{self._said()}") from error
+            raise Transient(f"{self.name} did not answer within {timeout_s:g} s\n{self._exit_text()}") from error
         finally:
             ended.cancel()
         if not self.running:
-            raise Transient(f"{self.name} ended before it answered\n{self._said()}")
+            raise Transient(f"{self.name} ended before it answered\n{self._exit_text()}")
         self.ready.set()
 
     async def exited(self) -> int:
@@ -196,7 +196,7 @@ class ManagedProcess(ABC):
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    def _said(self) -> str:
+    def _exit_text(self) -> str:
         return _tail(self._program.log, self._since_bytes) if self._program is not None else ""
 
 
@@ -216,7 +216,7 @@ async def running(child: ProcessT) -> AsyncIterator[ProcessT]:
 async def stop_leftovers(state: StateFile, patience_s: float = 5.0) -> None:
     """Stop processes of an earlier supervisor by their stop signals, and by SIGKILL after `patience_s` seconds."""
     for name, left in state.children.items():
-        if left.birth.lives():
+        if left.birth.is_alive():
             log.warning("orphan.swept", name=name, pid=left.birth.pid)
             await _end(left.birth, left.death_signal, patience_s)
         state.forget(name)
@@ -227,7 +227,7 @@ async def _end(birth: ProcessIdentity, preferred: signal.Signals, patience_s: fl
         with suppress(ProcessLookupError):
             os.kill(birth.pid, number)
         for _ in range(int(patience_s / _POLL_S)):
-            if not birth.lives():
+            if not birth.is_alive():
                 _end_session(birth.pid)
                 return
             await asyncio.sleep(_POLL_S)

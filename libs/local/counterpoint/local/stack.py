@@ -154,7 +154,7 @@ class Stack:
     @property
     def endpoints(self) -> Endpoints:
         """Return the present addresses and processes."""
-        wiring = self._wired()
+        wiring = self._service_parameters()
         passwords = wiring.credentials.nats
         engines = {name: RunningEngine(pid=engine.pid) for name, engine in self._engines.items()}
         if self._inspect:
@@ -212,15 +212,15 @@ class Stack:
         self._write_endpoints()
         self._indexing = asyncio.create_task(self._index())
 
-    def _port(self, state: StateFile, name: str, host: str, wanted: int) -> int:
+    def _port(self, state: StateFile, name: str, host: str, requested: int) -> int:
         """Return the port of a server, a stored free one for 0. Raises `Permanent` when the wanted one is taken."""
-        if wanted == 0:
+        if requested == 0:
             return state.port(name)
-        if not is_free(wanted, host):
-            where = f"{wanted} on {host}"
+        if not is_free(requested, host):
+            where = f"{requested} on {host}"
             taken = Problem(field=f"{name}_port", problem=f"{where} is in use or not ours; 0 takes a free port")
             raise Permanent(ErrorCode.PORT_TAKEN, (taken,))
-        return wanted
+        return requested
 
     async def _start_engines(self, state: StateFile, credentials: Credentials) -> dict[str, str]:
         """Start the engines that are not external. Return each one's URL, PostgreSQL's with the superuser's login."""
@@ -263,7 +263,7 @@ class Stack:
             await run(name, self._job(name))
 
     def _job(self, name: JobName) -> Program:
-        env = environment(name, self._wired())
+        env = environment(name, self._service_parameters())
         return Program(argv=self._commands[name], env=env, log=self.data_dir / "logs" / f"{name}.log")
 
     async def _index(self) -> None:
@@ -293,7 +293,7 @@ class Stack:
     def _child(self, name: str) -> ManagedProcess:
         return self._engines[name] if name in self._engines else self._services[name]
 
-    def _wired(self) -> ServiceParameters:
+    def _service_parameters(self) -> ServiceParameters:
         if self._wiring is None:
             raise RuntimeError("the stack has not been started")
         return self._wiring

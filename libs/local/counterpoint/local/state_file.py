@@ -38,7 +38,7 @@ class ProcessIdentity(BaseModel):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return cls(pid=pid, started=f"{boot}/{after_name[19]}")
 
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether this very process is live."""
         return ProcessIdentity.of(self.pid) == self
 
@@ -90,9 +90,9 @@ class StateFile:
         self._kept.supervisor = supervisor
         self._write()
 
-    def record(self, name: str, left: ProcessRecord) -> None:
+    def record(self, name: str, process_record: ProcessRecord) -> None:
         """Record a started process."""
-        self._kept.children[name] = left
+        self._kept.children[name] = process_record
         self._write()
 
     def forget(self, name: str) -> None:

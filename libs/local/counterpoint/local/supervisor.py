@@ -31,11 +31,11 @@ async def all_done(work: Iterable[Awaitable[None]]) -> None:
 
 
 class Supervisor:
-    """Restarts processes. `spawned` is called with each new one, `back` awaited when it is ready again."""
+    """Restarts processes. `spawned` is called after each start, `on_ready` when a restarted one is ready."""
 
-    def __init__(self, spawned: Callable[[], None], back: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, spawned: Callable[[], None], on_ready: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         self._spawned = spawned
-        self._back = back
+        self._on_ready = on_ready
         self._keepers: dict[str, asyncio.Task[None]] = {}
 
     def keep(self, child: ManagedProcess) -> None:
@@ -82,7 +82,7 @@ class Supervisor:
                 await child.spawn()
                 self._spawned()
                 await child.until_ready(None)
-                await _while_alive(child, self._back(child.name))
+                await _while_alive(child, self._on_ready(child.name))
             except (CounterpointError, OSError) as error:
                 log.warning("child.restart_failed", name=child.name, reason=str(error).partition("\n")[0])
                 await child.stop()

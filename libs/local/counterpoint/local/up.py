@@ -68,16 +68,16 @@ def up(
 def down(data_dir: Path, timeout_s: float = 60.0) -> bool:
     """Stop the stack of `data_dir` and wait. Return False when none ran. Raises `Transient` on a timeout."""
     deadline = time.monotonic() + timeout_s
-    asked: ProcessIdentity | None = None
+    stopped_supervisor: ProcessIdentity | None = None
     while is_held(data_dir):
         supervisor = read_state(data_dir / "state.json").supervisor
-        if supervisor is not None and supervisor != asked and supervisor.lives():
+        if supervisor is not None and supervisor != stopped_supervisor and supervisor.is_alive():
             os.kill(supervisor.pid, signal.SIGTERM)
-            asked = supervisor
+            stopped_supervisor = supervisor
         if time.monotonic() > deadline:
             raise Transient(f"the stack on {data_dir} did not stop within {timeout_s:g} s")
         time.sleep(0.05)
-    return asked is not None
+    return stopped_supervisor is not None
 
 
 def status(data_dir: Path) -> Status:
@@ -112,8 +112,10 @@ def settings(data_dir: Path) -> dict[str, dict[str, Any]]:
 
 async def _waiting(endpoints: Endpoints) -> dict[str, tuple[str, ...] | None]:
     """Return the missing dependencies of each service, empty when ready; None for one that does not respond."""
-    asked = (asyncio.to_thread(_missing, f"{service.health}/readyz") for service in endpoints.services.values())
-    return dict(zip(endpoints.services, await asyncio.gather(*asked), strict=True))
+    stopped_supervisor = (
+        asyncio.to_thread(_missing, f"{service.health}/readyz") for service in endpoints.services.values()
+    )
+    return dict(zip(endpoints.services, await asyncio.gather(*stopped_supervisor), strict=True))
 
 
 def _missing(url: str) -> tuple[str, ...] | None:

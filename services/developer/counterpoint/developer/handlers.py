@@ -1,4 +1,4 @@
-"""Handlers of the developer: gather evidence from memory, decide by pure functions, return one commit."""
+"""Handlers of the developer: gather evidence, decide by pure functions, return one commit."""
 
 import asyncio
 from dataclasses import replace
@@ -19,11 +19,11 @@ from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
 
 OFFLINE = Gateway(None)
-"""No model and no web search."""
+"""A gateway without models and web search."""
 
 
 def register(service: Service, settings: DeveloperSettings) -> None:
-    """Subscribe the developer to the tasks that are delegated to it."""
+    """Register the handler of delegated tasks."""
     gateway, calibration = settings.gateway(), load_calibration(settings.calibration_file)
 
     async def handler(message: TaskDelegated, memory: Memory) -> Commit:
@@ -41,8 +41,8 @@ async def handle_delegated(
 ) -> Commit:
     """Return the commit of a delegated task: an answer, a proposal or a stop.
 
-    A question without an override is answered in steps. Offline they are one commit, and where memory refuses that,
-    they are taken again one by one, so that the step at fault falls back.
+    A question without an override is answered in steps. Offline they are one commit. If memory refuses it, the steps
+    are repeated one by one, so that only the refused step falls back.
     """
     calibration = calibration or load_calibration()
     if message.lane != "answer" or message.override is not None:
@@ -58,15 +58,15 @@ async def handle_delegated(
 
 
 async def answer_question(message: TaskDelegated, memory: Memory, steps: StepRunner) -> Commit:
-    """Return the closing commit of a question, after its steps from the last one on record. Once the deadline has
-    passed no model is called and no other wording is tried."""
+    """Return the closing commit of a question, after its remaining steps. After the deadline no model is called and the
+    query is not rewritten."""
     run = await steps.resume()
     if steps.single_commit:
         run = await run_loop(run, steps.run_step)
     else:
         await asyncio.to_thread(build_graph)
         run = await run_graph(run, steps.run_step)
-    # Lineage is read last: whatever a step has read restricts what its commit may write and which model may see it.
+    # Lineage is read last, since all that was read restricts later commits and model calls.
     evidence = replace(steps.evidence, downstream=await look_up_downstream(memory, message.task.target))
     conclusion = conclude_run(message, evidence, run)
     return join_commits(steps.pending, closing_commit(message, memory, conclusion, *steps.last_ids(run)))

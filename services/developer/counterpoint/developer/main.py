@@ -7,7 +7,7 @@ from counterpoint.developer.settings import DeveloperSettings
 
 
 def run() -> None:
-    """The process."""
+    """Run the process."""
     settings = DeveloperSettings()
     service = Service("developer", settings)
     register(service, settings)

@@ -11,7 +11,7 @@ ANSWER_DEADLINE_S = 20.0
 
 
 class DeveloperSettings(BusSettings):
-    """The bus, what may be asked for outside through the gateway, and how long the answer to a question may take."""
+    """Settings of the bus and the gateway, and the deadline of answers."""
 
     calibration_file: Path | None = None
     answer_deadline_s: float = Field(default=ANSWER_DEADLINE_S, gt=0, le=600)
@@ -22,7 +22,7 @@ class DeveloperSettings(BusSettings):
     gateway_url: str | None = None
 
     def gateway(self) -> Gateway:
-        """The gateway as the developer uses it: its own model where one is named for it."""
+        """Return the gateway, with the developer's own model if it is set."""
         return Gateway(
             self.gateway_url, model=self.model_developer or self.model, searches_web=self.search_url is not None
         )

@@ -31,30 +31,32 @@ async def commit_for_event(
 
     Raises `Conflict`, `Denied` or `Transient`.
     """
-    reads, own = QueryBatcher(memory), records_of_event(event)
-    seen, _ = await asyncio.gather(_read(reads, own), reads.query(*_prefetch_queries(event, own, reads)))
-    known = {key: record(item, SHAPES[key[0]]) for key, item in seen.items()}
-    changed = changed_records(event, known)
-    records = known | changed
-    written = set(changed)
+    batcher, own = QueryBatcher(memory), records_of_event(event)
+    existing_items, _ = await asyncio.gather(
+        _read(batcher, own), batcher.query(*_prefetch_queries(event, own, batcher))
+    )
+    existing = {key: record(item, SHAPES[key[0]]) for key, item in existing_items.items()}
+    changed = changed_records(event, existing)
+    records = existing | changed
+    keys_to_write = set(changed)
     match event:
         case RunEvent(type=EventType.FAIL):
-            effects, incident_id = await commit_for_failure(event, reads, limits, records, waited=waited)
+            effects, incident_id = await commit_for_failure(event, batcher, limits, records, waited=waited)
             key: RecordKey = ("runs", event.run_id)
             run = records[key]
             if isinstance(run, RunRecord) and incident_id is not None and run.incident != incident_id:
                 records[key] = run.model_copy(update={"incident": incident_id})
-                written.add(key)
+                keys_to_write.add(key)
         case RunEvent(type=EventType.COMPLETE):
-            effects = await commit_for_completion(event, reads, limits, records)
+            effects = await commit_for_completion(event, batcher, limits, records)
         case _:
             effects = Commit()
     ends = isinstance(event, RunEvent) and event.type in (EventType.FAIL, EventType.COMPLETE)
-    if isinstance(event, RunEvent) and ends and (written or effects.writes):
-        written.add(("jobs", event.job.node.id))  # a success and a failure at once conflict here
-    effects = await with_new_edges([key[1] for key in written if key[0] == "edges"], records, reads, effects)
-    keys = sorted(written, key=lambda key: (_ORDER[key[0]], key[1]))
-    writes = [put(*key, records[key], seen=seen.get(key)) for key in keys]
+    if isinstance(event, RunEvent) and ends and (keys_to_write or effects.writes):
+        keys_to_write.add(("jobs", event.job.node.id))  # a concurrent success and failure conflict here
+    effects = await with_new_edges([key[1] for key in keys_to_write if key[0] == "edges"], records, batcher, effects)
+    keys = sorted(keys_to_write, key=lambda key: (_ORDER[key[0]], key[1]))
+    writes = [put(*key, records[key], existing=existing_items.get(key)) for key in keys]
     while len(writes) > _BATCH:
         await memory.step(Commit(step=_step_name(writes[:_BATCH]), last=False, writes=tuple(writes[:_BATCH])))
         writes = writes[_BATCH:]
@@ -67,7 +69,7 @@ def is_large(event: OpenLineageEvent) -> bool:
 
 
 def _prefetch_queries(
-    event: OpenLineageEvent, own: Mapping[RecordKey, GraphRecord], reads: QueryBatcher
+    event: OpenLineageEvent, own: Mapping[RecordKey, GraphRecord], batcher: QueryBatcher
 ) -> list[MemoryQuery]:
     """Queries that an event needs in any case, sent with the first request; `own` are its records."""
     edges = edges_of(own)
@@ -75,20 +77,20 @@ def _prefetch_queries(
         run = own["runs", event.run_id]
         assert isinstance(run, RunRecord)
         of_job, of_flow, walks = context_queries(
-            failure_report(event, run).run, reads.memory.project, LineageGraph(reads, edges)
+            failure_report(event, run).run, batcher.memory.project, LineageGraph(batcher, edges)
         )
         return [*of_job, *of_flow, *walks]
     return [Get(store=STORE, id=LEDGER_ID)] if any(edge.kind in FLOW_KINDS for edge in edges) else []
 
 
-async def _read(reads: QueryBatcher, keys: Iterable[RecordKey]) -> dict[RecordKey, Item]:
-    wanted = sorted(keys)
-    seen: dict[RecordKey, Item] = {}
-    for at in range(0, len(wanted), _BATCH):
-        batch = wanted[at : at + _BATCH]
-        found = await reads.query(*(Get(store=store, id=record_id) for store, record_id in batch))
-        seen |= {key: answer.items[0] for key, answer in zip(batch, found, strict=True) if answer.items}
-    return seen
+async def _read(batcher: QueryBatcher, keys: Iterable[RecordKey]) -> dict[RecordKey, Item]:
+    ordered = sorted(keys)
+    existing_items: dict[RecordKey, Item] = {}
+    for at in range(0, len(ordered), _BATCH):
+        batch = ordered[at : at + _BATCH]
+        answers = await batcher.query(*(Get(store=store, id=record_id) for store, record_id in batch))
+        existing_items |= {key: answer.items[0] for key, answer in zip(batch, answers, strict=True) if answer.items}
+    return existing_items
 
 
 def _step_name(writes: Iterable[Write]) -> str:

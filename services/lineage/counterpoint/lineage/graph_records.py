@@ -33,19 +33,19 @@ def records_of_event(event: OpenLineageEvent) -> dict[RecordKey, GraphRecord]:
     """Return the records of one event alone; their keys are read before `changed_records`."""
     match event:
         case RunEvent():
-            return _merged(_of_run(event))
+            return _merge(_records_of_run(event))
         case JobEvent():
-            return _merged(_of_job(event, _stamp(event.at)))
+            return _merge(_records_of_job(event, _stamp(event.at)))
         case DatasetEvent():
-            return _merged([_dataset(event.dataset, _stamp(event.at))])
+            return _merge([_dataset(event.dataset, _stamp(event.at))])
 
 
-def changed_records(event: OpenLineageEvent, known: Mapping[RecordKey, GraphRecord]) -> dict[RecordKey, GraphRecord]:
+def changed_records(event: OpenLineageEvent, existing: Mapping[RecordKey, GraphRecord]) -> dict[RecordKey, GraphRecord]:
     """Return the records that an event adds or changes; `known` are the existing records of its keys."""
     changed = {}
     for key, fact in records_of_event(event).items():
-        record = merge_records(known[key], fact) if key in known else fact
-        if record != known.get(key):
+        record = merge_records(existing[key], fact) if key in existing else fact
+        if record != existing.get(key):
             changed[key] = record
     return changed
 
@@ -72,57 +72,59 @@ def edges_of(records: Mapping[RecordKey, GraphRecord]) -> list[LineageEdge]:
 
 def owners_by_ref(records: Iterable[GraphRecord]) -> dict[str, tuple[str, ...]]:
     """Return the owners in the records of jobs and datasets, by `Node.ref`."""
-    found = {}
+    records_by_key = {}
     for record in records:
         match record:
             case JobRecord():
-                found[job(record.namespace, record.name).ref] = record.owners
+                records_by_key[job(record.namespace, record.name).ref] = record.owners
             case DatasetRecord():
-                found[dataset(record.namespace, record.name).ref] = record.owners
+                records_by_key[dataset(record.namespace, record.name).ref] = record.owners
             case _:
                 continue
-    return found
+    return records_by_key
 
 
-def _merged(records: Iterable[GraphRecord]) -> dict[RecordKey, GraphRecord]:
-    found: dict[RecordKey, GraphRecord] = {}
+def _merge(records: Iterable[GraphRecord]) -> dict[RecordKey, GraphRecord]:
+    records_by_key: dict[RecordKey, GraphRecord] = {}
     for record in records:
         key = key_of(record)
-        found[key] = merge_records(found[key], record) if key in found else record
-    return found
+        records_by_key[key] = merge_records(records_by_key[key], record) if key in records_by_key else record
+    return records_by_key
 
 
-def _of_run(event: RunEvent) -> list[GraphRecord]:
+def _records_of_run(event: RunEvent) -> list[GraphRecord]:
     stamp = _stamp(event.at, event.type)
-    node, mark = event.job.node, RunMark(run_id=event.run_id, at=event.at)
-    records = _of_job(event, stamp)
+    node, run_mark = event.job.node, RunMark(run_id=event.run_id, at=event.at)
+    records = _records_of_job(event, stamp)
     records.append(_run(event, stamp))
     if event.type in (EventType.COMPLETE, EventType.FAIL):
         field = "last_success" if event.type is EventType.COMPLETE else "last_failure"
-        records.append(_stamped(_job(node), stamp, **{field: mark}))
+        records.append(_stamped(_job(node), stamp, **{field: run_mark}))
     if event.parent is not None and event.parent.job != node:
         records += [_stamped(_job(node), stamp, parent=event.parent.job.ref), _job(event.parent.job)]
         records.append(edge(EdgeKind.PARENT, event.parent.job, node))
         if event.root is not None and event.root.job not in (event.parent.job, node):
             records += [_job(event.root.job), edge(EdgeKind.PARENT, event.root.job, event.parent.job)]
     for other in (*event.before, *event.after):
-        beside = event.parent if event.parent is not None and _is_task_of(other, event.parent.job) else None
-        records.append(_stamped(_job(other), "0", parent=beside.job.ref if beside else None))
-        if beside is not None:
-            records.append(edge(EdgeKind.PARENT, beside.job, other))
+        sibling_parent = event.parent if event.parent is not None and _is_task_of(other, event.parent.job) else None
+        records.append(_stamped(_job(other), "0", parent=sibling_parent.job.ref if sibling_parent else None))
+        if sibling_parent is not None:
+            records.append(edge(EdgeKind.PARENT, sibling_parent.job, other))
     records += [edge(EdgeKind.CONTROL, other, node) for other in event.before]
     records += [edge(EdgeKind.CONTROL, node, other) for other in event.after]
     return records
 
 
-def _of_job(event: JobEvent, stamp: str) -> list[GraphRecord]:
-    said = event.job
+def _records_of_job(event: JobEvent, stamp: str) -> list[GraphRecord]:
+    job_facts = event.job
     records: list[GraphRecord] = [
-        _stamped(_job(said.node), stamp, job_type=said.job_type, owners=said.owners, code=said.code),
+        _stamped(
+            _job(job_facts.node), stamp, job_type=job_facts.job_type, owners=job_facts.owners, code=job_facts.code
+        ),
         *(_dataset(use, stamp) for use in (*event.inputs, *event.outputs)),
     ]
-    records += [edge(EdgeKind.DATA, use.node, said.node) for use in event.inputs]
-    records += [edge(EdgeKind.DATA, said.node, use.node) for use in event.outputs]
+    records += [edge(EdgeKind.DATA, use.node, job_facts.node) for use in event.inputs]
+    records += [edge(EdgeKind.DATA, job_facts.node, use.node) for use in event.outputs]
     return records
 
 

@@ -17,7 +17,7 @@ def register(service: Service, limits: IncidentLimits, locks: ProjectLocks | Non
     """Register the handlers; with `locks` decisions of one project run one at a time."""
 
     async def on_event(message: LineageEvent, memory: Memory) -> Commit:
-        event = await memory.harmless(parse_event(message.event))
+        event = await memory.redact_names(parse_event(message.event))
         if locks is None:
             return await commit_for_event(event, memory, limits, waited=message.waited)
         return await locks.commit_for(event, memory, limits, waited=message.waited)
@@ -29,9 +29,9 @@ def register(service: Service, limits: IncidentLimits, locks: ProjectLocks | Non
         task_id = message.task_id
         if not message.ended or task_id is None:
             return Commit()
-        own = await task_lineage(task_id, memory)
+        writes = await task_lineage(task_id, memory)
         commit = await commit_for_task_end(task_id, memory) if task_id.startswith("incident-") else Commit()
-        return commit.model_copy(update={"writes": (*own, *commit.writes)})
+        return commit.model_copy(update={"writes": (*writes, *commit.writes)})
 
     service.on(LineageEvent)(on_event)
     service.on(RecordsChanged)(on_changed)

@@ -23,7 +23,8 @@ class QueryBatcher:
         self._request: asyncio.Task[list[QueryResult]] | None = None
 
     async def query(self, *queries: MemoryQuery) -> tuple[QueryResult, ...]:
-        """Answers in the order of the queries, from one snapshot or an earlier one. Raises `Transient` or `Denied`."""
+        """Return the answers in the order of the queries, from one snapshot or an earlier one. Raises `Transient` or
+        `Denied`."""
         answers = [self._enqueue(query) for query in queries]
         return tuple([(await request)[at] for request, at in answers])
 

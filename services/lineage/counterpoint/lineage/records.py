@@ -18,7 +18,7 @@ RecordKey = tuple[GraphStore, str]
 
 
 class StampedRecord(Shape):
-    """A record that grows: `stamps` orders the values of each single-valued field, and fields in `SETS` only grow."""
+    """A merged record: `stamps` orders the values of each single-valued field; fields in `SETS` only grow."""
 
     SETS: ClassVar[tuple[str, ...]] = ()
     stamps: dict[str, str] = {}
@@ -102,29 +102,36 @@ SHAPES: dict[GraphStore, type[GraphRecord]] = {
 """Model of the records of each store."""
 
 
-def merge_records(one: GraphRecord, other: GraphRecord) -> GraphRecord:
+def merge_records(first: GraphRecord, second: GraphRecord) -> GraphRecord:
     """Merge two records of the same type and id."""
-    if isinstance(one, LineageEdge) or isinstance(other, LineageEdge):
-        return one
+    if isinstance(first, LineageEdge) or isinstance(second, LineageEdge):
+        return first
     values: dict[str, object] = {}
-    for field in type(one).model_fields:
-        mine, theirs = getattr(one, field), getattr(other, field)
-        if field in one.SETS:
-            values[field] = tuple(sorted({*mine, *theirs}))
+    for field in type(first).model_fields:
+        first_facts, second_facts = getattr(first, field), getattr(second, field)
+        if field in first.SETS:
+            values[field] = tuple(sorted({*first_facts, *second_facts}))
         elif field == "facts":
-            values[field] = _facts(one, other, mine, theirs)
-        elif field != "stamps" and _rank(other, field) > _rank(one, field):
-            values[field] = theirs
-    stamps = {field: max(one.stamps.get(field, ""), other.stamps.get(field, "")) for field in one.stamps | other.stamps}
-    joined = one.model_copy(update={**values, "stamps": stamps})
-    return joined.model_copy(update={"state": _state(joined)}) if isinstance(joined, RunRecord) else joined
+            values[field] = _facts(first, second, first_facts, second_facts)
+        elif field != "stamps" and _rank(second, field) > _rank(first, field):
+            values[field] = second_facts
+    stamps = {
+        field: max(first.stamps.get(field, ""), second.stamps.get(field, "")) for field in first.stamps | second.stamps
+    }
+    merged = first.model_copy(update={**values, "stamps": stamps})
+    return merged.model_copy(update={"state": _state(merged)}) if isinstance(merged, RunRecord) else merged
 
 
-def _facts(one: StampedRecord, other: StampedRecord, mine: dict[str, str], theirs: dict[str, str]) -> dict[str, str]:
+def _facts(
+    first: StampedRecord, second: StampedRecord, first_facts: dict[str, str], second_facts: dict[str, str]
+) -> dict[str, str]:
     """Merge facts; of one name the value with the greater stamp is kept."""
-    names = sorted({*mine, *theirs})
-    ranks = ((name, (one.stamps.get(fact_stamp(name), ""), mine.get(name, ""))) for name in names)
-    return {name: max(rank, (other.stamps.get(fact_stamp(name), ""), theirs.get(name, "")))[1] for name, rank in ranks}
+    names = sorted({*first_facts, *second_facts})
+    ranks = ((name, (first.stamps.get(fact_stamp(name), ""), first_facts.get(name, ""))) for name in names)
+    return {
+        name: max(rank, (second.stamps.get(fact_stamp(name), ""), second_facts.get(name, "")))[1]
+        for name, rank in ranks
+    }
 
 
 def fact_stamp(fact: str) -> str:

@@ -13,30 +13,30 @@ from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.memory import Get, List, Write
 
 _LIMIT = 200
-"""Decisions and attempts read of one task, at most each."""
+"""Maximum number of decisions, and of attempts, read of one task."""
 
 
 async def task_lineage(task_id: str, memory: Memory) -> tuple[Write, ...]:
     """Return the writes of missing lineage records of a task. Raises `Transient` or `Denied`."""
-    node, about = own_task(task_id), {"task_id": task_id}
+    node, where = own_task(task_id), {"task_id": task_id}
     job, decisions, attempts = await memory.query(
         Get(store="jobs", id=node.id),
-        List(store="decisions", where=about, limit=_LIMIT),
-        List(store="attempts", where=about, limit=_LIMIT),
+        List(store="decisions", where=where, limit=_LIMIT),
+        List(store="attempts", where=where, limit=_LIMIT),
     )
-    made = [record(item, DecisionMade) for item in decisions.items]
-    used = {(s.store, s.id) for each in made for s in each.sources}
-    left = {("attempts", record(item, Attempt).attempt_id) for item in attempts.items}
-    edges = [edge(EdgeKind.DATA, own_item(*key), node) for key in sorted(used - left)]
-    edges += [edge(EdgeKind.DATA, node, own_item(*key)) for key in sorted(left)]
+    decision_records = [record(item, DecisionMade) for item in decisions.items]
+    inputs = {(s.store, s.id) for each in decision_records for s in each.sources}
+    outputs = {("attempts", record(item, Attempt).attempt_id) for item in attempts.items}
+    edges = [edge(EdgeKind.DATA, own_item(*key), node) for key in sorted(inputs - outputs)]
+    edges += [edge(EdgeKind.DATA, node, own_item(*key)) for key in sorted(outputs)]
     if not edges:
         return ()
     if job.items:
-        return tuple(put("edges", each.id, each) for each in await _unknown(edges, memory))
-    own = put("jobs", node.id, JobRecord(namespace=node.namespace, name=node.name))
-    return (*(put("edges", each.id, each) for each in edges), own)
+        return tuple(put("edges", each.id, each) for each in await _missing(edges, memory))
+    job_write = put("jobs", node.id, JobRecord(namespace=node.namespace, name=node.name))
+    return (*(put("edges", each.id, each) for each in edges), job_write)
 
 
-async def _unknown(edges: list[LineageEdge], memory: Memory) -> list[LineageEdge]:
-    known = await memory.query(*(Get(store="edges", id=each.id) for each in edges))
-    return [each for each, answer in zip(edges, known, strict=True) if not answer.items]
+async def _missing(edges: list[LineageEdge], memory: Memory) -> list[LineageEdge]:
+    answers = await memory.query(*(Get(store="edges", id=each.id) for each in edges))
+    return [each for each, answer in zip(edges, answers, strict=True) if not answer.items]

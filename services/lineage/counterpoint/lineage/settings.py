@@ -16,7 +16,7 @@ class LineageSettings(BusSettings):
     part_grace_s: float = Field(default=30.0, ge=0)
 
     def limits(self) -> IncidentLimits:
-        """Limits of incidents in a project."""
+        """Return the limits of incidents in a project."""
         return IncidentLimits(
             incidents_per_hour=self.incidents_per_hour,
             retry_grace_s=self.retry_grace_s,

@@ -88,28 +88,28 @@ OutcomeVerdict = (
 
 def classify_outcome(history: TaskHistory, message: TaskOutcomeReported, now: datetime) -> OutcomeVerdict:
     """Classify a report. Without a number it belongs to the latest attempt, or to the reporter's next one."""
-    task, place = history.task, history.workflow_state
-    unshown = task.shadow and task.override is None
-    if unshown and message.fixed_by is None and message.outcome == "succeeded":
+    task, state = history.task, history.workflow_state
+    in_shadow = task.shadow and task.override is None
+    if in_shadow and message.fixed_by is None and message.outcome == "succeeded":
         # The proposal was not shown, so it did not cause the success.
         message = message.model_copy(update={"fixed_by": "something_else"})
-    if unshown and place == AWAITS_OUTCOME and message.outcome in FAILURES and message.attempt is None:
-        return ReporterAttempt(_own(task, history.next_attempt, message, now))
-    pending = task.attempt if place == AWAITS_OUTCOME else None
-    if place.ended and message.attempt is None and _explains(history, message):
-        return _own_or_recovery(history, history.next_attempt, message, now)
+    if in_shadow and state == AWAITS_OUTCOME and message.outcome in FAILURES and message.attempt is None:
+        return ReporterAttempt(_reporter_attempt(task, history.next_attempt, message, now))
+    pending = task.attempt if state == AWAITS_OUTCOME else None
+    if state.ended and message.attempt is None and _explains(history, message):
+        return _reporter_attempt_or_recovery(history, history.next_attempt, message, now)
     number = message.attempt or pending or _superseded(history, message)
     latest = history.attempts[max(history.attempts)][0] if history.attempts else None
     if number in history.attempts:
-        return _about(history, history.attempts[number][0], message, now)
+        return _classify_existing(history, history.attempts[number][0], message, now)
     if number is not None and number == pending:
-        return _first(history, _made(task, number, task.proposal or "", "developer", now), message, now)
-    if number is None and latest and (place.ended or _is_open(latest, place) or _says_again(latest, message, place)):
-        return _about(history, latest, message, now)
-    if place in ESCALATED and number in (None, history.next_attempt, (task.attempt or 0) + 1):
-        return _own_or_recovery(history, number or history.next_attempt, message, now)
-    if place == WORKING and message.outcome == "succeeded" and number in (None, task.attempt, history.next_attempt):
-        return _own_or_recovery(history, history.next_attempt, message, now)
+        return _first_outcome(history, _new_attempt(task, number, task.proposal or "", "developer", now), message, now)
+    if number is None and latest and (state.ended or _is_open(latest, state) or _is_repetition(latest, message, state)):
+        return _classify_existing(history, latest, message, now)
+    if state in ESCALATED and number in (None, history.next_attempt, (task.attempt or 0) + 1):
+        return _reporter_attempt_or_recovery(history, number or history.next_attempt, message, now)
+    if state == WORKING and message.outcome == "succeeded" and number in (None, task.attempt, history.next_attempt):
+        return _reporter_attempt_or_recovery(history, history.next_attempt, message, now)
     return UnknownAttempt(message.attempt)
 
 
@@ -118,10 +118,10 @@ def is_superseding(message: TaskOutcomeReported) -> bool:
     return message.outcome == "succeeded" and message.fixed_by in OTHER_CAUSES
 
 
-def count_same_failures(tried: Iterable[Attempt], last: Attempt) -> int:
+def count_same_failures(attempts: Iterable[Attempt], last: Attempt) -> int:
     """Count the attempts that failed with the error signature of `last`, itself included."""
     digest = failure_signature(last)
-    return sum(1 for attempt in tried if attempt.outcome in FAILURES and failure_signature(attempt) == digest)
+    return sum(1 for attempt in attempts if attempt.outcome in FAILURES and failure_signature(attempt) == digest)
 
 
 def failure_signature(attempt: Attempt) -> str | None:
@@ -130,12 +130,12 @@ def failure_signature(attempt: Attempt) -> str | None:
     return signature(error).digest if error else None
 
 
-def outcomes_by_number(tried: Iterable[Attempt]) -> dict[str, dict[str, Any]]:
+def outcomes_by_number(attempts: Iterable[Attempt]) -> dict[str, dict[str, Any]]:
     """Return the outcome of each attempt, by number: outcome, evidence, by, error_message, note, at."""
-    known = {}
-    for attempt in tried:
+    existing = {}
+    for attempt in attempts:
         if attempt.outcome != UNKNOWN:
-            told = {
+            entry = {
                 "outcome": attempt.outcome,
                 "evidence": attempt.evidence,
                 "by": attempt.by,
@@ -144,11 +144,11 @@ def outcomes_by_number(tried: Iterable[Attempt]) -> dict[str, dict[str, Any]]:
                 "fixed_by": attempt.fixed_by,
                 "at": attempt.decided_at.isoformat() if attempt.decided_at else None,
             }
-            known[str(attempt.attempt)] = {name: value for name, value in told.items() if value is not None}
-    return known
+            existing[str(attempt.attempt)] = {name: value for name, value in entry.items() if value is not None}
+    return existing
 
 
-def with_attempts(findings: Findings | None, tried: Iterable[Attempt]) -> Findings:
+def with_attempts(findings: Findings | None, attempts: Iterable[Attempt]) -> Findings:
     """Put the attempts of this task before those of earlier tasks in the findings."""
     own = tuple(
         SimilarAttempt(
@@ -165,84 +165,96 @@ def with_attempts(findings: Findings | None, tried: Iterable[Attempt]) -> Findin
             changed=attempt.changed,
             score=1.0,
         )
-        for attempt in tried
+        for attempt in attempts
     )
-    known = findings or Findings()
+    existing = findings or Findings()
     ids = {attempt.id for attempt in own}
-    others = tuple(attempt for attempt in known.similar_attempts if attempt.id not in ids)
-    return known.model_copy(update={"similar_attempts": own + others})
+    others = tuple(attempt for attempt in existing.similar_attempts if attempt.id not in ids)
+    return existing.model_copy(update={"similar_attempts": own + others})
 
 
 def _explains(history: TaskHistory, message: TaskOutcomeReported) -> bool:
     """Whether a report explains an uncredited recovery."""
     reported = message.outcome == "succeeded" and message.evidence == "reported"
-    credited = any(one.evidence == "observed" or one.outcome == SUPERSEDED for one in history.tried)
+    credited = any(one.evidence == "observed" or one.outcome == SUPERSEDED for one in history.ordered_attempts)
     return reported and bool(history.task.needs) and not credited
 
 
 def _superseded(history: TaskHistory, message: TaskOutcomeReported) -> int | None:
     """Number of the attempt that an unnumbered report of another cause superseded."""
-    known = (one.attempt for one in history.tried if one.outcome == SUPERSEDED)
-    return max(known, default=None) if is_superseding(message) else None
+    existing = (one.attempt for one in history.ordered_attempts if one.outcome == SUPERSEDED)
+    return max(existing, default=None) if is_superseding(message) else None
 
 
-def _about(history: TaskHistory, known: Attempt, message: TaskOutcomeReported, now: datetime) -> OutcomeVerdict:
-    if known.outcome == UNKNOWN:
-        return _first(history, known, message, now)
-    if known.evidence == "observed" and message.evidence == "reported":
-        return OutcomeCorrection(_with_outcome(known, message, now), _lesson(history, known, message, now))
-    if message.evidence == "observed" and known.outcome in (message.outcome, SUPERSEDED):
-        return RepeatedOutcome(known)
-    if _says(known, message):
-        return RepeatedOutcome(known)
-    if known.outcome == "succeeded" and known.fixed_by is None and is_superseding(message) and not _is_reporters(known):
-        return OutcomeCorrection(_with_outcome(known, message, now), _lesson(history, known, message, now))
-    if known.outcome == SUPERSEDED and known.note is None and message.fixed_by == known.fixed_by and message.note:
-        return OutcomeCorrection(_with_outcome(known, message, now), _lesson(history, known, message, now))
-    return ConflictingOutcome(known)
+def _classify_existing(
+    history: TaskHistory, existing: Attempt, message: TaskOutcomeReported, now: datetime
+) -> OutcomeVerdict:
+    if existing.outcome == UNKNOWN:
+        return _first_outcome(history, existing, message, now)
+    if existing.evidence == "observed" and message.evidence == "reported":
+        return OutcomeCorrection(_with_outcome(existing, message, now), _lesson(history, existing, message, now))
+    if message.evidence == "observed" and existing.outcome in (message.outcome, SUPERSEDED):
+        return RepeatedOutcome(existing)
+    if _is_same(existing, message):
+        return RepeatedOutcome(existing)
+    if (
+        existing.outcome == "succeeded"
+        and existing.fixed_by is None
+        and is_superseding(message)
+        and not _is_by_reporter(existing)
+    ):
+        return OutcomeCorrection(_with_outcome(existing, message, now), _lesson(history, existing, message, now))
+    if (
+        existing.outcome == SUPERSEDED
+        and existing.note is None
+        and message.fixed_by == existing.fixed_by
+        and message.note
+    ):
+        return OutcomeCorrection(_with_outcome(existing, message, now), _lesson(history, existing, message, now))
+    return ConflictingOutcome(existing)
 
 
-def _first(history: TaskHistory, made: Attempt, message: TaskOutcomeReported, now: datetime) -> FirstOutcome:
-    return FirstOutcome(_with_outcome(made, message, now), _lesson(history, made, message, now))
+def _first_outcome(history: TaskHistory, attempt: Attempt, message: TaskOutcomeReported, now: datetime) -> FirstOutcome:
+    return FirstOutcome(_with_outcome(attempt, message, now), _lesson(history, attempt, message, now))
 
 
-def _own_or_recovery(
+def _reporter_attempt_or_recovery(
     history: TaskHistory, number: int, message: TaskOutcomeReported, now: datetime
 ) -> ReporterAttempt | UncreditedRecovery:
     unexplained = message.evidence == "observed" or message.fixed_by == "nothing"
     if message.outcome == "succeeded" and (unexplained or (is_superseding(message) and not message.note)):
         return UncreditedRecovery()
-    return ReporterAttempt(_own(history.task, number, message, now))
+    return ReporterAttempt(_reporter_attempt(history.task, number, message, now))
 
 
-def _lesson(history: TaskHistory, known: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt | None:
-    """The reporter's attempt that helped instead of a known one."""
+def _lesson(history: TaskHistory, existing: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt | None:
+    """Return the reporter's attempt that helped instead of an existing one."""
     explained = is_superseding(message) and message.fixed_by != "nothing" and message.evidence == "reported"
-    if not explained or not message.note or _is_reporters(known):
+    if not explained or not message.note or _is_by_reporter(existing):
         return None
-    number = max([known.attempt, history.task.attempt or 0, *history.attempts]) + 1
-    return _own(history.task, number, message, now)
+    number = max([existing.attempt, history.task.attempt or 0, *history.attempts]) + 1
+    return _reporter_attempt(history.task, number, message, now)
 
 
-def _says(known: Attempt, message: TaskOutcomeReported) -> bool:
-    said = SUPERSEDED if is_superseding(message) and not _is_reporters(known) else message.outcome
-    return (known.outcome, known.outcome_error, known.note) == (said, message.error_message, message.note)
+def _is_same(existing: Attempt, message: TaskOutcomeReported) -> bool:
+    report = SUPERSEDED if is_superseding(message) and not _is_by_reporter(existing) else message.outcome
+    return (existing.outcome, existing.outcome_error, existing.note) == (report, message.error_message, message.note)
 
 
-def _says_again(latest: Attempt, message: TaskOutcomeReported, place: WorkflowState) -> bool:
+def _is_repetition(latest: Attempt, message: TaskOutcomeReported, state: WorkflowState) -> bool:
     """Whether a report without a number repeats the last one. A failure of an escalated task is a new attempt."""
-    return _says(latest, message) and not (place in ESCALATED and message.outcome in FAILURES)
+    return _is_same(latest, message) and not (state in ESCALATED and message.outcome in FAILURES)
 
 
-def _is_reporters(known: Attempt) -> bool:
+def _is_by_reporter(existing: Attempt) -> bool:
     """Whether the reporter made the attempt: its note is the text tried."""
-    return known.outcome != UNKNOWN and known.tried == (known.note or "")
+    return existing.outcome != UNKNOWN and existing.tried == (existing.note or "")
 
 
-def _with_outcome(known: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt:
-    reporters = _is_reporters(known)
-    superseded = is_superseding(message) and not reporters
-    return known.model_copy(
+def _with_outcome(existing: Attempt, message: TaskOutcomeReported, now: datetime) -> Attempt:
+    by_reporter = _is_by_reporter(existing)
+    superseded = is_superseding(message) and not by_reporter
+    return existing.model_copy(
         update={
             "outcome": SUPERSEDED if superseded else message.outcome,
             "outcome_error": message.error_message,
@@ -250,29 +262,29 @@ def _with_outcome(known: Attempt, message: TaskOutcomeReported, now: datetime) -
             "evidence": message.evidence,
             "by": message.by,
             "by_kind": message.by_kind,
-            "fixed_by": None if reporters else message.fixed_by,
-            "changed": tuple(dict.fromkeys((*known.changed, *message.changed))),
+            "fixed_by": None if by_reporter else message.fixed_by,
+            "changed": tuple(dict.fromkeys((*existing.changed, *message.changed))),
             "decided_at": now,
-            "tried": (message.note or "") if reporters else known.tried,
+            "tried": (message.note or "") if by_reporter else existing.tried,
         }
     )
 
 
-def _is_open(latest: Attempt, place: WorkflowState) -> bool:
+def _is_open(latest: Attempt, state: WorkflowState) -> bool:
     """Whether an override replaced the proposal while it waited for its outcome."""
-    return place == WORKING and latest.outcome == UNKNOWN
+    return state == WORKING and latest.outcome == UNKNOWN
 
 
-def _own(task: Task, number: int, message: TaskOutcomeReported, now: datetime) -> Attempt:
-    """An attempt of the reporter: without confidence or override, and with the report as its only source."""
-    made = _made(task, number, message.note or "", message.by, now)
-    own = {"override_by": None, "reason": None, "constraints": (), "confidence": None, "fixed_by": None}
-    rests_on = (Source(store="actions", id=message.action_id, version=1),)
-    said = message.model_copy(update={"fixed_by": None})
-    return _with_outcome(made.model_copy(update={**own, "sources": rests_on}), said, now)
+def _reporter_attempt(task: Task, number: int, message: TaskOutcomeReported, now: datetime) -> Attempt:
+    """Return an attempt of the reporter, without confidence or override, and with the report as its only source."""
+    attempt = _new_attempt(task, number, message.note or "", message.by, now)
+    removed = {"override_by": None, "reason": None, "constraints": (), "confidence": None, "fixed_by": None}
+    sources = (Source(store="actions", id=message.action_id, version=1),)
+    report = message.model_copy(update={"fixed_by": None})
+    return _with_outcome(attempt.model_copy(update={**removed, "sources": sources}), report, now)
 
 
-def _made(task: Task, number: int, tried: str, by: str, now: datetime) -> Attempt:
+def _new_attempt(task: Task, number: int, tried: str, by: str, now: datetime) -> Attempt:
     return Attempt(
         attempt_id=derived_id(task.task_id, "attempt", number),
         task_id=task.task_id,

@@ -21,7 +21,7 @@ SHADOW_TEXT = "Nothing is proposed: incidents of this job are in shadow. Say wha
 
 
 def on_worked(
-    history: TaskHistory, message: TaskWorked, now: datetime, limits: TaskLimits, *, newly_known: bool
+    history: TaskHistory, message: TaskWorked, now: datetime, limits: TaskLimits, *, recently_ingested: bool
 ) -> TaskUpdate:
     """Return the update for a result of the developer. `newly_known`: documents were ingested meanwhile.
 
@@ -30,7 +30,7 @@ def on_worked(
     """
     if history.workflow_state not in (WORKING, AWAITS_DOCUMENTS) or message.attempt != history.task.attempt:
         return without_effect(history, f"work of attempt {message.attempt} ({message.outcome})")
-    reassess = newly_known and history.task.resumes < limits.max_resumes
+    reassess = recently_ingested and history.task.resumes < limits.max_resumes
     reassess_at = next_reassessment(now, limits) if reassess else None
     match message.outcome:
         case "answered":
@@ -138,8 +138,8 @@ def _shadowed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
         findings=Findings(downstream=message.findings.downstream),
         resumes=_resumes(history),
     )
-    made = history.attempts.get(message.attempt)
-    learned = (made[0].model_copy(update={"shadow": True}),) if made else ()
+    attempt = history.attempts.get(message.attempt)
+    learned = (attempt[0].model_copy(update={"shadow": True}),) if attempt else ()
     return TaskUpdate(
         steps=(ReasoningStep("propose", f"attempt {message.attempt} is recorded in shadow, {_basis(message)}"),),
         decision=f"record attempt {message.attempt} in shadow",
@@ -155,7 +155,7 @@ def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reasse
     row = transition(history.workflow_state, WorkflowEvent.STOPPED, guard_for_needs(escalation.needs))
     if row is None:
         return without_effect(history, "a stop")
-    findings = with_attempts(_with_plan(message), history.tried)
+    findings = with_attempts(_with_plan(message), history.ordered_attempts)
     task = with_transition(
         history.task,
         row,
@@ -230,10 +230,10 @@ def _with_plan(message: TaskWorked) -> Findings:
 
 
 def _basis(message: TaskWorked) -> str:
-    found = message.findings
+    findings = message.findings
     return (
-        f"confidence {describe_confidence(message.confidence)}, {len(found.citations)} citations, "
-        f"{len(found.similar_attempts)} earlier attempts"
+        f"confidence {describe_confidence(message.confidence)}, {len(findings.citations)} citations, "
+        f"{len(findings.similar_attempts)} earlier attempts"
     )
 
 

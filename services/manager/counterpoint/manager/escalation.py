@@ -47,9 +47,9 @@ def guard_for_needs(needs: Iterable[Need]) -> TransitionGuard:
     )
 
 
-def _default_need(code: str, about: tuple[str, ...]) -> Need:
+def _default_need(code: str, missing: tuple[str, ...]) -> Need:
     if code in ANSWERED_BY_DOCUMENTS:
-        subject = ", ".join(about) or "the subject of the task"
+        subject = ", ".join(missing) or "the subject of the task"
         return Need(kind="document", what=f"documentation about {subject}", how="")
     return Need(kind="decision", what=f"how to go on: {code}", how="")
 

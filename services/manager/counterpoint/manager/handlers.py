@@ -13,7 +13,7 @@ from counterpoint.manager.task_commit import task_commit
 from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, without_effect
-from counterpoint.manager.timers import name_of, reassessment
+from counterpoint.manager.timers import reassessment, timer_name
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, effective_settings, ids_for
@@ -44,26 +44,33 @@ class ManagerHandlers:
             *(Get(store=SETTINGS, id=each) for each in ids),
         )
         if tasks.items:
-            known = task_history(tasks.items[0], ())
-            return self._commit(memory, known, without_effect(known, "a routing"), message.action_id)
-        seen = sessions.items[0] if sessions.items else None
+            history = task_history(tasks.items[0], ())
+            return self._commit(memory, history, without_effect(history, "a routing"), message.action_id)
+        session_item = sessions.items[0] if sessions.items else None
         session = with_task(next(iter(records(sessions.items, SessionRecord)), None), message, memory.now)
         return task_commit(
             memory,
             self.limits,
             first_attempt(
-                message, effective_settings(one for found in settings for one in records(found.items, IncidentSettings))
+                message,
+                effective_settings(
+                    setting for result in settings for setting in records(result.items, IncidentSettings)
+                ),
             ),
             task_id=message.task_id,
             after=(message.action_id,),
-            writes=(put("sessions", session_id, session, seen=seen),),
+            writes=(put("sessions", session_id, session, existing=session_item),),
         )
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:
         """Propose, complete, escalate or resume by the developer's result."""
         history = await read_task_history(memory, message.task_id)
-        newly_known = message.outcome == "stopped" and await _known_since(memory, history.task.submitted_at)
-        update = developer_results.on_worked(history, message, memory.now, self.limits, newly_known=newly_known)
+        recently_ingested = message.outcome == "stopped" and await _was_ingested_since(
+            memory, history.task.submitted_at
+        )
+        update = developer_results.on_worked(
+            history, message, memory.now, self.limits, recently_ingested=recently_ingested
+        )
         return self._commit(memory, history, update, message.action_id)
 
     async def on_outcome(self, message: TaskOutcomeReported, memory: Memory) -> Commit:
@@ -100,23 +107,23 @@ class ManagerHandlers:
     async def on_changed(self, message: RecordsChanged, memory: Memory) -> Commit:
         """Set a timer that recomputes the confidence of tasks waiting for documents, once per batch of ingests.
 
-        Knowledge of the project `shared` reaches the tasks of `shared` alone: a message reads one project.
+        Documents of the project `shared` only affect tasks of `shared`, since a message reads one project.
         """
         if not ends_ingest(message):
             return Commit()
-        waiting = {"state": "input_required", "waiting_for": "documents"}
+        waiting_tasks = {"state": "input_required", "waiting_for": "documents"}
         woken = Commit()
-        async for page in memory.pages(List(store="tasks", where=waiting, limit=PAGE)):
+        async for page in memory.pages(List(store="tasks", where=waiting_tasks, limit=PAGE)):
             woken = self._reassess(records(page.items, Task), memory.now)
             if page.next_cursor is not None:
                 await memory.step(woken.model_copy(update={"step": f"before {page.next_cursor}", "last": False}))
         return woken
 
-    def _reassess(self, waiting: list[Task], now: datetime) -> Commit:
-        woken = [task.task_id for task in waiting if task.resumes < self.limits.max_resumes]
+    def _reassess(self, waiting_tasks: list[Task], now: datetime) -> Commit:
+        woken = [task.task_id for task in waiting_tasks if task.resumes < self.limits.max_resumes]
         return Commit(
             messages=tuple(reassessment(task_id, now, self.limits) for task_id in woken),
-            cancel_timers=tuple(name_of(task_id, "reassess") for task_id in woken),
+            cancel_timers=tuple(timer_name(task_id, "reassess") for task_id in woken),
         )
 
     def _commit(self, memory: Memory, history: TaskHistory, update: TaskUpdate, *after: str | None) -> Commit:
@@ -145,7 +152,7 @@ async def _last_failure(memory: Memory, task_id: str) -> datetime | None:
     return max(map(datetime.fromisoformat, times), default=None)
 
 
-async def _known_since(memory: Memory, since: datetime) -> bool:
+async def _was_ingested_since(memory: Memory, since: datetime) -> bool:
     """Whether a record was ingested after `since`: an ingest before the task waited sets no timer for it."""
-    found = await memory.query(*(List(store=store, limit=NEWEST) for store in INGESTED))
-    return ingested_since((item for answer in found for item in answer.items), since)
+    result = await memory.query(*(List(store=store, limit=NEWEST) for store in INGESTED))
+    return ingested_since((item for answer in result for item in answer.items), since)

@@ -22,18 +22,18 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
     until an attempt under it has failed.
     """
     row = transition(history.workflow_state, WorkflowEvent.OVERRIDDEN)
-    given = message.override
+    override = message.override
     if row is None:
-        return without_effect(history, f"an override by {given.by} ({given.by_kind})")
+        return without_effect(history, f"an override by {override.by} ({override.by_kind})")
     number, waited = history.next_attempt, history.workflow_state in ESCALATED
-    reason = f"override by {given.by} ({given.by_kind}), {len(given.constraints)} constraints"
-    gate = "confidence gate waived" if given.confidence_override else "confidence gate as it is"
+    reason = f"override by {override.by} ({override.by_kind}), {len(override.constraints)} constraints"
+    gate = "confidence gate waived" if override.confidence_override else "confidence gate as it is"
     return TaskUpdate(
         steps=(
             ReasoningStep("resume" if waited else "plan", f"{reason}, {gate}: attempt {number} goes to the developer"),
         ),
         decision=f"delegate attempt {number} under override",
-        task=with_attempt(history.task, row, now, number, override=given),
+        task=with_attempt(history.task, row, now, number, override=override),
         delegate="work",
         messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
     )
@@ -45,8 +45,8 @@ def on_amendment(history: TaskHistory, message: AmendTask, now: datetime) -> Tas
     Work in progress becomes stale, as under an override. An amendment without a change has no effect.
     """
     row = transition(history.workflow_state, WorkflowEvent.AMENDED)
-    said = message.model_dump(exclude={"task_id", "by", "by_kind", "reason"}, exclude_none=True)
-    fields = {name: getattr(message, name) for name in said}
+    step = message.model_dump(exclude={"task_id", "by", "by_kind", "reason"}, exclude_none=True)
+    fields = {name: getattr(message, name) for name in step}
     if row is None:
         return without_effect(history, f"an amendment by {message.by}")
     if all(getattr(history.task, name) == value for name, value in fields.items()):
@@ -108,7 +108,7 @@ def _deadline_passed(history: TaskHistory, now: datetime) -> TaskUpdate:
     if row is None or deadline is None:
         return without_effect(history, "the deadline")
     reason = f"the deadline {deadline.isoformat()} has passed after {len(history.attempts)} attempts"
-    findings = with_attempts(history.task.findings, history.tried)
+    findings = with_attempts(history.task.findings, history.ordered_attempts)
     failed = TaskFailed(
         task_id=history.task.task_id,
         code=ErrorCode.DEADLINE,
@@ -142,12 +142,12 @@ def _quiet(history: TaskHistory, now: datetime, failed_at: datetime | None) -> T
     row, quiet_s = transition(history.workflow_state, WorkflowEvent.QUIET_DUE), history.task.quiet_s
     if row is None or quiet_s is None:
         return without_effect(history, "the end of a quiet time")
-    until = failed_at + timedelta(seconds=quiet_s) if failed_at else now
-    if until > now:
-        said = ReasoningStep("assess", f"it failed last at {failed_at}: it is not quiet yet")
-        return TaskUpdate(steps=(said,), timers=(("quiet", until),))
+    quiet_at = failed_at + timedelta(seconds=quiet_s) if failed_at else now
+    if quiet_at > now:
+        step = ReasoningStep("assess", f"it failed last at {failed_at}: it is not quiet yet")
+        return TaskUpdate(steps=(step,), timers=(("quiet", quiet_at),))
     result = f"no failure for {quiet_s:.0f} s, closed by itself"
-    findings = with_attempts(history.task.findings, history.tried)
+    findings = with_attempts(history.task.findings, history.ordered_attempts)
     task = with_transition(history.task, row, now, result=result, resolution="quiet", findings=findings)
     return TaskUpdate(
         steps=(ReasoningStep("complete", result),),

@@ -19,7 +19,7 @@ def ends_ingest(message: RecordsChanged) -> bool:
 
 
 def ingested_since(newest: Iterable[Item], since: datetime) -> bool:
-    """Whether one of these was ingested after `since`; attempts of tasks are written by others than memory."""
+    """Whether memory ingested one of these items after `since`; attempts of tasks have other authors."""
     return any(item.author == "memory" and item.at > since for item in newest)
 
 
@@ -29,7 +29,7 @@ def has_risen(before: Confidence | None, after: Confidence | None) -> bool:
 
 
 def describe_confidence(confidence: Confidence | None) -> str:
-    """Score and band as text."""
+    """Return score and band as text."""
     return f"{confidence.score:.2f} ({confidence.band})" if confidence else "none given"
 
 

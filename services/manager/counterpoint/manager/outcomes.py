@@ -32,48 +32,48 @@ from counterpoint.proto.tasks import UNANSWERED, Need, TaskEscalated, TaskResume
 def on_outcome(history: TaskHistory, message: TaskOutcomeReported, now: datetime, limits: TaskLimits) -> TaskUpdate:
     """Return the update: completion, another attempt, an escalation, or only a record of the outcome.
 
-    The same outcome again has no second effect. A different one for the same attempt has none either and is decided as
-    a conflict, but a reported one takes the place of an observed one, after the end too, where the state stays.
+    A repeated outcome has no effect. A different outcome of the same attempt is a conflict without effect, but a
+    reported one replaces an observed one, also after the end of the task, without a change of state.
     """
-    found = classify_outcome(history, message, now)
-    what = f"outcome {message.outcome} ({message.evidence} by {message.by})"
+    verdict = classify_outcome(history, message, now)
+    summary = f"outcome {message.outcome} ({message.evidence} by {message.by})"
     if message.fixed_by:
-        what = f"{what}, due to {message.fixed_by.replace('_', ' ')}"
-    match found:
+        summary = f"{summary}, due to {message.fixed_by.replace('_', ' ')}"
+    match verdict:
         case UnknownAttempt(number):
-            return without_effect(history, f"{what} of {f'attempt {number}' if number else 'an attempt not named'}")
+            return without_effect(history, f"{summary} of {f'attempt {number}' if number else 'an attempt not named'}")
         case RepeatedOutcome(attempt):
-            return without_effect(history, f"{what} of attempt {attempt.attempt} is known")
+            return without_effect(history, f"{summary} of attempt {attempt.attempt} is known")
         case ConflictingOutcome(attempt):
-            known = f"{attempt.outcome} ({attempt.evidence} by {attempt.by})"
-            reasoning = f"{what} of attempt {attempt.attempt} contradicts what is known, {known}: no effect"
+            existing = f"{attempt.outcome} ({attempt.evidence} by {attempt.by})"
+            reasoning = f"{summary} of attempt {attempt.attempt} contradicts what is known, {existing}: no effect"
             return TaskUpdate(
                 steps=(ReasoningStep("late", reasoning),), decision=f"conflict on attempt {attempt.attempt}"
             )
         case UncreditedRecovery():
-            return _recovered(history, message, what, now)
+            return _recovered(history, message, summary, now)
         case FirstOutcome(attempt, lesson) | OutcomeCorrection(attempt, lesson):
             learned = (attempt, lesson) if lesson else (attempt,)
-            return _learned(history, learned, isinstance(found, OutcomeCorrection), what, now, limits)
+            return _learned(history, learned, isinstance(verdict, OutcomeCorrection), summary, now, limits)
         case ReporterAttempt(attempt):
-            return _learned(history, (attempt,), bool(history.task.needs), what, now, limits)
+            return _learned(history, (attempt,), bool(history.task.needs), summary, now, limits)
         case _:
-            assert_never(found)
+            assert_never(verdict)
 
 
 def _learned(
-    history: TaskHistory, learned: tuple[Attempt, ...], awaited: bool, what: str, now: datetime, limits: TaskLimits
+    history: TaskHistory, learned: tuple[Attempt, ...], awaited: bool, summary: str, now: datetime, limits: TaskLimits
 ) -> TaskUpdate:
     """Return the update for new records of attempts. `awaited`: it applies after the end of the task too."""
     attempt, task = learned[0], history.task
     signed = failure_signature(attempt) if attempt.outcome in FAILURES else None
     learn = ReasoningStep(
-        "learn", f"attempt {attempt.attempt}: {what}" + (f", error signature {signed}" if signed else "")
+        "learn", f"attempt {attempt.attempt}: {summary}" + (f", error signature {signed}" if signed else "")
     )
     decision = f"remember attempt {learned[-1].attempt}"
     if history.workflow_state.ended:
         if not (awaited or task.resolution in UNANSWERED):
-            return without_effect(history, f"{what} of attempt {attempt.attempt}")
+            return without_effect(history, f"{summary} of attempt {attempt.attempt}")
         explained = task.model_copy(update={"needs": ()}) if attempt.evidence == "reported" else task
         return TaskUpdate(steps=(learn,), decision=decision, task=explained, learned=learned)
     if attempt.outcome in ("succeeded", SUPERSEDED):
@@ -92,9 +92,9 @@ def _resolved(history: TaskHistory, learned: tuple[Attempt, ...], learn: Reasoni
     last = learned[-1]
     credited = last.outcome == "succeeded" and last.tried
     unexplained = last.evidence == "observed" or (last.outcome == SUPERSEDED and last.fixed_by != "nothing")
-    asked = (ask_cause(history.task, last.attempt if credited else None),) if unexplained else ()
-    findings = _asking(with_attempts(history.task.findings, _tried(history, *learned)), asked)
-    result = last.tried if credited and last.evidence == "reported" else _said_of_end(last)
+    needs = (ask_cause(history.task, last.attempt if credited else None),) if unexplained else ()
+    findings = _with_question(with_attempts(history.task.findings, _attempts_with(history, *learned)), needs)
+    result = last.tried if credited and last.evidence == "reported" else _end_reason(last)
     task = with_transition(
         history.task,
         row,
@@ -103,7 +103,7 @@ def _resolved(history: TaskHistory, learned: tuple[Attempt, ...], learn: Reasoni
         result=result,
         resolution="resolved",
         findings=findings,
-        needs=asked,
+        needs=needs,
     )
     reasoning = f"attempt {last.attempt} {last.outcome}, {last.evidence} by {last.by}"
     return TaskUpdate(
@@ -115,44 +115,44 @@ def _resolved(history: TaskHistory, learned: tuple[Attempt, ...], learn: Reasoni
     )
 
 
-def _recovered(history: TaskHistory, message: TaskOutcomeReported, what: str, now: datetime) -> TaskUpdate:
+def _recovered(history: TaskHistory, message: TaskOutcomeReported, summary: str, now: datetime) -> TaskUpdate:
     """Complete a task whose failure recovered without a known attempt, and ask for the cause."""
     row = transition(history.workflow_state, WorkflowEvent.SUCCEEDED)
     if row is None:
         explained = history.task.model_copy(update={"needs": ()})
         if message.evidence == "observed" or explained == history.task:
-            return without_effect(history, what)
-        return TaskUpdate(steps=(ReasoningStep("learn", what),), decision="credit no attempt", task=explained)
-    asked = () if message.fixed_by == "nothing" else (ask_cause(history.task, None),)
-    findings = _asking(with_attempts(history.task.findings, history.tried), asked)
+            return without_effect(history, summary)
+        return TaskUpdate(steps=(ReasoningStep("learn", summary),), decision="credit no attempt", task=explained)
+    needs = () if message.fixed_by == "nothing" else (ask_cause(history.task, None),)
+    findings = _with_question(with_attempts(history.task.findings, history.ordered_attempts), needs)
     result = "\n".join((message.note or f"recovered ({message.evidence} by {message.by})", *message.changed))
-    task = with_transition(history.task, row, now, result=result, resolution="resolved", findings=findings, needs=asked)
+    task = with_transition(history.task, row, now, result=result, resolution="resolved", findings=findings, needs=needs)
     return TaskUpdate(
-        steps=(ReasoningStep("complete", f"{what}: it is over, and no attempt is credited with it"),),
+        steps=(ReasoningStep("complete", f"{summary}: it is over, and no attempt is credited with it"),),
         decision="complete as resolved",
         task=task,
         messages=(completion(task, "resolved", result, findings, now),),
     )
 
 
-def _said_of_end(attempt: Attempt) -> str:
-    who = f"({attempt.evidence} by {attempt.by})"
+def _end_reason(attempt: Attempt) -> str:
+    source = f"({attempt.evidence} by {attempt.by})"
     if attempt.evidence == "observed":
-        return "\n".join((attempt.note or f"recovered {who}", *attempt.changed))
+        return "\n".join((attempt.note or f"recovered {source}", *attempt.changed))
     match attempt.fixed_by:
         case "nothing":
-            return attempt.note or f"recovered by itself {who}"
+            return attempt.note or f"recovered by itself {source}"
         case "something_else":
-            return f"fixed by something else than the proposal {who}"
+            return f"fixed by something else than the proposal {source}"
         case _:
-            return f"{attempt.outcome} {who}"
+            return f"{attempt.outcome} {source}"
 
 
 def _failed(
     history: TaskHistory, attempt: Attempt, learn: ReasoningStep, now: datetime, limits: TaskLimits
 ) -> TaskUpdate:
-    tried = _tried(history, attempt)
-    same = count_same_failures(tried, attempt)
+    attempts = _attempts_with(history, attempt)
+    same = count_same_failures(attempts, attempt)
     if attempt.attempt < limits.max_attempts and same < limits.max_same_failures:
         row = transition(history.workflow_state, WorkflowEvent.FAILED, TransitionGuard.MAY_RETRY)
         if row is None:
@@ -173,11 +173,11 @@ def _failed_again(
     history: TaskHistory, attempt: Attempt, learn: ReasoningStep, now: datetime, limits: TaskLimits
 ) -> TaskUpdate:
     """Return the update for a failure reported while the task is escalated."""
-    escalation, same = history.task.escalation, count_same_failures(_tried(history, attempt), attempt)
+    escalation, same = history.task.escalation, count_same_failures(_attempts_with(history, attempt), attempt)
     used_up, repeated = attempt.attempt >= limits.max_attempts, same >= limits.max_same_failures
-    asked_already = escalation is not None and escalation.code == "repeated_failure"
-    to_human_already = asked_already and escalation is not None and escalation.to == "human"
-    if to_human_already or not (used_up or (repeated and not asked_already)):
+    is_repeated = escalation is not None and escalation.code == "repeated_failure"
+    to_human_already = is_repeated and escalation is not None and escalation.to == "human"
+    if to_human_already or not (used_up or (repeated and not is_repeated)):
         return TaskUpdate(steps=(learn,), decision=f"remember attempt {attempt.attempt}", learned=(attempt,))
     return _escalated(history, attempt, learn, now, limits)
 
@@ -185,15 +185,15 @@ def _failed_again(
 def _escalated(
     history: TaskHistory, attempt: Attempt, learn: ReasoningStep, now: datetime, limits: TaskLimits
 ) -> TaskUpdate:
-    tried, waited = _tried(history, attempt), history.workflow_state in ESCALATED
-    same = count_same_failures(tried, attempt)
+    attempts, was_escalated = _attempts_with(history, attempt), history.workflow_state in ESCALATED
+    same = count_same_failures(attempts, attempt)
     used_up = attempt.attempt >= limits.max_attempts
     guard, to = (TransitionGuard.USED_UP, "human") if used_up else (TransitionGuard.SAME_FAILURE, "calling_llm")
     row = transition(history.workflow_state, WorkflowEvent.FAILED, guard)
     if row is None:
         return without_effect(history, "a failure")
-    escalation = escalate_failures(history.task, to, len(tried), same)
-    findings = with_attempts(history.task.findings, tried)
+    escalation = escalate_failures(history.task, to, len(attempts), same)
+    findings = with_attempts(history.task.findings, attempts)
     task = with_attempt(
         history.task, row, now, attempt.attempt, override=None, escalation=escalation, findings=findings
     )
@@ -206,7 +206,7 @@ def _escalated(
         findings=findings,
     )
     counts = _counts(attempt, same, limits)
-    resumed: tuple[Message, ...] = (TaskResumed(task_id=task.task_id, reason=counts),) if waited else ()
+    resumed: tuple[Message, ...] = (TaskResumed(task_id=task.task_id, reason=counts),) if was_escalated else ()
     return TaskUpdate(
         steps=(learn, ReasoningStep("escalate", f"{counts}: {to} has to decide")),
         decision=f"escalate to {to}: {escalation.code}",
@@ -223,12 +223,12 @@ def _counts(attempt: Attempt, same: int, limits: TaskLimits) -> str:
     )
 
 
-def _asking(findings: Findings, asked: tuple[Need, ...]) -> Findings:
+def _with_question(findings: Findings, needs: tuple[Need, ...]) -> Findings:
     """Put the question into the findings as the next step."""
-    steps = tuple(f"{need.what}: `{need.how}`" for need in asked)
+    steps = tuple(f"{need.what}: `{need.how}`" for need in needs)
     return findings.model_copy(update={"next_steps": steps}) if steps else findings
 
 
-def _tried(history: TaskHistory, *learned: Attempt) -> tuple[Attempt, ...]:
-    known = {one.attempt: one for one in history.tried} | {one.attempt: one for one in learned}
-    return tuple(known[number] for number in sorted(known))
+def _attempts_with(history: TaskHistory, *learned: Attempt) -> tuple[Attempt, ...]:
+    existing = {one.attempt: one for one in history.ordered_attempts} | {one.attempt: one for one in learned}
+    return tuple(existing[number] for number in sorted(existing))

@@ -7,7 +7,7 @@ from counterpoint.proto.incident_settings import EffectiveIncidentSettings
 from counterpoint.proto.signature import signature
 from counterpoint.proto.tasks import SubmitTask, Task, TaskRouted
 
-_ASKED = SubmitTask.model_fields.keys() - {"task_id", "session_id", "project"}
+_REQUEST_FIELDS = SubmitTask.model_fields.keys() - {"task_id", "session_id", "project"}
 
 
 def first_attempt(message: TaskRouted, settings: EffectiveIncidentSettings | None = None) -> TaskUpdate:
@@ -30,7 +30,7 @@ def first_attempt(message: TaskRouted, settings: EffectiveIncidentSettings | Non
         attempt=1,
         quiet_s=held.quiet_s,
         shadow=held.shadow,
-        **{name: getattr(asked, name) for name in _ASKED},
+        **{name: getattr(asked, name) for name in _REQUEST_FIELDS},
     )
     facts = [
         f"lane {message.lane}",

@@ -16,10 +16,9 @@ _FOLDER = "file:"
 class ManagerSettings(BusSettings):
     """Settings of the bus, the limits of tasks, and the providers of the gateway.
 
-    `embedding_models` are others that may embed beside `embedding_model`, separated by commas: a change from one to
-    another calls both. `gateway_calls` may be under way at a time, each for `gateway_call_s` at most, with so many
-    tries. A call may have a model write `gateway_max_tokens` at most. `relations_tokens` are what memory may spend on
-    relations in a project, in all.
+    `embedding_models` are further allowed embedding models, separated by commas: a change of the model calls both.
+    At most `gateway_calls` calls run at a time, each for at most `gateway_call_s` with `gateway_tries` tries and
+    `gateway_max_tokens` output tokens. `relations_tokens` is the total budget of memory for relations in a project.
     """
 
     outcome_wait_s: float = Field(default=TaskLimits.outcome_wait_s, gt=0)
@@ -47,7 +46,7 @@ class ManagerSettings(BusSettings):
         return [name for each in value.split(",") if (name := each.strip())] if isinstance(value, str) else value
 
     def provider_limits(self) -> ProviderLimits:
-        """Models that may be called; a model by folder runs in the memory service."""
+        """Return the providers of the gateway; a model in a folder runs in the memory service."""
         named = (self.embedding_model, *sorted(self.embedding_models))
         embedding = [name for name in named if name and not name.startswith(_FOLDER)]
         models = (self.model, self.model_manager, self.model_developer)
@@ -63,7 +62,7 @@ class ManagerSettings(BusSettings):
         )
 
     def task_limits(self) -> TaskLimits:
-        """The limits of one task."""
+        """Return the limits of one task."""
         return TaskLimits(
             outcome_wait_s=self.outcome_wait_s,
             reassess_s=self.reassess_s,

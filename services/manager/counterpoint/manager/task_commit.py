@@ -1,4 +1,4 @@
-"""From a update to the commit that makes it: records, messages, timers, the line and the decision, all at once."""
+"""The commit of a task update: records, messages, timers, actions and the decision."""
 
 from collections.abc import Sequence
 
@@ -51,10 +51,10 @@ def task_commit(
     writes += [put("actions", action.action_id, action) for action in actions]
     for learned in update.learned:
         seen = history.attempts.get(learned.attempt) if history else None
-        writes.append(put("attempts", learned.attempt_id, learned, seen=seen[1] if seen else None))
+        writes.append(put("attempts", learned.attempt_id, learned, existing=seen[1] if seen else None))
     if update.task:
         record = _stored(update.task, update, history, head[0])
-        writes.append(put("tasks", task_id, record, seen=history.item if history else None))
+        writes.append(put("tasks", task_id, record, existing=history.item if history else None))
         messages += [send(message) for message in update.messages]
         if update.delegate:
             messages.append(send(_delegated(record, update.delegate, head)))
@@ -65,10 +65,10 @@ def task_commit(
 
 
 def _stored(task: Task, update: TaskUpdate, history: TaskHistory | None, head: str) -> Task:
-    tried = {attempt.attempt: attempt for attempt in history.tried} if history else {}
-    tried |= {learned.attempt: learned for learned in update.learned}
-    known = outcomes_by_number(tried[number] for number in sorted(tried))
-    return task.model_copy(update={"version": None, "last_action_id": head, "outcomes": known})
+    attempts = {attempt.attempt: attempt for attempt in history.ordered_attempts} if history else {}
+    attempts |= {learned.attempt: learned for learned in update.learned}
+    outcomes = outcomes_by_number(attempts[number] for number in sorted(attempts))
+    return task.model_copy(update={"version": None, "last_action_id": head, "outcomes": outcomes})
 
 
 def _delegated(task: Task, purpose: str, head: tuple[str, ...]) -> TaskDelegated:

@@ -30,8 +30,8 @@ class TaskHistory:
         return workflow_state_of(self.task)
 
     @property
-    def tried(self) -> tuple[Attempt, ...]:
-        """Attempts, oldest first."""
+    def ordered_attempts(self) -> tuple[Attempt, ...]:
+        """The attempts, oldest first."""
         return tuple(attempt for attempt, _ in self.attempts.values())
 
     @property

@@ -1,8 +1,8 @@
-"""The timers of a task: its deadline, the wait for an outcome, the pause before confidence is recomputed, and the
-quiet time after which an incident is over.
+"""Timers of a task: its deadline, the wait for an outcome, the delay before a reassessment, and the quiet time after
+which an incident is closed.
 
-A timer carries the version of the task's record at which it was set and is stale once that has moved on, so every
-commit that writes the record cancels what was set and sets what the new state needs.
+A timer carries the version of the task's record and is stale when the record has changed. So every commit that writes
+the record cancels the timers and sets those of the new state.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -17,29 +17,29 @@ Timer = Literal["deadline", "outcome", "reassess", "quiet"]
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def name_of(task_id: str, timer: Timer) -> str:
-    """The name by which a timer is cancelled."""
+def timer_name(task_id: str, timer: Timer) -> str:
+    """Return the name of a timer, which cancels it."""
     return f"{task_id}.{timer}"
 
 
 def set_timer(task_id: str, timer: Timer, due_at: datetime) -> Outgoing:
-    """A timer that comes due at `due_at`."""
-    return send(TaskDue(task_id=task_id, timer=timer), due_at=due_at, timer=name_of(task_id, timer))
+    """Return the message of a timer that is due at `due_at`."""
+    return send(TaskDue(task_id=task_id, timer=timer), due_at=due_at, timer=timer_name(task_id, timer))
 
 
 def running_timers(task: Task) -> tuple[str, ...]:
-    """The names of the timers that may be set for a task in this state."""
+    """Return the names of all timers that may be set in the task's state."""
     timers: list[Timer] = []
     if task.state not in ENDED:
         timers += ["deadline"] if task.deadline else []
         timers += ["outcome"] if task.waiting_for == "outcome" else []
         timers += ["quiet"] if task.quiet_s else []
         timers += ["reassess"] if task.waiting_for == "documents" else []
-    return tuple(name_of(task.task_id, timer) for timer in timers)
+    return tuple(timer_name(task.task_id, timer) for timer in timers)
 
 
 def needed_timers(task: Task, now: datetime, limits: TaskLimits) -> tuple[Outgoing, ...]:
-    """The timers that a task needs that has just come into its state."""
+    """Return the timers that a task needs after a transition."""
     timers: list[Outgoing] = []
     if task.state not in ENDED:
         if task.quiet_s:
@@ -52,11 +52,11 @@ def needed_timers(task: Task, now: datetime, limits: TaskLimits) -> tuple[Outgoi
 
 
 def next_reassessment(now: datetime, limits: TaskLimits) -> datetime:
-    """The end of the current slot of `reassess_s` seconds, so that all that is ingested in one slot counts once."""
+    """Return the end of the current slot of `reassess_s` seconds. All ingests in a slot cause one reassessment."""
     slot = timedelta(seconds=limits.reassess_s)
     return now + slot - (now - _EPOCH) % slot
 
 
 def reassessment(task_id: str, now: datetime, limits: TaskLimits) -> Outgoing:
-    """The timer after which confidence is recomputed; the same moment for all that happens in one slot."""
+    """Return the timer of a reassessment, at the end of the current slot."""
     return set_timer(task_id, "reassess", next_reassessment(now, limits))

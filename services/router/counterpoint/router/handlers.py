@@ -11,7 +11,7 @@ from counterpoint.bus import Service
 from counterpoint.bus.codec import Inbound
 from counterpoint.bus.fair_limiter import FairLimiter
 from counterpoint.client import Memory, put, send
-from counterpoint.guard.names import is_harmless
+from counterpoint.guard.names import has_secret
 from counterpoint.proto.attempts import ReportOutcome
 from counterpoint.proto.errors import ErrorCode, Permanent, Transient
 from counterpoint.proto.memory import Commit, Outgoing
@@ -49,7 +49,7 @@ class RouterHandlers:
             at=memory.now,
             ignored=ignored_fields(SubmitTask.TYPE, memory.body),
             event=memory.event,
-            request=_keyed(memory),
+            request=_idempotency_key(memory),
         )
         verdict, commit = await receive(memory, arrival, self._idempotency)
         if isinstance(verdict, Duplicate):
@@ -82,16 +82,16 @@ class RouterHandlers:
             return Commit()
         # Another sender may use this source name; the only effect is weaker evidence.
         evidence: Evidence = "observed" if memory.event[0] == LINEAGE_SOURCE else "reported"
-        reporter = Reporter(by=await memory.harmless(memory.event[0]), by_kind="system")
+        reporter = Reporter(by=await memory.redact_names(memory.event[0]), by_kind="system")
         commit = await outcome(memory, message, reporter, evidence)
         content = body_sha256(message.model_dump(mode="json", exclude_none=True))
-        mark = put(STORE, key, IdempotencyRecord(task_id=message.task_id, content_sha256=content, at=memory.now))
-        return commit.model_copy(update={"writes": (*commit.writes, mark)})
+        key_write = put(STORE, key, IdempotencyRecord(task_id=message.task_id, content_sha256=content, at=memory.now))
+        return commit.model_copy(update={"writes": (*commit.writes, key_write)})
 
 
 def rejected(inbound: Inbound, error: Permanent) -> Sequence[Outgoing]:
     """Return the announcement of a rejected intake message."""
-    task_id = _readable_task_id(inbound.body)
+    task_id = _task_id_in(inbound.body)
     message = TaskRejected(
         ce_id=inbound.event_id if inbound.source else None,
         stream_sequence=inbound.stream_sequence,
@@ -111,16 +111,16 @@ def register(service: Service, idempotency: timedelta, limiter: FairLimiter) -> 
     service.on_rejected(rejected)
 
 
-def _keyed(memory: Memory) -> IdempotencyKey | None:
+def _idempotency_key(memory: Memory) -> IdempotencyKey | None:
     """Return the idempotency key of a bare JSON message, if its sender gave it an id."""
     if memory.request_id is None:
         return None
     return IdempotencyKey(key=request_key(PUBLISHER, memory.request_id), body_sha256=body_sha256(memory.body))
 
 
-def _readable_task_id(body: Any) -> str | None:
+def _task_id_in(body: Any) -> str | None:
     try:
         task_id = _ID.validate_python(body["task_id"], strict=True)
     except (ValidationError, KeyError, TypeError, IndexError):
         return None
-    return task_id if is_harmless(task_id) else None
+    return None if has_secret(task_id) else task_id

@@ -51,28 +51,28 @@ async def create_workload(items: int) -> PeerWorkload:
     """Return items of a hundred tenants: mixtures of sentences, with mixed vectors."""
     choose, search = random.Random(11), SearchEngine(None, None)
     seeds = [f"The {name} service was restarted and listened on its port again." for name in service_names(SEEDS)]
-    bare = await search.embed_texts(seeds)
+    seed_vectors = await search.embed_texts(seeds)
     vectors: dict[str, list[float]] = {}
-    made = []
+    items_made = []
     for n in range(items):
         first, second = choose.randrange(SEEDS), choose.randrange(SEEDS)
         text = f"{n}: {seeds[first]} {seeds[second]}"
-        mixed = bare[first] + 0.6 * bare[second]
+        mixed = seed_vectors[first] + 0.6 * seed_vectors[second]
         vectors[text] = [round(float(x), 6) for x in mixed / np.linalg.norm(mixed)]
-        made.append((f"tenant-{n % TENANTS}", text))
+        items_made.append((f"tenant-{n % TENANTS}", text))
     services = service_names(SEEDS)
-    asked = [
+    questions = [
         (f"tenant-{choose.randrange(TENANTS)}", f"{n}: {port_question(choose.choice(services))}")
         for n in range(QUESTIONS)
     ]
-    for (_, text), vector in zip(asked, await search.embed_texts([text for _, text in asked]), strict=True):
+    for (_, text), vector in zip(questions, await search.embed_texts([text for _, text in questions]), strict=True):
         vectors[text] = [float(x) for x in vector]
     best = []
-    for tenant, text in asked:
-        own = [item for where, item in made if where == tenant]
-        cosines = np.array([vectors[item] for item in own]) @ np.array(vectors[text])
-        best.append([own[n] for n in np.argsort(-cosines)[:K]])
-    return PeerWorkload(made, asked, vectors, best)
+    for tenant, text in questions:
+        tenant_items = [item for where, item in items_made if where == tenant]
+        cosines = np.array([vectors[item] for item in tenant_items]) @ np.array(vectors[text])
+        best.append([tenant_items[n] for n in np.argsort(-cosines)[:K]])
+    return PeerWorkload(items_made, questions, vectors, best)
 
 
 async def counterpoint(folder: Path, work: PeerWorkload) -> dict[str, Any]:
@@ -168,11 +168,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("python", nargs="?", default=sys.executable)
     parser.add_argument("--items", type=int, default=10_000)
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_warnings_only()
     exit_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="counterpoint-peers-") as folder:
-        print(json.dumps(asyncio.run(run(Path(folder), given.python, given.items)), indent=1))
+        print(json.dumps(asyncio.run(run(Path(folder), args.python, args.items)), indent=1))
 
 
 if __name__ == "__main__":

@@ -19,5 +19,3 @@ class SectionSize:
 
 SHORT = SectionSize()
 FULL = SectionSize(samples=500, adds=3_000, batches=60, searched=(10_000, 100_000, 1_000_000), leaves=1_000_000)
-TINY = SectionSize(runs=1, samples=5, adds=5, batches=1, searched=(2_000,), past=500, leaves=2_000, commits=40)
-"""Enough to check that each section works. Its figures mean nothing."""

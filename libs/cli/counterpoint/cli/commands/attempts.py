@@ -19,9 +19,9 @@ def attempts(
 ) -> None:
     """List earlier attempts and their outcomes."""
     with session.connect() as api:
-        found = api.pages("/v1/attempts", limit, error=error, job=job, project=session.project)
+        reply = api.pages("/v1/attempts", limit, error=error, job=job, project=session.project)
     session.show(
-        found,
+        reply,
         lambda: table(
             ("when", "outcome", "by", "tried", "task"),
             [
@@ -32,7 +32,7 @@ def attempts(
                     one.get("summary") or one["tried"],
                     f"{one['task_id']} #{one['attempt']}",
                 )
-                for one in found["items"]
+                for one in reply["items"]
             ],
             "no attempts",
         ),

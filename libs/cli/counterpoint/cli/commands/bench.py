@@ -55,11 +55,13 @@ def bench(
     among: Annotated[
         int, typer.Option("--among", min=0, help="recognition: synthetic incidents to add to memory.")
     ] = 0,
-    full: Annotated[bool, typer.Option("--full", help="memory: all sizes, more than half an hour.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="memory: measure all sizes; takes more than half an hour.")
+    ] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="memory: measure this section; repeatable.")] = None,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.1, help="load, incidents: tasks a second. Default: 10 and 5."),
+        typer.Option("--rate", min=0.1, help="load, incidents: tasks per second. Default: 10 and 5."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=1, help="load, incidents: duration. Default: 60 and 30.")
@@ -105,10 +107,10 @@ def _run(session: CommandSession, name: str, folder: Path | None, options: Mappi
 def _check(name: str, folder: Path | None, options: Mapping[str, Sequence[str]]) -> None:
     """Refuse what a benchmark does not accept. Raises `UsageError`."""
     if name not in BENCHES:
-        raise UsageError(f"there is no benchmark {name}; there are {', '.join(BENCHES)}")
+        raise UsageError(f"unknown benchmark {name}; choose one of {', '.join(BENCHES)}")
     for option in options:
         if name not in ACCEPTED_BY[option]:
-            raise UsageError(f"{option} is for the benchmark {' and '.join(ACCEPTED_BY[option])}")
+            raise UsageError(f"{option} is an option of the benchmark {' and '.join(ACCEPTED_BY[option])}")
     if "--with" in options and "--fit" not in options:
         raise UsageError("--with needs --fit")
     if name in OF_SETS and folder is None:

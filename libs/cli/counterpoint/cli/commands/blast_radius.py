@@ -20,11 +20,17 @@ def blast_radius(
     job: Annotated[str | None, typer.Argument(metavar="JOB", help="NAMESPACE/NAME of a job.")] = None,
     memory: Annotated[
         str | None,
-        typer.Option("--memory", metavar="ITEM", help="Of a memory: STORE/ID, STORE/ID@VERSION, a document's source."),
+        typer.Option(
+            "--memory", metavar="ITEM", help="A memory: STORE/ID, STORE/ID@VERSION, or the source of a document."
+        ),
     ] = None,
-    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="How many hops, of a job.")] = 20,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=100, help="Maximum number of hops from a job.")] = 20,
     shown: Annotated[
-        bool, typer.Option("--shown", help="Of a memory also what it was only shown to; a take-back leaves that alone.")
+        bool,
+        typer.Option(
+            "--shown",
+            help="With --memory: also records that read it without citing it; a take-back does not change them.",
+        ),
     ] = False,
 ) -> None:
     """Show the jobs and data sets downstream of a job with their owners; or all that used a memory."""
@@ -32,25 +38,25 @@ def blast_radius(
         raise UsageError("give either JOB or --memory ITEM")
     with session.connect() as api:
         if memory is not None:
-            rests = api.get("/v1/blast-radius", item=memory, shown=shown or None, project=session.project)
-            session.show(rests, lambda: _resting(rests))
+            dependents = api.get("/v1/blast-radius", item=memory, shown=shown or None, project=session.project)
+            session.show(dependents, lambda: _dependents(dependents))
             return
-        found = api.get(f"{job_path(job or '')}/blast-radius", depth=depth, project=session.project)
+        reply = api.get(f"{job_path(job or '')}/blast-radius", depth=depth, project=session.project)
     session.show(
-        found,
+        reply,
         lambda: table(
             ("hops", "by", "kind", "namespace", "name", "owner"),
             [
                 (str(row["hops"]), row["edge"], row["kind"], row["namespace"], row["name"], row.get("owner") or "")
-                for row in found["downstream"]
+                for row in reply["downstream"]
             ],
-            "nothing rests on it",
-            truncated=found.get("truncated", False),
+            "nothing depends on it",
+            truncated=reply.get("truncated", False),
         ),
     )
 
 
-def _resting(found: dict[str, Any]) -> "RenderableType":
+def _dependents(reply: dict[str, Any]) -> "RenderableType":
     return table(
         ("hops", "by", "store", "id", "task"),
         [
@@ -61,8 +67,8 @@ def _resting(found: dict[str, Any]) -> "RenderableType":
                 f"{each['id']}@{each['version']}",
                 each.get("task_id") or "",
             )
-            for each in found["items"]
+            for each in reply["items"]
         ],
-        "nothing rests on it",
-        truncated=found["truncated"],
+        "nothing depends on it",
+        truncated=reply["truncated"],
     )

@@ -20,4 +20,4 @@ def cancel(
     """Cancel a task."""
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/cancel", {"reason": reason}, project=session.project)
-    return show_receipt(session, reply, f"{task}: cancellation asked for")
+    return show_receipt(session, reply, f"{task}: cancellation requested")

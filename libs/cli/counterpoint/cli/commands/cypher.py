@@ -36,8 +36,8 @@ def cypher(
         "project": session.project,
     }
     with session.connect() as api:
-        found = api.post("/v1/cypher", body)
-    session.show(found, lambda: _rows(found))
+        reply = api.post("/v1/cypher", body)
+    session.show(reply, lambda: _rows(reply))
 
 
 def _parameter(given: str) -> tuple[str, Any]:
@@ -50,9 +50,9 @@ def _parameter(given: str) -> tuple[str, Any]:
         return name, value
 
 
-def _rows(found: dict[str, Any]) -> "RenderableType":
+def _rows(reply: dict[str, Any]) -> "RenderableType":
     cells = [
         tuple(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in row)
-        for row in found["rows"]
+        for row in reply["rows"]
     ]
-    return table(tuple(found["columns"]), cells, "no rows", truncated=found["cut"])
+    return table(tuple(reply["columns"]), cells, "no rows", truncated=reply["cut"])

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).resolve().parents[5]
-"""The checkout, whose examples are played."""
+"""The checkout, which contains the examples."""
 ORDERS = ROOT / "examples" / "incidents" / "orders.yaml"
 PATIENCE_S = 120.0
-"""The longest that the story waits for one thing."""
+"""Maximum duration of one wait of the story, in seconds."""
 
 
 @command("demo", Panel.OPERATE, "counterpoint demo --incident examples/incidents/freeipa.yaml")
@@ -42,14 +42,14 @@ def demo(
     from counterpoint.cli.demo.incident import read_incident
 
     if not incident.is_file():
-        raise UsageError(f"{incident} is not there; the demo plays a file of a checkout, or one named by --incident")
+        raise UsageError(f"{incident} does not exist; run the demo in a checkout, or name a file with --incident")
     story = read_incident(incident)
     quiet_logs()
     transcript = DemoTranscript(None if session.json else session.out, session.err)
     folder = Path(tempfile.mkdtemp(prefix="counterpoint-demo-"))
     began = monotonic()
     try:
-        ready_s = asyncio.run(_staged(session, transcript, story, folder))
+        ready_s = asyncio.run(_run_stack(session, transcript, story, folder))
     except asyncio.CancelledError:
         return Exit.FAILED
     finally:
@@ -57,13 +57,13 @@ def demo(
             session.note(f"the data is kept: counterpoint up --data-dir {folder}")
         else:
             shutil.rmtree(folder)
-    return ended(session, transcript, story.name, ready_s, monotonic() - began)
+    return print_report(session, transcript, story.name, ready_s, monotonic() - began)
 
 
-async def _staged(
+async def _run_stack(
     session: CommandSession, transcript: "DemoTranscript", incident: "DemoIncident", folder: Path
 ) -> float:
-    """Start the stack, play, stop it. Returns the seconds until it was ready."""
+    """Start the stack, play, and stop it; return the seconds until it was ready."""
     from counterpoint.local.stack import Stack
 
     stack = Stack(folder, http_port=0, progress=lambda stage, seconds: session.note(f"{stage:<12} {seconds:5.1f} s"))
@@ -77,7 +77,7 @@ async def _staged(
         await stack.start()
         ready_s = monotonic() - began
         playing = asyncio.create_task(asyncio.to_thread(_play, transcript, stack.endpoints, incident))
-        await _watched(asyncio.create_task(stack.watch()), playing, transcript)
+        await _supervise(asyncio.create_task(stack.watch()), playing, transcript)
     finally:
         transcript.stopped.set()
         await stack.stop()
@@ -86,8 +86,10 @@ async def _staged(
     return ready_s
 
 
-async def _watched(supervising: asyncio.Task[None], playing: asyncio.Task[None], transcript: "DemoTranscript") -> None:
-    """Wait for the end of the story, as long as the stack is well and no wait takes too long."""
+async def _supervise(
+    supervising: asyncio.Task[None], playing: asyncio.Task[None], transcript: "DemoTranscript"
+) -> None:
+    """Wait until the story ends, the stack fails or a wait takes too long."""
     try:
         while not playing.done():
             await asyncio.wait({supervising, playing}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
@@ -95,12 +97,14 @@ async def _watched(supervising: asyncio.Task[None], playing: asyncio.Task[None],
                 supervising.result()
             if transcript.waited_s() > PATIENCE_S:
                 transcript.check(
-                    "nothing is waited for too long", False, f"waited {PATIENCE_S:g} s for {transcript.waiting_for}"
+                    "every wait ended within its time limit",
+                    False,
+                    f"waited {PATIENCE_S:g} s for {transcript.waiting_for}",
                 )
                 return
         playing.result()
     except CommandError as error:
-        transcript.check("the story can go on", False, error.problem())
+        transcript.check("the demo can continue", False, error.problem())
     finally:
         supervising.cancel()
 
@@ -141,14 +145,16 @@ def _play(transcript: "DemoTranscript", endpoints: "Endpoints", incident: "DemoI
             FailureBurst(incident.undocumented, stage(f"{incident.name}-burst")).play()
 
 
-def ended(session: CommandSession, transcript: "DemoTranscript", incident: str, ready_s: float, total_s: float) -> Exit:
-    """Print the report of a story and say whether it went as it had to. Raises CommandError when nothing was seen."""
+def print_report(
+    session: CommandSession, transcript: "DemoTranscript", incident: str, ready_s: float, total_s: float
+) -> Exit:
+    """Print the report of a story and return the exit code. Raises CommandError if there was no check."""
     if not transcript.checks:
-        raise CommandError("the story was not played")
+        raise CommandError("the demo did not complete")
     report = {
         "incident": incident,
         "ok": not transcript.failed,
-        "checks": [{"part": c.part, "name": c.name, "ok": c.ok, "seen": c.seen} for c in transcript.checks],
+        "checks": [{"part": c.part, "name": c.name, "ok": c.ok, "seen": c.observed} for c in transcript.checks],
         "cards": transcript.cards,
         "seconds": {"ready": round(ready_s, 1), "total": round(total_s, 1)},
     }
@@ -156,7 +162,7 @@ def ended(session: CommandSession, transcript: "DemoTranscript", incident: str, 
     session.show(
         report,
         lambda: (
-            f"\n{len(transcript.checks) - len(transcript.failed)} of {len(transcript.checks)} checks hold{failed}\n"
+            f"\n{len(transcript.checks) - len(transcript.failed)} of {len(transcript.checks)} checks passed{failed}\n"
             f"ready after {ready_s:.1f} s, {total_s:.1f} s in all"
         ),
     )

@@ -15,5 +15,5 @@ def down(session: CommandSession) -> None:
     stopped = local.down(folder)
     session.show(
         {"data_dir": str(folder), "stopped": stopped},
-        lambda: f"stopped what ran on {folder}" if stopped else f"nothing ran on {folder}",
+        lambda: f"stopped the stack on {folder}" if stopped else f"nothing was running on {folder}",
     )

@@ -20,32 +20,34 @@ def erase(
     shown: Annotated[bool, typer.Option("--shown", help="Also records that read it without citing it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase a task, a document or a whole project for good, with all that was derived from it."""
+    """Erase a task, a document or a whole project permanently, with everything derived from it."""
     if everything and session.project is None:
-        raise UsageError("--everything needs --project: name the project that is to be forgotten")
+        raise UsageError("--everything needs --project with the project to erase")
     chosen = {"task": task, "source": source, "project": session.project if everything else None}
     given = [(scope, what) for scope, what in chosen.items() if what is not None]
     if len(given) != 1:
         raise UsageError("give one of --task, --source and --everything")
     scope, what = given[0]
     if not yes:
-        _ask(f"{scope} {what}")
+        _confirm(f"{scope} {what}")
     body = {"scope": scope, "what": what, "reason": reason, "shown": shown}
     with session.connect() as api:
-        done = api.post("/v1/erasures", body, project=session.project)
-    session.show(done, lambda: _told(done))
+        reply = api.post("/v1/erasures", body, project=session.project)
+    session.show(reply, lambda: _summary(reply))
 
 
-def _ask(what: str) -> None:
+def _confirm(what: str) -> None:
     if not sys.stdin.isatty():
-        raise UsageError(f"this forgets {what} for good; say --yes")
-    if not typer.confirm(f"This forgets {what} for good, with what was derived from it. Go on?", err=True):
-        raise UsageError("nothing was forgotten")
+        raise UsageError(f"this erases {what} permanently; confirm with --yes")
+    if not typer.confirm(f"This erases {what} permanently, with everything derived from it. Continue?", err=True):
+        raise UsageError("cancelled: nothing was erased")
 
 
-def _told(done: dict[str, Any]) -> str:
-    gone = ", ".join(f"{count} of {store}" for store, count in sorted(done["gone"].items()))
-    lines = [f"forgotten for good: {gone}"]
-    if done.get("shown_to"):
-        lines.append(f"it was merely shown to {done['shown_to']} more, which stay; --shown forgets them too")
+def _summary(reply: dict[str, Any]) -> str:
+    erased = ", ".join(f"{count} of {store}" for store, count in sorted(reply["gone"].items()))
+    lines = [f"permanently erased: {erased}"]
+    if reply.get("shown_to"):
+        lines.append(
+            f"{reply['shown_to']} more records read it without citing it and were kept; --shown erases them too"
+        )
     return "\n".join(lines)

@@ -12,26 +12,27 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _ESCALATIONS = 200
+"""Maximum number of escalations that are ordered by urgency before the first ones are shown."""
 
 
 @command("escalations", Panel.LOOK, "counterpoint escalations")
 def escalations(session: CommandSession, limit: Limit = 50) -> None:
     """List the tasks that wait for input, incidents before questions, with the input needed."""
     with session.connect() as api:
-        wanted = limit if session.json else max(limit, _ESCALATIONS)
-        found = api.pages("/v1/escalations", wanted, project=session.project)
+        most = limit if session.json else max(limit, _ESCALATIONS)
+        reply = api.pages("/v1/escalations", most, project=session.project)
         note_others(session, api, "escalations")
 
     def human() -> "RenderableType":
         blocks = []
-        for task in by_urgency(found["items"])[:limit]:
+        for task in by_urgency(reply["items"])[:limit]:
             escalation = task.get("escalation") or {}
             head = f"{task['task_id']}  {title(task)}"
-            asked = f"  {escalation.get('code')}, asks {escalation.get('to')}"
+            recipient = f"  {escalation.get('code')}, to {escalation.get('to')}"
             needs = [f"  {need['kind']}: {need['what']}\n    {need['how']}" for need in escalation.get("needs", ())]
-            blocks.append("\n".join([head, asked, *needs]))
-        if len(found["items"]) > limit:
-            blocks.append(f"and {len(found['items']) - limit} more")
-        return "\n\n".join(blocks) or "nobody is needed"
+            blocks.append("\n".join([head, recipient, *needs]))
+        if len(reply["items"]) > limit:
+            blocks.append(f"and {len(reply['items']) - limit} more")
+        return "\n\n".join(blocks) or "no escalations"
 
-    session.show(found, human)
+    session.show(reply, human)

@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.command import Panel, command
-from counterpoint.cli.commands.verify import _an_id
+from counterpoint.cli.commands.verify import _checked_id
 from counterpoint.cli.options import Limit
 from counterpoint.cli.render.table import table, when
 from counterpoint.cli.session import CommandSession
 
 RefusalId = Annotated[
-    str | None, typer.Argument(metavar="[REFUSAL]", help="The refusal's id.", callback=_an_id, show_default=False)
+    str | None, typer.Argument(metavar="[REFUSAL]", help="The refusal's id.", callback=_checked_id, show_default=False)
 ]
 
 
@@ -23,8 +23,8 @@ def explain(session: CommandSession, refusal: RefusalId = None, limit: Limit = 1
     """
     with session.connect() as api:
         if refusal is not None:
-            found = api.get(f"/v1/audit/refusals/{refusal}", project=session.project)
-            session.show(found, lambda: found["text"])
+            reply = api.get(f"/v1/audit/refusals/{refusal}", project=session.project)
+            session.show(reply, lambda: reply["text"])
             return
         listed = api.pages("/v1/audit/refusals", limit, project=session.project)
     session.show(
@@ -35,6 +35,6 @@ def explain(session: CommandSession, refusal: RefusalId = None, limit: Limit = 1
                 (when(each["at"]), *(each.get(name, "") for name in ("service", "asked", "rule", "id")))
                 for each in listed["items"]
             ],
-            "nothing was refused",
+            "no refusals",
         ),
     )

@@ -20,14 +20,16 @@ def incident_settings(
         str | None, typer.Option("--job", metavar="NS/NAME", help="A job; the whole project without one.")
     ] = None,
     open_after: Annotated[
-        int | None, typer.Option("--open-after", min=1, max=50, help="Ask for a task after so many failed flows.")
+        int | None, typer.Option("--open-after", min=1, max=50, help="Open a task after this many failed flows.")
     ] = None,
     quiet: Annotated[
         str | None,
-        typer.Option("--quiet", metavar="TIME", help="Close after so long without a failure: 90m, 12h, 2d; 0 never."),
+        typer.Option(
+            "--quiet", metavar="TIME", help="Close after this time without a failure: 90m, 12h, 2d; 0 for never."
+        ),
     ] = None,
     shadow: Annotated[
-        bool | None, typer.Option("--shadow/--no-shadow", help="Recognise and record, and propose nothing.")
+        bool | None, typer.Option("--shadow/--no-shadow", help="Record proposals without showing them.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the settings.")] = False,
 ) -> None:
@@ -41,30 +43,33 @@ def incident_settings(
         body["shadow"] = shadow
     changes = body.keys() - {"job"}
     if remove and changes:
-        raise UsageError("--remove goes with --job alone")
+        raise UsageError("--remove cannot be combined with other options except --job")
     with session.connect() as api:
         if remove:
-            done = [api.delete("/v1/incident-settings", job=job, project=session.project)]
+            settings = [api.delete("/v1/incident-settings", job=job, project=session.project)]
         elif changes:
-            done = [api.put("/v1/incident-settings", body, project=session.project)]
+            settings = [api.put("/v1/incident-settings", body, project=session.project)]
         else:
-            done = api.pages("/v1/incident-settings", 200, project=session.project)["items"]
-    shown = "\n".join(map(_line, done)) or "nothing is set: incidents stay open, and are proposed for"
-    session.show({"items": done}, lambda: f"removed: {shown}" if remove else shown)
+            settings = api.pages("/v1/incident-settings", 200, project=session.project)["items"]
+    text = (
+        "\n".join(map(_line, settings))
+        or "no settings: incidents stay open until a success or an outcome, and proposals are shown"
+    )
+    session.show({"items": settings}, lambda: f"removed: {text}" if remove else text)
 
 
-def _told(report: dict[str, Any]) -> str:
+def _shadow_report(report: dict[str, Any]) -> str:
     if not report.get("since") and not report["items"]:
-        return "nothing is in shadow: `counterpoint incident-settings --shadow` begins"
+        return "no incident is in shadow: `counterpoint incident-settings --shadow` starts it"
     until = "" if report.get("due") or not report.get("due_at") else f"; the first week ends {report['due_at'][:10]}"
     head = (
-        f"proposals recorded: {report['proposed']}; of these an outcome is known for {report['explained']}, "
+        f"proposals recorded: {report['proposed']}; the outcome of {report['explained']} is known, "
         f"and {report['right']} would have been right{until}"
     )
     words = {True: "right", False: "wrong", None: "not known"}
     blocks = [
-        f"{one['task_id']}  {words[one.get('right')]}\n  would have said: {one['proposed']}\n"
-        f"  fixed by: {one.get('fixed') or 'nobody has said'}"
+        f"{one['task_id']}  {words[one.get('right')]}\n  would have proposed: {one['proposed']}\n"
+        f"  fixed by: {one.get('fixed') or 'not reported'}"
         for one in report["items"]
     ]
     return "\n\n".join([head, *blocks])
@@ -72,19 +77,19 @@ def _told(report: dict[str, Any]) -> str:
 
 def _line(one: dict[str, Any]) -> str:
     job = one.get("job")
-    whose = f"{job['namespace']}/{job['name']}" if job else "project"
-    said = []
+    scope = f"{job['namespace']}/{job['name']}" if job else "project"
+    parts = []
     if one.get("open_after"):
-        said.append(f"opens after {one['open_after']} failed flows")
+        parts.append(f"opens after {one['open_after']} failed flows")
     if one.get("quiet_s"):
-        said.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
+        parts.append(f"closes after {one['quiet_s'] / 3600:g} quiet hours")
     if one.get("shadow") is not None:
-        said.append(f"in shadow since {one['shadow_since'][:10]}" if one["shadow"] else "not in shadow")
-    return f"{whose}: {', '.join(said) or 'as everywhere'} ({one['by']}, {one['at'][:10]})"
+        parts.append(f"in shadow since {one['shadow_since'][:10]}" if one["shadow"] else "not in shadow")
+    return f"{scope}: {', '.join(parts) or 'project defaults'} ({one['by']}, {one['at'][:10]})"
 
 
 def _seconds(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,7})([smhd]?)", text.strip())
-    if not found:
+    match = re.fullmatch(r"(\d{1,7})([smhd]?)", text.strip())
+    if not match:
         raise UsageError(f"a time is a number with s, m, h or d, such as 12h, not {text}")
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(match[1]) * _UNITS_S[match[2]]

@@ -14,7 +14,7 @@ from counterpoint.cli.ingest.files import SkippedPath
 from counterpoint.cli.ingest.phases import PHASES, PhaseOptions
 from counterpoint.cli.ingest.sources import DocumentSources, SourceSelection, open_sources
 from counterpoint.cli.ingest.upload import Upload, delete_removed
-from counterpoint.cli.ingest.url_list import addresses
+from counterpoint.cli.ingest.url_list import read_urls
 from counterpoint.cli.session import CommandSession
 
 TYPES = (
@@ -42,9 +42,7 @@ Type = Annotated[
     str | None,
     typer.Option("--type", metavar="|".join((*TYPES, INCIDENTS)), help="Their type. Default: by name and content."),
 ]
-Urls = Annotated[
-    Path | None, typer.Option("--urls", metavar="FILE", help="A file with one address a line.", exists=True)
-]
+Urls = Annotated[Path | None, typer.Option("--urls", metavar="FILE", help="A file with one URL per line.", exists=True)]
 Name = Annotated[
     str | None, typer.Option("--name", help="The source name of the only PATH; required for standard input.")
 ]
@@ -52,9 +50,18 @@ Exclude = Annotated[
     list[str] | None, typer.Option("--exclude", metavar="GLOB", help="Names to leave out, such as *.min.js.")
 ]
 Untrusted = Annotated[
-    bool, typer.Option("--untrusted", help="Mark the content as untrusted; it can be found, but vouches for nothing.")
+    bool,
+    typer.Option(
+        "--untrusted", help="Mark the content as untrusted: it is found and cited, but does not raise confidence."
+    ),
 ]
-Bootstrap = Annotated[bool, typer.Option("--bootstrap", help="Ingest what is there: see the options below.")]
+Bootstrap = Annotated[
+    bool,
+    typer.Option(
+        "--bootstrap",
+        help="Ingest the DAGs, provider packages and documents that already exist; see the options below.",
+    ),
+]
 Phase = Annotated[
     list[str] | None,
     typer.Option("--phase", metavar="|".join(PHASES), help="Only this phase.", rich_help_panel=_BOOTSTRAP),
@@ -105,35 +112,35 @@ def ingest(
             raise UsageError("--bootstrap takes its paths from --dags, --docs, --providers and --providers-dir")
         return phases.run(session, given, tuple(phase or ()))
     if phase or given != PhaseOptions():
-        raise UsageError("--phase, --dags, --docs, --providers and --providers-dir go with --bootstrap")
-    wanted = (*(names or ()), *(addresses(urls) if urls is not None else ()))
-    if not wanted:
+        raise UsageError("--phase, --dags, --docs, --providers and --providers-dir need --bootstrap")
+    names_and_urls = (*(names or ()), *(read_urls(urls) if urls is not None else ()))
+    if not names_and_urls:
         raise UsageError("give a PATH, a URL or -, or --bootstrap")
     if type_ == INCIDENTS and untrusted:
-        raise UsageError("--untrusted is for documents, not for past incidents")
+        raise UsageError("--untrusted cannot be used with past incidents")
     if type_ == INCIDENTS:
-        from counterpoint.cli.ingest.incident_import import remember
+        from counterpoint.cli.ingest.incident_import import import_files
 
-        return remember(session, _files(wanted))
-    if name is not None and len(wanted) > 1:
-        raise UsageError("--name is for one PATH, URL or -")
-    found = open_sources(SourceSelection(wanted, name, type_, tuple(exclude or ())))
-    return _upload(session, found, Upload(session.err, session.project, type_, untrusted))
+        return import_files(session, _files(names_and_urls))
+    if name is not None and len(names_and_urls) > 1:
+        raise UsageError("--name needs exactly one PATH, URL or -")
+    sources = open_sources(SourceSelection(names_and_urls, name, type_, tuple(exclude or ())))
+    return _upload(session, sources, Upload(session.err, session.project, type_, untrusted))
 
 
-def _upload(session: CommandSession, found: DocumentSources, upload: Upload) -> Exit:
+def _upload(session: CommandSession, sources: DocumentSources, upload: Upload) -> Exit:
     """Send the documents found, and print a report."""
     note = partial(_note, session)
-    estimate = found.about()
+    estimate = sources.estimate()
     with session.connect() as api:
         try:
-            upload.send(api, found.documents(note), estimate)
-            deleted, unknown = delete_removed(session, api, found, upload, note)
+            upload.send(api, sources.documents(note), estimate)
+            deleted, unknown = delete_removed(session, api, sources, upload, note)
         except KeyboardInterrupt:
-            from counterpoint.cli.render.words import counted
+            from counterpoint.cli.render.words import quantity
 
-            done = f"{len(upload.results)} of {counted(estimate, 'document')}"
-            session.note(f"interrupted after {done}; run the same command to continue")
+            progress = f"{len(upload.results)} of {quantity(estimate, 'document')}"
+            session.note(f"interrupted after {progress}; run the same command to continue")
             deleted, unknown, upload.interrupted = 0, [], True
     for result in upload.results:
         if result["status"] in _NOT_FOUND or result.get("problem"):
@@ -141,14 +148,14 @@ def _upload(session: CommandSession, found: DocumentSources, upload: Upload) -> 
     report = {
         "job": upload.job,
         "documents": upload.results,
-        "skipped": [{"path": str(one.path), "reason": one.reason, "failed": one.failed} for one in found.skipped],
-        "empty": sum(one.empty for one in found.skipped),
+        "skipped": [{"path": str(one.path), "reason": one.reason, "failed": one.failed} for one in sources.skipped],
+        "empty": sum(one.empty for one in sources.skipped),
         **({"interrupted": True} if upload.interrupted else {}),
         **({"not_looked_at": unknown} if unknown else {}),
     }
-    session.show(report, lambda: _summary(upload.results, found.skipped, deleted))
+    session.show(report, lambda: _summary(upload.results, sources.skipped, deleted))
     refused = any(result["status"] in _NOT_FOUND for result in upload.results)
-    failed = refused or any(one.failed for one in found.skipped)
+    failed = refused or any(one.failed for one in sources.skipped)
     return Exit.FAILED if failed or upload.interrupted else Exit.DONE
 
 
@@ -164,18 +171,18 @@ def _files(names: Sequence[str]) -> list[Path]:
     paths = [Path(name) for name in names]
     for path in paths:
         if not path.exists():
-            raise UsageError(f"{path} does not exist: past incidents come from files")
+            raise UsageError(f"{path} does not exist: --type troubleshooting reads files and folders")
     return paths
 
 
 def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[SkippedPath], deleted: int) -> str:
-    from counterpoint.cli.render.words import counted
+    from counterpoint.cli.render.words import quantity
 
     counts = Counter(result["status"] for result in results)
     chunks = sum(result.get("chunks", 0) for result in results)
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     empty = sum(one.empty for one in skipped)
-    left_out = f"; {counted(len(skipped), 'path')} left out" if skipped else ""
+    left_out = f"; {quantity(len(skipped), 'path')} skipped" if skipped else ""
     left_out += f", {empty} of them empty" if empty else ""
-    gone = f" ({deleted} gone from where they were)" if deleted else ""
-    return f"{counted(len(results), 'document')}: {statuses}{gone}; {counted(chunks, 'passage')}{left_out}"
+    gone = f" ({deleted} removed from the source)" if deleted else ""
+    return f"{quantity(len(results), 'document')}: {statuses}{gone}; {quantity(chunks, 'passage')}{left_out}"

@@ -22,22 +22,22 @@ def lineage(
     if direction not in ("up", "down", "both"):
         raise UsageError(f"a direction is up, down or both, not {direction}")
     with session.connect() as api:
-        found = api.get(f"{job_path(job)}/lineage", depth=depth, direction=direction, project=session.project)
+        reply = api.get(f"{job_path(job)}/lineage", depth=depth, direction=direction, project=session.project)
     session.show(
-        found,
+        reply,
         lambda: table(
             ("hops", "kind", "namespace", "name", "owner"),
             [
                 (
-                    f"{place['hops']:+d}" if place["hops"] else "0",
-                    place["node"]["kind"],
-                    place["node"]["namespace"],
-                    place["node"]["name"],
-                    place.get("owner") or "",
+                    f"{node['hops']:+d}" if node["hops"] else "0",
+                    node["node"]["kind"],
+                    node["node"]["namespace"],
+                    node["node"]["name"],
+                    node.get("owner") or "",
                 )
-                for place in sorted(found["nodes"], key=lambda place: place["hops"])
+                for node in sorted(reply["nodes"], key=lambda node: node["hops"])
             ],
-            "nothing is known of it",
-            truncated=found.get("truncated", False),
+            "no lineage is known",
+            truncated=reply.get("truncated", False),
         ),
     )

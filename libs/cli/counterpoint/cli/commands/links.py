@@ -17,8 +17,8 @@ def links(
 ) -> None:
     """List the links between incidents."""
     with session.connect() as api:
-        found = api.pages("/v1/links", limit, task_id=incident, project=session.project)
-    session.show(found, lambda: "\n".join(map(_line, found["items"])) or "nothing is linked")
+        reply = api.pages("/v1/links", limit, task_id=incident, project=session.project)
+    session.show(reply, lambda: "\n".join(map(_line, reply["items"])) or "no links")
 
 
 def _line(each: dict[str, Any]) -> str:

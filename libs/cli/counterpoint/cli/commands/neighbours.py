@@ -14,7 +14,7 @@ from counterpoint.cli.session import CommandSession
 def neighbours(
     session: CommandSession,
     entity: Annotated[str, typer.Argument(metavar="ID", help="The entity's id.")],
-    depth: Annotated[int, typer.Option("--depth", min=1, max=6, help="How many hops.")] = 1,
+    depth: Annotated[int, typer.Option("--depth", min=1, max=6, help="Maximum number of hops.")] = 1,
     limit: Limit = 50,
 ) -> None:
     """Show the mentions around an entity, hop by hop."""
@@ -22,9 +22,9 @@ def neighbours(
 
     path = f"/v1/entities/{quote(entity, safe='')}/neighbours"
     with session.connect() as api:
-        found = api.get(path, depth=depth, limit=limit, project=session.project)
+        reply = api.get(path, depth=depth, limit=limit, project=session.project)
     rows = [
         (str(each["hops"]), each["source"], each["properties"].get("name", each["target"]))
-        for each in found["neighbours"]
+        for each in reply["neighbours"]
     ]
-    session.show(found, lambda: table(("hops", "source", "name"), rows, "nothing mentions it any more"))
+    session.show(reply, lambda: table(("hops", "source", "name"), rows, "nothing mentions it"))

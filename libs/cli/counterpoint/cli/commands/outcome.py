@@ -32,7 +32,7 @@ def outcome(
         typer.Option(
             "--by",
             metavar="|".join(CAUSES),
-            help="What a success is due to: the proposal (unless said otherwise), something else (--note says what), "
+            help="Cause of the success: proposal (default), something-else (describe it with --note), "
             "or nothing, it recovered by itself.",
         ),
     ] = None,
@@ -41,7 +41,7 @@ def outcome(
         typer.Option(
             "--not-same",
             metavar="ATTEMPT",
-            help="An earlier attempt that was shown and is of another failure; repeatable.",
+            help="An earlier attempt that was shown but belongs to a different failure; repeatable.",
         ),
     ] = None,
     error_file: ErrorFile = None,
@@ -66,7 +66,9 @@ def outcome(
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/outcome", body, project=session.project)
     if result == "succeeded" and by is None and note:
-        session.note("a proposal is credited with it; where something else helped, report it with --by something-else")
+        session.note(
+            "the proposal is credited with the success; if something else helped, report it with --by something-else"
+        )
     if body["by"] == "something_else" and not note:
-        session.note("what helped is learned only with --note")
+        session.note("add --note to record what helped; without it nothing is learned")
     return show_receipt(session, reply, f"{task}: {result}, noted")

@@ -33,4 +33,4 @@ def override(
     }
     with session.connect() as api:
         reply = api.post(f"/v1/tasks/{task}/override", body, project=session.project)
-    return show_receipt(session, reply, f"{task}: goes on under the override")
+    return show_receipt(session, reply, f"{task}: continues under the override")

@@ -22,19 +22,19 @@ def rebuild(
     if tier not in TIERS:
         raise UsageError(f"a projection is one of {', '.join(TIERS)}, not {tier}")
     with session.connect() as api:
-        found = api.post(f"/v1/rebuild/{tier}", {}, project=session.project)
-        shown = None
-        while found["state"] == "running":
-            if (told := (found["records"], found["of"])) != shown:
-                session.note(f"{found['records']} of {found['of']} records")
-                shown = told
+        reply = api.post(f"/v1/rebuild/{tier}", {}, project=session.project)
+        printed = None
+        while reply["state"] == "running":
+            if (progress := (reply["records"], reply["of"])) != printed:
+                session.note(f"{reply['records']} of {reply['of']} records")
+                printed = progress
             time.sleep(_LOOK_S)
-            found = api.get(f"/v1/rebuild/{tier}", project=session.project)
-    session.show(found, lambda: _rebuilt(found))
-    return Exit.DONE if found["state"] == "done" else Exit.FAILED
+            reply = api.get(f"/v1/rebuild/{tier}", project=session.project)
+    session.show(reply, lambda: _summary(reply))
+    return Exit.DONE if reply["state"] == "done" else Exit.FAILED
 
 
-def _rebuilt(found: dict[str, Any]) -> str:
-    if found["state"] == "done":
-        return f"{found['tier']} of {found['project']} is built anew: {found['records']} records"
-    return f"{found['tier']} of {found['project']} is not built: {found.get('problem') or found['state']}"
+def _summary(reply: dict[str, Any]) -> str:
+    if reply["state"] == "done":
+        return f"{reply['tier']} of {reply['project']} is rebuilt: {reply['records']} records"
+    return f"{reply['tier']} of {reply['project']} was not rebuilt: {reply.get('problem') or reply['state']}"

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 def recoveries(session: CommandSession, limit: Limit = 50) -> None:
     """List the tasks that recovered without a known cause, and the command to report it."""
     with session.connect() as api:
-        found = api.pages("/v1/recoveries", limit, project=session.project)
+        reply = api.pages("/v1/recoveries", limit, project=session.project)
 
     def human() -> "RenderableType":
         blocks = []
-        for task in found["items"]:
+        for task in reply["items"]:
             needs = [f"  {need['what']}\n    {need['how']}" for need in task.get("needs", ())]
             blocks.append("\n".join([f"{task['task_id']}  {task.get('title') or task['description']}", *needs]))
-        return "\n\n".join(blocks) or "nothing has recovered without a reason"
+        return "\n\n".join(blocks) or "no recoveries without a known cause"
 
-    session.show(found, human)
+    session.show(reply, human)

@@ -29,7 +29,7 @@ def reembed(
     unindexed: Annotated[
         bool, typer.Option("--unindexed", help="Switch even if a large project has no index yet.")
     ] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Reactivate the model before.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Reactivate the previous model.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Delete the inactive vectors.")] = False,
 ) -> Exit:
     """Change the embedding model of all projects. The present one stays in use until the switch.
@@ -38,72 +38,73 @@ def reembed(
     progress.
     """
     if sum((switch, rollback, drop)) > 1:
-        raise UsageError("--switch, --rollback and --drop are one at a time")
+        raise UsageError("give only one of --switch, --rollback and --drop")
     with session.connect() as api:
         if rollback or drop:
-            return _told(session, api.post("/v1/reembed", _asked("rollback" if rollback else "drop", model, session)))
+            return _show(session, api.post("/v1/reembed", _request("rollback" if rollback else "drop", model, session)))
         if model is not None:
-            found = api.post("/v1/reembed", _asked("begin", model, session))
+            reply = api.post("/v1/reembed", _request("begin", model, session))
         else:
-            found = api.get("/v1/reembed", project=session.project)
+            reply = api.get("/v1/reembed", project=session.project)
             if not switch:
-                return _told(session, found)
+                return _show(session, reply)
         try:
-            found = _followed(session, api, found)
+            reply = _wait(session, api, reply)
         except KeyboardInterrupt:
-            session.note("memory continues; `counterpoint reembed` shows the progress")
+            session.note("embedding continues in the background; `counterpoint reembed` shows the progress")
             raise
         if switch:
-            found = api.post("/v1/reembed", _asked("switch", model, session) | {"unindexed": unindexed})
-    return _told(session, found)
+            reply = api.post("/v1/reembed", _request("switch", model, session) | {"unindexed": unindexed})
+    return _show(session, reply)
 
 
-def _asked(act: str, model: str | None, session: CommandSession) -> dict[str, Any]:
-    asked = {"act": act, "model": model, "project": session.project}
-    return {name: value for name, value in asked.items() if value is not None}
+def _request(act: str, model: str | None, session: CommandSession) -> dict[str, Any]:
+    body = {"act": act, "model": model, "project": session.project}
+    return {name: value for name, value in body.items() if value is not None}
 
 
-def _followed(session: CommandSession, api: "ApiClient", found: dict[str, Any]) -> dict[str, Any]:
+def _wait(session: CommandSession, api: "ApiClient", reply: dict[str, Any]) -> dict[str, Any]:
     """Wait until the other model's vectors are complete, saying how far they are."""
-    shown = None
-    while found["state"] == "filling":
-        told = f"{found['vectors'] + found['refused']} of {found['of']} vectors"
-        if found.get("problem"):
-            told += f"; waiting: {found['problem']}"
-        if told != shown:
-            session.note(told)
-            shown = told
+    printed = None
+    while reply["state"] == "filling":
+        progress = f"{reply['vectors'] + reply['refused']} of {reply['of']} vectors"
+        if reply.get("problem"):
+            progress += f"; waiting: {reply['problem']}"
+        if progress != printed:
+            session.note(progress)
+            printed = progress
         time.sleep(_LOOK_S)
-        found = api.get("/v1/reembed", project=session.project)
-    return found
+        reply = api.get("/v1/reembed", project=session.project)
+    return reply
 
 
-def _told(session: CommandSession, found: dict[str, Any]) -> Exit:
-    session.show(found, lambda: _said(found))
+def _show(session: CommandSession, reply: dict[str, Any]) -> Exit:
+    session.show(reply, lambda: _progress(reply))
     return Exit.DONE
 
 
-def _said(found: dict[str, Any]) -> str:
-    lines = [f"searched by {found['active']}"]
-    counted = f"{found['vectors']} of {found['of']} vectors"
-    match found["state"]:
+def _progress(reply: dict[str, Any]) -> str:
+    lines = [f"active model: {reply['active']}"]
+    counted = f"{reply['vectors']} of {reply['of']} vectors"
+    match reply["state"]:
         case "none":
             lines[0] += f": {counted}"
         case "filling":
-            lines.append(f"{found['other']} is being prepared: {counted}")
+            lines.append(f"{reply['other']} is being prepared: {counted}")
         case "ready":
-            lines.append(f"{found['other']} is ready: {counted}; counterpoint reembed --switch searches by it")
+            lines.append(f"{reply['other']} is ready: {counted}; `counterpoint reembed --switch` activates it")
         case _:
             lines.append(
-                f"{found['other']} is kept: {counted}; counterpoint reembed --rollback goes back, --drop forgets it"
+                f"{reply['other']} is kept: {counted}; `counterpoint reembed --rollback` reactivates it, --drop "
+                "deletes it"
             )
-    if found["refused"]:
-        lines.append(f"{found['refused']} records have no vector and are found by their words:")
+    if reply["refused"]:
+        lines.append(f"{reply['refused']} records have no vector and are found only by their words:")
         lines += [
-            f"  {each['project']} {each['store']}/{each['id']}: {each['reason']}" for each in found["refused_records"]
+            f"  {each['project']} {each['store']}/{each['id']}: {each['reason']}" for each in reply["refused_records"]
         ]
-    if found["unindexed"]:
-        lines.append(f"no index yet: {', '.join(found['unindexed'])}")
-    if found.get("problem"):
-        lines.append(f"waiting: {found['problem']}")
+    if reply["unindexed"]:
+        lines.append(f"no index yet: {', '.join(reply['unindexed'])}")
+    if reply.get("problem"):
+        lines.append(f"waiting: {reply['problem']}")
     return "\n".join(lines)

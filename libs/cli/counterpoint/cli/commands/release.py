@@ -23,8 +23,10 @@ def release(
         raise UsageError("give either --reason TEXT or --revoke")
     with session.connect() as api:
         if revoke:
-            done = api.delete(f"/v1/releases/{fingerprint}", project=session.project)
+            reply = api.delete(f"/v1/releases/{fingerprint}", project=session.project)
         else:
-            said = {"fingerprint": fingerprint, "reason": reason}
-            done = api.post("/v1/releases", said, project=session.project)
-    session.show(done, lambda: f"{fingerprint}: {'refused again' if revoke else 'released; send or retry it now'}")
+            body = {"fingerprint": fingerprint, "reason": reason}
+            reply = api.post("/v1/releases", body, project=session.project)
+    session.show(
+        reply, lambda: f"{fingerprint}: {'no longer released' if revoke else 'released; send or retry the message now'}"
+    )

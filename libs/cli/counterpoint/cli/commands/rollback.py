@@ -7,7 +7,7 @@ from counterpoint.cli.take_back import NO_REASON, Item, Reason, take_back
 
 @command("rollback", Panel.OPERATE, "counterpoint rollback runbook.md")
 def rollback(session: CommandSession, item: Item, reason: Reason = NO_REASON) -> None:
-    """Restore the version before of a memory and of all that used it; items without one are taken out.
+    """Restore the previous version of a memory and of all that used it; items without one are taken out.
 
     Without a version the latest one is rolled back.
     """

@@ -22,7 +22,7 @@ LINE_LIMIT_BYTES = 32 * 1024 * 1024
 _LABEL = "public"
 _STDIN = Path("-")
 _BARE = "text"
-"""The field of a value that is no object, and of an object the one whose findings need no path."""
+"""Field of a value that is not an object; findings in it have no path."""
 
 
 @command("scan", Panel.OPERATE, "counterpoint scan --label internal < messages.jsonl")
@@ -44,17 +44,17 @@ def scan(
     failed = False
     with nullcontext(sys.stdin.buffer) if file == _STDIN else file.open("rb") as lines:
         for number, row in _rows(lines):
-            found = row if isinstance(row, str) else _judged(rules, row[0], rules.level(label), number)
+            found = row if isinstance(row, str) else _verdict(rules, row[0], rules.level(label), number)
             if isinstance(found, str):
                 failed = True
-                _say(session, {"line": number, "error": found}, f"line {number}: {found}")
+                _print(session, {"line": number, "error": found}, f"line {number}: {found}")
             else:
-                _say(session, found, _told(found))
+                _print(session, found, _text(found))
     return Exit.FAILED if failed else Exit.DONE
 
 
 def _rows(lines: IO[bytes]) -> Iterator[tuple[int, str | tuple[Any]]]:
-    """Each line that is not blank, by number: its value in a tuple, or what is wrong with it."""
+    """Yield number and value (in a tuple) of each line that is not blank, or its problem."""
     number = 0
     while line := lines.readline(LINE_LIMIT_BYTES + 1):
         number += 1
@@ -72,25 +72,25 @@ def _value(line: bytes) -> str | tuple[Any]:
     except UnicodeDecodeError:
         return "not UTF-8"
     except json.JSONDecodeError as error:
-        return f"not JSON: {error.msg} at column {error.colno}"
+        return f"not valid JSON: {error.msg} at column {error.colno}"
     except (ValueError, RecursionError):
-        return "not JSON that can be read: nested too deeply, or a number too long"
+        return "not supported JSON: nested too deeply, or a number is too long"
 
 
-def _judged(rules: "Policy", value: Any, label: int, number: int) -> dict[str, Any] | str:
+def _verdict(rules: "Policy", value: Any, label: int, number: int) -> dict[str, Any] | str:
     from counterpoint.guard.judge import judge, location
     from counterpoint.proto.errors import Permanent
 
     body = value if isinstance(value, dict) else {_BARE: value}
-    named = isinstance(value, dict) and isinstance(value.get("id"), str | int)
+    has_id = isinstance(value, dict) and isinstance(value.get("id"), str | int)
     try:
-        judged = judge(rules, body, (field for field in body if not (named and field == "id")), label)
+        judgement = judge(rules, body, (field for field in body if not (has_id and field == "id")), label)
     except Permanent as error:
         return "; ".join(problem.problem for problem in error.problems)
     except RecursionError:
-        return "nested too deeply to be looked through"
+        return "nested too deeply to be scanned"
     findings = []
-    for found in judged.findings:
+    for found in judgement.findings:
         finding: dict[str, Any] = {
             "type": found.finding.type,
             "start": found.finding.start,
@@ -99,10 +99,10 @@ def _judged(rules: "Policy", value: Any, label: int, number: int) -> dict[str, A
         if found.path != (_BARE,):
             finding |= {"path": location(found)} | ({"in": "key"} if found.in_key else {})
         findings.append(finding)
-    return {"id": value["id"] if named else number, "verdict": judged.verdict, "findings": findings}
+    return {"id": value["id"] if has_id else number, "verdict": judgement.verdict, "findings": findings}
 
 
-def _told(found: dict[str, Any]) -> str:
+def _text(found: dict[str, Any]) -> str:
     places = (
         f"{one['type']} at {one['path'] + ' ' if 'path' in one else ''}{one['start']}-{one['end']}"
         for one in found["findings"]
@@ -110,7 +110,7 @@ def _told(found: dict[str, Any]) -> str:
     return f"{found['id']}: {found['verdict']}" + "".join(f"  {location}" for location in places)
 
 
-def _say(session: CommandSession, value: dict[str, Any], told: str) -> None:
-    """One line of output at once, in signs that every terminal and reader takes."""
-    text = json.dumps(value) if session.json else told.encode(errors="replace").decode()
+def _print(session: CommandSession, value: dict[str, Any], text: str) -> None:
+    """Print a line immediately, in characters that every terminal can print."""
+    text = json.dumps(value) if session.json else text.encode(errors="replace").decode()
     print(text, file=sys.stderr if "error" in value and not session.json else sys.stdout, flush=True)

@@ -9,8 +9,8 @@ from counterpoint.cli.errors import UsageError
 from counterpoint.cli.options import AsOf
 from counterpoint.cli.session import CommandSession
 
-_VOUCHED = 2
-"""Escalations that are ordered by urgency before the first of them are shown."""
+_TRUSTED = 2
+"""Integrity level of a trusted item; lower ones are marked."""
 
 
 @command("search", Panel.LOOK, 'counterpoint search "resolver timed out" -n 5')
@@ -20,7 +20,12 @@ def search(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Maximum number of results.")] = 10,
     vector_weight: Annotated[
         float | None,
-        typer.Option("--vector-weight", min=0, max=1, help="1 is only meaning, 0 only words. Default: by type."),
+        typer.Option(
+            "--vector-weight",
+            min=0,
+            max=1,
+            help="1 searches by meaning only, 0 by words only. Default: by document type.",
+        ),
     ] = None,
     also: Annotated[
         list[str] | None, typer.Option("--also", help="Another wording or a part of the question; repeatable.")
@@ -49,13 +54,13 @@ def search(
         "since": since, "until": until, "neighbours": neighbours or None, "as_of": as_of,
     }  # fmt: skip
     with session.connect() as api:
-        found = api.post("/v1/search", body, project=session.project)
-    session.show(found, lambda: "\n\n".join(_passage(item) for item in found["items"]) or "nothing found")
+        reply = api.post("/v1/search", body, project=session.project)
+    session.show(reply, lambda: "\n\n".join(_passage(item) for item in reply["items"]) or "nothing found")
 
 
 def _passage(item: dict[str, Any]) -> str:
     where = f"{item['source']}, characters {item['start']} to {item['end']}"
-    vouched = "" if item["integrity"] >= _VOUCHED else ", not from a trusted source"
+    vouched = "" if item["integrity"] >= _TRUSTED else ", not from a trusted source"
     return f"{item['score']:.2f}  {where}{vouched}\n{item['text'].strip()}"
 
 

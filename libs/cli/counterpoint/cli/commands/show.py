@@ -29,11 +29,11 @@ def show(
     if format_ is not None and format_ not in FORMATS:
         raise UsageError(f"a format is one of {', '.join(FORMATS)}, not {format_}")
     with session.connect() as api:
-        found = api.get(f"/v1/tasks/{task}", project=session.project)
+        reply = api.get(f"/v1/tasks/{task}", project=session.project)
 
     def human() -> "RenderableType":
         from counterpoint.cli.render.card import Format, rendered
 
-        return rendered(found, session.out, verbose=verbose, form=Format(format_) if format_ else None)
+        return rendered(reply, session.out, verbose=verbose, form=Format(format_) if format_ else None)
 
-    session.show(found, human)
+    session.show(reply, human)

@@ -23,16 +23,16 @@ def status(
 
     reject_url(session)
     folder = session.place.folder()
-    found = local.status(folder)
-    shown: dict[str, Any] = {"data_dir": str(folder)} | found.model_dump()
-    in_force = local.settings(folder) if settings and found.services else {}
+    state = local.status(folder)
+    report: dict[str, Any] = {"data_dir": str(folder)} | state.model_dump()
+    in_force = local.settings(folder) if settings and state.services else {}
     session.show(
-        shown | ({"settings": in_force} if settings else {}),
-        lambda: "\n".join([_status(str(folder), found), *_settings(in_force)]),
+        report | ({"settings": in_force} if settings else {}),
+        lambda: "\n".join([_status(str(folder), state), *_settings(in_force)]),
     )
-    if not found.running:
+    if not state.running:
         return Exit.NOT_REACHABLE
-    parts = {**found.services, **found.engines}
+    parts = {**state.services, **state.engines}
     return Exit.DONE if parts and all(parts.values()) else Exit.FAILED
 
 
@@ -44,12 +44,12 @@ def _settings(in_force: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def _status(folder: str, found: "Status") -> str:
-    if not found.running:
+def _status(folder: str, state: "Status") -> str:
+    if not state.running:
         return f"nothing runs on {folder}; start it with `counterpoint up --data-dir {folder}`"
-    if not found.services:
-        return f"{folder}: process {found.pid} is starting"
-    waits = {name: f"NOT READY: waits for {', '.join(missing)}" for name, missing in found.waiting_for.items()}
-    parts = [(name, "ready" if ready else waits.get(name, "NOT READY")) for name, ready in found.services.items()]
-    parts += [(name, "runs" if lives else "GONE") for name, lives in found.engines.items()]
-    return "\n".join([f"{folder}: process {found.pid}", *(f"  {name:<10} {state}" for name, state in parts)])
+    if not state.services:
+        return f"{folder}: process {state.pid} is starting"
+    waits = {name: f"NOT READY: waiting for {', '.join(missing)}" for name, missing in state.waiting_for.items()}
+    parts = [(name, "ready" if ready else waits.get(name, "NOT READY")) for name, ready in state.services.items()]
+    parts += [(name, "runs" if running else "GONE") for name, running in state.engines.items()]
+    return "\n".join([f"{folder}: process {state.pid}", *(f"  {name:<10} {text}" for name, text in parts)])

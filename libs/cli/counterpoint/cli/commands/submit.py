@@ -20,13 +20,11 @@ def submit(
     text: Annotated[str, typer.Argument(metavar="[TEXT|-]", help="The description; - reads standard input.")] = "-",
     error_file: ErrorFile = None,
     title: Annotated[str | None, typer.Option("--title", help="A title.")] = None,
-    job: Annotated[str | None, typer.Option("--job", metavar="NS/NAME", help="The job it is about.")] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", metavar="NS/NAME", help="The data set it is about.")
-    ] = None,
-    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="The run it is about.")] = None,
-    system: Annotated[list[str] | None, typer.Option("--system", help="A system it is about; repeatable.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended or waits for input.")] = False,
+    job: Annotated[str | None, typer.Option("--job", metavar="NS/NAME", help="The affected job.")] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", metavar="NS/NAME", help="The affected data set.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="The affected run.")] = None,
+    system: Annotated[list[str] | None, typer.Option("--system", help="An affected system; repeatable.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the task has ended or needs input.")] = False,
     timeout: Timeout = 300.0,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="Submissions with the same key are one task.")
@@ -47,7 +45,7 @@ def submit(
     with session.connect() as api:
         accepted = submit_task(api, body, idempotency_key)
         if ignored := accepted.get("ignored"):
-            session.note(f"ignored, for nobody knows them: {', '.join(ignored)}")
+            session.note(f"ignored unknown fields: {', '.join(ignored)}")
         if not wait:
             session.show(accepted, lambda: accepted["task_id"])
             return Exit.DONE

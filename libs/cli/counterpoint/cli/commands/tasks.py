@@ -25,10 +25,10 @@ def tasks(
     if state is not None and state not in STATES:
         raise UsageError(f"a state is one of {', '.join(STATES)}, not {state}")
     with session.connect() as api:
-        found = api.pages("/v1/tasks", limit, state=state, project=session.project)
+        reply = api.pages("/v1/tasks", limit, state=state, project=session.project)
         note_others(session, api, "tasks")
     session.show(
-        found,
+        reply,
         lambda: table(
             ("submitted", "state", "kind", "task", "about"),
             [
@@ -39,7 +39,7 @@ def tasks(
                     task["task_id"],
                     title(task),
                 )
-                for task in by_submission(found["items"])
+                for task in by_submission(reply["items"])
             ],
             "no tasks",
         ),

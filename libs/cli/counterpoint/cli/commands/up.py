@@ -22,13 +22,20 @@ def up(
     session: CommandSession,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="Where the HTTP and OpenLineage APIs listen: 0.0.0.0 for containers and others."),
+        typer.Option(
+            "--host",
+            help="Listen address of the HTTP and OpenLineage APIs; 0.0.0.0 makes them reachable from containers.",
+        ),
     ] = None,
     http_port: Annotated[
-        int | None, typer.Option("--http-port", min=0, max=65535, help="8484 if not given; 0 takes a free one.")
+        int | None,
+        typer.Option(
+            "--http-port", min=0, max=65535, help="Port of the HTTP API. Default: 8484; 0 chooses a free port."
+        ),
     ] = None,
     lineage_port: Annotated[
-        int | None, typer.Option("--lineage-port", min=0, max=65535, help="Of OpenLineage; a free one if not given.")
+        int | None,
+        typer.Option("--lineage-port", min=0, max=65535, help="Port of the OpenLineage API. Default: a free port."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when the stack is ready.")] = False,
     inspect: Annotated[bool, typer.Option("--inspect", help="Create a read-only login of PostgreSQL.")] = False,
@@ -45,8 +52,8 @@ def up(
 
     async def ready(endpoints: "Endpoints") -> None:
         session.line(endpoints.model_dump(exclude_none=True), lambda: _where(endpoints))
-        shown = f"project {session.project}" if session.project else "every project that a principal is for"
-        session.note(f"showing the decisions of {shown}; Ctrl-C stops all of it")
+        shown = f"project {session.project}" if session.project else "every project of this principal"
+        session.note(f"showing the decisions of {shown}; Ctrl-C stops the stack")
         await _decisions(session, endpoints)
 
     local.up(

@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 
 LAST_NOTES_BYTES = 200_000
-"""Part of a checkpoint file that is compared, from its end: what one request can contain."""
+"""Size of the compared end of a checkpoint file, so that it fits into one request."""
 _PAGE = 1000
 
 
-def _an_id(given: str | None) -> str | None:
+def _checked_id(given: str | None) -> str | None:
     return None if given is None else check_id(given)
 
 
 @command("verify", Panel.OPERATE, "counterpoint verify --task TASK")
 def verify(
     session: CommandSession,
-    task: Annotated[str | None, typer.Option("--task", help="Export the proofs of a task.", callback=_an_id)] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="Export the proofs of a task.", callback=_checked_id)
+    ] = None,
     checkpoints: Annotated[
         Path | None, typer.Option("--checkpoints", help="Compare with the checkpoints in a file.")
     ] = None,
@@ -37,50 +39,50 @@ def verify(
 ) -> Exit | None:
     """Verify that no leaf of the audit log and no record was changed, added or removed."""
     if task and (checkpoints or export):
-        raise UsageError("--task proves what is about one task; --checkpoints and --export are about the whole log")
+        raise UsageError("--task cannot be combined with --checkpoints or --export, which cover the whole log")
     with session.connect() as api:
         if checkpoints is not None:
-            kept = {"checkpoints": _end_of(checkpoints)}
-            report = api.post("/v1/audit/verify", kept, project=session.project)
+            body = {"checkpoints": _end_of(checkpoints)}
+            report = api.post("/v1/audit/verify", body, project=session.project)
         else:
             report = api.get("/v1/audit/verify", task_id=task, project=session.project)
         proofs = _proofs(api, session, task) if task else None
-        leaves = _exported(api, session, export) if export else None
+        leaves = _export(api, session, export) if export else None
     if proofs is not None:
         report |= {"proofs": proofs}
     if leaves is not None:
         report |= {"exported": leaves}
-    session.show(report, lambda: _verified(report))
+    session.show(report, lambda: _summary(report))
     return Exit.DONE if report["ok"] else Exit.FAILED
 
 
 def _end_of(path: Path) -> str:
-    with path.open("rb") as kept:
-        kept.seek(max(0, path.stat().st_size - LAST_NOTES_BYTES))
-        return kept.read().decode(errors="replace")
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LAST_NOTES_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def _proofs(api: "ApiClient", session: CommandSession, task: str) -> dict[str, Any]:
     """Return all proofs of a task against one checkpoint. Starts again when a newer one appears."""
     while True:
-        found: dict[str, Any] = api.get(f"/v1/audit/proofs/{task}", project=session.project)
-        following = found.pop("next", None)
+        proofs: dict[str, Any] = api.get(f"/v1/audit/proofs/{task}", project=session.project)
+        following = proofs.pop("next", None)
         while following is not None:
-            more = api.get(f"/v1/audit/proofs/{task}", after=following, project=session.project)
-            if more["checkpoint"] != found["checkpoint"]:
+            page = api.get(f"/v1/audit/proofs/{task}", unsigned=following, project=session.project)
+            if page["checkpoint"] != proofs["checkpoint"]:
                 break
-            found["leaves"] += more["leaves"]
-            following = more.get("next")
+            proofs["leaves"] += page["leaves"]
+            following = page.get("next")
         else:
-            return found
+            return proofs
 
 
-def _exported(api: "ApiClient", session: CommandSession, path: Path) -> int:
-    """Write a line of JSON for each leaf; returns how many."""
+def _export(api: "ApiClient", session: CommandSession, path: Path) -> int:
+    """Write a line of JSON for each leaf, and return their number."""
     count, following = 0, 0
     with path.open("w") as file:
         while True:
-            page = api.get("/v1/audit/leaves", after=following, limit=_PAGE, project=session.project)
+            page = api.get("/v1/audit/leaves", unsigned=following, limit=_PAGE, project=session.project)
             for leaf in page["items"]:
                 file.write(json.dumps(leaf, ensure_ascii=False) + "\n")
             count += len(page["items"])
@@ -89,35 +91,37 @@ def _exported(api: "ApiClient", session: CommandSession, path: Path) -> int:
             following = page["next"]
 
 
-def _what(leaf: dict[str, Any]) -> str:
+def _description(leaf: dict[str, Any]) -> str:
     if leaf["body"] is None:
         return "erased"
-    said = json.loads(leaf["body"])
-    return f"refusal of {said['refused']}" if "refused" in said else f"commit {said['commit']}"
+    body = json.loads(leaf["body"])
+    return f"refusal of {body['refused']}" if "refused" in body else f"commit {body['commit']}"
 
 
-def _verified(report: dict[str, Any]) -> str:
+def _summary(report: dict[str, Any]) -> str:
     counts = f"{report['commits']} commits, {report['refusals']} refusals, {report['records']} record versions"
     if report.get("erased"):
         counts += f", {report['erased']} leaves erased"
-    lines = [f"the audit log is whole: {counts}"]
+    lines = [f"the audit log is intact: {counts}"]
     if not report["ok"]:
         lines = [f"THE AUDIT LOG IS BROKEN in {report['broken_count']} places: {counts}", *report["broken"]]
     lines.append(f"head: leaf {report['head']['position']}, root {report['head']['root']}")
     if report.get("checkpoint"):
         lines.append(f"last checkpoint: {report['checkpoint']['size']} leaves, {report['checkpoints']} compared")
     window = report["window"]
-    after = window["to"] - window["from"] + window["waiting"]
+    unsigned = window["to"] - window["from"] + window["waiting"]
     lines.append(
-        f"window: the last {after} leaves, which no checkpoint vouches for yet"
-        if after
-        else "window: none, the last checkpoint vouches for every leaf"
+        f"window: the last {unsigned} leaves are not covered by a checkpoint yet"
+        if unsigned
+        else "window: none, the last checkpoint covers every leaf"
     )
-    lines += [f"not compared: the copy on {name} did not answer" for name in report.get("unread", ())]
+    lines += [f"not compared: the copy on {name} did not respond" for name in report.get("unread", ())]
     if "proofs" in report:
         proofs = report["proofs"]
         lines.append(f"proofs by the checkpoint of {proofs['size']} leaves (all of them with --json):")
-        lines += [f"  leaf {leaf['index'] + 1}: {_what(leaf)}, {len(leaf['path'])} hashes" for leaf in proofs["leaves"]]
+        lines += [
+            f"  leaf {leaf['index'] + 1}: {_description(leaf)}, {len(leaf['path'])} hashes" for leaf in proofs["leaves"]
+        ]
     if "exported" in report:
         lines.append(f"{report['exported']} leaves written")
     lines.append(f"key: {report['key']}")

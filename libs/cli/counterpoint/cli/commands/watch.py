@@ -14,7 +14,7 @@ from counterpoint.cli.session import CommandSession
 def watch(
     session: CommandSession,
     task: Annotated[str | None, typer.Option("--task", help="Only the decisions of one task.")] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="ID", help="Begin after this event.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="ID", help="Start after this event.")] = None,
 ) -> None:
     """Follow decisions until Ctrl-C. After a lost connection the missed ones are shown too."""
     with session.connect() as api:

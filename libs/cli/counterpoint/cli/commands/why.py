@@ -17,8 +17,8 @@ def why(session: CommandSession, task: TaskId, as_of: AsOf = None) -> None:
         line = api.get(f"/v1/tasks/{task}/line", project=session.project, as_of=as_of)
 
     def human() -> "RenderableType":
-        from counterpoint.cli.render.tree import drawn
+        from counterpoint.cli.render.tree import draw
 
-        return drawn(line, session.out.width if session.out.is_terminal else None)
+        return draw(line, session.out.width if session.out.is_terminal else None)
 
     session.show(line, human)

@@ -20,7 +20,7 @@ class DemoCheck:
     part: str
     name: str
     ok: bool
-    seen: Any
+    observed: Any
 
 
 @dataclass
@@ -46,14 +46,14 @@ class DemoTranscript:
             self.console.print()
             self.console.print(f"── {part} ".ljust(WIDTH, "─"), style="bold", markup=False)
 
-    def say(self, what: str) -> None:
+    def say(self, text: str) -> None:
         """Print a step."""
-        self.show(f"▸ {what}")
+        self.show(f"▸ {text}")
 
-    def show(self, what: "RenderableType") -> None:
+    def show(self, text: "RenderableType") -> None:
         """Print a result."""
         if self.console:
-            self.console.print(what, markup=False, soft_wrap=not self.console.is_terminal)
+            self.console.print(text, markup=False, soft_wrap=not self.console.is_terminal)
 
     def card(self, name: str, task: Task) -> None:
         """Print a card, and keep it in the report under `name`."""
@@ -64,19 +64,19 @@ class DemoTranscript:
             self.show(panel(shown) if self.console.is_terminal else text(shown))
             self.show("")
 
-    def check(self, name: str, ok: object, seen: Any) -> bool:
+    def check(self, name: str, ok: object, observed: Any) -> bool:
         """Record a check and return its result. A failed check prints `seen`."""
-        check = DemoCheck(self.part, name, bool(ok), seen)
+        check = DemoCheck(self.part, name, bool(ok), observed)
         self.checks.append(check)
         if self.console:
             mark = "[green]✔[/green]" if check.ok else "[bold red]✘[/bold red]"
             self.console.print(f"  {mark} ", end="")
-            self.console.print(name if check.ok else f"{name}; seen: {_short(seen)}", markup=False, soft_wrap=True)
+            self.console.print(name if check.ok else f"{name}; seen: {_short(observed)}", markup=False, soft_wrap=True)
         return check.ok
 
-    def wait(self, what: str | None) -> None:
+    def wait(self, text: str | None) -> None:
         """Set or clear the condition that the story waits for."""
-        self.waiting_for, self.waiting_since = what, monotonic()
+        self.waiting_for, self.waiting_since = text, monotonic()
 
     def waited_s(self) -> float:
         """Return the duration of the present wait, in seconds."""
@@ -88,6 +88,6 @@ class DemoTranscript:
         return [check for check in self.checks if not check.ok]
 
 
-def _short(seen: Any) -> str:
-    shown = seen if isinstance(seen, str) else json.dumps(seen, ensure_ascii=False, default=str)
+def _short(observed: Any) -> str:
+    shown = observed if isinstance(observed, str) else json.dumps(observed, ensure_ascii=False, default=str)
     return shown if len(shown) <= 2000 else f"{shown[:2000]} …"

@@ -41,7 +41,7 @@ class IncidentEvents(_Part):
         return self
 
     def lines(self) -> Iterator[str]:
-        """The events, each as it stands in the file."""
+        """Yield the events as they are in the file."""
         if self.events is not None:
             yield from (line for line in self.events.read_text().splitlines() if line.strip())
 
@@ -61,7 +61,7 @@ class IncidentFailure(IncidentEvents):
 
 
 class OutcomeReport(_Part):
-    """An outcome as a person gives it."""
+    """An outcome reported by a person."""
 
     outcome: Outcome
     error_message: str | None = None
@@ -94,7 +94,7 @@ class ExpectedRecognition(_Part):
 
 
 class UnknownTask(_Part):
-    """A task that no document covers, a document after which it still waits, and the one that lets it go on."""
+    """A task that no document covers, an unrelated document, and the document with which it continues."""
 
     task: SubmitTask
     unrelated: ExistingPath
@@ -117,9 +117,9 @@ class UndocumentedFailure(_Part):
 
 
 class DemoQuestion(_Part):
-    """A question, with the end of the source that answers it, or one that is honestly not answered.
+    """A question, and the end of the source that answers it; `answered` is false for a question without an answer.
 
-    `corrected`: as it is put, nothing answers it; put in other words, something does.
+    `corrected`: only the rewritten question is answered.
     """
 
     text: str
@@ -146,7 +146,7 @@ class DemoIncident(_Part):
 
 
 def read_incident(path: Path) -> DemoIncident:
-    """The incident of a file. Raises UsageError, naming each field at fault."""
+    """Read the incident in a file. Raises UsageError with each invalid field."""
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""The sixth part of the demo: a wrong memory is traced to what it touched, and taken back."""
+"""The sixth part of the demo: a wrong document is traced to what used it, and taken back."""
 
 from collections import Counter
 from typing import Any
@@ -14,40 +14,42 @@ SECRET = "The export logs in with password=Tr0ub4dor&3-ledger every night."
 
 
 def take_back(api: ApiClient, transcript: DemoTranscript, project: str) -> None:
-    """Play it in a project of its own."""
+    """Play the part in a project of its own."""
     transcript.begin("6. A wrong memory is taken back")
     for text in (RIGHT, WRONG):
         _ingest(api, project, SOURCE, text)
-    transcript.say(f"a second hand has changed {SOURCE}: {WRONG.strip()}")
+    transcript.say(f"somebody has changed {SOURCE}: {WRONG.strip()}")
     answer = _asked(api, project)
     transcript.say(f"asked: {QUESTION}")
     transcript.show(f"  {answer.get('result', '').strip()}")
-    transcript.check("what is wrong is believed", "deleting the table" in answer.get("result", ""), answer)
+    transcript.check(
+        "the wrong document is used in the answer", "deleting the table" in answer.get("result", ""), answer
+    )
     radius = api.get("/v1/blast-radius", item=SOURCE, project=project)
     touched = Counter(each["store"] for each in radius["items"])
     transcript.show(
-        "  what rests on it: " + ", ".join(f"{count} of {store}" for store, count in sorted(touched.items()))
+        "  records that used it: " + ", ".join(f"{count} of {store}" for store, count in sorted(touched.items()))
     )
     transcript.check(
-        "it is traced to the task and its decisions",
+        "the blast radius names the task and its decisions",
         answer["task_id"] in radius["tasks"] and touched["decisions"] and touched["actions"],
         dict(touched),
     )
     wish = {"item": SOURCE, "reason": "it deletes a table"}
     out = api.post("/v1/quarantines", wish | {"kind": "quarantine"}, project=project)
     transcript.say(f"under quarantine: {sum(out['out'].values())} records, in one commit")
-    transcript.check("it is in no search any more", not _found(api, project), _found(api, project))
-    transcript.check("and in no answer", _asked(api, project).get("state") == "input_required", "an answer")
-    transcript.check("but the past still shows it", _found(api, project, as_of=answer["ended_at"]), "nothing")
+    transcript.check("no search finds it any more", not _found(api, project), _found(api, project))
+    transcript.check("no answer uses it any more", _asked(api, project).get("state") == "input_required", "an answer")
+    transcript.check("an as-of search still shows it", _found(api, project, as_of=answer["ended_at"]), "nothing")
     back = api.post("/v1/quarantines", wish | {"kind": "rollback"}, project=project)
-    transcript.say(f"rolled back: {sum(back['restored'].values())} records are what they had been")
-    transcript.check("what stood before is the answer", "restarting" in _asked(api, project).get("result", ""), back)
+    transcript.say(f"rolled back: {sum(back['restored'].values())} records have their previous version")
+    transcript.check("the answer is the previous version", "restarting" in _asked(api, project).get("result", ""), back)
     refused = _ingest(api, project, "login.md", SECRET)
-    transcript.check("a page with a password is not taken in", refused["status"] in ("refused", "quarantined"), refused)
+    transcript.check("a page with a password is refused", refused["status"] in ("refused", "quarantined"), refused)
     report = api.get("/v1/audit/verify", project=project)
     proofs = api.get(f"/v1/audit/proofs/{answer['task_id']}", project=project)
     transcript.check(
-        "the log of it all verifies, and every decision has its proof", report["ok"] and proofs["leaves"], report
+        "the audit log verifies, and every decision has a proof", report["ok"] and proofs["leaves"], report
     )
 
 

@@ -1,4 +1,4 @@
-"""Questions that the demo asks of a task, and the part of it that is shown where a check fails. Pure."""
+"""Predicates of the demo on a task, and the fields shown when a check fails. Pure functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,37 +7,37 @@ from counterpoint.proto.tasks import ENDED, Task
 
 
 def proposed(attempt: int) -> Callable[[Task], bool]:
-    """Whether that attempt is proposed and waits for its outcome."""
+    """Return a predicate: this attempt is proposed and waits for its outcome."""
     return lambda task: task.attempt == attempt and task.waiting_for == "outcome"
 
 
-def waits_for(what: str) -> Callable[[Task], bool]:
-    """Whether the task waits for that."""
-    return lambda task: task.waiting_for == what
+def waits_for(input_needed: str) -> Callable[[Task], bool]:
+    """Return a predicate: the task waits for this input."""
+    return lambda task: task.waiting_for == input_needed
 
 
 def is_stopped(task: Task) -> bool:
-    """Whether the task waits for anything."""
+    """Return whether the task waits for input."""
     return task.state == "input_required"
 
 
 def is_ended(task: Task) -> bool:
-    """Whether the task is over."""
+    """Return whether the task has ended."""
     return task.state in ENDED
 
 
 def likelihood(task: Task) -> float:
-    """The probability that what is proposed is right; 0 where there is none."""
+    """Return the likelihood of the proposal; 0 without one."""
     return (task.findings and task.findings.likelihood) or 0.0
 
 
 def holds(text: str | None, quoted: str) -> bool:
-    """Whether a text quotes another, wherever its lines break."""
+    """Return whether a text quotes another, regardless of line breaks."""
     lines = (line.removeprefix(">").strip() for line in (text or "").splitlines())
     return " ".join(quoted.split()) in " ".join(" ".join(lines).split())
 
 
 def state(task: Task) -> dict[str, Any]:
-    """The fields of a task that say where it stands."""
+    """Return the fields that describe the state of a task."""
     shown = {"task_id", "state", "waiting_for", "attempt", "escalation", "confidence", "resumes", "resolution"}
     return task.model_dump(mode="json", include=shown, exclude_none=True)

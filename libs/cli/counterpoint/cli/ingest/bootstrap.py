@@ -31,7 +31,7 @@ _KEPT = ("added", "replaced", "unchanged")
 class SearchProbe:
     """A search of the health check, and whether it found the document."""
 
-    asked: str
+    query: str
     found: bool
     problem: str | None = None
 
@@ -70,27 +70,27 @@ class PhaseResult:
 
     def line(self) -> str:
         """Return the phase as one line."""
-        said = {"unchanged": "done before, nothing has changed", "empty": f"nothing found in {self.where}"}
-        counted = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
-        words = said.get(self.status) or f"{self.status}: {counted or 'nothing handed over'}"
+        descriptions = {"unchanged": "already done, nothing has changed", "empty": f"nothing found in {self.where}"}
+        summary = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
+        words = descriptions.get(self.status) or f"{self.status}: {summary or 'no documents'}"
         if self.status == "unchanged":
-            words += f" ({counted})"
+            words += f" ({summary})"
         if self.passages:
             words += f"; {self.passages} passages"
         return f"{self.name}: {words}"
 
 
-def run(session: CommandSession, given: PhaseOptions, wanted: Sequence[str]) -> Exit:
+def run(session: CommandSession, options: PhaseOptions, names: Sequence[str]) -> Exit:
     """Run all phases or the named ones. The exit code is 1 when one failed, or a named one was empty."""
-    for name in wanted:
+    for name in names:
         if name not in PHASES:
             raise UsageError(f"a phase is one of {', '.join(PHASES)}, not {name}")
     phases: list[PhaseResult] = []
     with session.connect() as api:
-        for number, name in enumerate(wanted or PHASES, 1):
-            found = collect(name, given, Path.cwd(), os.environ)
+        for number, name in enumerate(names or PHASES, 1):
+            found = collect(name, options, Path.cwd(), os.environ)
             size = f"{len(found.documents)} documents" + (f", {len(found.providers)} packages" * (name == PROVIDERS))
-            session.note(f"[{number}/{len(wanted or PHASES)}] {name}: {size}")
+            session.note(f"[{number}/{len(names or PHASES)}] {name}: {size}")
             phase = _phase(session, api, name, found)
             phases.append(phase)
             for problem in phase.problems:
@@ -99,7 +99,7 @@ def run(session: CommandSession, given: PhaseOptions, wanted: Sequence[str]) -> 
         attempts = _attempts(api, session.project)
     report = {"phases": [phase.report() for phase in phases], "attempts": vars(attempts)}
     session.show(report, lambda: _summary(phases, attempts))
-    failed = any(phase.status == "failed" or (wanted and phase.status == "empty") for phase in phases)
+    failed = any(phase.status == "failed" or (names and phase.status == "empty") for phase in phases)
     return Exit.FAILED if failed or not attempts.found else Exit.DONE
 
 
@@ -142,7 +142,7 @@ def _probes(api: "ApiClient", project: str | None, documents: "Sequence[SourceFi
         body = {"text": text, "k": 10}
         hits = api.post("/v1/search", body, project=project)["items"]
         found = any(hit.get("source") == one.source for hit in hits)
-        problem = None if found else f"{len(hits)} passages of other sources were found for a line of it"
+        problem = None if found else f"{len(hits)} passages of other sources were found when searching for a line of it"
         probes.append(SearchProbe(f"passages of {one.source}", found, problem))
     return probes
 
@@ -174,7 +174,7 @@ def _attempts(api: "ApiClient", project: str | None) -> SearchProbe:
         known = api.get("/v1/attempts", limit=1, project=project)["items"]
     except ApiError as refused:
         return SearchProbe("past attempts", False, _problem(refused))
-    hint = "none yet: `counterpoint ingest FILE --type troubleshooting` brings past incidents"
+    hint = "none yet: `counterpoint ingest FILE --type troubleshooting` imports past incidents"
     return SearchProbe("past attempts", True, None if known else hint)
 
 
@@ -192,4 +192,4 @@ def _summary(phases: Sequence[PhaseResult], attempts: SearchProbe) -> str:
 
 def _said(probe: SearchProbe) -> str:
     word = "found" if probe.found else "NOT FOUND"
-    return f"health: {word}: {probe.asked}" + (f" ({probe.problem})" if probe.problem else "")
+    return f"health: {word}: {probe.query}" + (f" ({probe.problem})" if probe.problem else "")

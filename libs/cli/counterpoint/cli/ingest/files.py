@@ -19,7 +19,7 @@ _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NOT_WALKED = frozenset({"__pycache__", "node_modules"})
 _READ_BY_MEMORY = (".html", ".htm", ".xhtml")
 """Types that may declare their own encoding."""
-STAYS = "what was ingested of it before stays"
+KEPT_NOTE = "the version ingested before is kept"
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,15 @@ class SourceFile:
         """Return it as JSON for the API."""
         if self.gone:
             return {"source": self.source, "gone": True, "root": self.root}
-        what = {"text": self.text} if self.content is None else {"content": base64.b64encode(self.content).decode()}
-        own = {"type": type_ or self.type, "root": self.root}
-        return {"source": self.source, **what, **{name: value for name, value in own.items() if value is not None}}
+        content_field = (
+            {"text": self.text} if self.content is None else {"content": base64.b64encode(self.content).decode()}
+        )
+        extra = {"type": type_ or self.type, "root": self.root}
+        return {
+            "source": self.source,
+            **content_field,
+            **{name: value for name, value in extra.items() if value is not None},
+        }
 
 
 @dataclass(frozen=True)
@@ -85,11 +91,11 @@ def walk(paths: Iterable[Path], root: Path) -> Iterator[SourceFile | SkippedPath
     Hidden names are skipped below a path, not as a path. Links come last in a folder, so that a document gets the name
     of its file.
     """
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     for path in paths:
         absolute = path.absolute()
         source = absolute.relative_to(root) if absolute.is_relative_to(root) else absolute
-        yield from below(path, source.as_posix(), FolderWalk(path.resolve()), seen)
+        yield from below(path, source.as_posix(), FolderWalk(path.resolve()), visited)
 
 
 def batches(documents: Iterable[SourceFile], most_bytes: int, most: int = 50) -> Iterator[list[SourceFile]]:
@@ -106,9 +112,11 @@ def batches(documents: Iterable[SourceFile], most_bytes: int, most: int = 50) ->
         yield group
 
 
-def below(path: Path, source: str, how: FolderWalk, seen: set[tuple[int, int]]) -> Iterator[SourceFile | SkippedPath]:
+def below(
+    path: Path, source: str, options: FolderWalk, visited: set[tuple[int, int]]
+) -> Iterator[SourceFile | SkippedPath]:
     """Yield the documents at and below a path with the name `source`."""
-    if not _sayable(source):
+    if not _is_encodable(source):
         shown = Path(os.fsencode(path).decode(errors="replace"))
         yield SkippedPath(shown, "its name is not UTF-8", failed=True, source=source)
         return
@@ -117,31 +125,31 @@ def below(path: Path, source: str, how: FolderWalk, seen: set[tuple[int, int]]) 
         target = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         loop = isinstance(error, RuntimeError) or getattr(error, "errno", None) == errno.ELOOP
-        reason = "a link that leads to itself" if loop else getattr(error, "strerror", None) or "cannot be read"
+        reason = "a circular link" if loop else getattr(error, "strerror", None) or "cannot be read"
         yield SkippedPath(path, reason, failed=loop or not path.is_symlink(), source=source)
         return
-    if any(fnmatch(source, pattern) or fnmatch(path.name, pattern) for pattern in how.exclude):
+    if any(fnmatch(source, pattern) or fnmatch(path.name, pattern) for pattern in options.exclude):
         yield SkippedPath(path, "excluded", source=source)
         return
-    if not target.is_relative_to(how.top):
-        yield SkippedPath(path, "a link that leads out of the folder", failed=True, source=source)
+    if not target.is_relative_to(options.top):
+        yield SkippedPath(path, "a link to a path outside the folder", failed=True, source=source)
         return
     if path.is_symlink() and path.is_dir() and path.parent.resolve().is_relative_to(target):
-        yield SkippedPath(path, "a link to a folder above it: a loop", failed=True, source=source)
+        yield SkippedPath(path, "a link to a parent folder, which would loop", failed=True, source=source)
         return
-    if (stat.st_dev, stat.st_ino) in seen:
-        yield SkippedPath(path, "seen already, by a link or another name", source=source)
+    if (stat.st_dev, stat.st_ino) in visited:
+        yield SkippedPath(path, "already read, through a link or another name", source=source)
         return
-    seen.add((stat.st_dev, stat.st_ino))
+    visited.add((stat.st_dev, stat.st_ino))
     if path.is_dir():
-        yield from _listed(path, source, how, seen)
+        yield from _listed(path, source, options, visited)
     elif path.is_file():
-        yield read(path, source, how) if how.opened else SourceFile(path, source)
+        yield read(path, source, options) if options.opened else SourceFile(path, source)
     else:
         yield SkippedPath(path, "neither a file nor a folder", source=source)
 
 
-def _sayable(name: str) -> bool:
+def _is_encodable(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -149,26 +157,28 @@ def _sayable(name: str) -> bool:
     return True
 
 
-def _listed(path: Path, source: str, how: FolderWalk, seen: set[tuple[int, int]]) -> Iterator[SourceFile | SkippedPath]:
+def _listed(
+    path: Path, source: str, options: FolderWalk, visited: set[tuple[int, int]]
+) -> Iterator[SourceFile | SkippedPath]:
     try:
         names = sorted(os.listdir(path), key=lambda name: ((path / name).is_symlink(), name))
     except OSError as error:
         yield SkippedPath(path, error.strerror or "cannot be read", failed=True, source=source)
         return
     for name in names:
-        if name.startswith(".") and _sayable(name):
+        if name.startswith(".") and _is_encodable(name):
             yield SkippedPath(path / name, "hidden", source=_under(source, name))
         elif name in _NOT_WALKED:
-            yield SkippedPath(path / name, "made by a tool", source=_under(source, name))
+            yield SkippedPath(path / name, "a generated folder", source=_under(source, name))
         else:
-            yield from below(path / name, _under(source, name), how, seen)
+            yield from below(path / name, _under(source, name), options, visited)
 
 
 def _under(source: str, name: str) -> str:
     return name if source == "." else f"{source}/{name}"
 
 
-def read(path: Path, source: str, how: FolderWalk) -> SourceFile | SkippedPath:
+def read(path: Path, source: str, options: FolderWalk) -> SourceFile | SkippedPath:
     """Return a file as a document, or the reason to skip it."""
     try:
         size = path.stat().st_size
@@ -177,8 +187,8 @@ def read(path: Path, source: str, how: FolderWalk) -> SourceFile | SkippedPath:
         content = path.read_bytes()
     except OSError as error:
         return SkippedPath(path, error.strerror or "cannot be read", failed=True, source=source)
-    found = document(path, source, content, root=how.root, binary=how.binary)
-    if isinstance(found, SkippedPath) and found.empty and path.resolve() != how.top:
+    found = document(path, source, content, root=options.root, binary=options.binary)
+    if isinstance(found, SkippedPath) and found.empty and path.resolve() != options.top:
         return replace(found, reason="empty", failed=False)
     return found
 
@@ -190,25 +200,25 @@ def document(
     if len(content) > FILE_LIMIT_BYTES:
         return SkippedPath(path, _huge(len(content)), failed=True, source=source)
     if not content.strip():
-        return SkippedPath(path, f"empty; {STAYS}", failed=True, source=source, empty=True)
-    taken = SourceFile(path, source, root=root, type=type)
+        return SkippedPath(path, f"empty; {KEPT_NOTE}", failed=True, source=source, empty=True)
+    file = SourceFile(path, source, root=root, type=type)
     if binary or b"%PDF-" in content[:_HEAD_BYTES]:
-        return replace(taken, content=content)
+        return replace(file, content=content)
     try:
         text = content.decode("utf-16" if content.startswith(_MARKS) else "utf-8-sig")
     except UnicodeDecodeError:
         if b"\0" not in content[:_PROBE_BYTES]:
             if source.lower().endswith(_READ_BY_MEMORY) or type == "html":
-                return replace(taken, content=content)
-            reason = f"neither UTF-8 nor UTF-16 with a byte order mark; {STAYS}"
+                return replace(file, content=content)
+            reason = f"neither UTF-8 nor UTF-16 with a byte order mark; {KEPT_NOTE}"
             return SkippedPath(path, reason, failed=True, source=source)
         text = "\0"
     if "\0" in text:
-        return SkippedPath(path, "binary, of a kind that is not read", failed=True, source=source)
+        return SkippedPath(path, "binary, of an unsupported format", failed=True, source=source)
     if not text.strip():
-        return SkippedPath(path, f"empty; {STAYS}", failed=True, source=source, empty=True)
-    return replace(taken, text=text)
+        return SkippedPath(path, f"empty; {KEPT_NOTE}", failed=True, source=source, empty=True)
+    return replace(file, text=text)
 
 
 def _huge(size: int) -> str:
-    return f"huge: {size / 2**20:.1f} MiB, more than {FILE_LIMIT_BYTES // 2**20} MiB; split it"
+    return f"too large: {size / 2**20:.1f} MiB, the limit is {FILE_LIMIT_BYTES // 2**20} MiB; split the file"

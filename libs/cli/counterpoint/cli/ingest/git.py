@@ -34,27 +34,27 @@ def is_repository_url(name: str) -> bool:
     return _ELSEWHERE.fullmatch(name) is not None
 
 
-def top_of(path: Path) -> Path | None:
+def working_tree_root(path: Path) -> Path | None:
     """Return the root of the working tree of a path, or None."""
     path = path.resolve()
     return next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), None)
 
 
-def name_of(address: str) -> str:
+def repository_name(address: str) -> str:
     """Return the name of a repository: the last part of its URL."""
     path = urlsplit(address).path if "://" in address else address.partition(":")[2]
     return PurePosixPath(path.rstrip("/")).name.removesuffix(".git") or "repository"
 
 
-def tracked(top: Path) -> list[str]:
+def tracked_files(top: Path) -> list[str]:
     """Return the tracked files, relative to the root. Raises `RepositoryError`."""
-    # A repository may name a program that watches its files; nothing of what is ingested is run.
-    said = _git("-C", str(top), "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached")
-    return sorted(dict.fromkeys(name for name in said.decode(errors="surrogateescape").split("\0") if name))
+    # A repository may configure a program that watches its files; it must not run.
+    output = _git("-C", str(top), "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached")
+    return sorted(dict.fromkeys(name for name in output.decode(errors="surrogateescape").split("\0") if name))
 
 
 @contextmanager
-def cloned(address: str) -> Iterator[Path]:
+def clone(address: str) -> Iterator[Path]:
     """Clone a repository without history into a temporary folder. Raises `RepositoryError`."""
     with TemporaryDirectory(prefix="counterpoint-") as folder:
         copy = Path(folder) / "copy"
@@ -64,8 +64,8 @@ def cloned(address: str) -> Iterator[Path]:
 
 
 def _git(*words: str) -> bytes:
-    own = {name: value for name, value in os.environ.items() if name not in _NAMING}
-    environment = {**own, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
+    inherited = {name: value for name, value in os.environ.items() if name not in _NAMING}
+    environment = {**inherited, "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
     try:
         ended = subprocess.run(
             ["git", *words], capture_output=True, timeout=CLONE_LIMIT_S, env=environment, check=False
@@ -75,6 +75,6 @@ def _git(*words: str) -> bytes:
     except subprocess.TimeoutExpired:
         raise RepositoryError(f"git took longer than {CLONE_LIMIT_S} s") from None
     if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip().splitlines()
-        raise RepositoryError(said[-1] if said else f"git ended with {ended.returncode}")
+        output = ended.stderr.decode(errors="replace").strip().splitlines()
+        raise RepositoryError(output[-1] if output else f"git failed with exit code {ended.returncode}")
     return ended.stdout

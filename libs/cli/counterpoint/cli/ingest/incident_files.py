@@ -57,7 +57,7 @@ OUTCOMES: dict[Outcome, tuple[str, ...]] = {
     "partial": ("partial", "partly", "partially", "in part", "helped partly", "workaround", "mitigated", "somewhat"),
 }
 """Accepted words of each outcome."""
-_OUTCOME_OF = {word: outcome for outcome, words in OUTCOMES.items() for word in words}
+_OUTCOME_BY_WORD = {word: outcome for outcome, words in OUTCOMES.items() for word in words}
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%Y%m%d", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S")
 _DELIMITERS = ",;\t"
@@ -106,12 +106,12 @@ def read(source: str, text: str) -> IncidentSheet:
     return _sheet(source, _table(source, text))
 
 
-def outcome_of(said: str) -> Outcome | None:
+def parse_outcome(said: str) -> Outcome | None:
     """Return the outcome of a word, or None."""
-    return _OUTCOME_OF.get(" ".join(said.replace("’", "'").strip(" .!").split()).lower())
+    return _OUTCOME_BY_WORD.get(" ".join(said.replace("’", "'").strip(" .!").split()).lower())
 
 
-def moment(said: str) -> datetime | None:
+def parse_time(said: str) -> datetime | None:
     """Parse a time: RFC 3339, a date, or an RFC 5322 date. The default zone is UTC, the default time midnight.
 
     Returns None for an invalid or ambiguous time: 03/04/2026 may be in March or April."""
@@ -145,7 +145,7 @@ def _table(source: str, text: str) -> Iterator[_Raw]:
     try:
         number, header = 1, next(row for row in reader if any(cell.strip() for cell in row))
     except (csv.Error, StopIteration) as error:
-        raise IncidentFileError(f"{source} has no header line that can be read: {error}") from error
+        raise IncidentFileError(f"{source} has no valid header line: {error}") from error
     names = [_plain(name) for name in header]
     _known_columns(source, names)
     try:
@@ -153,11 +153,11 @@ def _table(source: str, text: str) -> Iterator[_Raw]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) > len(names):
-                yield number, InvalidRow(number, header[-1], f"is followed by {len(cells) - len(names)} more cells")
+                yield number, InvalidRow(number, header[-1], f"is followed by {len(cells) - len(names)} extra cells")
             else:
                 yield number, dict(zip(header, cells, strict=False))
     except csv.Error as error:
-        yield number + 1, InvalidRow(number + 1, header[0], f"cannot be read, and nothing after it: {error}")
+        yield number + 1, InvalidRow(number + 1, header[0], f"cannot be read, nor can the rows after it: {error}")
 
 
 def _json_lines(text: str) -> Iterator[_Raw]:
@@ -167,9 +167,9 @@ def _json_lines(text: str) -> Iterator[_Raw]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            yield number, InvalidRow(number, "", f"is no JSON: {error}")
+            yield number, InvalidRow(number, "", f"is not valid JSON: {error}")
         else:
-            yield number, value if isinstance(value, dict) else InvalidRow(number, "", "is no JSON object")
+            yield number, value if isinstance(value, dict) else InvalidRow(number, "", "is not a JSON object")
 
 
 def _json(source: str, text: str) -> Iterator[_Raw]:
@@ -180,14 +180,14 @@ def _json(source: str, text: str) -> Iterator[_Raw]:
         if len(lines) > 1 and not any(isinstance(one, InvalidRow) for _, one in lines):
             yield from lines
             return
-        raise IncidentFileError(f"{source} is no JSON: {error}") from error
+        raise IncidentFileError(f"{source} is not valid JSON: {error}") from error
     if isinstance(value, dict):
         lists = [value[name] for name in ("incidents", "attempts", "items") if isinstance(value.get(name), list)]
         value = lists[0] if lists else [value]
     if not isinstance(value, list):
-        raise IncidentFileError(f"{source} holds no list of incidents")
+        raise IncidentFileError(f"{source} does not contain a list of incidents")
     for number, one in enumerate(value, 1):
-        yield number, one if isinstance(one, dict) else InvalidRow(number, "", "is no JSON object")
+        yield number, one if isinstance(one, dict) else InvalidRow(number, "", "is not a JSON object")
 
 
 def _known_columns(source: str, names: Iterable[str]) -> None:
@@ -197,7 +197,7 @@ def _known_columns(source: str, names: Iterable[str]) -> None:
         missing.insert(0, "error")
     if missing:
         names = "; ".join(f"{name} ({', '.join(COLUMNS.get(name, COLUMNS['error_message'])[:4])})" for name in missing)
-        raise IncidentFileError(f"{source} has no column for {names}: its first line has to name the columns")
+        raise IncidentFileError(f"{source} has no column for {names}: the first line must name the columns")
 
 
 def _sheet(source: str, raw: Iterable[_Raw]) -> IncidentSheet:
@@ -215,7 +215,7 @@ def _sheet(source: str, raw: Iterable[_Raw]) -> IncidentSheet:
         else:
             faulty.append(made)
     if not rows and not faulty:
-        raise IncidentFileError(f"{source} holds no incident")
+        raise IncidentFileError(f"{source} contains no incidents")
     return IncidentSheet(tuple(rows), tuple(faulty), tuple(unread))
 
 
@@ -225,12 +225,12 @@ def _row(source: str, number: int, cells: Mapping[str, Any]) -> tuple[IncidentRo
     said: dict[str, tuple[str, Any]] = {}
     for column, names in COLUMNS.items():
         for name in names:
-            if name in by_name and _given(cells[by_name[name]]) and column not in said:
+            if name in by_name and _has_value(cells[by_name[name]]) and column not in said:
                 said[column] = (by_name[name], cells[by_name[name]])
     if "title" in said and "description" not in said:
         said["description"] = said.pop("title")
     read_names = {name for name, _ in said.values()}
-    left = [name for name in cells if name not in read_names and _given(cells[name])]
+    left = [name for name in cells if name not in read_names and _has_value(cells[name])]
 
     def fault(column: str, problem: str) -> InvalidRow:
         return InvalidRow(number, said[column][0] if column in said else column, problem)
@@ -244,24 +244,24 @@ def _row(source: str, number: int, cells: Mapping[str, Any]) -> tuple[IncidentRo
     for column, (_, value) in said.items():
         match column:
             case "outcome":
-                values[column] = outcome_of(str(value))
+                values[column] = parse_outcome(str(value))
                 if values[column] is None:
-                    return fault(column, f"says {str(value)[:80]!r}: succeeded, failed or partial is known"), left
+                    return fault(column, f"says {str(value)[:80]!r}: must be succeeded, failed or partial"), left
             case "when":
-                values[column] = moment(str(value))
+                values[column] = parse_time(str(value))
                 if values[column] is None:
-                    return fault(column, f"says {str(value)[:80]!r}: a time such as 2026-11-20T17:30:00Z"), left
+                    return fault(column, f"says {str(value)[:80]!r}: must be a time such as 2026-11-20T17:30:00Z"), left
             case "systems":
                 split = value if isinstance(value, list) else str(value).replace(";", ",").replace("|", ",").split(",")
                 values[column] = tuple(str(each).strip() for each in split if str(each).strip())
             case "job":
                 job = _job(value)
                 if job is None:
-                    return fault(column, f"says {str(value)[:80]!r}: NAMESPACE/NAME is a job"), left
+                    return fault(column, f"says {str(value)[:80]!r}: must be a job, NAMESPACE/NAME"), left
                 values[column] = job
             case _:
                 if isinstance(value, dict | list):
-                    return fault(column, "is no text"), left
+                    return fault(column, "must be text"), left
                 values[column] = str(value).strip()
     return _checked(number, values, {column: name for column, (name, _) in said.items()}), left
 
@@ -284,7 +284,7 @@ def _job(value: Any) -> dict[str, str] | None:
     return {"namespace": namespace, "name": name} if slash and namespace and name else None
 
 
-def _given(value: Any) -> bool:
+def _has_value(value: Any) -> bool:
     return value is not None and value != [] and bool(str(value).strip())
 
 

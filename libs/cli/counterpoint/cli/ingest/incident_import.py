@@ -34,7 +34,7 @@ class RowResult:
         return self.status in ("refused", "faulty")
 
 
-def remember(session: CommandSession, paths: Sequence[Path]) -> Exit:
+def import_files(session: CommandSession, paths: Sequence[Path]) -> Exit:
     """Import the incidents of files. Invalid rows are reported and skipped."""
     sheets, unreadable = _sheets(paths)
     results = [
@@ -44,7 +44,7 @@ def remember(session: CommandSession, paths: Sequence[Path]) -> Exit:
     ]
     rows = [row for sheet in sheets.values() for row in sheet.rows]
     with session.connect() as api:
-        results += _with_progress(session, rows, lambda sent: list(send(api, rows, session.project, sent)))
+        results += _with_progress(session, rows, lambda on_sent: list(send(api, rows, session.project, on_sent)))
     results.sort(key=lambda result: (result.source, result.row))
     for problem in unreadable:
         session.note(problem)
@@ -53,7 +53,7 @@ def remember(session: CommandSession, paths: Sequence[Path]) -> Exit:
             session.note(f"{result.source} row {result.row}: {result.problem}")
     for source, sheet in sheets.items():
         if sheet.unread:
-            session.note(f"{source}: nobody reads the columns {', '.join(sheet.unread)}")
+            session.note(f"{source}: ignored unknown columns: {', '.join(sheet.unread)}")
     report = {
         "incidents": [{name: value for name, value in vars(result).items() if value is not None} for result in results],
         "unreadable": unreadable,
@@ -64,29 +64,31 @@ def remember(session: CommandSession, paths: Sequence[Path]) -> Exit:
 
 
 def send(
-    api: "ApiClient", rows: Sequence[IncidentRow], project: str | None, sent: Callable[[int], None]
+    api: "ApiClient", rows: Sequence[IncidentRow], project: str | None, on_sent: Callable[[int], None]
 ) -> Iterator[RowResult]:
     """Send rows in batches. The rows of a refused batch are sent one by one."""
     for group in _groups(rows):
         try:
-            found = _post(api, group, project)
+            results_of_batch = _post(api, group, project)
         except ApiError as refused:
             if refused.status not in _ANSWERED:
                 raise
             if len(group) > 1:
                 for row in group:
-                    yield from send(api, [row], project, sent)
+                    yield from send(api, [row], project, on_sent)
                 continue
-            found = [{"status": "refused", "problem": _problem(refused)}]
-        for row, became in zip(group, found, strict=True):
+            results_of_batch = [{"status": "refused", "problem": _problem(refused)}]
+        for row, became in zip(group, results_of_batch, strict=True):
             yield RowResult(row.incident.source, row.number, became["status"], became.get("id"), became.get("problem"))
-        sent(len(group))
+        on_sent(len(group))
 
 
 def _post(api: "ApiClient", group: Sequence[IncidentRow], project: str | None) -> list[dict[str, Any]]:
     incidents = [row.incident.model_dump(mode="json", exclude_none=True) for row in group]
-    found: list[dict[str, Any]] = api.post("/v1/attempts", {"incidents": incidents}, project=project)["incidents"]
-    return found
+    results_of_batch: list[dict[str, Any]] = api.post("/v1/attempts", {"incidents": incidents}, project=project)[
+        "incidents"
+    ]
+    return results_of_batch
 
 
 def _problem(refused: ApiError) -> str:
@@ -155,9 +157,9 @@ def _with_progress(
 
 
 def _summary(results: Sequence[RowResult], unreadable: Sequence[str]) -> str:
-    from counterpoint.cli.render.words import counted
+    from counterpoint.cli.render.words import quantity
 
     counts = Counter(result.status for result in results)
-    said = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
-    left = f"; {counted(len(unreadable), 'file')} not read" if unreadable else ""
-    return f"{counted(len(results), 'past incident')}: {said}{left}"
+    counted = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
+    unread = f"; {quantity(len(unreadable), 'file')} not read" if unreadable else ""
+    return f"{quantity(len(results), 'past incident')}: {counted}{unread}"

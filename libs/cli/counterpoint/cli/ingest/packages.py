@@ -40,31 +40,31 @@ class ProviderClass:
 
 @dataclass(frozen=True)
 class ProviderPackage:
-    """A distribution with a provider entry point. `place` is its wheel or folder."""
+    """A distribution with a provider entry point. `path` is its wheel or folder."""
 
-    found: Distribution = field(repr=False)
-    place: Path
+    distribution: Distribution = field(repr=False)
+    path: Path
 
     @property
     def name(self) -> str:
         """Return the normalised name."""
-        return str(self._said["Name"]).lower().replace("_", "-").replace(".", "-")
+        return str(self._metadata["Name"]).lower().replace("_", "-").replace(".", "-")
 
     @property
     def version(self) -> str:
         """Return the version."""
-        return str(self._said["Version"])
+        return str(self._metadata["Version"])
 
     @property
     def readme(self) -> str:
         """Return the published description."""
-        payload = self._said.get_payload()
-        return str(self._said["Description"] or (payload if isinstance(payload, str) else ""))
+        payload = self._metadata.get_payload()
+        return str(self._metadata["Description"] or (payload if isinstance(payload, str) else ""))
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
         """Return the literal that `get_provider_info` returns, without running it. Raises `PackageError`."""
-        (point, *_) = _points(self.found)
+        (point, *_) = _entry_points(self.distribution)
         module, _, function = point.value.partition(":")
         tree = self._tree(module)
         defined = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function.strip()]
@@ -72,9 +72,9 @@ class ProviderPackage:
         try:
             info = ast.literal_eval(returned[-1])
         except (IndexError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-            raise PackageError(f"{self.name}: {module} does not say it as a literal") from error
+            raise PackageError(f"{self.name}: {module} does not return a literal dictionary") from error
         if not isinstance(info, dict):
-            raise PackageError(f"{self.name}: {module} returns no dictionary")
+            raise PackageError(f"{self.name}: {module} does not return a dictionary")
         return info
 
     @cached_property
@@ -89,15 +89,15 @@ class ProviderPackage:
         return tuple(found.values())
 
     @cached_property
-    def _said(self) -> Message:
+    def _metadata(self) -> Message:
         from email import message_from_string
 
-        return message_from_string(self.found.read_text("METADATA") or "")
+        return message_from_string(self.distribution.read_text("METADATA") or "")
 
     def _tree(self, module: str) -> ast.Module:
         path = module.replace(".", "/")
         for candidate in (f"{path}.py", f"{path}/__init__.py"):
-            file = Path(str(self.found.locate_file(candidate))) if self.place.is_dir() else None
+            file = Path(str(self.distribution.locate_file(candidate))) if self.path.is_dir() else None
             source = self._in_wheel(candidate) if file is None else _in_folder(file)
             if source is not None:
                 try:
@@ -110,7 +110,7 @@ class ProviderPackage:
         import zlib
         from zipfile import BadZipFile, ZipFile
 
-        with ZipFile(self.place) as wheel:
+        with ZipFile(self.path) as wheel:
             try:
                 inside = wheel.getinfo(path)
             except KeyError:
@@ -123,7 +123,7 @@ class ProviderPackage:
                 raise PackageError(f"{self.name}: {path} cannot be unpacked: {error}") from error
 
 
-def installed(names: Iterable[str]) -> Iterator[ProviderPackage | PackageError]:
+def installed_packages(names: Iterable[str]) -> Iterator[ProviderPackage | PackageError]:
     """Return the installed packages of these names, with or without the usual prefix."""
     for name in names:
         for full in dict.fromkeys((name, f"{PREFIX}{name.removeprefix(PREFIX)}")):
@@ -131,42 +131,42 @@ def installed(names: Iterable[str]) -> Iterator[ProviderPackage | PackageError]:
                 found = distribution(full)
             except (PackageNotFoundError, ValueError):
                 continue
-            if _points(found):
+            if _entry_points(found):
                 yield ProviderPackage(found, Path(str(found.locate_file(""))))
             else:
-                yield PackageError(f"{full} is installed and no provider")
+                yield PackageError(f"{full} is installed but is not a provider package")
             break
         else:
             full = f"{PREFIX}{name.removeprefix(PREFIX)}"
             yield PackageError(
                 f"{full} is not installed here: `pip download --no-deps --dest FOLDER {full}`, then "
-                "--providers-dir FOLDER; or --providers-dir the site-packages where it is"
+                "--providers-dir FOLDER; or give the site-packages that contain it with --providers-dir"
             )
 
 
-def lying_in(folder: Path) -> Iterator[ProviderPackage | PackageError]:
+def packages_in(folder: Path) -> Iterator[ProviderPackage | PackageError]:
     """Return the provider packages in a folder, of each the first version found. The path may also be a wheel."""
     from zipfile import BadZipFile
 
     wheels = [folder] if folder.is_file() else sorted(folder.glob("*.whl"), reverse=True)
     places = wheels if folder.is_file() else [*wheels, folder]
     seen: set[str] = set()
-    for place in places:
+    for path in places:
         try:
-            found = [one for one in distributions(path=[str(place)]) if _points(one)]
+            found = [one for one in distributions(path=[str(path)]) if _entry_points(one)]
         except (BadZipFile, OSError, UnicodeDecodeError) as error:
-            yield PackageError(f"{place} cannot be read: {error}")
+            yield PackageError(f"{path} cannot be read: {error}")
             continue
-        if not found and place in wheels and place.name.startswith(PREFIX.replace("-", "_")):
-            yield PackageError(f"{place} is no wheel of a provider package")
-        packages = [ProviderPackage(one, place) for one in found]
+        if not found and path in wheels and path.name.startswith(PREFIX.replace("-", "_")):
+            yield PackageError(f"{path} is not a wheel of a provider package")
+        packages = [ProviderPackage(one, path) for one in found]
         for package in sorted(packages, key=lambda package: package.name):
             if package.name not in seen:
                 seen.add(package.name)
                 yield package
 
 
-def _points(found: Distribution) -> list[Any]:
+def _entry_points(found: Distribution) -> list[Any]:
     return [point for point in found.entry_points if point.group == ENTRY_POINTS]
 
 

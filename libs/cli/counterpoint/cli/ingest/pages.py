@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceFile, document
-from counterpoint.cli.ingest.url_list import is_page, plain
+from counterpoint.cli.ingest.url_list import is_page, without_credentials
 
 FETCH_LIMIT_S = 30.0
 """Timeout of a page, including redirects."""
@@ -22,7 +22,7 @@ _PACKED = ("", "identity", "gzip")
 
 def fetch(address: str) -> SourceFile | SkippedPath:
     """Fetch a page as a document, or return the reason to skip it."""
-    source = plain(address.partition("#")[0])
+    source = without_credentials(address.partition("#")[0])
     try:
         content, media_type, charset = asyncio.run(_within_time(address))
     except (_NotFetched, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -31,7 +31,7 @@ def fetch(address: str) -> SourceFile | SkippedPath:
         try:
             content = content.decode(charset).encode()
         except (LookupError, UnicodeError):
-            return SkippedPath(Path(source), f"not in the encoding that it says, {charset}", failed=True, source=source)
+            return SkippedPath(Path(source), f"not in its declared encoding, {charset}", failed=True, source=source)
     kind = _TYPES.get(media_type)
     return document(Path(source), source, content, type=kind, binary=kind == "pdf")
 
@@ -52,7 +52,7 @@ async def _within_time(address: str) -> _Page:
         ):
             return await _page(client, address)
     except (TimeoutError, httpx.TimeoutException) as late:
-        raise _NotFetched(f"takes longer than {FETCH_LIMIT_S:g} s") from late
+        raise _NotFetched(f"took longer than {FETCH_LIMIT_S:g} s") from late
 
 
 async def _page(client: httpx.AsyncClient, address: str) -> _Page:
@@ -60,30 +60,30 @@ async def _page(client: httpx.AsyncClient, address: str) -> _Page:
     for step in range(REDIRECTS + 1):
         host = urlsplit(address).hostname
         if not is_page(address) or not host:
-            raise _NotFetched(f"leads to {plain(address)}, which is no address of HTTP")
-        # What anybody has put on the web may not have us read what only we can reach.
+            raise _NotFetched(f"redirects to {without_credentials(address)}, which is not an HTTP URL")
+        # A public page must not redirect to a host that only this machine can reach.
         if step and public and not await is_public(host):
-            raise _NotFetched(f"leads from a public address to a private one, {plain(address)}")
+            raise _NotFetched(f"redirects from a public address to a private one, {without_credentials(address)}")
         public = public or (step == 0 and await is_public(host))
         async with client.stream("GET", address) as response:
             if response.has_redirect_location:
                 address = urljoin(address, response.headers["location"])
                 continue
             return await _content(response)
-    raise _NotFetched(f"leads on more than {REDIRECTS} times")
+    raise _NotFetched(f"redirects more than {REDIRECTS} times")
 
 
 async def _content(response: httpx.Response) -> _Page:
     if response.status_code != httpx.codes.OK:
-        raise _NotFetched(f"answers {response.status_code} {response.reason_phrase}".strip())
+        raise _NotFetched(f"returned HTTP {response.status_code} {response.reason_phrase}".strip())
     packed = response.headers.get("content-encoding", "").strip().lower()
     if packed not in _PACKED:
-        raise _NotFetched(f"is packed as {packed}, which nobody asked for")
+        raise _NotFetched(f"has the unsupported content encoding {packed}")
     content = bytearray()
     async for part in response.aiter_bytes():
         content += part
         if len(content) > FILE_LIMIT_BYTES:
-            raise _NotFetched(f"huge: more than {FILE_LIMIT_BYTES // 2**20} MiB")
+            raise _NotFetched(f"too large: more than {FILE_LIMIT_BYTES // 2**20} MiB")
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return bytes(content), media_type, response.charset_encoding
 

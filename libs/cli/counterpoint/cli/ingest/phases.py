@@ -41,21 +41,21 @@ class PhaseContent:
         return not (self.documents or self.providers or self.problems)
 
 
-def collect(phase: str, given: PhaseOptions, here: Path, environment: Mapping[str, str]) -> PhaseContent:
+def collect(phase: str, options: PhaseOptions, folder: Path, environment: Mapping[str, str]) -> PhaseContent:
     """Collect the content of one of `PHASES`. Sources are named relative to `here`."""
     match phase:
         case "own-docs":
             return _own()
         case "dags":
             home = environment.get("AIRFLOW_HOME")
-            usual = (here / "dags", *((Path(home) / "dags",) if home else ()))
-            return _files(given.dags, usual, here, "--dags FOLDER")
+            usual = (folder / "dags", *((Path(home) / "dags",) if home else ()))
+            return _files(options.dags, usual, folder, "--dags FOLDER")
         case "docs":
             own = _checkout()
-            usual = tuple(path for path in (here / "docs", here / "README.md") if own is None or here != own)
-            return _files(given.docs, usual, here, "--docs FOLDER")
+            usual = tuple(path for path in (folder / "docs", folder / "README.md") if own is None or folder != own)
+            return _files(options.docs, usual, folder, "--docs FOLDER")
         case _:
-            return _providers(given)
+            return _providers(options)
 
 
 def _own() -> PhaseContent:
@@ -64,12 +64,14 @@ def _own() -> PhaseContent:
 
     root = _checkout()
     if root is None:
-        return PhaseContent("Counterpoint's own documents, which lie in its checkout: this command is not run from one")
+        return PhaseContent(
+            "Counterpoint's own documents, which need a checkout; this command was not installed from one"
+        )
     found = list(walk([root / name for name in _OWN_PAGES], root))
     pages = tuple(
-        replace(one, source=f"counterpoint/{one.source}")
-        for one in found
-        if isinstance(one, SourceFile) and one.path.suffix == ".md"
+        replace(package, source=f"counterpoint/{package.source}")
+        for package in found
+        if isinstance(package, SourceFile) and package.path.suffix == ".md"
     )
     return PhaseContent(f"{root / 'docs'}", pages)
 
@@ -78,54 +80,58 @@ def _checkout() -> Path | None:
     return next((up for up in Path(__file__).resolve().parents if (up / "docs" / "architecture.md").is_file()), None)
 
 
-def _files(given: tuple[Path, ...], usual: Iterable[Path], here: Path, option: str) -> PhaseContent:
+def _files(options: tuple[Path, ...], usual: Iterable[Path], folder: Path, option: str) -> PhaseContent:
     from counterpoint.cli.ingest.files import SourceFile, walk
 
-    places = given or tuple(path for path in usual if path.exists())
+    places = options or tuple(path for path in usual if path.exists())
     if not places:
         return PhaseContent(
-            f"the usual places ({', '.join(map(str, usual))}), which are not there; {option} names others"
+            f"the usual places ({', '.join(map(str, usual))}), which do not exist; name others with {option}"
         )
-    found = list(walk(places, here))
+    found = list(walk(places, folder))
     return PhaseContent(
         ", ".join(map(str, places)),
-        tuple(one for one in found if isinstance(one, SourceFile)),
-        problems=tuple(f"{one.path}: {one.reason}" for one in found if not isinstance(one, SourceFile) and one.failed),
+        tuple(package for package in found if isinstance(package, SourceFile)),
+        problems=tuple(
+            f"{package.path}: {package.reason}"
+            for package in found
+            if not isinstance(package, SourceFile) and package.failed
+        ),
     )
 
 
-def _providers(given: PhaseOptions) -> PhaseContent:
-    from counterpoint.cli.ingest.packages import PackageError, ProviderPackage, installed, lying_in
+def _providers(options: PhaseOptions) -> PhaseContent:
+    from counterpoint.cli.ingest.packages import PackageError, ProviderPackage, installed_packages, packages_in
     from counterpoint.cli.ingest.provider_index import row
 
-    def everywhere() -> Iterator["ProviderPackage | Exception"]:
-        yield from installed(given.providers)
-        for folder in given.providers_dirs:
-            packages = list(lying_in(folder))
-            yield from packages
-            if not packages:
-                yield LookupError(f"{folder} holds no provider package, neither as a wheel nor installed")
-        if not given.providers and not given.providers_dirs:
+    def packages() -> Iterator["ProviderPackage | Exception"]:
+        yield from installed_packages(options.providers)
+        for folder in options.providers_dirs:
+            found = list(packages_in(folder))
+            yield from found
+            if not found:
+                yield LookupError(f"{folder} contains no provider package, neither a wheel nor an installed one")
+        if not options.providers and not options.providers_dirs:
             for entry in dict.fromkeys(sys.path):
                 if entry and Path(entry).is_dir():
-                    yield from lying_in(Path(entry))
+                    yield from packages_in(Path(entry))
 
     documents: list[SourceFile] = []
     rows: dict[str, Provider] = {}
     problems: list[str] = []
-    for one in everywhere():
-        if not isinstance(one, ProviderPackage):
-            problems.append(str(one))
-        elif one.name not in rows:
+    for package in packages():
+        if not isinstance(package, ProviderPackage):
+            problems.append(str(package))
+        elif package.name not in rows:
             try:
-                made, pages = row(one), list(_pages(one))
+                index_row, pages = row(package), list(_pages(package))
             except PackageError as error:
                 problems.append(str(error))
             else:
-                rows[one.name] = made
+                rows[package.name] = index_row
                 documents += pages
-    where = ", ".join((*given.providers, *map(str, given.providers_dirs))) or (
-        "the packages that are installed beside this command; --providers-dir FOLDER names the site-packages of an "
+    where = ", ".join((*options.providers, *map(str, options.providers_dirs))) or (
+        "the packages installed in this environment; give --providers-dir FOLDER with the site-packages of an "
         "Airflow, or wheels"
     )
     return PhaseContent(where, tuple(documents), tuple(rows.values()), tuple(problems))
@@ -136,17 +142,17 @@ def _pages(package: "ProviderPackage") -> "Iterator[SourceFile]":
     from counterpoint.cli.ingest.files import SourceFile
 
     if package.readme.strip():
-        yield SourceFile(package.place, f"providers/{package.name}/README.rst", package.readme)
+        yield SourceFile(package.path, f"providers/{package.name}/README.rst", package.readme)
     by_module: dict[str, list[ProviderClass]] = {}
-    for one in package.classes:
-        by_module.setdefault(one.module, []).append(one)
+    for class_ in package.classes:
+        by_module.setdefault(class_.module, []).append(class_)
     for module, classes in by_module.items():
         text = "\n\n".join((f"# {package.name}: {module}", *map(_section, classes)))
-        yield SourceFile(package.place, f"providers/{package.name}/{module}.md", text)
+        yield SourceFile(package.path, f"providers/{package.name}/{module}.md", text)
 
 
-def _section(one: "ProviderClass") -> str:
-    parts = [f"## {one.name}", f"`from {one.module} import {one.name}`"]
-    if one.parameters:
-        parts.append(f"Parameters: {', '.join(one.parameters)}")
-    return "\n\n".join((*parts, one.doc) if one.doc else parts)
+def _section(class_: "ProviderClass") -> str:
+    parts = [f"## {class_.name}", f"`from {class_.module} import {class_.name}`"]
+    if class_.parameters:
+        parts.append(f"Parameters: {', '.join(class_.parameters)}")
+    return "\n\n".join((*parts, class_.doc) if class_.doc else parts)

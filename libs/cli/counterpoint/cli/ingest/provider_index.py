@@ -3,10 +3,10 @@
     python -m counterpoint.cli.ingest.provider_index FOLDER... \\
         --into services/memory/counterpoint/memory/ingest/providers.json
 
-A package is called what its metadata says: its own name, its integrations, its connection types, and the end of its
-package name. `aliases` are looked for in prose. `terms`, which mean something else there, count only where somebody
-names a system: ordinary words that are left of an integration's name without its vendor ("batch", "step functions"),
-connection types, and what the metadata calls a protocol ("http", "ssh": every log is full of them).
+The names of a package come from its metadata: its own name, its integrations, its connection types, and the end of its
+package name. `aliases` are matched in prose. `terms` mean something else in prose and are matched only in names of
+systems: ordinary words of an integration's name without its vendor ("batch", "step functions"), connection types, and
+protocols ("http", "ssh"), which are in every log.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from counterpoint.cli.ingest.packages import PREFIX, PackageError, ProviderPackage, lying_in
+from counterpoint.cli.ingest.packages import PREFIX, PackageError, ProviderPackage, packages_in
 from counterpoint.proto.providers import Provider
 
 VENDORS = ("amazon", "aws", "google", "microsoft", "apache", "cncf", "ibm", "atlassian")
-"""First words of names that people leave out."""
+"""First words of names that people omit."""
 
-SPOKEN: Mapping[str, tuple[str, ...]] = {
+MANUAL_ALIASES: Mapping[str, tuple[str, ...]] = {
     "amazon": ("aws", "redshift", "athena"),
     "cncf-kubernetes": ("k8s",),
     "google": ("gcp", "dataproc", "pubsub", "bigtable"),
@@ -46,11 +46,11 @@ _IN_BRACKETS = re.compile(r"^(.*?)\s*\(([^()]+)\)\s*$")
 
 
 def row(package: ProviderPackage) -> Provider:
-    """A package as a row of the index. Raises `PackageError`."""
+    """Return a package as a row of the index. Raises `PackageError`."""
     try:
         return _row(package)
     except (AttributeError, KeyError, TypeError) as error:
-        raise PackageError(f"{package.name}: what it says of itself is not in the usual form: {error!r}") from error
+        raise PackageError(f"{package.name}: its metadata has an unexpected form: {error!r}") from error
 
 
 def _row(package: ProviderPackage) -> Provider:
@@ -90,16 +90,16 @@ def names(package: str, info: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         plain = _plain(name)
         if not plain or plain in aliases or plain in terms or plain == "cloud":
             return
-        a_name = whole or any(map(_unlike_a_word, name.split())) or bool(its_own & set(plain.split()))
+        a_name = whole or any(map(_is_unusual, name.split())) or bool(its_own & set(plain.split()))
         in_prose = a_name if " " in plain else a_name and not protocol and plain not in EVERYDAY
         (aliases if in_prose else terms)[plain] = name
 
-    for name in (*SPOKEN.get(short, ()), *_said(own), *_said(short.replace("-", " "))):
+    for name in (*MANUAL_ALIASES.get(short, ()), *_spoken_names(own), *_spoken_names(short.replace("-", " "))):
         take(name, whole=True)
     its_own = {plain for plain in aliases if " " not in plain}
     for integration in info.get("integrations") or ():
         full = str(integration["integration-name"])
-        for at, name in enumerate(_said(full)):
+        for at, name in enumerate(_spoken_names(full)):
             take(name, whole=at == 0)
     for connection in info.get("connection-types") or ():
         plain = str(connection["connection-type"]).replace("_", " ")
@@ -110,9 +110,11 @@ def names(package: str, info: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return list(aliases.values()), list(terms.values())
 
 
-def distinct(rows: Iterable[Provider]) -> tuple[list[Provider], list[str]]:
-    """The rows without the names that two of them claim, and those names. A provider's own name and the end of its
-    package name stay its own."""
+def drop_shared_names(rows: Iterable[Provider]) -> tuple[list[Provider], list[str]]:
+    """Return the rows without the names that two of them claim, and those names.
+
+    A provider keeps its own name and the end of its package name.
+    """
     rows = list(rows)
     own = {_plain(name): each.package for each in rows for name in _own(each)}
     claims: dict[str, set[str]] = {}
@@ -121,22 +123,23 @@ def distinct(rows: Iterable[Provider]) -> tuple[list[Provider], list[str]]:
             claims.setdefault(_plain(name), set()).add(each.package)
     dropped = sorted(name for name, packages in claims.items() if len(packages) > 1)
 
-    def mine(each: Provider, given: Sequence[str]) -> tuple[str, ...]:
-        return tuple(n for n in given if len(claims[_plain(n)]) == 1 or own.get(_plain(n)) == each.package)
+    def unshared(each: Provider, args: Sequence[str]) -> tuple[str, ...]:
+        return tuple(n for n in args if len(claims[_plain(n)]) == 1 or own.get(_plain(n)) == each.package)
 
-    kept = [
-        each.model_copy(update={"aliases": mine(each, each.aliases), "terms": mine(each, each.terms)}) for each in rows
+    unique = [
+        each.model_copy(update={"aliases": unshared(each, each.aliases), "terms": unshared(each, each.terms)})
+        for each in rows
     ]
-    return kept, dropped
+    return unique, dropped
 
 
 def _own(each: Provider) -> tuple[str, ...]:
     short = each.package.removeprefix(PREFIX).replace("-", " ")
-    return (each.name, *_said(each.name), *_said(short))
+    return (each.name, *_spoken_names(each.name), *_spoken_names(short))
 
 
-def _said(name: str) -> list[str]:
-    """A name as people say it: whole but for its brackets, what stands in them, and each without its vendor."""
+def _spoken_names(name: str) -> list[str]:
+    """Return the spoken forms of a name: without brackets, their content, and each without its vendor."""
     bracketed = _IN_BRACKETS.match(name)
     whole = bracketed.groups() if bracketed else (name,)
     bare = [rest for each in whole for rest in [_without_vendor(each)] if rest]
@@ -148,8 +151,8 @@ def _without_vendor(name: str) -> str:
     return rest.strip() if first.lower() in VENDORS else ""
 
 
-def _unlike_a_word(name: str) -> bool:
-    """Whether one word is spelled as no ordinary word is: with a digit, or with capitals inside."""
+def _is_unusual(name: str) -> bool:
+    """Return whether a single word has a digit or an inner capital, unlike an ordinary word."""
     return any(c.isdigit() for c in name) or any(c.isupper() for c in name[1:])
 
 
@@ -157,53 +160,53 @@ def _plain(name: str) -> str:
     return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
-def made(places: Sequence[Path], by_hand: Sequence[Provider] = ()) -> tuple[dict[str, Any], list[str]]:
-    """The index of the official packages in some folders as it is kept, and what there is to say about the making:
-    packages that cannot be read, names that two claim. Rows by hand stay where no package was read."""
-    rows, sources, said = [], [], []
-    for place in places:
-        for found in lying_in(place):
-            if isinstance(found, PackageError):
-                said.append(str(found))
+def build_index(folders: Sequence[Path], manual: Sequence[Provider] = ()) -> tuple[dict[str, Any], list[str]]:
+    """Return the content of the index file for the official packages in some folders, and notes about unreadable
+    packages and names that two packages claim. A manual row stays unless its package was read."""
+    rows, sources, notes = [], [], []
+    for folder in folders:
+        for package in packages_in(folder):
+            if isinstance(package, PackageError):
+                notes.append(str(package))
                 continue
-            if not found.name.startswith(PREFIX):
-                said.append(f"{found.name} is no official package")
+            if not package.name.startswith(PREFIX):
+                notes.append(f"{package.name} is not an official package")
                 continue
             try:
-                rows.append(row(found))
+                rows.append(row(package))
             except PackageError as error:
-                said.append(str(error))
+                notes.append(str(error))
                 continue
-            source = {"package": found.name, "version": found.version}
-            if found.place.is_file():
-                source["sha256"] = hashlib.sha256(found.place.read_bytes()).hexdigest()
+            source = {"package": package.name, "version": package.version}
+            if package.path.is_file():
+                source["sha256"] = hashlib.sha256(package.path.read_bytes()).hexdigest()
             sources.append(source)
     read = {each.package for each in rows}
-    rows += [each for each in by_hand if each.package not in read]
-    kept, dropped = distinct(sorted(rows, key=lambda each: each.package))
+    rows += [each for each in manual if each.package not in read]
+    unique, dropped = drop_shared_names(sorted(rows, key=lambda each: each.package))
     if dropped:
-        said.append(f"claimed twice and left out where it is nobody's own: {', '.join(dropped)}")
+        notes.append(f"claimed by two packages and omitted: {', '.join(dropped)}")
     index = {
         "note": _NOTE,
         "made_from": sorted(sources, key=lambda source: source["package"]),
-        "rows": [each.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for each in kept],
+        "rows": [each.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for each in unique],
     }
-    return index, said
+    return index, notes
 
 
 def main() -> None:
-    """Write the index that ships."""
+    """Write the index file."""
     parser = argparse.ArgumentParser(description="Make the provider index from wheels and installed packages.")
-    parser.add_argument("places", type=Path, nargs="+", help="Folders of wheels, or that packages are installed in.")
-    parser.add_argument("--into", type=Path, required=True, help="The file of the index; its rows by hand stay.")
-    given = parser.parse_args()
-    before = json.loads(given.into.read_text())["rows"] if given.into.exists() else []
-    by_hand = [Provider.model_validate(each) for each in before if "package_version" not in each]
-    index, said = made(given.places, by_hand)
+    parser.add_argument("folders", type=Path, nargs="+", help="Folders with wheels or installed packages.")
+    parser.add_argument("--into", type=Path, required=True, help="The index file; its manual rows are kept.")
+    args = parser.parse_args()
+    before = json.loads(args.into.read_text())["rows"] if args.into.exists() else []
+    manual = [Provider.model_validate(each) for each in before if "package_version" not in each]
+    index, notes = build_index(args.folders, manual)
     lines = ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in index["rows"])
     head = json.dumps({"note": index["note"], "made_from": index["made_from"]}, ensure_ascii=False, indent=1)
-    given.into.write_text(f'{head.removesuffix("}").rstrip()},\n "rows": [\n  {lines}\n ]\n}}\n')
-    for each in said:
+    args.into.write_text(f'{head.removesuffix("}").rstrip()},\n "rows": [\n  {lines}\n ]\n}}\n')
+    for each in notes:
         sys.stderr.write(f"{each}\n")
     sys.stderr.write(f"{len(index['rows'])} rows, {len(index['made_from'])} of them from packages\n")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from counterpoint.cli.errors import ApiError, NotReachable
-from counterpoint.cli.ingest.files import STAYS, SkippedPath, SourceFile, batches
+from counterpoint.cli.ingest.files import KEPT_NOTE, SkippedPath, SourceFile, batches
 from counterpoint.cli.ingest.sources import DocumentSources
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Upload:
         for left in reversed(range(TRIES)):
             began = time.monotonic()
             try:
-                found: list[dict[str, Any]] = api.post("/v1/documents", body, project=self.project)["documents"]
+                sources: list[dict[str, Any]] = api.post("/v1/documents", body, project=self.project)["documents"]
             except (NotReachable, ApiError) as error:
                 timed_out = time.monotonic() - began > TIMEOUT_S
                 transient = error.status in _TRANSIENT if isinstance(error, ApiError) else timed_out
@@ -89,7 +89,7 @@ class Upload:
                 time.sleep(RETRY_S)
             else:
                 break
-        return found
+        return sources
 
 
 def send_with_progress(
@@ -104,7 +104,7 @@ def send_with_progress(
 def delete_removed(
     session: "CommandSession",
     api: "ApiClient",
-    found: DocumentSources,
+    sources: DocumentSources,
     upload: Upload,
     on_skip: Callable[[SkippedPath], None],
 ) -> tuple[int, list[str]]:
@@ -114,32 +114,32 @@ def delete_removed(
     is probably not mounted.
     """
     deleted, unknown = 0, []
-    for root in (*found.roots, *found.empty):
+    for root in (*sources.roots, *sources.empty):
         try:
-            known = api.pages("/v1/documents", sys.maxsize, root=root, project=session.project)["items"]
+            stored = api.pages("/v1/documents", sys.maxsize, root=root, project=session.project)["items"]
         except ApiError as error:
-            session.note(f"cannot tell what was removed from {root}: {error.problem()['title']}")
+            session.note(f"cannot determine what was removed from {root}: {error.problem()['title']}")
             unknown.append(root)
             continue
-        if root in found.empty:
-            if known:
-                reason = f"the folder is empty: its {len(known)} documents stay; is it mounted?"
-                found.skipped.append(SkippedPath(Path(root), reason, failed=True))
-                on_skip(found.skipped[-1])
+        if root in sources.empty:
+            if stored:
+                reason = f"the folder is empty: its {len(stored)} documents were kept; is it mounted?"
+                sources.skipped.append(SkippedPath(Path(root), reason, failed=True))
+                on_skip(sources.skipped[-1])
             continue
-        _report_emptied(found, {one["source"] for one in known}, on_skip)
-        sources = [one["source"] for one in known if not found.is_there(one["source"])]
-        deleted += len(sources)
-        upload.send(api, [SourceFile(Path(source), source, root=root, gone=True) for source in sources], len(sources))
+        _report_emptied(sources, {one["source"] for one in stored}, on_skip)
+        removed = [one["source"] for one in stored if not sources.contains(one["source"])]
+        deleted += len(removed)
+        upload.send(api, [SourceFile(Path(source), source, root=root, gone=True) for source in removed], len(removed))
     return deleted, unknown
 
 
-def _report_emptied(found: DocumentSources, known: set[str], on_skip: Callable[[SkippedPath], None]) -> None:
+def _report_emptied(sources: DocumentSources, stored: set[str], on_skip: Callable[[SkippedPath], None]) -> None:
     """Report files as failed that are empty now and had text before: they are probably truncated."""
-    for place, one in enumerate(found.skipped):
-        if one.empty and not one.failed and one.source in known:
-            found.skipped[place] = replace(one, reason=f"empty now; {STAYS}", failed=True)
-            on_skip(found.skipped[place])
+    for place, one in enumerate(sources.skipped):
+        if one.empty and not one.failed and one.source in stored:
+            sources.skipped[place] = replace(one, reason=f"now empty; {KEPT_NOTE}", failed=True)
+            on_skip(sources.skipped[place])
 
 
 def _with_successor(groups: Iterator[T]) -> Iterator[tuple[T, bool]]:

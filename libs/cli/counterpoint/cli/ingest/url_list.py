@@ -14,12 +14,12 @@ def is_page(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def plain(address: str) -> str:
+def without_credentials(address: str) -> str:
     """Return a URL without user name and password."""
     return _CREDENTIALS.sub(r"\1", address)
 
 
-def addresses(path: Path) -> Sequence[str]:
+def read_urls(path: Path) -> Sequence[str]:
     """Return the URLs in a file, one a line. Empty lines and lines with `#` are skipped.
 
     Raises `UsageError` for an unreadable file or an invalid line.
@@ -30,5 +30,5 @@ def addresses(path: Path) -> Sequence[str]:
         raise UsageError(f"{path}: {error}") from error
     for number, line in enumerate(lines, 1):
         if line and not line.startswith("#") and not is_page(line):
-            raise UsageError(f"{path}: line {number} is no address that begins with http:// or https://")
+            raise UsageError(f"{path}: line {number} is not a URL that starts with http:// or https://")
     return [line for line in lines if line and not line.startswith("#")]

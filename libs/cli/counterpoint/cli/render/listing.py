@@ -24,8 +24,8 @@ def by_submission(tasks: Sequence[TaskRow]) -> list[TaskRow]:
 
 
 def by_urgency(tasks: Sequence[TaskRow]) -> list[TaskRow]:
-    """Return waiting tasks as they should be looked at: incidents before plans and code before questions, among these
-    the urgent first, then the one that most rests on, then the latest."""
+    """Return waiting tasks by urgency: incidents, plans and code, then questions; within these by priority, number of
+    downstream nodes, and time, the latest first."""
     return sorted(by_submission(tasks), key=_urgency)
 
 

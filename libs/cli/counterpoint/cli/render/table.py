@@ -1,5 +1,5 @@
-"""Tables of the lists: on a narrow terminal cells fold and columns are left out, but an id stays whole, and a title
-that has no room beside it goes below."""
+"""Tables: on a narrow terminal cells fold and columns are omitted. An id is never broken; a title without enough room
+is printed below its row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _TIMES = frozenset({"submitted", "when", "created", "revoked"})
 _FOLDED = frozenset({"about", "tried", "name", "namespace", "roles", "projects", "subject"})
 _SENTENCES = frozenset({"about", "tried"})
 _SENTENCE_CHARS = 40
-"""Width below which a sentence is not broken into a column, but stands below its row."""
+"""Minimum width of a column of sentences; a narrower one is printed below its row."""
 _SPARED = ("kind", "submitted", "when", "created", "revoked", "by", "state")
 """Columns in the order in which they are left out."""
 _GAP, _INDENT = 2, 4
@@ -138,5 +138,5 @@ def _shortened(cell: str, limit: int) -> str:
 
 
 def when(moment: Any) -> str:
-    """Return a time of the API, to the second."""
+    """Return a time from the API, to the second."""
     return str(moment or "")[:19].replace("T", " ")

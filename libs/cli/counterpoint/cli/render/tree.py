@@ -15,20 +15,20 @@ LEAST_CHARS = 20
 """Minimum width of text, at any depth."""
 
 
-def drawn(line: Mapping[str, Any], width: int | None = None) -> str:
-    """The tree of a line as HTTP gives it: its actions, the decisions they name, and the names of their sources.
+def draw(line: Mapping[str, Any], width: int | None = None) -> str:
+    """Return the tree of a line from HTTP: its actions, their decisions, and the names of their sources.
 
-    Within `width` columns, if there is one, what is longer goes on below, inside the tree.
+    With a `width` longer lines are wrapped inside the tree.
     """
     decisions = (DecisionMade.model_validate(decision) for decision in line.get("decisions", ()))
     confidences = {decision.decision_id: decision.confidence for decision in decisions if decision.confidence}
     names = {(source["store"], source["id"]): str(source["name"]) for source in line.get("sources", ())}
     actions = [Action.model_validate(action) for action in line["items"]]
-    return text(actions, names, confidences, width) or "no line yet"
+    return text(actions, names, confidences, width) or "no actions yet"
 
 
 def in_order(actions: Sequence[Action]) -> list[Action]:
-    """The actions in the order of the record, but none before one that led to it."""
+    """Return the actions in the order of the record, but after all that led to them."""
     known = {action.action_id for action in actions}
     waiting = {action.action_id: {before for before in action.after if before in known} for action in actions}
     followers: dict[str, list[Action]] = {}
@@ -55,11 +55,11 @@ def text(
     confidences: Mapping[str, Confidence],
     width: int | None = None,
 ) -> str:
-    """The tree as lines, numbered in order.
+    """Return the tree as lines, numbered in order.
 
     An action hangs below the latest of those that led to it and names the others. A single follower stays in its
-    column; where the line branches, each branch but the last is indented. `names` says what people call an item
-    (store, id), `confidences` what a decision was taken with.
+    column; where the line branches, each branch but the last is indented. `names` are the names of items by
+    store and id, `confidences` those of decisions by id.
     """
     ordered = in_order(actions)
     number = {action.action_id: place for place, action in enumerate(ordered, 1)}
@@ -78,7 +78,7 @@ def text(
             also = f"  (also after {', '.join(map(str, others))})" if others else ""
             yield f"{indent}{place:>3} {action.agent}: {action.kind}{also}"
             edge = f"{indent}    {'│' if followers else ' '} "
-            for line in _said(action, names, confidences.get(action.decision_id or ""), above):
+            for line in _action_lines(action, names, confidences.get(action.decision_id or ""), above):
                 yield from (edge + part for part in _parts(line, width and width - len(edge)))
             above = action.sources
             for follower in followers[:-1]:
@@ -91,7 +91,7 @@ def text(
     return "\n".join(line.rstrip() for root in below.get(0, []) for line in lines(root, "", ()))
 
 
-def _said(
+def _action_lines(
     action: Action,
     names: Mapping[tuple[str, str], str],
     confidence: Confidence | None,
@@ -109,7 +109,7 @@ def _said(
 
 
 def _parts(line: str, width: int | None) -> list[str]:
-    """A line in parts that fit; what begins with spaces goes on below its first word."""
+    """Return a line in parts that fit; the parts of an indented line are indented below its first word."""
     if width is None:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))

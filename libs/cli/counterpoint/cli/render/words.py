@@ -5,8 +5,8 @@ from datetime import timedelta
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number of things: `1 hop`, `2 hops`."""
+def quantity(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 hop`, `2 hops`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -22,5 +22,5 @@ def span(length: timedelta) -> str:
     """Return a span of time in the largest unit that it holds twice; a short one in minutes."""
     minutes = max(1, round(length.total_seconds() / 60))
     if minutes >= 2 * 24 * 60:
-        return counted(round(minutes / (24 * 60)), "day")
-    return counted(round(minutes / 60), "hour") if minutes >= 2 * 60 else counted(minutes, "minute")
+        return quantity(round(minutes / (24 * 60)), "day")
+    return quantity(round(minutes / 60), "hour") if minutes >= 2 * 60 else quantity(minutes, "minute")

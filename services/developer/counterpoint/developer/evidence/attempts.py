@@ -1,4 +1,4 @@
-"""Attempts: earlier tries at the same or a similar failure, by how alike the failures are and how they went."""
+"""Earlier attempts at the same or a similar failure, ranked by likeness and outcome."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from counterpoint.developer.evidence.likeness import (
     Circumstances,
     LikenessModel,
     Resemblance,
-    because,
     likeness,
-    missing,
-    shared,
+    missing_weight,
+    reasons,
+    shared_share,
 )
 from counterpoint.developer.excerpts.relevance import TRUSTED
 from counterpoint.proto.attempts import SUPERSEDED, Attempt
@@ -25,18 +25,18 @@ from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.links import Link, Side
 from counterpoint.proto.memory import Item
 
-SHOWN = 10
-OFFERED = 5
-"""Incidents below the likeness of the same failure that are looked at, the most alike first."""
-A_HUNDRED = 4.2
-"""Worth of a word that one of a hundred records has."""
-LEAST = 0.05
-"""Likeness below which an earlier failure is not worth a look."""
+FINDINGS_LIMIT = 10
+SIMILAR_LIMIT = 5
+"""Maximum number of incidents that are only similar, the most similar first."""
+IDF_ONE_IN_HUNDRED = 4.2
+"""Inverse document frequency of a word in one of a hundred records."""
+LIKENESS_MIN = 0.05
+"""Minimum likeness of an earlier failure."""
 NO_OUTCOME = frozenset({"unknown", SUPERSEDED})
-VOUCHING = frozenset({"person", "system"})
-"""Kinds of principal whose report of an outcome is trusted, whatever opened the incident."""
+TRUSTED_REPORTERS = frozenset({"person", "system"})
+"""Kinds of principals whose outcome reports are trusted."""
 
-_WORTH = {
+_OUTCOME_WEIGHTS = {
     ("succeeded", "reported"): 4.0,
     ("partial", "reported"): 1.0,
     ("succeeded", "observed"): 0.5,
@@ -44,64 +44,68 @@ _WORTH = {
     ("failed", "observed"): -2.0,
     ("failed", "reported"): -4.0,
 }
-"""The weight of an outcome for (or against) doing the same again. An observed recovery confirms nothing."""
+"""Weight of an outcome for (or against) repeating the act. An observed recovery has no weight."""
 
 
 @dataclass(frozen=True)
 class EarlierAttempt:
-    """An earlier attempt. `likeness`: the probability that its failure had the same cause, `because` the reasons;
-    `here`: it belongs to this task."""
+    """An earlier attempt. `likeness`: the probability that its failure has the same cause, with `reasons`. `in_task`:
+    it belongs to this task."""
 
     item: Item
     attempt: Attempt
     failure: Failure
     likeness: float
-    because: tuple[str, ...] = ()
-    here: bool = False
+    reasons: tuple[str, ...] = ()
+    in_task: bool = False
 
     @property
     def recognised(self) -> bool:
-        """Whether its failure counts as the same one."""
-        return self.here or self.likeness >= RECOGNISED
+        """Whether its failure counts as the same."""
+        return self.in_task or self.likeness >= RECOGNISED
 
     @property
     def incident(self) -> str:
-        """The incident it was made at."""
+        """The incident of the attempt."""
         return incident_of(self.attempt, self.failure)
 
     @property
-    def worth(self) -> float:
-        """The weight of its outcome, as far as the failures are alike."""
-        said = _WORTH.get((self.attempt.outcome, self.attempt.evidence), 0.0)
+    def weight(self) -> float:
+        """The weight of its outcome, multiplied by the likeness."""
+        said = _OUTCOME_WEIGHTS.get((self.attempt.outcome, self.attempt.evidence), 0.0)
         return said if self.recognised else said * self.likeness
 
     @property
     def trusted(self) -> bool:
-        """Whether its outcome may carry a decision: by who reported it, and never if it cites what is untrusted."""
+        """Whether a decision may rest on its outcome: its reporter is trusted, and it cites nothing untrusted."""
         if self.item.integrity >= TRUSTED:
             return True
-        return self.item.integrity > 0 and self.attempt.evidence == "reported" and self.attempt.by_kind in VOUCHING
+        return (
+            self.item.integrity > 0
+            and self.attempt.evidence == "reported"
+            and self.attempt.by_kind in TRUSTED_REPORTERS
+        )
 
     @property
-    def when(self) -> str:
-        """The day its outcome became known, or it was made."""
+    def day(self) -> str:
+        """The day of its outcome, else of the attempt."""
         return (self.attempt.decided_at or self.attempt.at).date().isoformat()
 
     @property
-    def who(self) -> str:
-        """The author of the idea."""
+    def author(self) -> str:
+        """The author of the act."""
         return self.attempt.override_by or self.attempt.by
 
     @property
-    def basis(self) -> Source:
-        """The attempt as the source of a decision."""
+    def as_source(self) -> Source:
+        """The attempt as a source of a decision."""
         return Source(store=self.item.store, id=self.item.id, version=self.item.version, score=round(self.likeness, 4))
 
 
 @dataclass(frozen=True)
 class AttemptResults:
-    """The answers of memory about earlier attempts: found by the whole report, by its error alone, or listed by task,
-    signature and job; and the pairs of tasks that people declared the same or different."""
+    """Query results about earlier attempts: found by the report, found by its error, listed by task, signature and job;
+    and the links between tasks."""
 
     by_report: Sequence[Item] = ()
     by_error: Sequence[Item] = ()
@@ -110,133 +114,142 @@ class AttemptResults:
 
 
 def rank_attempts(
-    now: Failure, task_id: str, memory: AttemptResults, model: LikenessModel
+    current: Failure, task_id: str, memory: AttemptResults, model: LikenessModel
 ) -> tuple[EarlierAttempt, ...]:
-    """The attempts worth knowing, by the likeness of their incidents and then by how they went.
+    """Return the relevant attempts, ordered by the likeness of their incidents, then by outcome.
 
-    Those of this task, of all recognised incidents, and of the `OFFERED` most alike of the others. Attempts without an
-    outcome count only within their own task, and those that were shown to nobody count nowhere.
+    These are the attempts of this task, of all recognised incidents, and of the `SIMILAR_LIMIT` most similar others.
+    Attempts without an outcome count only in their own task, proposals in shadow mode never.
     """
-    pairs = _pairs(now, task_id, memory)
+    pairs = _pairs(current, task_id, memory)
     incidents: dict[str, list[_Pair]] = {}
     for pair in pairs:
         incidents.setdefault(pair.incident, []).append(pair)
-    judged = _likenesses(incidents, model)
-    known = {name for name, each in incidents.items() if any(pair.counts for pair in each)}
-    ranked = sorted((name for name in judged if name in known), key=lambda name: -judged[name][0])
-    offered = [name for name in ranked if LEAST <= judged[name][0] < RECOGNISED][:OFFERED]
-    shown = {name for name in ranked if judged[name][0] >= RECOGNISED} | set(offered)
-    tried = [
+    likeness_by_incident = _likenesses(incidents, model)
+    known = {name for name, each in incidents.items() if any(pair.is_shared for pair in each)}
+    ranked = sorted(
+        (name for name in likeness_by_incident if name in known), key=lambda name: -likeness_by_incident[name][0]
+    )
+    offered = [name for name in ranked if LIKENESS_MIN <= likeness_by_incident[name][0] < RECOGNISED][:SIMILAR_LIMIT]
+    shown = {name for name in ranked if likeness_by_incident[name][0] >= RECOGNISED} | set(offered)
+    attempts = [
         EarlierAttempt(
-            pair.item, pair.attempt, pair.failure, *(judged[pair.incident] if not pair.here else (1.0, ())), pair.here
+            pair.item,
+            pair.attempt,
+            pair.failure,
+            *(likeness_by_incident[pair.incident] if not pair.in_task else (1.0, ())),
+            pair.in_task,
         )
         for pair in pairs
-        if pair.here or (pair.counts and pair.incident in shown)
+        if pair.in_task or (pair.is_shared and pair.incident in shown)
     ]
     place = {name: n for n, name in enumerate(ranked)}
 
     def order(one: EarlierAttempt) -> tuple[float, float, int, float, int]:
-        """Order by likeness; recognised ones then by outcome, others by the order of the model."""
-        outcome = -one.worth if one.recognised else 0.0
-        return -one.likeness, outcome, place.get(one.incident, 0), -one.worth, -one.item.seq
+        """Return the sort key: likeness, then outcome for recognised incidents and model rank for others."""
+        outcome = -one.weight if one.recognised else 0.0
+        return -one.likeness, outcome, place.get(one.incident, 0), -one.weight, -one.item.seq
 
-    return tuple(sorted(tried, key=order))
+    return tuple(sorted(attempts, key=order))
 
 
 def _likenesses(
     incidents: Mapping[str, Sequence["_Pair"]], model: LikenessModel
 ) -> dict[str, tuple[float, tuple[str, ...]]]:
-    """The likeness of each incident and the reasons, in the order of the model: that of its best attempt, never above
-    that of an incident which the model orders before it unless the circumstances say more."""
+    """Return likeness and reasons of each incident, in the order of the model.
+
+    The likeness is that of the best attempt, at most that of the incident ranked before it, within the bounds of the
+    circumstances."""
     best = {name: max(each, key=lambda pair: model.order(pair.resemblance)) for name, each in incidents.items()}
-    judged: dict[str, tuple[float, tuple[str, ...]]] = {}
-    most, first = 1.0, True
+    likeness_by_incident: dict[str, tuple[float, tuple[str, ...]]] = {}
+    most, is_top_ranked = 1.0, True
     for name in sorted(best, key=lambda name: -model.order(best[name].resemblance)):
         pair = best[name]
-        if not pair.here:
-            most = min(most, model.at(pair.resemblance))
+        if not pair.in_task:
+            most = min(most, model.probability(pair.resemblance))
         circumstances = max(
             (each.circumstances for each in incidents[name]), key=lambda each: each.declared is not None
         )
-        first = first and (circumstances.template or circumstances.report)
-        value = likeness(most, circumstances, first=first)
-        judged[name] = round(value, 4), because(pair.resemblance, circumstances)
-    return judged
+        is_top_ranked = is_top_ranked and (circumstances.template or circumstances.report)
+        value = likeness(most, circumstances, is_top_ranked=is_top_ranked)
+        likeness_by_incident[name] = round(value, 4), reasons(pair.resemblance, circumstances)
+    return likeness_by_incident
 
 
-def similar_attempts(tried: Sequence[EarlierAttempt], limit: int = SHOWN) -> tuple[SimilarAttempt, ...]:
-    """The attempts as findings show them, without those of this task that still wait for their outcome."""
+def similar_attempts(attempts: Sequence[EarlierAttempt], limit: int = FINDINGS_LIMIT) -> tuple[SimilarAttempt, ...]:
+    """Return the attempts for the findings, without those that wait for their outcome."""
     return tuple(
         SimilarAttempt(
             id=one.attempt.attempt_id,
             when=one.attempt.decided_at or one.attempt.at,
-            tried=shortened(one.attempt.tried),
+            tried=truncate(one.attempt.tried),
             summary=one.attempt.summary,
             outcome=one.attempt.outcome,
-            note=shortened(one.attempt.note) if one.attempt.note else None,
+            note=truncate(one.attempt.note) if one.attempt.note else None,
             evidence=one.attempt.evidence,
-            by=one.who,
+            by=one.author,
             reason=one.attempt.reason,
             constraints=one.attempt.constraints,
             changed=one.attempt.changed,
             score=round(one.likeness, 4),
             likelihood=round(one.likeness, 4),
-            because=one.because,
+            because=one.reasons,
         )
-        for one in tried
+        for one in attempts
         if one.attempt.outcome not in NO_OUTCOME
     )[:limit]
 
 
-def shortened(text: str, limit: int = 2_000) -> str:
-    """The beginning of a text that is too long to be shown whole."""
+def truncate(text: str, limit: int = 2_000) -> str:
+    """Return a text, cut at the limit."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """An earlier attempt and how its failure compares with this one."""
+    """An earlier attempt and the comparison of its failure with this one."""
 
     item: Item
     attempt: Attempt
     failure: Failure
     resemblance: Resemblance
     circumstances: Circumstances
-    here: bool
+    in_task: bool
 
     @property
     def incident(self) -> str:
         return incident_of(self.attempt, self.failure)
 
     @property
-    def counts(self) -> bool:
-        """Whether another task may know of it."""
+    def is_shared(self) -> bool:
+        """Whether it counts for other tasks."""
         return self.attempt.outcome not in NO_OUTCOME and not self.attempt.shadow
 
 
-def _pairs(now: Failure, task_id: str, memory: AttemptResults) -> list[_Pair]:
+def _pairs(current: Failure, task_id: str, memory: AttemptResults) -> list[_Pair]:
     by_report, by_error = ({item.id: item for item in found} for found in (memory.by_report, memory.by_error))
     pairs = []
     items = {item.id: item for item in (*memory.listed, *memory.by_error, *memory.by_report)}.values()
     for item, attempt in readable(items, Attempt):
         earlier = failure_of_attempt(attempt)
-        found = resemblance(earlier, now, _scores(by_report.get(item.id)), _scores(by_error.get(item.id)))
+        found = resemblance(earlier, current, _scores(by_report.get(item.id)), _scores(by_error.get(item.id)))
         circumstances = Circumstances(
             report=found.coverage >= SAME_REPORT_COVERAGE and found.cosine >= SAME_REPORT_COSINE,
-            template=earlier.same_template(now),
-            generic=now.generic,
-            job=earlier.same_job(now),
-            elsewhere=earlier.elsewhere(now),
-            code=earlier.common_code(now),
-            declared=declared_same(memory.links, task_id, now, attempt),
+            template=earlier.same_template(current),
+            generic=current.generic,
+            job=earlier.same_job(current),
+            elsewhere=earlier.elsewhere(current),
+            code=earlier.common_code(current),
+            declared=declared_same(memory.links, task_id, current, attempt),
         )
         pairs.append(_Pair(item, attempt, earlier, found, circumstances, attempt.task_id == task_id))
-    return _weighed(pairs) if now.generic else pairs
+    return _with_template_counts(pairs) if current.generic else pairs
 
 
-def _weighed(pairs: Sequence[_Pair]) -> list[_Pair]:
-    """The same with how many jobs had a message that names no cause, and how many acts put it right at the same one."""
-    alike = [pair for pair in pairs if pair.circumstances.template and pair.counts]
+def _with_template_counts(pairs: Sequence[_Pair]) -> list[_Pair]:
+    """Return the pairs with counts for a template without a cause: the jobs that had it, and the acts that fixed it at
+    the same job."""
+    alike = [pair for pair in pairs if pair.circumstances.template and pair.is_shared]
     jobs = {pair.failure.job for pair in alike if pair.failure.job is not None}
     fixes = {
         " ".join(pair.attempt.tried.split()).casefold()
@@ -248,60 +261,62 @@ def _weighed(pairs: Sequence[_Pair]) -> list[_Pair]:
 
 
 def incident_of(attempt: Attempt, failure: Failure) -> str:
-    """The incident that an attempt was made at: its task, or the report that a past incident shares with others."""
+    """Return the incident of an attempt: its task, or for an imported one its source and report."""
     return attempt.task_id if attempt.source is None else f"{attempt.source}\x1f{failure.text}"
 
 
 def resemblance(
-    earlier: Failure, now: Failure, by_report: Mapping[str, float], by_error: Mapping[str, float]
+    earlier: Failure, current: Failure, by_report: Mapping[str, float], by_error: Mapping[str, float]
 ) -> Resemblance:
-    """The features of a pair of failures, from the scores of the two searches that found the earlier one."""
+    """Return the features of a pair of failures, from the scores of the two searches."""
     return Resemblance(
         coverage=by_report.get("coverage", 0.0),
-        lexical=_in_words(by_report),
+        lexical=_log_bm25(by_report),
         cosine=by_report.get("cosine", 0.0),
         error_coverage=by_error.get("coverage", 0.0),
-        error_lexical=_in_words(by_error),
+        error_lexical=_log_bm25(by_error),
         error_cosine=by_error.get("cosine", 0.0),
-        error_shared=shared(earlier.error_words, now.error_words),
-        system=float(earlier.same_system(now)),
-        no_error=float(now.error is None),
-        error_missing=missing(earlier.error_words, now.error_words) if now.error is not None else 0.0,
-        ruled_out=float(now.rules_out),
+        error_shared=shared_share(earlier.error_words, current.error_words),
+        system=float(earlier.same_system(current)),
+        no_error=float(current.error is None),
+        error_missing=missing_weight(earlier.error_words, current.error_words) if current.error is not None else 0.0,
+        ruled_out=float(current.rules_out),
     )
 
 
-def declared_same(links: Sequence[Link], task_id: str, now: Failure, attempt: Attempt) -> bool | None:
-    """Whether a person declared this failure and the one of `attempt` the same or different; None where nobody did.
+def declared_same(links: Sequence[Link], task_id: str, current: Failure, attempt: Attempt) -> bool | None:
+    """Return whether a person declared this failure and that of `attempt` the same; None without a declaration.
 
-    This task is a side of a pair by its id, or by its signature and job; a side that fits by signature alone counts
-    where the other does not.
+    This task matches a side of a pair by its id, or by signature and job. A match by signature alone counts if the
+    other side has another signature.
     """
     for link in sorted(links, key=lambda link: link.at, reverse=True):
-        first, second = link.pair
-        for mine, other in ((first, second), (second, first)):
-            if _is_other(other, attempt) and _is_mine(mine, other, task_id, now):
+        is_top_ranked, second = link.pair
+        for mine, other in ((is_top_ranked, second), (second, is_top_ranked)):
+            if _is_other_side(other, attempt) and _is_this_side(mine, other, task_id, current):
                 return link.relation != "different"
     return None
 
 
-def _is_mine(side: Side, other: Side, task_id: str, now: Failure) -> bool:
+def _is_this_side(side: Side, other: Side, task_id: str, current: Failure) -> bool:
     if side.task_id == task_id:
         return True
-    if now.digest is None or side.error_signature != now.digest or other.task_id == task_id:
+    if current.digest is None or side.error_signature != current.digest or other.task_id == task_id:
         return False
-    if now.generic or other.error_signature == now.digest:
-        return side.job is not None and side.job == now.job
+    if current.generic or other.error_signature == current.digest:
+        return side.job is not None and side.job == current.job
     return True
 
 
-def _is_other(side: Side, attempt: Attempt) -> bool:
+def _is_other_side(side: Side, attempt: Attempt) -> bool:
     return attempt.attempt_id == side.attempt_id or attempt.task_id == side.task_id
 
 
-def _in_words(scores: Mapping[str, float]) -> float:
-    """ln(1 + BM25), as it would be in a memory of a hundred records: rare words are worth more in a larger one."""
-    return log1p(max(0.0, scores.get("lexical", 0.0)) * A_HUNDRED / (scores.get("rarest") or A_HUNDRED))
+def _log_bm25(scores: Mapping[str, float]) -> float:
+    """Return ln(1 + BM25), scaled to a memory of a hundred records, since idf grows with the number of records."""
+    return log1p(
+        max(0.0, scores.get("lexical", 0.0)) * IDF_ONE_IN_HUNDRED / (scores.get("rarest") or IDF_ONE_IN_HUNDRED)
+    )
 
 
 def _scores(item: Item | None) -> Mapping[str, float]:

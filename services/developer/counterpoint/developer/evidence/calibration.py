@@ -1,4 +1,4 @@
-"""Calibration: the curves and the model by which evidence is weighed, read from a file."""
+"""Calibration: the curves and the model that evidence is assessed with, read from a file."""
 
 from functools import cache
 from importlib.resources import files
@@ -12,8 +12,8 @@ from counterpoint.proto.messages import Shape
 
 
 class Calibration(Shape):
-    """Two curves, that a text is about the same topic as a task and that it answers a question; and the model of the
-    likeness of two failures."""
+    """The curve of topical relevance, the curve of answering a question, and the model of the likeness of two
+    failures."""
 
     topic: Curve
     answer: Curve
@@ -22,6 +22,6 @@ class Calibration(Shape):
 
 @cache
 def load_calibration(file: Path | None = None) -> Calibration:
-    """The calibration that ships with the developer, or another. Raises `OSError` or `ValidationError`."""
+    """Load the calibration of the package, or of a file. Raises `OSError` or `ValidationError`."""
     shipped = files("counterpoint.developer.evidence").joinpath("calibration.json")
     return Calibration.model_validate_json(shipped.read_text() if file is None else file.read_text())

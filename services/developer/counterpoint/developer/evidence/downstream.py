@@ -1,4 +1,4 @@
-"""Downstream of a task's target as lineage knows it, with the submitter's own rows marked as claims."""
+"""Downstream of a task's target in lineage, with the submitter's own rows marked as claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from counterpoint.proto.records import RunJob
 from counterpoint.proto.tasks import SubmitTask, Target
 
 ROWS = 100
-"""Rows in findings, at most: the nearest."""
+"""Maximum rows in findings, nearest first."""
 CALLER = "caller"
 
 _CLAIMS = TypeAdapter(tuple[Downstream, ...])
@@ -23,37 +23,36 @@ _CLAIMS = TypeAdapter(tuple[Downstream, ...])
 
 @dataclass(frozen=True)
 class DownstreamLookup:
-    """Answer of lineage. `name` is what the task names, None when it names nothing; `radius` is None when lineage
-    does not know it."""
+    """Result of the lookup. `name` is the target, None without one; `radius` is None if lineage does not know it."""
 
     name: str | None = None
     radius: BlastRadius | None = None
 
 
 async def look_up_downstream(memory: Memory, target: Target | None) -> DownstreamLookup:
-    """Look up the job, dataset or run that a task names; the first of them that lineage knows counts.
+    """Look up the job, dataset or run of a task, and use the first that lineage knows.
 
     Raises `Transient` or `Denied`.
     """
-    nodes = [] if target is None else _named(target)
+    nodes = [] if target is None else _nodes_of(target)
     run_id = target.run_id if target else None
     if not nodes and not run_id:
         return DownstreamLookup()
     gets = [Get(store=f"{node.kind}s", id=node.id) for node in nodes]
     answers = await memory.query(*gets, *([Get(store="runs", id=run_id)] if run_id else []))
-    known = [node for node, answer in zip(nodes, answers, strict=False) if answer.items]
-    known += [node_of(run.job) for answer in answers[len(nodes) :] for run in records(answer.items, RunJob)]
+    known_nodes = [node for node, answer in zip(nodes, answers, strict=False) if answer.items]
+    known_nodes += [node_of(run.job) for answer in answers[len(nodes) :] for run in records(answer.items, RunJob)]
     name = f"{nodes[0].kind} {nodes[0]}" if nodes else f"run {run_id}"
-    return DownstreamLookup(name, await blast_radius_of(memory, known[0]) if known else None)
+    return DownstreamLookup(name, await blast_radius_of(memory, known_nodes[0]) if known_nodes else None)
 
 
 def with_downstream(findings: Findings, task: SubmitTask, lookup: DownstreamLookup) -> Findings:
-    """The findings with what lineage knows to be downstream, then what the submitter alone claims; and a caveat for
-    what could not be read, is not known or is left out."""
+    """Return the findings with the rows of lineage, then those that only the submitter claims, and caveats about rows
+    that are unreadable, unknown or omitted."""
     found = lookup.radius.downstream[:ROWS] if lookup.radius else ()
     claims, caveats = _claims(task)
-    known = {_key(row) for row in (lookup.radius.downstream if lookup.radius else ())}
-    more = [row.model_copy(update={"claimed_by": CALLER}) for row in claims if _key(row) not in known]
+    known_nodes = {_key(row) for row in (lookup.radius.downstream if lookup.radius else ())}
+    more = [row.model_copy(update={"claimed_by": CALLER}) for row in claims if _key(row) not in known_nodes]
     if lookup.name and lookup.radius is None:
         caveats = (*caveats, f"lineage does not know the {lookup.name}: nothing downstream could be looked up")
     if lookup.radius and (lookup.radius.truncated or len(lookup.radius.downstream) > ROWS):
@@ -61,9 +60,9 @@ def with_downstream(findings: Findings, task: SubmitTask, lookup: DownstreamLook
     return findings.model_copy(update={"downstream": (*found, *more[:ROWS]), "caveats": (*findings.caveats, *caveats)})
 
 
-def _named(target: Target) -> list[Node]:
-    named = [job(target.job.namespace, target.job.name)] if target.job else []
-    return [*named, *([dataset(target.dataset.namespace, target.dataset.name)] if target.dataset else [])]
+def _nodes_of(target: Target) -> list[Node]:
+    nodes = [job(target.job.namespace, target.job.name)] if target.job else []
+    return [*nodes, *([dataset(target.dataset.namespace, target.dataset.name)] if target.dataset else [])]
 
 
 def _claims(task: SubmitTask) -> tuple[Sequence[Downstream], tuple[str, ...]]:

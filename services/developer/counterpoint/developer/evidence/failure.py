@@ -1,4 +1,4 @@
-"""The failure that a task reports, as it is compared with earlier ones."""
+"""The failure of a task, in the form in which failures are compared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,18 +9,17 @@ from counterpoint.proto.signature import Signature, headline, signature
 from counterpoint.proto.tasks import JobRef, SubmitTask
 
 QUERY_CHARS = 2_000
-"""Longest part of a text that is searched for."""
+"""Maximum length of a searched text."""
 LAST_LINES = 10
-"""Lines at the end of an error that may hold the cause, where its headline does not."""
+"""Last lines of an error to use if its headline has no cause."""
 
 
 @dataclass(frozen=True)
 class Failure:
     """A failure: the words of its report, its error, and where it happened.
 
-    `text` is title, description and error; `error` the part of the error message that may name the cause: the
-    exception and its message, or the last lines where those name none. `rules_out`: the report says that a usual cause
-    is none.
+    `text` is title, description and error. `error` is the relevant part of the error message: the exception and its
+    message, else the last lines. `rules_out`: the report rules out a usual cause.
     """
 
     text: str
@@ -33,16 +32,16 @@ class Failure:
 
     @property
     def digest(self) -> str | None:
-        """The digest of its signature, if there is an error message."""
+        """The digest of its error signature, if any."""
         return self.signature.digest if self.signature else None
 
     @property
     def generic(self) -> bool:
-        """Whether its template names no cause."""
+        """Whether its error template has no cause."""
         return self.signature is not None and self.signature.generic
 
     def same_template(self, other: "Failure") -> bool:
-        """Whether both have an error message and it is the same but for its parameters."""
+        """Whether both have the same error template."""
         return self.digest is not None and self.digest == other.digest
 
     def same_job(self, other: "Failure") -> bool:
@@ -50,17 +49,17 @@ class Failure:
         return self.job is not None and self.job == other.job
 
     def same_system(self, other: "Failure") -> bool:
-        """Whether both name the same job, or one system in common."""
+        """Whether both have the same job, or a system in common."""
         return self.same_job(other) or bool(self.systems & other.systems)
 
     def elsewhere(self, other: "Failure") -> bool:
-        """Whether both name a job, or else a system, and not the same one."""
+        """Whether they have different jobs, or without jobs different systems."""
         if self.job is not None and other.job is not None:
             return self.job != other.job
         return bool(self.systems and other.systems) and not self.systems & other.systems
 
     def common_code(self, other: "Failure") -> str | None:
-        """The first error code, or else the exception class, that both have."""
+        """Return the first common error code, else the common exception class."""
         if self.signature is None or other.signature is None:
             return None
         for code in self.signature.codes:
@@ -71,10 +70,9 @@ class Failure:
 
 
 def failure_of_task(task: SubmitTask) -> Failure:
-    """The failure that a task reports.
+    """Return the failure of a task.
 
-    The sentences of a task that lineage has made of events are its own, the same for every incident but for names and
-    times: only the job and the error say anything about the failure.
+    Of a task from lineage only job and error are used, since its other sentences are the same for every incident.
     """
     job = task.target.job if task.target else None
     if job and task.task_id is not None and (task.context or {}).get("incident_id") == task.task_id:
@@ -83,7 +81,7 @@ def failure_of_task(task: SubmitTask) -> Failure:
 
 
 def failure_of_attempt(attempt: Attempt) -> Failure:
-    """The failure that an earlier attempt was made at; without an error message its recorded signature counts."""
+    """Return the failure of an earlier attempt; without an error message it has the recorded signature."""
     made = _failure(attempt.title, attempt.description, attempt.error_message, attempt.systems, attempt.job)
     if made.signature is None and attempt.error_signature is not None:
         recorded = Signature(error_class=None, text="", digest=attempt.error_signature)
@@ -91,13 +89,13 @@ def failure_of_attempt(attempt: Attempt) -> Failure:
     return made
 
 
-def differences(earlier: Failure, now: Failure) -> tuple[str, ...]:
-    """The facts by which two failures can be told apart, as `then ..., now ...`."""
+def differences(earlier: Failure, current: Failure) -> tuple[str, ...]:
+    """Return the differences between two failures, as `then ..., now ...`."""
     said: list[str] = []
     pairs: Mapping[str, tuple[str | None, str | None]] = {
-        "error": (_first_line(earlier.error), _first_line(now.error)),
-        "job": (_job(earlier.job), _job(now.job)),
-        "system": (", ".join(sorted(earlier.systems)) or None, ", ".join(sorted(now.systems)) or None),
+        "error": (_first_line(earlier.error), _first_line(current.error)),
+        "job": (_job(earlier.job), _job(current.job)),
+        "system": (", ".join(sorted(earlier.systems)) or None, ", ".join(sorted(current.systems)) or None),
     }
     for name, (then, today) in pairs.items():
         if then and then != today:
@@ -108,13 +106,13 @@ def differences(earlier: Failure, now: Failure) -> tuple[str, ...]:
 def _failure(
     title: str | None, description: str, error: str | None, systems: tuple[str, ...], job: JobRef | None
 ) -> Failure:
-    signed = signature(error) if error else None
-    cause = _cause(error, signed) if error and signed else None
+    signature_of_error = signature(error) if error else None
+    cause = _cause(error, signature_of_error) if error and signature_of_error else None
     words = [title if title and title not in description else None, description, cause]
     return Failure(
         text="\n".join(word[:QUERY_CHARS] for word in words if word),
         error=cause[:QUERY_CHARS] if cause else None,
-        signature=signed,
+        signature=signature_of_error,
         job=job,
         systems=frozenset(system.casefold() for system in systems),
         error_words=words_of_error(cause),
@@ -122,10 +120,10 @@ def _failure(
     )
 
 
-def _cause(error: str, signed: Signature) -> str:
+def _cause(error: str, signature_of_error: Signature) -> str:
     error_class, message = headline(error)
     named = f"{error_class}: {message}" if error_class else message
-    if not signed.generic:
+    if not signature_of_error.generic:
         return named
     last = [line.strip() for line in error.splitlines() if line.strip()][-LAST_LINES:]
     telling = [line for line in last if not signature(line).generic]

@@ -1,4 +1,4 @@
-"""Evidence about a delegated task, gathered from memory into one value."""
+"""Evidence: all query results about a delegated task as one value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from counterpoint.developer.evidence.failure import Failure, failure_of_task
 from counterpoint.developer.evidence.lessons import Lesson, lessons
 from counterpoint.developer.evidence.providers import ProviderLookup, look_up_providers
 from counterpoint.developer.evidence.search_query import QUERY_CHARS, SearchQuery
-from counterpoint.developer.excerpts.relevance import Hit, hits, ranked
+from counterpoint.developer.excerpts.relevance import Hit, hits, rank_hits
 from counterpoint.developer.language.german import english
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.links import Link
@@ -19,37 +19,37 @@ from counterpoint.proto.memory import Get, HybridSearch, Item, List, MemoryQuery
 from counterpoint.proto.providers import Provider
 from counterpoint.proto.tasks import OverrideGiven, TaskDelegated
 
-NOTHING_LOOKED_UP = DownstreamLookup()
+NO_LOOKUP = DownstreamLookup()
 CHUNKS = 20
 NEIGHBOURS, NEIGHBOURS_OF = 2, 6
-"""Chunks before and after one that was found, and how many of the best get them. A section is rarely longer, and every
-chunk read is recorded with what rests on it. On three sets of questions the share of right answers is the same with
-neighbours of all chunks."""
-MOST_ALSO = 4
+"""Neighbouring chunks before and after a hit, and the number of best hits that get them. A section is rarely longer,
+and every chunk read is recorded in the read set. On three question sets the share of right answers is the same with
+neighbours of all hits."""
+MAX_ALSO = 4
 SIMILAR, OWN, SAME_ERROR, SAME_JOB, LINKS = 30, 20, 50, 30, 50
 """Limits of the queries for attempts, whose texts are long, and for links."""
 PROVIDERS = 1000
-_WHOLE = ("own", "providers")
-"""Lists read to their end: the task's own attempts, so that none is repeated, and the index of providers, since a
-system that is not in it stops a task."""
+_READ_TO_END = ("own", "providers")
+"""Lists that are read completely: the task's own attempts, so that none is repeated, and the provider index, since a
+system without a provider stops a task."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An override with the record it is quoted from, and the chunks found for its words."""
+    """An override, the task record that is quoted, and the hits for its words."""
 
-    given: OverrideGiven
+    override: OverrideGiven
     task: Item
     support: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The results of all queries about a task: chunks, earlier attempts and their lessons, providers, the override on
-    record, and the downstream of the target.
+    """All that is read about a task: hits, earlier attempts and their lessons, providers, the override, and the
+    downstream of the target.
 
-    `found` and `answers` are the same chunks, ordered by topic and by the search; `neighbours` are those next to them
-    in their documents. `searched_for` names the searches in words, so that an empty answer differs from no question.
+    `found` and `answers` are the same hits, scored by topic and as answers; `neighbours` are adjacent chunks.
+    `searched_for` describes the searches, so that an empty result differs from no search.
     """
 
     failure: Failure
@@ -61,16 +61,16 @@ class Evidence:
     providers: ProviderLookup
     instruction: Instruction | None
     searched_for: tuple[str, ...]
-    downstream: DownstreamLookup = NOTHING_LOOKED_UP
+    downstream: DownstreamLookup = NO_LOOKUP
 
     @property
     def digest(self) -> str | None:
-        """The digest of the error's signature."""
+        """The digest of the error signature."""
         return self.failure.digest
 
 
 async def gather(memory: Memory, message: TaskDelegated, calibration: Calibration) -> Evidence:
-    """Read all that a task is decided by. Raises `Transient` when an override is not on record yet."""
+    """Read the evidence of a task. Raises `Transient` if its override is not in its record yet."""
     evidence = evidence_of(message, await search(memory, message), calibration)
     return replace(evidence, downstream=await look_up_downstream(memory, message.task.target))
 
@@ -79,10 +79,10 @@ async def search(
     memory: Memory, message: TaskDelegated, query: SearchQuery | None = None, meaning_alone: bool = False
 ) -> dict[str, QueryResult]:
     """Return the results of `queries` by name. They share the size limit of one reply."""
-    named = queries(message, query, meaning_alone)
-    results = dict(zip(named, await memory.query(*named.values()), strict=True))
-    for name in _WHOLE:
-        listed = named.get(name)
+    named_queries = queries(message, query, meaning_alone)
+    results = dict(zip(named_queries, await memory.query(*named_queries.values()), strict=True))
+    for name in _READ_TO_END:
+        listed = named_queries.get(name)
         if isinstance(listed, List) and results[name].partial:
             items = [item async for page in memory.pages(listed, results[name]) for item in page.items]
             results[name] = results[name].model_copy(update={"items": tuple(items), "partial": False})
@@ -94,10 +94,10 @@ def queries(
 ) -> dict[str, MemoryQuery]:
     """Return the queries about a delegated task by name; `query` replaces its own text in the search for documents.
 
-    Only what the lane decides by is read, since a result rests on everything read for it.
+    Only the inputs of the lane are read, since everything read restricts the commit.
     """
     failure = failure_of_task(message.task)
-    named: dict[str, MemoryQuery] = {
+    named_queries: dict[str, MemoryQuery] = {
         "chunks": HybridSearch(
             store="chunks",
             text=query.text[:QUERY_CHARS] if query else failure.text,
@@ -111,22 +111,24 @@ def queries(
         "own": List(store="attempts", where={"task_id": message.task_id}, limit=OWN),
     }
     if failure.error:
-        named["by_error"] = HybridSearch(store="attempts", text=failure.error, k=SIMILAR)
+        named_queries["by_error"] = HybridSearch(store="attempts", text=failure.error, k=SIMILAR)
     if failure.digest:
         where = {"error_signature": failure.digest}
-        named["same_error"] = List(store="attempts", where=where, limit=SAME_ERROR)
-        named["links"] = List(store="links", where={"pair": [where]}, limit=LINKS)
+        named_queries["same_error"] = List(store="attempts", where=where, limit=SAME_ERROR)
+        named_queries["links"] = List(store="links", where={"pair": [where]}, limit=LINKS)
     if message.lane == "investigate":
-        named["own_links"] = List(store="links", where={"pair": [{"task_id": message.task_id}]}, limit=LINKS)
+        named_queries["own_links"] = List(store="links", where={"pair": [{"task_id": message.task_id}]}, limit=LINKS)
     if failure.job:
         job = failure.job.model_dump(mode="json", exclude_none=True)
-        named["same_job"] = List(store="attempts", where={"job": job}, limit=SAME_JOB)
-    if _by_providers(message):
-        named["providers"] = List(store="providers", limit=PROVIDERS)
+        named_queries["same_job"] = List(store="attempts", where={"job": job}, limit=SAME_JOB)
+    if _needs_providers(message):
+        named_queries["providers"] = List(store="providers", limit=PROVIDERS)
     if message.override:
-        named["task"] = Get(store="tasks", id=message.task_id)
-        named["support"] = HybridSearch(store="chunks", text=message.override.instruction[:QUERY_CHARS], k=CHUNKS)
-    return named
+        named_queries["task"] = Get(store="tasks", id=message.task_id)
+        named_queries["support"] = HybridSearch(
+            store="chunks", text=message.override.instruction[:QUERY_CHARS], k=CHUNKS
+        )
+    return named_queries
 
 
 def evidence_of(
@@ -135,7 +137,7 @@ def evidence_of(
     calibration: Calibration,
     query: SearchQuery | None = None,
 ) -> Evidence:
-    """Read the results of `queries` as evidence. Raises `Transient` when an override is not on record yet."""
+    """Return the results of `queries` as evidence. Raises `Transient` if an override is not in its record yet."""
     task, failure = message.task, failure_of_task(message.task)
 
     def items(*names: str) -> Sequence[Item]:
@@ -164,23 +166,23 @@ def evidence_of(
     return Evidence(
         failure=failure,
         found=hits(failure.text, chunks, calibration.topic),
-        answers=ranked(hits(text, chunks, calibration.answer)),
+        answers=rank_hits(hits(text, chunks, calibration.answer)),
         neighbours=hits(text, neighbours, calibration.answer),
         attempts=attempts,
         lessons=lessons(attempts),
         providers=look_up_providers(task.systems, failure.text, records(items("providers"), Provider)),
         instruction=instruction,
-        searched_for=tuple(_in_words(message, failure, text, any(result.partial for result in results.values()))),
+        searched_for=tuple(_searched_for(message, failure, text, any(result.partial for result in results.values()))),
     )
 
 
-def _in_words(message: TaskDelegated, failure: Failure, text: str, partial: bool) -> list[str]:
+def _searched_for(message: TaskDelegated, failure: Failure, text: str, partial: bool) -> list[str]:
     texts = [f"documents about: {text}", f"earlier attempts at: {failure.text}"]
     if failure.digest:
         texts.append(f"earlier attempts with the error signature {failure.digest}")
     if failure.job:
         texts.append(f"earlier attempts at {failure.job.namespace}/{failure.job.name}")
-    if message.task.systems and _by_providers(message):
+    if message.task.systems and _needs_providers(message):
         texts.append(f"providers of: {', '.join(message.task.systems)}")
     if partial:
         texts.append("of all that only as much as one answer holds, the best and the newest")
@@ -188,12 +190,12 @@ def _in_words(message: TaskDelegated, failure: Failure, text: str, partial: bool
 
 
 def _also(message: TaskDelegated, query: SearchQuery | None) -> tuple[str, ...]:
-    """Other wordings to search for: those of the query, and a German text in English words."""
+    """Return further wordings to search for: those of the query, and the English words of a German text."""
     translated = english(query.text if query else message.task.description)
     texts = (*(query.also if query else ()), *((translated,) if translated else ()))
-    return tuple(text[:QUERY_CHARS] for text in dict.fromkeys(texts))[:MOST_ALSO]
+    return tuple(text[:QUERY_CHARS] for text in dict.fromkeys(texts))[:MAX_ALSO]
 
 
-def _by_providers(message: TaskDelegated) -> bool:
-    """Whether the lane needs the index of providers: a question is gated by the grader alone."""
+def _needs_providers(message: TaskDelegated) -> bool:
+    """Whether the lane uses the provider index; questions do not."""
     return message.lane != "answer"

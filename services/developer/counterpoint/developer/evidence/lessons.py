@@ -1,170 +1,169 @@
-"""Lessons: the acts behind earlier attempts, ranked by how alike the failures are and how the acts went."""
+"""Lessons: the acts of earlier attempts, ranked by likeness and outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from counterpoint.developer.evidence.attempts import SHOWN, EarlierAttempt, shortened
+from counterpoint.developer.evidence.attempts import FINDINGS_LIMIT, EarlierAttempt, truncate
 from counterpoint.developer.evidence.likeness import RECOGNISED
-from counterpoint.developer.excerpts.passages import same
+from counterpoint.developer.excerpts.passages import is_same_text
 
-COUNTED = 0.5
-"""Likeness from which an earlier success is a source of the confidence score."""
-OFFERED = 0.3
-"""Likelihood from which an act is offered: below it the earlier failure is another one in four cases of five."""
-UNCONFIRMED = 0.6
-"""Most likelihood of an act that nobody trusted has reported to have worked."""
+SIMILAR_SUCCESS_LIKENESS = 0.5
+"""Minimum likeness of an earlier success that counts in the confidence score."""
+OFFER_LIKELIHOOD = 0.3
+"""Minimum likelihood of an offered act. Below it four of five earlier failures have another cause."""
+UNCONFIRMED_MAX = 0.6
+"""Maximum likelihood of an act without a trusted report of success."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One act and every attempt at it, newest first: the same act tried twice is one lesson."""
+    """An act and all attempts with it, newest first."""
 
     attempts: tuple[EarlierAttempt, ...]
 
     @property
     def text(self) -> str:
-        """The act, in the words of the attempt that is cited for it."""
+        """The act, in the words of the cited attempt."""
         return self.cited.attempt.tried
 
     @property
     def cited(self) -> EarlierAttempt:
-        """The attempt that speaks most for it."""
-        return max(self.attempts, key=lambda one: (one.worth, one.item.seq))
+        """The best attempt, which is cited."""
+        return max(self.attempts, key=lambda one: (one.weight, one.item.seq))
 
     @property
-    def worth(self) -> float:
-        """All its outcomes together."""
-        return sum(one.worth for one in self.attempts)
+    def weight(self) -> float:
+        """The sum of the weights of its outcomes."""
+        return sum(one.weight for one in self.attempts)
 
     @property
     def failures(self) -> tuple[EarlierAttempt, ...]:
-        """Its failures for this very failure."""
+        """Its failures for the same failure."""
         return tuple(one for one in self.attempts if one.attempt.outcome == "failed" and one.recognised)
 
     @property
     def successes(self) -> tuple[EarlierAttempt, ...]:
-        """The times it worked, wholly or in part."""
+        """Its full and partial successes."""
         return tuple(one for one in self.attempts if one.attempt.outcome in ("succeeded", "partial"))
 
     @property
     def reliability(self) -> float:
-        """Share in (0, 1] by which its failures lower it: 1 where it never failed for this failure."""
+        """Factor in (0, 1] for its failures: 1 if it never failed for this failure."""
         worked = len(self.successes) + 1
         return worked / (worked + len(self.failures))
 
     @property
-    def used_here(self) -> bool:
-        """Whether this task has tried it already."""
-        return any(one.here for one in self.attempts)
+    def used_in_task(self) -> bool:
+        """Whether this task has tried it."""
+        return any(one.in_task for one in self.attempts)
 
     @property
     def likelihood(self) -> float:
-        """The probability that it worked for the same failure: that of the best incident, or, of several recognised
-        ones, that not all of them are another failure."""
+        """The probability that it fixed the same failure: that of the best incident, or of several recognised ones
+        combined."""
         incidents: dict[str, EarlierAttempt] = {}
         for one in self.successes:
             incidents.setdefault(one.incident, one)
-        found = combined_likelihood([one.likeness for one in incidents.values() if not one.here])
-        return found if self.confirmed else min(found, UNCONFIRMED)
+        found = combined_likelihood([one.likeness for one in incidents.values() if not one.in_task])
+        return found if self.confirmed else min(found, UNCONFIRMED_MAX)
 
     @property
     def recognised(self) -> bool:
-        """Whether it worked for a failure that counts as the same one."""
+        """Whether it worked for a failure that counts as the same."""
         return any(one.recognised for one in self.successes)
 
     @property
     def confirmed(self) -> bool:
-        """Whether somebody trusted has reported that it worked."""
+        """Whether a trusted principal reported a success."""
         return any(one.trusted and one.attempt.evidence == "reported" for one in self.successes)
 
     @property
-    def vouched(self) -> bool:
-        """Whether it may be proposed at all: not on the word of an untrusted source alone."""
+    def is_trusted(self) -> bool:
+        """Whether it may be proposed: it does not rest on untrusted sources alone."""
         return any(one.item.integrity > 0 for one in self.successes)
 
     @property
     def offerable(self) -> bool:
-        """Whether it is worth trying: it worked on balance, and the failures are alike enough."""
-        return self.worth > 0 and (self.recognised or self.likelihood >= OFFERED)
+        """Whether it may be offered: it worked more than it failed, and the failures are similar enough."""
+        return self.weight > 0 and (self.recognised or self.likelihood >= OFFER_LIKELIHOOD)
 
     @property
-    def again(self) -> str | None:
-        """The reason for doing again what has failed for this failure; None when there is none."""
+    def retry_reason(self) -> str | None:
+        """The reason to repeat an act that failed for this failure, if any."""
         if not self.failures or not self.successes:
             return None
         failed, worked = self.failures[0], self.successes[0]
         outcome, evidence = worked.attempt.outcome, worked.attempt.evidence
         return (
-            f"failed for this error {times(len(self.failures))} (last {failed.when}), "
-            f"but {outcome} {times(len(self.successes))} (last {worked.when}, {evidence})"
+            f"failed for this error {times_in_words(len(self.failures))} (last {failed.day}), "
+            f"but {outcome} {times_in_words(len(self.successes))} (last {worked.day}, {evidence})"
         )
 
 
 def combined_likelihood(likelihoods: Sequence[float]) -> float:
-    """The probability that one incident at least is the same failure: of recognised ones, which are independent
-    witnesses, that not all are mistaken; of others the highest."""
+    """Return the probability that at least one incident is the same failure: recognised ones are combined as
+    independent, of others the highest counts."""
     recognised = [value for value in likelihoods if value >= RECOGNISED]
     if recognised:
         return round(1 - prod(1 - value for value in recognised), 4)
     return max(likelihoods, default=0.0)
 
 
-def lessons(tried: Sequence[EarlierAttempt]) -> tuple[Lesson, ...]:
-    """The acts behind some attempts, which come in the order of their likeness: those that worked for this very
-    failure first, then those that worked more than they failed, then the most alike."""
+def lessons(attempts: Sequence[EarlierAttempt]) -> tuple[Lesson, ...]:
+    """Return the acts of attempts, which are ordered by likeness: first those that worked for this failure, then those
+    that worked more than they failed, then the most similar."""
     groups: list[list[EarlierAttempt]] = []
-    for one in sorted(tried, key=lambda one: -one.item.seq):
+    for one in sorted(attempts, key=lambda one: -one.item.seq):
         for group in groups:
-            if same(group[0].attempt.tried, one.attempt.tried):
+            if is_same_text(group[0].attempt.tried, one.attempt.tried):
                 group.append(one)
                 break
         else:
             groups.append([one])
-    place = {one.item.id: n for n, one in enumerate(tried)}
+    place = {one.item.id: n for n, one in enumerate(attempts)}
 
     def order(lesson: Lesson) -> tuple[bool, bool, float, int]:
         first = min(place[one.item.id] for one in lesson.successes or lesson.attempts)
-        return not lesson.recognised, lesson.worth <= 0, -round(lesson.likelihood, 2), first
+        return not lesson.recognised, lesson.weight <= 0, -round(lesson.likelihood, 2), first
 
     return tuple(sorted((Lesson(tuple(group)) for group in groups), key=order))
 
 
-def warnings(known: Sequence[Lesson]) -> tuple[str, ...]:
-    """The acts that have failed for this failure: how often in all, then each with the error it ended in."""
-    failed = [lesson for lesson in known if lesson.failures]
+def warnings(lessons_ranked: Sequence[Lesson]) -> tuple[str, ...]:
+    """Return warnings about acts that failed for this failure: their number, then each with its error."""
+    failed = [lesson for lesson in lessons_ranked if lesson.failures]
     if not failed:
         return ()
     count = sum(len(lesson.failures) for lesson in failed)
     each = (
-        f"failed {times(len(lesson.failures))} (last {lesson.failures[0].when}): {_quoted(lesson.failures[0])}"
-        for lesson in failed[:SHOWN]
+        f"failed {times_in_words(len(lesson.failures))} (last {lesson.failures[0].day}): {_quoted(lesson.failures[0])}"
+        for lesson in failed[:FINDINGS_LIMIT]
     )
-    return (f"attempts at this error have failed {times(count)}", *each)
+    return (f"attempts at this error have failed {times_in_words(count)}", *each)
 
 
-def similar_success(tried: Sequence[EarlierAttempt]) -> bool:
-    """Whether another task like this one is reported to have succeeded: the fourth term of the confidence score.
-    Untrusted memory does not count, nor does a recovery that was only observed."""
+def similar_success(attempts: Sequence[EarlierAttempt]) -> bool:
+    """Return whether a similar task is reported to have succeeded, the fourth term of the confidence score. Untrusted
+    reports and observed recoveries do not count."""
     return any(
         one.attempt.outcome == "succeeded"
         and one.attempt.evidence == "reported"
-        and not one.here
+        and not one.in_task
         and one.item.integrity > 0
-        and one.likeness >= COUNTED
-        for one in tried
+        and one.likeness >= SIMILAR_SUCCESS_LIKENESS
+        for one in attempts
     )
 
 
-def proven_fixes(tried: Sequence[EarlierAttempt]) -> tuple[EarlierAttempt, ...]:
-    """Best success that a trusted principal reported for each earlier incident that is alike enough, if the act
-    worked more than it failed, its likeness lowered by its failures. These are sources like trusted documents; several
-    attempts at one incident are one.
+def proven_fixes(attempts: Sequence[EarlierAttempt]) -> tuple[EarlierAttempt, ...]:
+    """Return the best trusted success of each similar incident whose act worked more than it failed, with its likeness
+    lowered by its failures. These count as sources, one per incident.
     """
-    trusted = [one for one in tried if one.trusted and not one.here and one.likeness >= COUNTED]
+    trusted = [one for one in attempts if one.trusted and not one.in_task and one.likeness >= SIMILAR_SUCCESS_LIKENESS]
     best: dict[str, EarlierAttempt] = {}
     for lesson in lessons(trusted):
-        if lesson.worth <= 0:
+        if lesson.weight <= 0:
             continue
         for one in lesson.successes:
             if one.attempt.outcome == "succeeded" and one.attempt.evidence == "reported":
@@ -172,8 +171,8 @@ def proven_fixes(tried: Sequence[EarlierAttempt]) -> tuple[EarlierAttempt, ...]:
     return tuple(sorted(best.values(), key=lambda one: -one.likeness))
 
 
-def times(count: int) -> str:
-    """A count in words."""
+def times_in_words(count: int) -> str:
+    """Return a count in words."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
@@ -183,4 +182,4 @@ def _quoted(one: EarlierAttempt) -> str:
 
 
 def _line(text: str) -> str:
-    return shortened(" ".join(text.split()), 500)
+    return truncate(" ".join(text.split()), 500)

@@ -1,4 +1,4 @@
-"""Providers: the official package for an external system, or a stop. Never a stand-in."""
+"""Providers: the official packages of external systems. A task without one stops; there is no substitute."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,39 +12,38 @@ _DOTTED = re.compile(r"\.[A-Za-z]")
 
 @dataclass(frozen=True)
 class ProviderLookup:
-    """Systems of a task by the index of providers: those with a provider, those without."""
+    """The systems of a task with a provider, and those without."""
 
     found: tuple[tuple[str, Provider], ...] = ()
     missing: tuple[str, ...] = ()
 
     @property
     def exists(self) -> bool | None:
-        """Whether every system has a provider; None when the task names no system."""
+        """Whether every system has a provider; None without systems."""
         if self.missing:
             return False
         return True if self.found else None
 
 
 def look_up_providers(systems: Sequence[str], text: str, index: Sequence[Provider]) -> ProviderLookup:
-    """The providers of the systems a task names; of those its text mentions when it names none."""
+    """Look up the providers of the systems of a task, or without systems of those that its text mentions."""
     if systems:
         pairs = [(system, match(system, index)) for system in systems]
         return ProviderLookup(
             found=tuple((system, provider) for system, provider in pairs if provider is not None),
             missing=tuple(system for system, provider in pairs if provider is None),
         )
-    words = f" {_plain(_without_addresses(text))} "
+    words = f" {_plain(_without_locations(text))} "
     mentioned: dict[str, tuple[str, Provider]] = {}
     for provider in index:
-        for name in _in_prose(provider):
+        for name in _prose_names(provider):
             if f" {_plain(name)} " in words:
                 mentioned.setdefault(provider.package, (name, provider))
     return ProviderLookup(found=tuple(mentioned.values()))
 
 
 def match(system: str, index: Sequence[Provider]) -> Provider | None:
-    """The provider that is called what the system is, whatever its case and punctuation: by its own name before an
-    alias, by an alias before a term."""
+    """Return the provider of a system name, ignoring case and punctuation: by name, else by alias, else by term."""
     wanted = _plain(system)
     by_rank: tuple[Callable[[Provider], tuple[str, ...]], ...] = (
         lambda provider: (provider.name,),
@@ -58,8 +57,8 @@ def match(system: str, index: Sequence[Provider]) -> Provider | None:
     return None
 
 
-def _in_prose(provider: Provider) -> tuple[str, ...]:
-    """The names of a provider that mean nothing else in prose."""
+def _prose_names(provider: Provider) -> tuple[str, ...]:
+    """Return the names of a provider that are unambiguous in prose."""
     terms = set(map(_plain, provider.terms))
     return tuple(name for name in (provider.name, *provider.aliases) if _plain(name) not in terms)
 
@@ -84,9 +83,9 @@ def provider_needs(missing: Sequence[str], project: str) -> tuple[Need, ...]:
     )
 
 
-def _without_addresses(text: str) -> str:
-    """The text without URLs, but for their schemes, and without hosts, paths, mail addresses and settings: a name in
-    one of these says where something lies, and not what is worked with."""
+def _without_locations(text: str) -> str:
+    """Return the text without URLs (except schemes), hosts, paths, mail addresses and settings, whose names are
+    locations."""
     kept = []
     for token in text.split():
         scheme, colon, _ = token.partition("://")

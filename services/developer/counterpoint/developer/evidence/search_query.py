@@ -1,14 +1,14 @@
-"""The texts that documents are searched for."""
+"""Search queries for documents."""
 
 from counterpoint.proto.messages import Shape
 
 QUERY_CHARS = 2_000
-"""Characters of a text that a search looks at, at most."""
+"""Maximum length of a searched text."""
 
 
 class SearchQuery(Shape):
-    """A text to search for, by which results are graded, and other wordings or parts of it. `why` is empty for the
-    question in its own words."""
+    """A text to search for, against which results are graded, and other wordings or parts of it. `why` is empty for the
+    original question."""
 
     text: str
     also: tuple[str, ...] = ()

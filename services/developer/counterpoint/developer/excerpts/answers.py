@@ -1,4 +1,4 @@
-"""Answers made of sentences of the evidence, each with its citation; none is worded here."""
+"""Answers that consist of quotes from the evidence, each with its citation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,45 +18,44 @@ CHUNKS = 5
 
 @dataclass(frozen=True)
 class QuotedAnswer:
-    """A markdown text made of quotes, and the span behind each, in the order of their numbers in the text."""
+    """A markdown text of quotes, and their citations in the order of their numbers."""
 
     text: str
     citations: tuple[Citation, ...]
 
 
-def quoted_answer(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> QuotedAnswer:
-    """Pick the parts of the best hits that answer a question. Needs at least one hit.
+def quoted_answer(question: str, hits: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()) -> QuotedAnswer:
+    """Quote the parts of the best hits that answer a question. Needs at least one hit.
 
-    Of documents the excerpts of the sections that fit best, of which `beside` are further passages; of conversations
-    and programs their best spans.
+    Documents are quoted by sections, with `neighbours` as further passages; conversations and programs by spans.
     """
-    selected = select(question, found, beside)
+    selected = select(question, hits, neighbours)
     if selected is None:
-        return _spans(question, found, threshold)
+        return _spans(question, hits, threshold)
     citations = selected.citations
     return QuotedAnswer(quotes_text(citations), citations)
 
 
 def grade_answer(
-    question: str, found: Sequence[Hit], curve: Curve, beside: Sequence[Hit] = (), again: bool = False
+    question: str, hits: Sequence[Hit], curve: Curve, neighbours: Sequence[Hit] = (), rewritten: bool = False
 ) -> Grade:
-    """Whether what was found, or found `again` by other words, is enough to answer: of documents by the likelihood of
-    the excerpts, else by that of the best passage."""
-    selected = select(question, found, beside)
-    return grade(found, curve) if selected is None else selected.grade(again)
+    """Grade whether the hits, or those of a `rewritten` query, suffice for an answer: documents by the likelihood of
+    the excerpts, others by that of the best passage."""
+    selected = select(question, hits, neighbours)
+    return grade(hits, curve) if selected is None else selected.grade(rewritten)
 
 
-def _spans(question: str, found: Sequence[Hit], threshold: float) -> QuotedAnswer:
-    """Spans of the best hits: of each of the first few its best, and then what adds to the question's words.
+def _spans(question: str, hits: Sequence[Hit], threshold: float) -> QuotedAnswer:
+    """Return spans of the best hits: the best span of each of the first few, then those that cover further words.
 
-    A hit after the first has to be half as likely as what is enough. Where a span is a step, the other steps of its
-    list come with it in their order. Needs at least one hit.
+    A later hit needs half the threshold. With a step come the other steps of its list, in order. Needs at least one
+    hit.
     """
-    chosen = [found[0], *(hit for hit in found[1:CHUNKS] if hit.relevance >= threshold / 2)]
-    worth = weights(content_words(question), [hit.words for hit in found])
-    left = dict(worth)
-    total = sum(worth.values())
-    taken: list[tuple[Hit, Passage]] = []
+    chosen = [hits[0], *(hit for hit in hits[1:CHUNKS] if hit.relevance >= threshold / 2)]
+    word_weights = weights(content_words(question), [hit.words for hit in hits])
+    uncovered = dict(word_weights)
+    total = sum(word_weights.values())
+    chosen_spans: list[tuple[Hit, Passage]] = []
     options = [
         (hit, sentence)
         for hit in chosen
@@ -65,38 +64,43 @@ def _spans(question: str, found: Sequence[Hit], threshold: float) -> QuotedAnswe
     ]
 
     def best(of: Sequence[tuple[Hit, Passage]]) -> tuple[float, Hit, Passage] | None:
-        scored = [(_gain(hit, each, left, worth), -chosen.index(hit), -each.start, hit, each) for hit, each in of]
+        scored = [
+            (_gain(hit, each, uncovered, word_weights), -chosen.index(hit), -each.start, hit, each) for hit, each in of
+        ]
         gain, _, _, hit, sentence = max(scored, key=lambda option: option[:3], default=(0, 0, 0, None, None))
         return (gain, hit, sentence) if hit is not None and sentence is not None else None
 
     def take(hit: Hit, sentence: Passage) -> None:
-        taken.append((hit, sentence))
+        chosen_spans.append((hit, sentence))
         covered = content_words(sentence.text) | content_words(hit.context)
-        for word in covered & left.keys():
-            del left[word]
+        for word in covered & uncovered.keys():
+            del uncovered[word]
 
     for hit in chosen[:SOURCES]:
         if (picked := best([option for option in options if option[0] is hit])) is not None:
             take(*picked[1:])
-    while len(taken) < SPANS and (picked := best([option for option in options if option not in taken])) is not None:
-        if taken and picked[0] < 0.1 * total:
+    while (
+        len(chosen_spans) < SPANS
+        and (picked := best([option for option in options if option not in chosen_spans])) is not None
+    ):
+        if chosen_spans and picked[0] < 0.1 * total:
             break
         take(*picked[1:])
-    taken.sort(key=lambda span: chosen.index(span[0]))
-    return _rendered(_with_steps(taken))
+    chosen_spans.sort(key=lambda span: chosen.index(span[0]))
+    return _rendered(_with_steps(chosen_spans))
 
 
-def _gain(hit: Hit, sentence: Passage, left: dict[str, float], worth: dict[str, float]) -> float:
-    """Return the words that a sentence adds to those covered, plus a little for those it repeats, times the
-    relevance of its chunk."""
+def _gain(hit: Hit, sentence: Passage, uncovered: dict[str, float], weights: dict[str, float]) -> float:
+    """Return the weight of the words that a sentence adds, and a fraction for repeated ones, times the relevance of its
+    chunk."""
     words = content_words(sentence.text)
-    added = sum(value for word, value in left.items() if word in words)
-    return hit.relevance * (added + 0.05 * coverage(worth, words))
+    added = sum(value for word, value in uncovered.items() if word in words)
+    return hit.relevance * (added + 0.05 * coverage(weights, words))
 
 
-def _with_steps(taken: Sequence[tuple[Hit, Passage]]) -> list[tuple[Hit, Passage]]:
+def _with_steps(chosen_spans: Sequence[tuple[Hit, Passage]]) -> list[tuple[Hit, Passage]]:
     whole: list[tuple[Hit, Passage]] = []
-    for hit, passage in taken:
+    for hit, passage in chosen_spans:
         steps = [step for step in passages(hit.text, hit.markdown) if step.kind == "step"]
         for span in steps[:STEPS] if passage.kind == "step" else [passage]:
             if (hit, span) not in whole:
@@ -104,6 +108,6 @@ def _with_steps(taken: Sequence[tuple[Hit, Passage]]) -> list[tuple[Hit, Passage
     return whole
 
 
-def _rendered(taken: Sequence[tuple[Hit, Passage]]) -> QuotedAnswer:
-    citations = tuple(cite(hit, passage) for hit, passage in taken)
+def _rendered(chosen_spans: Sequence[tuple[Hit, Passage]]) -> QuotedAnswer:
+    citations = tuple(cite(hit, passage) for hit, passage in chosen_spans)
     return QuotedAnswer(quotes_text(citations), citations)

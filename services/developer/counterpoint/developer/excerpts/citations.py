@@ -1,4 +1,4 @@
-"""Citations: what is quoted, and where it stands."""
+"""Citations: quotes and their positions."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from counterpoint.proto.findings import Citation
 
 
 def cite(hit: Hit, passage: Passage) -> Citation:
-    """The citation of a passage of a hit; offsets count characters of the whole document."""
+    """Return the citation of a passage of a hit, with character offsets in the document."""
     return Citation(
         store=hit.item.store,
         id=hit.item.id,
@@ -21,7 +21,7 @@ def cite(hit: Hit, passage: Passage) -> Citation:
 
 
 def references(citations: Sequence[Citation]) -> str:
-    """The numbered list of what a text cites; places of one document that follow one another share its line."""
+    """Return the numbered list of citations; consecutive ones of a document share a line."""
     lines: list[str] = []
     before = None
     for number, citation in enumerate(citations, 1):
@@ -34,7 +34,7 @@ def references(citations: Sequence[Citation]) -> str:
 
 
 def quotes_text(citations: Sequence[Citation]) -> str:
-    """A text of quotes alone, each with its number, and their references."""
+    """Return a text of numbered quotes and their references."""
     quotes = [
         f"{citation.quote}{chr(10) if citation.quote.endswith('```') else ' '}[{number}]"
         for number, citation in enumerate(citations, 1)
@@ -43,7 +43,7 @@ def quotes_text(citations: Sequence[Citation]) -> str:
 
 
 def attributed_quotes(citations: Sequence[Citation]) -> list[str]:
-    """Quotes of documents with their numbers, each document named above the first of those that follow one another."""
+    """Return numbered quotes; the first of consecutive ones of a document is preceded by its name."""
     parts: list[str] = []
     before = None
     for number, citation in enumerate(citations, 1):
@@ -55,10 +55,10 @@ def attributed_quotes(citations: Sequence[Citation]) -> list[str]:
 
 
 def attributed_text(citations: Sequence[Citation]) -> str:
-    """A text of quotes with the documents they are from, and their references."""
+    """Return a text of quotes with their documents and references."""
     return "\n\n".join([*attributed_quotes(citations), references(citations)])
 
 
 def labelled_quote(label: str, text: str, number: int) -> list[str]:
-    """A quote under its label, with the number of its citation."""
+    """Return a quote under a label, with the number of its citation."""
     return [f"{label} [{number}]:", "\n".join(f"> {line}".rstrip() for line in text.splitlines())]

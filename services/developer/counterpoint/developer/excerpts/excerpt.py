@@ -1,4 +1,4 @@
-"""Excerpts: of a section the coherent part that bears on a question, within a number of characters."""
+"""Excerpts: the coherent part of a section that is relevant to a question, within a character budget."""
 
 import re
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from counterpoint.developer.language.question_terms import QuestionTerms
 from counterpoint.proto.findings import Citation
 
 BUDGET = 1_100
-"""Characters of an excerpt: what people read at once, and room for its references."""
+"""Maximum characters of an excerpt."""
 LONG, LONGER = 400, 1_200
-"""A unit of more than `LONG` characters counts less the longer it is, half at `LONGER` more."""
+"""The weight of a unit longer than `LONG` characters decreases, to half at `LONG + LONGER`."""
 HALF = 0.5
-"""Share of what a question asks about that a row has to hold to be the answer about it alone."""
+"""Minimum share of the question's words in a row that answers it alone."""
 LISTED = frozenset({"step", "item", "term", "row", "code"})
 
 _PROHIBITS = re.compile(
@@ -27,19 +27,19 @@ _PROHIBITS = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ0-9`\"'(*])")
 _LINE_END = re.compile(r"\n")
 MOST_RUNS = 400
-"""Runs of sentences or lines that are compared where a unit has to be cut."""
+"""Maximum number of compared runs of sentences or lines when a unit is cut."""
 
 
 def prohibits(text: str) -> bool:
-    """Whether a text says what may not be done."""
+    """Return whether a text contains a prohibition."""
     return _PROHIBITS.search(text) is not None
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Units of a section in their order, with what the best of them covers of what was asked.
+    """Units of a section in order, with the question coverage of the best.
 
-    `clip` is the part that is quoted of a single unit too long to be quoted whole.
+    `clip` is the quoted part of a single unit that is too long.
     """
 
     section: Section
@@ -50,18 +50,17 @@ class Excerpt:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The full text."""
         return "\n".join(quote for quote in self.quotes)
 
     @property
     def quotes(self) -> tuple[str, ...]:
-        """Its stretches."""
+        """The quoted texts."""
         return tuple(self.section.text[start:end] for start, end in self.stretches)
 
     @property
     def stretches(self) -> tuple[tuple[int, int], ...]:
-        """From where to where it runs in its section; units that follow one another, but for the line below the headers
-        of a table, are one stretch."""
+        """Its spans in the section; adjacent units are one span, also across the rule of a table."""
         if self.clip is not None:
             return (self.clip,)
         units = self.section.units
@@ -78,24 +77,24 @@ class Excerpt:
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Return the spans that it quotes."""
+        """Return its citations."""
         return tuple(
             cite(hit, passage) for start, end in self.stretches for hit, passage in self.section.spans(start, end)
         )
 
 
 def scores(terms: QuestionTerms, section: Section) -> list[float]:
-    """Share of the question that each unit holds, by itself and a little by the headings and the opener above it."""
-    about = terms.held(section.headings)
+    """Return the question coverage of each unit, with a fraction for its headings and its lead-in."""
+    about = terms.words_in(section.headings)
     found = []
     opener: frozenset[str] = frozenset()
     for unit, said in zip(section.units, section.sentences, strict=True):
         if unit.kind not in BODY:
             if unit.kind in ("heading", "header"):
-                opener = terms.held(unit.text) if unit.kind == "heading" else opener | terms.held(unit.text)
+                opener = terms.words_in(unit.text) if unit.kind == "heading" else opener | terms.words_in(unit.text)
             found.append(0.0)
             continue
-        held = terms.held(unit.text)
+        held = terms.words_in(unit.text)
         value = terms.share(held) + 0.35 * terms.share((opener | about) - held)
         value += 0.25 * terms.fits(said)
         if terms.permission and prohibits(unit.text):
@@ -109,20 +108,20 @@ def scores(terms: QuestionTerms, section: Section) -> list[float]:
 def excerpt(
     terms: QuestionTerms, section: Section, budget: int = BUDGET, subject: frozenset[str] = frozenset()
 ) -> Excerpt | None:
-    """The part of a section that bears on a question; None where nothing of it can be quoted.
+    """Return the relevant part of a section, or None if nothing can be quoted.
 
-    `subject`: words of the thing asked about, without which nothing is quoted.
+    `subject`: words for the subject of the question, without which nothing is quoted.
     """
     units = section.units
     every = [n for n, unit in enumerate(units) if unit.kind in BODY]
-    body = _naming(terms, section, every, subject)
+    body = _units_naming(terms, section, every, subject)
     if not body:
         return None
     worth = scores(terms, section)
     best = max(body, key=lambda n: (worth[n], -n))
     if not subject:
-        body = _naming(terms, section, every, row_subject(terms, section, best))
-    dropped = _beside_the_point(terms, section, worth, best) | (set(every) - set(body))
+        body = _units_naming(terms, section, every, row_subject(terms, section, best))
+    dropped = _off_topic(terms, section, best) | (set(every) - set(body))
     kept: set[int] = set()
 
     def size(of: set[int]) -> int:
@@ -149,7 +148,7 @@ def excerpt(
 
 
 def _clip(terms: QuestionTerms, unit: Unit, budget: int) -> tuple[int, int]:
-    """The run of sentences, or of lines where it is no prose, that holds most of what was asked within the budget."""
+    """Return the span of sentences, or lines of other text, with the highest question coverage within the budget."""
     cut = _SENTENCE_END if unit.kind in ("paragraph", "item", "step", "term") else _LINE_END
     edges = [0, *(each.end() for each in cut.finditer(unit.text)), len(unit.text)]
     runs = [
@@ -160,15 +159,15 @@ def _clip(terms: QuestionTerms, unit: Unit, budget: int) -> tuple[int, int]:
     ][:MOST_RUNS]
     first, last = max(
         runs,
-        key=lambda run: (round(terms.share(terms.held(unit.text[slice(*run)])), 3), min(run[1] - run[0], budget)),
+        key=lambda run: (round(terms.share(terms.words_in(unit.text[slice(*run)])), 3), min(run[1] - run[0], budget)),
     )
     body = unit.text[first : min(last, first + budget)].rstrip()
     return unit.start + first, unit.start + first + len(body)
 
 
 def closure(units: Sequence[Unit], n: int) -> set[int]:
-    """Parts of a unit: the sentence that opens its list, the other steps of its procedure, the headers of its
-    row, what it opens itself, and what is nested in it."""
+    """Return the units that belong to a unit: the lead-in of its list, the other steps of its procedure, the headers of
+    its row, the block that it introduces, and nested units."""
     unit = units[n]
     found = {n}
     if unit.opens:
@@ -194,7 +193,7 @@ def closure(units: Sequence[Unit], n: int) -> set[int]:
 
 
 def _opened(units: Sequence[Unit], n: int) -> set[int]:
-    """Return the list, table or block of code that a unit leads over to."""
+    """Return the list, table or code block that a unit introduces."""
     found: set[int] = set()
     kind = None
     for m in range(n + 1, len(units)):
@@ -221,9 +220,9 @@ def _procedure(units: Sequence[Unit], n: int) -> set[int]:
     return found
 
 
-def _beside_the_point(terms: QuestionTerms, section: Section, worth: Sequence[float], best: int) -> set[int]:
-    """Items, terms and rows beside the best one that are about something else: those without the rarest word of the
-    question that the best one, and few others of its list, hold."""
+def _off_topic(terms: QuestionTerms, section: Section, best: int) -> set[int]:
+    """Return the siblings of the best unit about other subjects: those without the rarest question word that the best
+    one and few others have."""
     units = section.units
     kind = units[best].kind
     if kind not in ("item", "term", "row"):
@@ -236,7 +235,7 @@ def _beside_the_point(terms: QuestionTerms, section: Section, worth: Sequence[fl
     mates = [n for n in range(first, last + 1) if units[n].kind == kind and units[n].indent == units[best].indent]
     if len(mates) < 3:
         return set()
-    held = {n: terms.held(units[n].text) for n in mates}
+    held = {n: terms.words_in(units[n].text) for n in mates}
     telling = {word for word in held[best] if sum(word in held[n] for n in mates) <= max(1, len(mates) // 4)}
     if terms.share(telling) < 0.3:
         return set()
@@ -247,21 +246,21 @@ def _beside_the_point(terms: QuestionTerms, section: Section, worth: Sequence[fl
 
 
 def row_subject(terms: QuestionTerms, section: Section, best: int) -> frozenset[str]:
-    """The words by which a row that says whose a thing is names it; none where the best unit is no such row."""
+    """Return the words that name the subject of an ownership row; none if the best unit is not such a row."""
     unit = section.units[best]
     if unit.kind != "row" or terms.kind is None or terms.kind.name != "person":
         return frozenset()
-    about = terms.held(terms.kind.asks.sub(" ", terms.text))
-    named = terms.held(unit.text) & about
+    about = terms.words_in(terms.kind.asks.sub(" ", terms.text))
+    named = terms.words_in(unit.text) & about
     return named if terms.share(named) >= HALF * terms.share(about) else frozenset()
 
 
-def _naming(terms: QuestionTerms, section: Section, body: Sequence[int], subject: frozenset[str]) -> list[int]:
-    """The units that name a subject by most of its words, or stand under headings that do, but no code; all where there
-    is no subject."""
+def _units_naming(terms: QuestionTerms, section: Section, body: Sequence[int], subject: frozenset[str]) -> list[int]:
+    """Return the units, except code, that name a subject by most of its words, or whose headings do; all without a
+    subject."""
 
     def names(text: str) -> bool:
-        return 2 * terms.share(terms.held(text) & subject) > terms.share(subject)
+        return 2 * terms.share(terms.words_in(text) & subject) > terms.share(subject)
 
     if not subject:
         return list(body)
@@ -269,8 +268,8 @@ def _naming(terms: QuestionTerms, section: Section, body: Sequence[int], subject
     return [n for n in body if units[n].kind != "code" and (above or names(units[n].text))]
 
 
-def _parent(units: Sequence[Unit], n: int) -> int:
+def _parent(units: Sequence[Unit], n: int) -> int | None:
     for m in range(n - 1, -1, -1):
         if units[m].indent < units[n].indent:
             return m
-    return -1
+    return None

@@ -1,4 +1,4 @@
-"""Likelihood: how often an answer of such features was right, by a logistic regression that ships as data."""
+"""Likelihood: the probability that an answer with given features is right, by a logistic regression."""
 
 import math
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from counterpoint.proto.messages import Shape
 
 
 class LikelihoodModel(Shape):
-    """The weight of each sign by its name, and the probability from which an answer is given. `fitted_on` says on what
-    and how it was fitted, `measured` how good it is on what it was not fitted on."""
+    """The weight of each feature by name, and the minimum probability of an answer. `fitted_on` describes the fit,
+    `measured` the result on other data."""
 
     intercept: float
     weights: Mapping[str, float]
@@ -18,14 +18,14 @@ class LikelihoodModel(Shape):
     fitted_on: str
     measured: str
 
-    def at(self, features: Mapping[str, float]) -> float:
-        """The probability in [0, 1] of these features. Raises `KeyError` where one is missing."""
+    def probability(self, features: Mapping[str, float]) -> float:
+        """Return the probability in [0, 1] for features. Raises `KeyError` for a missing one."""
         weighed = sum(weight * features[name] for name, weight in self.weights.items())
         return 1 / (1 + math.exp(-(self.intercept + weighed)))
 
 
 @cache
 def likelihood_model() -> LikelihoodModel:
-    """The one that ships with the developer. Raises `OSError` or `ValidationError`."""
+    """Load the model of the package. Raises `OSError` or `ValidationError`."""
     shipped = files("counterpoint.developer.excerpts").joinpath("likelihood.json")
     return LikelihoodModel.model_validate_json(shipped.read_text(encoding="utf-8"))

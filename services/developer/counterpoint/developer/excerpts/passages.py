@@ -1,4 +1,4 @@
-"""Passages: the spans of a stored text that can be quoted alone, a step, a paragraph, a table row, a sentence."""
+"""Passages: quotable spans of a stored text, such as a step, a paragraph, a table row or a sentence."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SHORT = 8
 
 @dataclass(frozen=True)
 class Passage:
-    """`text` is what stands from `start` to `end` (characters) of the text it was taken from."""
+    """The span `text` from `start` to `end` (characters) of a larger text."""
 
     kind: Kind
     start: int
@@ -30,10 +30,10 @@ class Passage:
 
 @lru_cache(maxsize=1_000)
 def passages(text: str, markdown: bool = True) -> tuple[Passage, ...]:
-    """The passages of a text in its order.
+    """Return the passages of a text in order.
 
-    Of markdown: steps of numbered lists, items, paragraphs, table rows, each with the code block that follows it;
-    headings are none. Of other text: what blank lines divide.
+    In markdown: steps of numbered lists, items, paragraphs and table rows, each with the code block after it, without
+    headings. In other text: blocks between blank lines.
     """
     if not markdown:
         return tuple(_divided(text))
@@ -68,7 +68,7 @@ def passages(text: str, markdown: bool = True) -> tuple[Passage, ...]:
 
 
 def sentences(passage: Passage) -> tuple[Passage, ...]:
-    """A passage's sentences. Steps, items and rows stay whole."""
+    """Return the sentences of a passage. Steps, items and rows are not split."""
     if passage.kind != "paragraph" or "```" in passage.text:
         return (passage,)
     spans, at = [], 0
@@ -82,12 +82,12 @@ def sentences(passage: Passage) -> tuple[Passage, ...]:
     )
 
 
-def same(left: str, right: str) -> bool:
-    """Whether two texts say the same but for white space, case, list marks and small edits.
+def is_same_text(first: str, second: str) -> bool:
+    """Return whether two texts are the same except white space, case, list marks and small edits.
 
-    That is, 70 % of the three-word runs of the shorter are in the longer; short texts have to be equal.
+    At least 70 % of the three-word shingles of the shorter are in the longer; short texts must be equal.
     """
-    one, other = _plain(left), _plain(right)
+    one, other = _plain(first), _plain(second)
     if one == other:
         return True
     shorter, longer = sorted((_shingles(one), _shingles(other)), key=len)

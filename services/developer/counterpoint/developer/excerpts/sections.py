@@ -1,4 +1,4 @@
-"""Sections: the passages of a document that stand under the same headings, put together from what a search found."""
+"""Sections: the passages of a document under the same headings, joined from the hits of a search."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,19 +12,19 @@ from counterpoint.developer.language.question_terms import words_of
 
 PROGRAMS = frozenset({"python", "javascript", "typescript"})
 STRUCTURED = frozenset({"markdown", "restructuredtext", "html", "notebook", "pdf"})
-"""Types whose passages stand under headings."""
+"""Types with headings."""
 FIRST = 20
-_SAID = "{}: {}"
+_CELL_TEXT = "{}: {}"
 COPIES = 3
-"""A passage that stands in so many of the documents found is none of their own."""
+"""Number of documents with the same passage from which it is boilerplate."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Consecutive passages of one document. `place` is that of the best of them among what was found, from 0.
+    """Consecutive passages of one document. `place` is the rank of the best of them among the hits, from 0.
 
-    `text` is all of it, where white space between passages is told apart from line ends no more; `start` is where it
-    begins in its document.
+    `text` is their joined text, in which white space between passages is normalised; `start` is its offset in the
+    document.
     """
 
     hits: tuple[Hit, ...]
@@ -32,13 +32,13 @@ class Section:
     best: Hit
 
     @property
-    def found(self) -> tuple[Hit, ...]:
-        """Those of its passages that the search found."""
+    def found_hits(self) -> tuple[Hit, ...]:
+        """The passages that the search found."""
         return tuple(hit for hit in self.hits if hit.item.score is not None) or (self.best,)
 
     @property
     def source(self) -> str:
-        """The document."""
+        """The name of the document."""
         return self.best.source
 
     @property
@@ -48,7 +48,7 @@ class Section:
 
     @cached_property
     def text(self) -> str:
-        """The text of its passages, each at its place."""
+        """The text of its passages, each at its offset."""
         parts, at = [], self.start
         for hit in self.hits:
             parts.append("\n" * (hit.start - at))
@@ -58,13 +58,13 @@ class Section:
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
-        """Its blocks, by their places in `text`."""
+        """Its blocks, with offsets in `text`."""
         return units(self.text, self.best.item.body.get("type") in PROGRAMS, self.start == 0)
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """Return the statements of its blocks: of a row of a table each cell with its header, of any other block its
-        text."""
+        """Return the statements of its blocks: each cell of a table row with its header, the text of any other
+        block."""
         said, headers = list[str](), tuple[str, ...]()
         for unit in self.units:
             if unit.kind == "header":
@@ -73,50 +73,50 @@ class Section:
                 headers = ()
             cells = _cells(unit.text) if unit.kind == "row" else ()
             paired = len(cells) == len(headers) > 0
-            said.append("; ".join(map(_SAID.format, headers, cells)) if paired else unit.text)
+            said.append("; ".join(map(_CELL_TEXT.format, headers, cells)) if paired else unit.text)
         return tuple(said)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The content words of its text, its headings and the title of its document."""
+        """The content words of its text, its headings and the document title."""
         return words_of(f"{self.text}\n{self.headings}")
 
     @property
     def headings(self) -> str:
-        """The title of its document and the headings above it."""
+        """The document title and the headings above it."""
         return "\n".join((str(self.best.item.body.get("title") or ""), self.best.context))
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The headings above it, outermost first; the title of its document where it has none."""
+        """The headings above it, outermost first; the document title without headings."""
         above = tuple(part for part in self.best.context.split(" > ") if part)
         return above or tuple(filter(None, [str(self.best.item.body.get("title") or "")]))
 
     def spans(self, start: int, end: int) -> tuple[tuple[Hit, Passage], ...]:
-        """The passages of which a stretch of `text` is made, a part of a hit each."""
-        found = []
+        """Return the passages that make up a span of `text`, each a part of a hit."""
+        hits = []
         for hit in self.hits:
             at = hit.start - self.start
             first, last = max(start - at, 0), min(end - at, len(hit.text))
             body = hit.text[first:last]
             if first < last and body.strip():
                 lead = first + len(body) - len(body.lstrip())
-                found.append((hit, Passage("paragraph", lead, lead + len(body.strip()), body.strip())))
-        return tuple(found)
+                hits.append((hit, Passage("paragraph", lead, lead + len(body.strip()), body.strip())))
+        return tuple(hits)
 
 
-def mostly_documents(found: Sequence[Hit]) -> bool:
-    """Whether what was found best is documents, and not a conversation, programs or loose texts alone."""
-    first = found[:FIRST]
+def mostly_documents(hits: Sequence[Hit]) -> bool:
+    """Return whether the best hits are documents, not only conversations, programs or loose texts."""
+    first = hits[:FIRST]
     return 4 * sum((hit.item.body.get("type") or "markdown") in STRUCTURED for hit in first) >= len(first) > 0
 
 
-def sections(found: Sequence[Hit], beside: Iterable[Hit] = ()) -> tuple[Section, ...]:
-    """The sections of what was found, in its order; `beside` are passages that stand next to those."""
-    known = {(hit.source, hit.start): hit for hit in (*beside, *found)}
+def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = ()) -> tuple[Section, ...]:
+    """Return the sections of hits, in their order; `neighbours` are adjacent passages."""
+    known = {(hit.source, hit.start): hit for hit in (*neighbours, *hits)}
     said = Counter(text for _, text in {(hit.source, _plain(hit.text)) for hit in known.values()})
     known = {place: hit for place, hit in known.items() if said[_plain(hit.text)] < COPIES}
-    places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(found)))}
+    places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(hits)))}
     made: list[Section] = []
     for run in _runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))):
         among = [hit for hit in run if (hit.source, hit.start) in places]
@@ -135,7 +135,7 @@ def _cells(row: str) -> tuple[str, ...]:
 
 
 def _runs(ordered: Sequence[Hit]) -> Iterable[list[Hit]]:
-    """Passages of one document and one context that follow one another."""
+    """Yield runs of consecutive passages with the same document and context."""
     run: list[Hit] = []
     for hit in ordered:
         if run and not _follows(run[-1], hit):

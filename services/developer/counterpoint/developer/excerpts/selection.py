@@ -1,4 +1,4 @@
-"""Selection: which sections of what was found are quoted for a question, and what speaks for each. Pure."""
+"""Selection of the sections that are quoted for a question, with their features. Pure functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,33 +15,34 @@ from counterpoint.developer.language.kinds import OWN
 from counterpoint.developer.language.question_terms import QuestionTerms, digits, question_terms
 from counterpoint.proto.findings import Citation
 
-LOOKED_AT = 12
-"""Sections that are compared."""
+COMPARED_SECTIONS = 12
+"""Maximum number of compared sections."""
 LIMIT, CUT, TRIES = 1_460, 40, 12
-"""Characters of an answer with its references, by how many excerpts are cut to keep to that, and how often."""
-COMPARED = 1_300
-"""Characters of the excerpts by which sections are compared."""
+"""Maximum characters of an answer with references, the step by which excerpts are cut to fit, and the number of
+steps."""
+COMPARED_CHARS = 1_300
+"""Maximum characters of the excerpts that are compared."""
 MARGIN, BESIDE = 1.0, 3
-"""A section that fits less by more than this is not quoted beside the best one, nor are more than so many."""
+"""Maximum score difference of a further section to the best one, and the maximum number of further sections."""
 SHARE = 0.5
-"""The share of an answer that the best section gets first, where others are to be quoted beside it."""
+"""Share of an answer reserved for the best section if others are quoted too."""
 PLACE, NUMBER = 60, 25
-"""Characters of the place of an excerpt, and of one number of it among the references."""
+"""Estimated characters of a reference, and of each of its numbers."""
 STEPS = 0.3
-"""Weight of a section that says what to do, step by step, for a failure."""
-TELLING = 3
-"""Characters of a number, a name or a code by which texts are told apart."""
-LACKING = 0.2
-"""The most likely that an answer is that lacks a port, a version, a price where one is asked for."""
-AGAIN = 0.05
-"""Probability that is asked for besides where other words found it: who looks again finds something in the end."""
-LEAST = 150
-"""Characters that are worth beginning a second section for."""
+"""Additional score of a section with steps, for a failure."""
+EXACT_CHARS_MIN = 3
+"""Minimum characters of a distinguishing number, name or code."""
+LACKING_MAX = 0.2
+"""Maximum likelihood of an answer without the requested kind of value, such as a port, a version or a price."""
+REWRITTEN_MARGIN = 0.05
+"""Addition to the threshold for the results of a rewritten query, which are found more easily."""
+SECTION_CHARS_MIN = 150
+"""Minimum remaining characters for a further section."""
 
 
 @dataclass(frozen=True)
 class SectionCandidate:
-    """A section with its excerpt and what speaks for it."""
+    """A section with its excerpt and its features."""
 
     excerpt: Excerpt
     search: float
@@ -55,7 +56,7 @@ class SectionCandidate:
 
     @property
     def instructs(self) -> bool:
-        """Whether it holds steps."""
+        """Whether it contains steps."""
         return any(self.section.units[n].kind == "step" for n in self.excerpt.units)
 
     @property
@@ -65,7 +66,7 @@ class SectionCandidate:
 
     @property
     def worth(self) -> float:
-        """Fit, comparable among the candidates of one question."""
+        """Score, comparable among the candidates of one question."""
         return (
             self.search
             - 2 * self.behind
@@ -78,10 +79,10 @@ class SectionCandidate:
 
 
 def rank_sections(terms: QuestionTerms, sections: Sequence[Section]) -> tuple[SectionCandidate, ...]:
-    """The sections that can be quoted, best first."""
-    compared = sections[:LOOKED_AT]
-    nearest = max((hit.features.cosine for section in compared for hit in section.found), default=0.0)
-    forms = {form for form in exact(terms.text) if len(form) >= TELLING}
+    """Return the quotable sections, best first."""
+    compared = sections[:COMPARED_SECTIONS]
+    nearest = max((hit.features.cosine for section in compared for hit in section.found_hits), default=0.0)
+    forms = {form for form in exact(terms.text) if len(form) >= EXACT_CHARS_MIN}
     codes = codes_of(terms.text)
     made = [_candidate(terms, section, nearest, forms, codes) for section in compared]
     return tuple(sorted((one for one in made if one is not None), key=lambda one: -one.worth))
@@ -90,17 +91,17 @@ def rank_sections(terms: QuestionTerms, sections: Sequence[Section]) -> tuple[Se
 def _candidate(
     terms: QuestionTerms, section: Section, nearest: float, forms: set[str], codes: tuple[str, ...]
 ) -> SectionCandidate | None:
-    made = excerpt(terms, section, COMPARED)
+    made = excerpt(terms, section, COMPARED_CHARS)
     if made is None:
         return None
-    cosine = max(hit.features.cosine for hit in section.found)
+    cosine = max(hit.features.cosine for hit in section.found_hits)
     return SectionCandidate(
         excerpt=made,
-        search=max(hit.item.score or 0.0 for hit in section.found),
+        search=max(hit.item.score or 0.0 for hit in section.found_hits),
         cosine=cosine,
         behind=nearest - cosine,
-        covered=terms.share(terms.held(f"{made.text}\n{section.headings}")),
-        headings=terms.share(terms.held(section.headings)),
+        covered=terms.share(terms.words_in(f"{made.text}\n{section.headings}")),
+        headings=terms.share(terms.words_in(section.headings)),
         unit=made.covered,
         exact=len(forms & exact(made.text)) / len(forms) if forms else 0.0,
         named=first_code_in(codes, f"{section.headings}\n{section.text}") if codes else None,
@@ -108,30 +109,30 @@ def _candidate(
 
 
 def choose_excerpts(
-    terms: QuestionTerms, ranked: Sequence[SectionCandidate], shown: Callable[[Sequence[Citation]], str] = quotes_text
+    terms: QuestionTerms, ranked: Sequence[SectionCandidate], render: Callable[[Sequence[Citation]], str] = quotes_text
 ) -> tuple[Excerpt, ...]:
-    """The excerpts of an answer: of the best section, and where there is room of the next that are nearly as good.
+    """Return the excerpts of an answer: of the best section, and if they fit of the next ones that are nearly as good.
 
-    `shown` makes the text of what they cite, which is at most `LIMIT` characters long.
+    `render` renders citations as a text, whose limit is `LIMIT` characters.
     """
     room = LIMIT
     for _ in range(TRIES):
-        taken = _taken(terms, ranked, room)
-        over = len(shown([citation for each in taken for citation in each.citations])) - LIMIT
+        taken = _taken_excerpts(terms, ranked, room)
+        over = len(render([citation for each in taken for citation in each.citations])) - LIMIT
         if over <= 0:
             return taken
         room -= max(over, CUT)
-    return (excerpt(terms, ranked[0].section, LEAST) or ranked[0].excerpt,)
+    return (excerpt(terms, ranked[0].section, SECTION_CHARS_MIN) or ranked[0].excerpt,)
 
 
-def _taken(terms: QuestionTerms, ranked: Sequence[SectionCandidate], room: int) -> tuple[Excerpt, ...]:
+def _taken_excerpts(terms: QuestionTerms, ranked: Sequence[SectionCandidate], room: int) -> tuple[Excerpt, ...]:
     first, *rest = ranked
     subject = row_subject(terms, first.section, first.excerpt.best)
     near = [one for one in rest[:BESIDE] if one.worth >= first.worth - MARGIN]
     taken = [excerpt(terms, first.section, int(SHARE * room if near else room) - PLACE) or first.excerpt]
     for one in near:
         left = room - sum(map(_size, taken)) - PLACE
-        more = excerpt(terms, one.section, left, subject) if left >= LEAST else None
+        more = excerpt(terms, one.section, left, subject) if left >= SECTION_CHARS_MIN else None
         if more is not None and _size(more) <= left + PLACE:
             taken.append(more)
     left = room - sum(map(_size, taken[1:])) - PLACE
@@ -145,7 +146,7 @@ def _size(one: Excerpt) -> int:
 
 @dataclass(frozen=True)
 class Selection:
-    """The excerpts that are quoted for a question, and all candidates, best first."""
+    """The quoted excerpts of a question, and all candidates, best first."""
 
     terms: QuestionTerms
     ranked: tuple[SectionCandidate, ...]
@@ -158,56 +159,57 @@ class Selection:
 
     @cached_property
     def likelihood(self) -> float:
-        """The probability in [0, 1] that it answers."""
+        """The probability in [0, 1] that it answers the question."""
         return self.likelihood_of(self.ranked[0], self.excerpts)
 
-    def likelihood_of(self, one: SectionCandidate, shown: Sequence[Excerpt]) -> float:
-        """The same of excerpts of which the first is one candidate's: little where they lack what alone can answer."""
-        features = self.features_of(one, shown)
-        probable = likelihood_model().at(features)
-        return min(probable, LACKING) if self.lacks(features, shown) else probable
+    def likelihood_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> float:
+        """Return the likelihood of excerpts, the first of which is the candidate's; low if they lack the requested kind
+        of value."""
+        features = self.features_of(one, excerpts)
+        probable = likelihood_model().probability(features)
+        return min(probable, LACKING_MAX) if self.lacks(features, excerpts) else probable
 
-    def features_of(self, one: SectionCandidate, shown: Sequence[Excerpt]) -> dict[str, float]:
-        """Features of the likelihood, by name."""
-        hits = [hit for each in self.ranked for hit in each.section.found]
+    def features_of(self, one: SectionCandidate, excerpts: Sequence[Excerpt]) -> dict[str, float]:
+        """Return the features of the likelihood, by name."""
+        hits = [hit for each in self.ranked for hit in each.section.found_hits]
         others = [other.worth for other in self.ranked if other is not one]
         codes = codes_of(self.terms.text)
-        text = "\n".join(f"{each.section.headings}\n{each.text}" for each in shown)
-        covered = self.terms.share(self.terms.held(text))
+        text = "\n".join(f"{each.section.headings}\n{each.text}" for each in excerpts)
+        covered = self.terms.share(self.terms.words_in(text))
         return {
             "ahead": covered * min(one.worth - max(others, default=one.worth), MARGIN),
             "unnamed": float(bool(codes) and first_code_in(codes, text) is None),
             "unknown": self.terms.share(self.terms.missing),
             "relevance": max(hit.relevance for hit in hits),
             "covered": covered,
-            **self._said(shown),
+            **self._sentence_features(excerpts),
         }
 
-    def _said(self, shown: Sequence[Excerpt]) -> dict[str, float]:
-        """The same of the sentences: what the best of them covers that has the kind of thing asked for, and how much
-        of the words for that thing none of them has."""
+    def _sentence_features(self, excerpts: Sequence[Excerpt]) -> dict[str, float]:
+        """Return the features of the sentences: the coverage of the best one with the requested kind of value, and the
+        share of its words that no sentence has."""
         asked = self.terms
         said = focused = 0.0
-        for each in shown:
-            about = asked.held(each.section.headings)
+        for each in excerpts:
+            about = asked.words_in(each.section.headings)
             for n in each.units:
                 text = each.section.sentences[n]
-                held = asked.held(text)
+                held = asked.words_in(text)
                 if held and (asked.kind is None or asked.fits(text)):
                     said = max(said, asked.share(held | about))
                     focused = max(focused, len(asked.focus & (held | about)) / max(1, len(asked.focus)))
         return {"said": said, "unfocused": 1.0 - focused if asked.focus else 0.0}
 
-    def lacks(self, features: Mapping[str, float], shown: Sequence[Excerpt]) -> bool:
-        """Whether a thing is asked for that none of the excerpts has, or that only a page of one's own can have."""
+    def lacks(self, features: Mapping[str, float], excerpts: Sequence[Excerpt]) -> bool:
+        """Return whether no excerpt has the requested kind of value, or only an internal page can have it."""
         asked = self.terms
-        if asked.ours and not any(OWN.search(hit.text) for each in shown for hit in each.section.hits):
+        if asked.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
             return True
         return asked.kind is not None and asked.kind.strict and not features["said"]
 
-    def grade(self, again: bool = False) -> Grade:
-        """Return the likelihood as a grade; evidence found `again`, by a rewritten query, has to be likelier."""
-        enough = likelihood_model().threshold + AGAIN * again
+    def grade(self, rewritten: bool = False) -> Grade:
+        """Return the likelihood as a grade; the threshold is higher for a `rewritten` query."""
+        enough = likelihood_model().threshold + REWRITTEN_MARGIN * rewritten
         sufficient = self.likelihood >= enough
         verdict = "the best section is likely to answer" if sufficient else "no section is likely to answer"
         best = self.ranked[0]
@@ -218,15 +220,17 @@ class Selection:
         return Grade(sufficient=sufficient, probability=self.likelihood, reason=f"{verdict}: {figures}")
 
 
-def select(question: str, found: Sequence[Hit], beside: Sequence[Hit] = (), failure: bool = False) -> Selection | None:
-    """The excerpts for a question; None where nothing of what was found can be quoted, or where it is no documents.
+def select(
+    question: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = (), failure: bool = False
+) -> Selection | None:
+    """Select the excerpts for a question; None if nothing can be quoted, or if the hits are not documents.
 
-    For a `failure` whatever is found will do, and what says step by step what to do comes first.
+    For a `failure` there is no minimum, and sections with steps are preferred.
     """
-    if not found or not (failure or mostly_documents(found)):
+    if not hits or not (failure or mostly_documents(hits)):
         return None
-    sought = question_terms(question, [hit.words | digits(hit.text) for hit in found], counted=not failure)
-    ranked = rank_sections(sought, sections(found, beside))
+    sought = question_terms(question, [hit.words | digits(hit.text) for hit in hits], with_digits=not failure)
+    ranked = rank_sections(sought, sections(hits, neighbours))
     if failure:
         ranked = tuple(sorted(ranked, key=lambda one: -(one.worth + STEPS * one.instructs)))
     if not ranked:

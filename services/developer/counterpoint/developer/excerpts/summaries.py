@@ -1,4 +1,4 @@
-"""Summaries: a procedure in one line, by the headings above it and the beginnings of its steps."""
+"""Summaries: a procedure in one line, from its headings and the beginnings of its steps."""
 
 import re
 import textwrap
@@ -27,7 +27,7 @@ def summary_of(headings: Sequence[str], steps: Sequence[str]) -> str | None:
 
 
 def _beginning(step: str) -> str:
-    """The first clause of a step, without its number."""
+    """Return the first clause of a step, without its number."""
     body = _MARK.sub("", step, count=1) if _MARK.match(step) else step
     return _cut(_CLAUSE.split(body.strip(), maxsplit=1)[0], _STEP_CHARS)
 

@@ -1,4 +1,4 @@
-"""Units: the blocks of a stored text by its layout alone, be it markdown, reStructuredText, a program or plain text."""
+"""Units: the blocks of a stored text, detected by layout: markdown, reStructuredText, a program or plain text."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Literal
 UnitKind = Literal["heading", "markup", "paragraph", "step", "item", "term", "header", "row", "code"]
 
 BODY: frozenset[UnitKind] = frozenset({"paragraph", "step", "item", "term", "row", "code"})
-"""Kinds that can answer; the others only say where one is."""
+"""Kinds with content; the others are structure."""
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _HEADING = re.compile(r"#{1,6}\s+\S")
@@ -33,10 +33,9 @@ _WORD = re.compile(r"\w")
 
 @dataclass(frozen=True)
 class Unit:
-    """`text` stands from `start` to `end` (characters) of the text it was taken from; `indent` is its depth in columns.
+    """The block `text` from `start` to `end` (characters) of a larger text; `indent` is in columns.
 
-    A step, an item and a term are units with the lines that belong to them; what is nested in them follows as units of
-    a greater indent.
+    A step, an item or a term includes its continuation lines; nested blocks follow as units with a greater indent.
     """
 
     kind: UnitKind
@@ -47,7 +46,7 @@ class Unit:
 
     @property
     def opens(self) -> bool:
-        """Whether it leads over to what follows."""
+        """Whether it introduces the next block."""
         return self.kind in ("paragraph", "item", "step", "term") and self.text.rstrip("*_ ").endswith(":")
 
 
@@ -61,8 +60,8 @@ class _Open:
 
 @lru_cache(maxsize=2_000)
 def units(text: str, program: bool = False, first: bool = False) -> tuple[Unit, ...]:
-    """The units of a text in its order. `program`: it is source code, where only blank lines divide; `first`: it is the
-    beginning of its document, where front matter may stand."""
+    """Return the units of a text in order. `program`: source code, split at blank lines only. `first`: the beginning of
+    a document, which may have front matter."""
     if program:
         return tuple(_program(text))
     return tuple(_Reader(text, first).read())
@@ -169,7 +168,7 @@ class _Reader:
             self._open = _Open("paragraph", start, indent, end)
 
     def _nested(self, indent: int) -> bool:
-        """Whether a stretch of this indent belongs to a list rather than being a block of code."""
+        """Whether a block with this indent belongs to a list and is not a code block."""
         for unit in reversed(self._found):
             if unit.kind in ("step", "item", "term"):
                 return not self._ends_in_code(unit)
@@ -208,7 +207,7 @@ class _Reader:
         return None
 
     def _literal(self, start: int, indent: int) -> None:
-        """A block of code by its indent, to the last line that is not blank."""
+        """Read an indented code block, to its last line that is not blank."""
         last = self._at
         for n in range(self._at, len(self._lines)):
             line = self._lines[n][1]

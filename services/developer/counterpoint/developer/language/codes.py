@@ -1,4 +1,4 @@
-"""Codes: the exit codes, exceptions, SQLSTATEs and alerts that name a failure literally."""
+"""Codes: exit codes, exceptions, SQLSTATEs and alerts."""
 
 import re
 
@@ -16,17 +16,17 @@ _EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: exit)?[ -]?(?:code|status)", re.IG
 
 
 def codes_of(failure: str) -> tuple[str, ...]:
-    """The codes, exceptions and alerts that a failure names and few others share, in one spelling."""
+    """Return the specific codes, exceptions and alerts in a failure, normalised."""
     found = (normalise(code[0]) for code in _CODE.finditer(failure))
     return tuple(dict.fromkeys(code for code in found if code not in _GENERIC))
 
 
 def normalise(text: str) -> str:
-    """A text in the spelling of the codes."""
+    """Normalise a text like the codes."""
     return _SPACE.sub(" ", _EXIT.sub("exit code", text)).casefold()
 
 
 def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
-    """The first of the codes that a text holds as a word of its own."""
+    """Return the first of the codes that is a whole word of the text."""
     held = normalise(text)
     return next((code for code in codes if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", held)), None)

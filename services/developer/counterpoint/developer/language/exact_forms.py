@@ -1,4 +1,4 @@
-"""Exact forms of a text, its numbers, dates and identifiers, and the words by which two texts are compared."""
+"""Exact forms of a text (numbers, dates and identifiers), and its words for comparison."""
 
 import re
 
@@ -18,8 +18,8 @@ _FOREIGN = re.compile(r"[^\W\d_]*[^\W\d_a-zA-Z][^\W\d_]*")
 
 
 def exact(text: str) -> set[str]:
-    """Numbers with their sign and percent, dates, times, names of days and months, identifiers: in lower case, without
-    separators of thousands."""
+    """Return numbers with sign and percent, dates, times, names of days and months, and identifiers, in lower case and
+    without thousands separators."""
     plain = _PERCENT.sub("%", _THOUSANDS.sub("", text))
     found = {"".join(each.lower().replace("−", "-").split()) for each in _NUMBER.findall(plain)}
     found |= {each.lower() for each in _IDENTIFIER.findall(plain) if not _PLAIN.fullmatch(each)}

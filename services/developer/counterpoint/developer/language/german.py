@@ -1,4 +1,4 @@
-"""German: telling it from other languages, its stems, and English words that say the same. By rules and a word list."""
+"""German: language detection, stems, and English translations, by rules and a word list."""
 
 import re
 from functools import cache, lru_cache
@@ -8,22 +8,22 @@ import Stemmer  # type: ignore[import-not-found]
 
 _WORD = re.compile(r"[a-zäöüß]+")
 _STEMMER = Stemmer.Stemmer("german")
-_AGAIN = re.compile(r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]*\bneu\b", re.IGNORECASE)
-"""The one verb of operations whose parts German parts."""
+_RESTART = re.compile(r"\b(?:neu|wieder|erneut)\W+(?:zu)?(?:ge)?start\w*|\bstart\w+\b[^.?!]*\bneu\b", re.IGNORECASE)
+"""The separable verb "neu starten"."""
 _LINKS = ("", "s", "es", "n", "en", "e", "er")
 _LEAST = 4
-"""Letters that a part of a compound has at least."""
-_OF_BOTH = frozenset(
+"""Minimum letters of a part of a compound."""
+_SHARED_WORDS = frozenset(
     ("am", "an", "also", "bin", "da", "den", "des", "die", "in", "so", "war", "was", "man", "oder", "index", "alarm",
      "parallel", "version", "server", "name", "minute", "problem", "variable", "probe", "er", "hat", "um", "ja", "du",
      "alle", "als", "testen", "pro", "hin", "dir", "deren")
 )  # fmt: skip
-"""Words of the list that say nothing about the language."""
+"""Words of the list that are also English."""
 
 
 @cache
 def _words() -> tuple[frozenset[str], dict[str, dict[str, tuple[str, ...]]]]:
-    """Words that carry no meaning, and the others by their stems, each with the English for it."""
+    """Return the stop words, and the other words by stem with their English translations."""
     idle, said = set[str](), dict[str, dict[str, tuple[str, ...]]]()
     for line in (
         files("counterpoint.developer.language").joinpath("german.txt").read_text(encoding="utf-8").splitlines()
@@ -38,8 +38,8 @@ def _words() -> tuple[frozenset[str], dict[str, dict[str, tuple[str, ...]]]]:
     return frozenset(idle), said
 
 
-def _of_stem(word: str) -> tuple[str, ...] | None:
-    """The English for the longest known word of the same stem that it begins with, or else for all of that stem."""
+def _english_of_stem(word: str) -> tuple[str, ...] | None:
+    """Return the translation of the longest known prefix with the same stem, else of all words of that stem."""
     known = _words()[1].get(stem(word))
     if known is None:
         return None
@@ -49,52 +49,57 @@ def _of_stem(word: str) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=2_000)
 def is_german(text: str) -> bool:
-    """Whether a text is German: two of its words are, or a fifth of them."""
+    """Return whether a text is German: two of its words, or a fifth of them, are."""
     words = _WORD.findall(text.lower())
     idle, said = _words()
-    telling = [word for word in words if word not in _OF_BOTH and (word in idle or _STEMMER.stemWord(word) in said)]
+    telling = [
+        word for word in words if word not in _SHARED_WORDS and (word in idle or _STEMMER.stemWord(word) in said)
+    ]
     marked = sum(any(letter in word for letter in "äöüß") for word in words)
     idle_ones = sum(word in idle for word in telling)
     return bool(words) and (idle_ones >= 2 or (idle_ones + marked >= 1 and len(telling) + marked >= 0.3 * len(words)))
 
 
 def stop_word(word: str) -> bool:
-    """Whether a German word carries no meaning."""
+    """Return whether a word is a German stop word."""
     return word in _words()[0]
 
 
 def stem(word: str) -> str:
-    """The German stem of a word in lower case."""
+    """Return the German stem of a lower-case word."""
     return str(_STEMMER.stemWord(word))
 
 
 @lru_cache(maxsize=20_000)
-def translated(word: str) -> tuple[str, ...]:
-    """English words that say what a German one does, of a compound those for its parts; none where it is not known."""
+def english_words(word: str) -> tuple[str, ...]:
+    """Return the English translations of a German word, or of the parts of a compound; none if it is unknown."""
     lowered = word.lower()
-    if (known := _of_stem(lowered)) is not None:
+    if (known := _english_of_stem(lowered)) is not None:
         return known
     for cut in range(len(lowered) - _LEAST, _LEAST - 1, -1):
-        head, last = lowered[:cut], _of_stem(lowered[cut:])
+        head, last = lowered[:cut], _english_of_stem(lowered[cut:])
         if last is None:
             continue
         for link in _LINKS:
-            if head.endswith(link) and (first := _of_stem(head.removesuffix(link) if link else head)) is not None:
+            if (
+                head.endswith(link)
+                and (first := _english_of_stem(head.removesuffix(link) if link else head)) is not None
+            ):
                 return (*first, *last)
     for cut in range(len(lowered) - _LEAST, _LEAST - 1, -1):
-        if (last := _of_stem(lowered[cut:])) is not None:
+        if (last := _english_of_stem(lowered[cut:])) is not None:
             return last
     return ()
 
 
 def restarts(text: str) -> bool:
-    """Whether it says "neu starten", whose parts may stand apart."""
-    return _AGAIN.search(text) is not None
+    """Return whether a text contains "neu starten", also separated."""
+    return _RESTART.search(text) is not None
 
 
 @lru_cache(maxsize=500)
 def english(text: str) -> str | None:
-    """A German text in English words, one for one, names and codes as they are; None for other languages."""
+    """Translate a German text word by word, keeping names and codes; None for other languages."""
     if not is_german(text):
         return None
     parts = ["restart"] if restarts(text) else []
@@ -102,8 +107,8 @@ def english(text: str) -> str | None:
         lowered = token.lower()
         if not _WORD.fullmatch(lowered):
             parts += (
-                [" ".join(translated(piece)[:1]) or piece for piece in token.split("-")] if "-" in token else [token]
+                [" ".join(english_words(piece)[:1]) or piece for piece in token.split("-")] if "-" in token else [token]
             )
         elif not stop_word(lowered):
-            parts.append(" ".join(translated(lowered)[:2]) or token)
+            parts.append(" ".join(english_words(lowered)[:2]) or token)
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Kinds: the kind of thing that a question asks for, and the forms by which a text holds one. English and German."""
+"""Kinds of values that questions ask for, and their patterns in texts. English and German."""
 
 import re
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """`asks` is found in a question that wants this kind, `answers` in a text that holds one. Nothing but a
-    `strict` kind can answer a question for it."""
+    """A kind of value. `asks` matches questions for it, `answers` matches texts with one. A question for a `strict`
+    kind has no other answer."""
 
     name: str
     asks: re.Pattern[str]
@@ -109,7 +109,7 @@ PERMISSION = re.compile(
     r"|\b(?:ok(?:ay)?|allowed|safe|permitted|supported|good enough|erlaubt|zulässig)\b",
     re.IGNORECASE,
 )
-"""Questions that are answered by yes or no."""
+"""Yes-or-no questions."""
 OURS = re.compile(
     r"\b(?:who|which|what|where|when|how (?:many|much|big|large))\b[^?]*?"
     r"\b(?:(?:do|did|are|have) we (?:have|had|run|running|keep|pay|paying|own|host|hosting|store)\b(?! to\b)"
@@ -117,19 +117,19 @@ OURS = re.compile(
     r"|\bbei uns\b|\bhaben wir\b|\b(?:ist|sind|liegen|laufen|steht|stehen) unsere?\b",
     re.IGNORECASE,
 )
-"""Questions about what the people have who ask, which no manual of a vendor knows."""
+"""Questions about the asker's own organisation, which no vendor manual answers."""
 OWN = re.compile(r"\b(?:our|ours|unser\w*|on-?call|team[- ]\w+|\w+ team)\b", re.IGNORECASE)
-"""A page that speaks of the people whose it is."""
+"""Pages about the own organisation."""
 FOCUS = re.compile(
     r"\b(?:which|what|how (?:many|much|big|large)|whose|welche[rmns]?|wie ?viele?)\s+"
     r"((?:(?!(?:is|are|does|do|did|will|can|must|should|has|have|was|ist|sind|hat|haben|wird|of|in|for|the)\b)[\w-]+\s*){1,3})",
     re.IGNORECASE,
 )
-"""The words that name the thing asked for."""
+"""The words that name the requested value."""
 
 
 def kind_of(text: str) -> Kind | None:
-    """The kind of thing that a question asks for, where it says so; of several questions the last that does."""
+    """Return the kind that a question asks for, if any; of several questions the last one with a kind counts."""
     for question in reversed([part for part in text.split("?") if part.strip()]):
         for kind in KINDS:
             if kind.asks.search(question):

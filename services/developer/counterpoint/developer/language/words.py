@@ -1,4 +1,4 @@
-"""Content words: the stems by which a question and a passage are compared, and what each is worth."""
+"""Content words: stems for the comparison of questions and passages, and their weights."""
 
 import math
 import re
@@ -21,32 +21,32 @@ def _stem(word: str) -> str:
 
 
 def stem_of(word: str) -> str | None:
-    """The stem of a word, or None where it carries no meaning or is several."""
+    """Return the stem of a word; None for a stop word or several words."""
     stems = content_words(word)
     return next(iter(stems)) if len(stems) == 1 else None
 
 
 @lru_cache(maxsize=2_000)
 def content_words(text: str) -> frozenset[str]:
-    """Stems of the words that carry meaning.
+    """Return the stems of the content words of a text.
 
-    Identifiers fall into their parts (`fetch_orders`, `fetchOrders`); addresses, dates, times, versions and lone
-    digits are left out.
+    Identifiers are split (`fetch_orders`, `fetchOrders`); addresses, dates, times, versions and single digits are left
+    out.
     """
     lowered = _HUMP.sub(" ", _COMPOUND.sub(" ", text)).lower()
     return frozenset(_stem(word) for word in _WORD.findall(lowered) if word not in _STOP and len(word) > 1)
 
 
 def weights(words: Iterable[str], candidates: Iterable[Set[str]]) -> dict[str, float]:
-    """Inverse document frequency of each word among the candidates of one search: rare words weigh more.
+    """Return the inverse document frequency of each word among the candidates of a search.
 
-    Smoothed so that a word all candidates share still counts: between ln 2 and ln(1 + candidates).
+    It is smoothed, so that a word in all candidates still counts: between ln 2 and ln(1 + candidates).
     """
     bags = list(candidates)
     return {word: math.log(1 + len(bags) / (1 + sum(word in bag for bag in bags))) for word in words} if bags else {}
 
 
 def coverage(worth: Mapping[str, float], words: Set[str]) -> float:
-    """Share in [0, 1] of the worth of a text's words that `words` contain; 0 when the text has none."""
+    """Return the share in [0, 1] of the total weight that `words` have; 0 without weights."""
     total = sum(worth.values())
     return sum(value for word, value in worth.items() if word in words) / total if total else 0.0

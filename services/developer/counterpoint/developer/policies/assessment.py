@@ -1,4 +1,4 @@
-"""Assessments: how far the evidence for a task carries, and whether work may go on with it."""
+"""Assessments: the quality of the evidence for a task, and whether work may continue."""
 
 from dataclasses import dataclass, replace
 
@@ -10,17 +10,17 @@ from counterpoint.developer.excerpts.answers import grade_answer
 from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.developer.policies.confidence import band, below_high, confidence_of, confidence_terms, weaknesses
 from counterpoint.developer.policies.procedures import Procedure, procedures
-from counterpoint.developer.policies.proposals import spoken_by_agent
+from counterpoint.developer.policies.proposals import is_agent_override
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.tasks import OverrideGiven, TaskDelegated
 
-WAIVING = frozenset({"agent", "person", "calling_llm", "human"})
-"""Kinds of principal whose override stands in for the developer's own confidence."""
+WAIVING_KINDS = frozenset({"agent", "person", "calling_llm", "human"})
+"""Kinds of principals whose override replaces the confidence gate."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """The quality of the evidence, for questions with its grade, and the principal that waived the gate, if any did."""
+    """The quality of the evidence, the grade for questions, and the principal that waived the gate, if any."""
 
     confidence: Confidence
     grade: Grade | None
@@ -31,29 +31,29 @@ class Assessment:
 
     @property
     def passed(self) -> bool:
-        """Whether work may go on: a procedure that is likely to answer is enough."""
+        """Whether work may continue; a likely procedure suffices."""
         if self.waived_by or self.answered:
             return True
         return self.grade.sufficient if self.grade else self.confidence.band != "low"
 
     @property
     def answered(self) -> bool:
-        """Whether a procedure is likely to answer, and no system is named that nobody has a provider for."""
+        """Whether a procedure is likely and no named system lacks a provider."""
         inputs = self.confidence.terms
         provided = inputs is None or inputs.provider_exists is not False
         return provided and any(procedure.likely for procedure in self.procedures)
 
     @property
     def offered(self) -> tuple[Procedure, ...]:
-        """The procedures that may be proposed: below the gate only those that are likely to answer."""
+        """The procedures that may be proposed; below the gate only likely ones."""
         sure = self.waived_by is not None or self.confidence.band != "low"
         return tuple(procedure for procedure in self.procedures if procedure.likely or sure)
 
 
 def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration) -> Assessment:
-    """Assess the evidence. A question is gated by its grade and carries that probability, every other task by its
-    confidence. An override by a principal that may vouch waives the gate, and the assessment says so."""
-    waived = _voucher(message.override)
+    """Assess the evidence. A question is gated by its grade, every other task by its confidence. An override by a kind
+    in `WAIVING_KINDS` waives the gate, which the assessment records."""
+    waived = _waiving_principal(message.override)
     if message.lane == "answer":
         grade = grade_answer(message.task.description, evidence.answers, calibration.answer, evidence.neighbours)
         reached = band(grade.probability) if grade.sufficient else "low"
@@ -61,7 +61,7 @@ def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration)
         return _waivable(Assessment(assessed, grade, waived, grade.reason), message.override)
     fixes = proven_fixes(evidence.attempts)
     recognised = message.lane == "investigate" and any(fix.likeness >= RECOGNISED for fix in fixes)
-    # Repeating an act that has worked builds nothing, so no provider is needed for it.
+    # To repeat a successful act no provider is needed.
     provider = None if recognised else evidence.providers.exists
     inputs = confidence_terms(evidence.found, provider, similar_success(evidence.attempts), calibration.topic, fixes)
     assessed = confidence_of(inputs)
@@ -89,7 +89,7 @@ def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, 
 def _waivable(assessment: Assessment, override: OverrideGiven | None) -> Assessment:
     if not assessment.waived_by:
         return assessment
-    if spoken_by_agent(override):
+    if is_agent_override(override):
         assessment = replace(
             assessment,
             confidence=below_high(assessment.confidence),
@@ -102,9 +102,9 @@ def _waivable(assessment: Assessment, override: OverrideGiven | None) -> Assessm
     )
 
 
-def _voucher(override: OverrideGiven | None) -> str | None:
-    """The principal that answers for going on without confidence, if any does."""
-    if override and (override.confidence_override or override.by_kind in WAIVING):
+def _waiving_principal(override: OverrideGiven | None) -> str | None:
+    """Return the principal that waives the gate, if any."""
+    if override and (override.confidence_override or override.by_kind in WAIVING_KINDS):
         return override.by
     return None
 

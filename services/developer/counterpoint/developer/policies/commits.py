@@ -15,7 +15,7 @@ AGENT = "developer"
 
 
 def commit_of(message: TaskDelegated, memory: Memory, conclusion: Conclusion) -> Commit:
-    """Return the whole commit of a task decided in one pass: the search, the assessment and the result."""
+    """Return the commit of a task decided in one pass: the search, the assessment and the result."""
     evidence, assessment = conclusion.evidence, conclusion.assessment
     sources = sources_of(conclusion.result, evidence)
     decision = decide(
@@ -54,7 +54,7 @@ def commit_of(message: TaskDelegated, memory: Memory, conclusion: Conclusion) ->
 def closing_commit(message: TaskDelegated, memory: Memory, conclusion: Conclusion, after: str, parent: str) -> Commit:
     """Return the commit of the result alone, following the action `after` and the decision `parent`.
 
-    A reassessment that still stops leaves only the message to the manager.
+    A reassessment that stops again has only the message to the manager.
     """
     if message.purpose == "reassess" and isinstance(conclusion.result, StopResult):
         return Commit(messages=(send(_worked(message, conclusion, after, None)),))
@@ -106,7 +106,7 @@ def _kind_and_text(conclusion: Conclusion) -> tuple[ActionKind, str]:
 
 
 def _attempt(message: TaskDelegated, memory: Memory, conclusion: Conclusion) -> Attempt | None:
-    """The attempt that a proposal is; None for any other result."""
+    """Return the attempt of a proposal; None for other results."""
     if not isinstance(conclusion.result, ProposalResult):
         return None
     task, override, proposal = message.task, message.override, conclusion.result.proposal

@@ -1,11 +1,11 @@
-"""Confidence: how well memory knows the subject of a task, and the bands that follow from it."""
+"""Confidence: how well memory covers a task, as a score and a band."""
 
 from collections.abc import Sequence
 
 from counterpoint.developer.evidence.attempts import EarlierAttempt
 from counterpoint.developer.evidence.lessons import combined_likelihood
-from counterpoint.developer.excerpts.passages import same
-from counterpoint.developer.excerpts.relevance import Curve, Hit, distinct
+from counterpoint.developer.excerpts.passages import is_same_text
+from counterpoint.developer.excerpts.relevance import Curve, Hit, independent_sources
 from counterpoint.proto.decisions import Band, Confidence, ConfidenceTerms
 
 HIGH = 0.8
@@ -15,9 +15,9 @@ MOST_UNVOUCHED = 0.79
 
 
 def score(terms: ConfidenceTerms) -> float:
-    """0.4 similarity + 0.3 min(hits / 5, 1) + 0.2 provider + 0.1 similar earlier success, to four places.
+    """Return 0.4 similarity + 0.3 min(hits / 5, 1) + 0.2 provider + 0.1 similar earlier success, to four places.
 
-    A task that names no external system counts the provider as there.
+    For a task without external systems the provider term is 1.
     """
     return round(
         0.4 * terms.rag_similarity
@@ -29,44 +29,42 @@ def score(terms: ConfidenceTerms) -> float:
 
 
 def band(value: float) -> Band:
-    """`high` from 0.8: proceed; `medium` from 0.6: proceed with caveats; `low`: stop and escalate."""
+    """Return `high` from 0.8: proceed; `medium` from 0.6: proceed with caveats; `low`: stop and escalate."""
     if value >= HIGH:
         return "high"
     return "medium" if value >= MEDIUM else "low"
 
 
-def below_high(assessed: Confidence) -> Confidence:
-    """The same, never high: for what rests on the word of an agent, or on a text that nobody trusted has put in."""
-    if assessed.band != "high":
-        return assessed
-    return assessed.model_copy(update={"score": MOST_UNVOUCHED, "band": band(MOST_UNVOUCHED)})
+def below_high(confidence: Confidence) -> Confidence:
+    """Return the confidence limited to medium, for results that rest on an agent's statement or on untrusted texts."""
+    if confidence.band != "high":
+        return confidence
+    return confidence.model_copy(update={"score": MOST_UNVOUCHED, "band": band(MOST_UNVOUCHED)})
 
 
 def confidence_of(terms: ConfidenceTerms) -> Confidence:
-    """The score of the terms, its band, and the terms."""
+    """Return the confidence with score, band and terms."""
     value = score(terms)
     return Confidence(score=value, band=band(value), terms=terms)
 
 
 def confidence_terms(
-    found: Sequence[Hit],
+    hits: Sequence[Hit],
     provider: bool | None,
     similar_success: bool,
     curve: Curve,
     proven: Sequence[EarlierAttempt] = (),
 ) -> ConfidenceTerms:
-    """The inputs of the score.
+    """Return the inputs of the score.
 
-    Similarity is the relevance of the best trusted hit of the topic curve, hits the number of distinct trusted
-    sources above its threshold: untrusted content adds to neither. An earlier incident whose fix is `proven` is a
-    source as well, its relevance its likeness, unless a source among the hits says the same already.
-
-    `provider` is None when the task names no external system.
+    Similarity is the relevance of the best trusted hit, hits is the number of independent trusted sources above the
+    threshold of the topic curve. An earlier incident with a `proven` fix is a source too, with its likeness as
+    relevance, unless a hit has the same text. `provider` is None for a task without external systems.
     """
-    sources = distinct(found, curve.threshold)
-    more = [one for one in proven if not any(same(one.attempt.tried, hit.text) for hit in sources)]
+    sources = independent_sources(hits, curve.threshold)
+    more = [one for one in proven if not any(is_same_text(one.attempt.tried, hit.text) for hit in sources)]
     relevances = [
-        *(hit.relevance for hit in found if hit.trusted),
+        *(hit.relevance for hit in hits if hit.trusted),
         combined_likelihood([one.likeness for one in proven]),
     ]
     return ConfidenceTerms(
@@ -77,12 +75,12 @@ def confidence_terms(
     )
 
 
-def weaknesses(assessed: Confidence) -> tuple[str, ...]:
+def weaknesses(confidence: Confidence) -> tuple[str, ...]:
     """Return the reasons why a confidence is below high, in words; empty when it is high."""
-    inputs = assessed.terms
-    if inputs is None or assessed.band == "high":
+    inputs = confidence.terms
+    if inputs is None or confidence.band == "high":
         return ()
-    said = [f"confidence is {assessed.band} ({assessed.score:.2f})"]
+    said = [f"confidence is {confidence.band} ({confidence.score:.2f})"]
     if inputs.rag_hits < ENOUGH_HITS:
         said.append(f"{inputs.rag_hits} of {ENOUGH_HITS} independent trusted sources are about this")
     if inputs.rag_similarity < HIGH:

@@ -19,7 +19,7 @@ def findings_of(
     next_steps: tuple[str, ...] = (),
     likelihood: float | None = None,
 ) -> Findings:
-    """Return the findings of a result with these citations, without what is downstream."""
+    """Return the findings of a result with these citations, without downstream rows."""
     return Findings(
         similar_attempts=similar_attempts(evidence.attempts),
         citations=citations,
@@ -30,19 +30,19 @@ def findings_of(
 
 
 def unvouched_sources(evidence: Evidence, citations: Sequence[Citation]) -> tuple[str, ...]:
-    """Return a caveat for each cited source that no trusted principal has put in."""
+    """Return a caveat for each cited untrusted source."""
     cited = {citation.id for citation in citations}
-    found = (*evidence.answers, *evidence.neighbours, *evidence.found)
-    sources = dict.fromkeys(hit.source for hit in found if hit.item.id in cited and not hit.trusted)
+    hits = (*evidence.answers, *evidence.neighbours, *evidence.found)
+    sources = dict.fromkeys(hit.source for hit in hits if hit.item.id in cited and not hit.trusted)
     return tuple(f"nobody trusted has vouched for {source}" for source in sources)
 
 
 def under_caveats(caveats: Sequence[str], text: str) -> str:
-    """Return the text below a sentence for each caveat."""
+    """Return the text, preceded by a sentence per caveat."""
     return "\n\n".join([*(f"{caveat[0].upper()}{caveat[1:]}." for caveat in caveats), text])
 
 
-def candidates(found: Sequence[Hit]) -> tuple[Citation, ...]:
-    """Return the first passage of each of the best hits, as a start for a further search by a person."""
-    firsts = ((hit, passages(hit.text, hit.markdown)) for hit in found[:CANDIDATES])
+def candidates(hits: Sequence[Hit]) -> tuple[Citation, ...]:
+    """Return the first passage of each of the best hits, for a person's further search."""
+    firsts = ((hit, passages(hit.text, hit.markdown)) for hit in hits[:CANDIDATES])
     return tuple(cite(hit, split[0]).model_copy(update={"role": "candidate"}) for hit, split in firsts if split)

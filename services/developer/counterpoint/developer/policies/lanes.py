@@ -65,7 +65,7 @@ def _investigate(
         return _low_confidence(message, evidence, assessment)
     offers = assessment.offered
     proposal = propose(evidence.lessons, offers, calibration.topic.threshold, evidence.instruction, evidence.failure)
-    if proposal is None and not any(lesson.failures or lesson.used_here for lesson in evidence.lessons):
+    if proposal is None and not any(lesson.failures or lesson.used_in_task for lesson in evidence.lessons):
         return _low_confidence(message, evidence, assessment)
     if proposal is None:
         return StopResult(
@@ -127,7 +127,7 @@ def insufficient_evidence(message: TaskDelegated, evidence: Evidence, assessment
 
 
 def _low_confidence(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> StopResult:
-    """A stop for lack of confidence, with the fix of the failure that looks most alike as an offer."""
+    """Stop for lack of confidence, with the fix of the most similar failure as an offer."""
     offer = best_known_fix(evidence.lessons, evidence.failure) if message.lane == "investigate" else None
     citations = (*(offer.citations if offer else ()), *candidates(evidence.found))
     caveats = (*assessment.caveats, *warnings(evidence.lessons))
@@ -151,7 +151,7 @@ def _no_provider(message: TaskDelegated, evidence: Evidence) -> StopResult:
 
 
 def _outline(evidence: Evidence, calibration: Calibration) -> tuple[str | None, tuple[Citation, ...]]:
-    """A plan proposal of the steps of the best trusted passages, and the providers to use; None without either."""
+    """Return a plan from the steps of the best trusted passages and the providers; None without either."""
     steps = [
         cite(hit, passage)
         for hit in evidence.found
@@ -191,4 +191,4 @@ _DECIDE: dict[str, Callable[[TaskDelegated, Evidence, Assessment, Calibration], 
     "plan": _plan,
     "build": _build,
 }
-"""The decision of each lane."""
+"""The decision function of each lane."""

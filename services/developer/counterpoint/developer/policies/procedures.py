@@ -1,4 +1,4 @@
-"""Procedures: the sections of documents that answer a failure, each with its steps in order and its conditions."""
+"""Procedures: sections of documents for a failure, with their steps in order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from counterpoint.developer.excerpts.summaries import summary_of
 from counterpoint.proto.findings import Citation
 
 MOST, NEAR = 4, 0.6
-"""Sections that are offered for one failure, none of which fits less than the best one by more than this."""
-NAMED = 0.75
-"""The least likelihood of a section that holds the very code of the failure."""
+"""Maximum number of sections for one failure, and their maximum score difference to the best."""
+CODE_LIKELIHOOD_MIN = 0.75
+"""Minimum likelihood of a section that contains the code of the failure."""
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """A section that may answer a failure. `code` is what of the failure it names literally, `more` is quoted beside
-    it, and `likelihood_model` is the probability in [0, 1] that it answers."""
+    """A section for a failure. `code` is the code of the failure in it, `more` are further quoted excerpts, and
+    `likelihood` is the probability in [0, 1] that it answers."""
 
     excerpt: Excerpt
     more: tuple[Excerpt, ...]
@@ -29,54 +29,54 @@ class Procedure:
 
     @property
     def source(self) -> str:
-        """The document."""
+        """The name of the document."""
         return self.excerpt.section.source
 
     @cached_property
     def text(self) -> str:
-        """Return the steps as they stand in the document."""
+        """Return the text of the excerpt."""
         return "\n\n".join(self.excerpt.quotes)
 
     @property
     def summary(self) -> str | None:
-        """Its heading and the beginnings of its steps, in a line."""
+        """A one-line summary: its heading and the beginnings of its steps."""
         return summary_of(self.excerpt.section.path, self.numbered)
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """The passages it is made of."""
+        """The hits that it consists of."""
         return self.excerpt.section.hits
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Return the spans that it quotes."""
+        """Return its citations."""
         return self.excerpt.citations
 
     @property
     def likely(self) -> bool:
-        """Whether it may be proposed on its own."""
+        """Whether it may be proposed without other evidence."""
         return self.likelihood >= likelihood_model().threshold
 
     @property
     def numbered(self) -> tuple[str, ...]:
-        """Its numbered steps in their order."""
+        """Its numbered steps in order."""
         units = [self.excerpt.section.units[n] for n in self.excerpt.units]
         return tuple(unit.text for unit in units if unit.kind == "step")
 
     @cached_property
     def steps(self) -> tuple[str, ...]:
-        """The same; its other parts where it has none."""
+        """Its numbered steps, else its other parts."""
         units = [self.excerpt.section.units[n] for n in self.excerpt.units]
         return self.numbered or tuple(unit.text for unit in units if unit.kind in ("item", "paragraph", "term", "row"))
 
 
-def procedures(failure: str, found: Sequence[Hit], beside: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
-    """The sections for a failure, best first, of what somebody trusted has put in.
+def procedures(failure: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = ()) -> tuple[Procedure, ...]:
+    """Return the sections for a failure from trusted documents, best first.
 
-    One that holds its error code, exception or alert name literally comes before those that do not.
+    Sections that contain its error code, exception or alert name come first.
     """
-    trusted = [hit for hit in found if hit.trusted]
-    selected = select(failure, trusted, [hit for hit in beside if hit.trusted], failure=True)
+    trusted = [hit for hit in hits if hit.trusted]
+    selected = select(failure, trusted, [hit for hit in neighbours if hit.trusted], failure=True)
     if selected is None:
         return ()
     best, *_ = selected.ranked
@@ -87,5 +87,5 @@ def procedures(failure: str, found: Sequence[Hit], beside: Sequence[Hit] = ()) -
             continue
         shown = selected.excerpts if one is best else (one.excerpt,)
         likely = selected.likelihood_of(one, shown)
-        made.append(Procedure(shown[0], shown[1:], max(likely, NAMED) if code else likely, code))
+        made.append(Procedure(shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if code else likely, code))
     return tuple(sorted(made, key=lambda each: each.code is None)[:MOST])

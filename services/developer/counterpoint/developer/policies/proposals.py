@@ -1,8 +1,4 @@
-"""Proposals: the next thing to try, put together from quotes alone.
-
-An act that worked before, the instruction of an override or an untried procedure of a document can be quoted. The
-words written here only connect them.
-"""
+"""Proposals: the next act to try, as quotes of an act that worked before, of an override or of a document."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,7 +8,7 @@ from counterpoint.developer.evidence.failure import Failure, differences
 from counterpoint.developer.evidence.gather import Instruction
 from counterpoint.developer.evidence.lessons import Lesson
 from counterpoint.developer.excerpts.citations import attributed_quotes, cite, labelled_quote, references
-from counterpoint.developer.excerpts.passages import Passage, passages, same
+from counterpoint.developer.excerpts.passages import Passage, is_same_text, passages
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.developer.language.words import content_words, coverage, weights
 from counterpoint.developer.policies.procedures import Procedure
@@ -21,19 +17,19 @@ from counterpoint.proto.memory import Item
 from counterpoint.proto.tasks import OverrideGiven
 
 NEXT_STEPS = 3
-SPEAKING = frozenset({"person", "system", "human"})
-"""Kinds of principal whose override is an instruction."""
-SUPPORTED = 0.4
-"""Share of an instruction's words that a passage has to hold to be shown beside it."""
+INSTRUCTING_KINDS = frozenset({"person", "system", "human"})
+"""Kinds of principals whose override is an instruction."""
+SUPPORT_SHARE = 0.4
+"""Minimum share of an instruction's words in a supporting passage."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """One thing to try. `tried` is the act alone, as an attempt remembers it, and `summary` a line of it where it is a
-    procedure; `text` is the markdown that people read.
+    """An act to try. `tried` is the act as an attempt stores it, `summary` its summary if it is a procedure, `text` the
+    markdown for people.
 
-    `reason` says why something is proposed that has failed for this failure before; `likelihood` is the probability
-    that what is proposed is right for this failure.
+    `reason` is the reason to repeat an act that failed for this failure; `likelihood` is the probability that the act
+    is right.
     """
 
     text: str
@@ -46,59 +42,64 @@ class Proposal:
 
     @property
     def sha256(self) -> str:
-        """The hash of exactly what is shown."""
+        """The hash of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def spoken_by_agent(override: OverrideGiven | None) -> bool:
-    """Whether an override is the word of an agent alone, and so no instruction."""
-    return override is not None and override.by_kind not in SPEAKING
+def is_agent_override(override: OverrideGiven | None) -> bool:
+    """Return whether an override is by an agent, and so is no instruction."""
+    return override is not None and override.by_kind not in INSTRUCTING_KINDS
 
 
 def propose(
     lessons: Sequence[Lesson],
-    found: Sequence[Procedure],
+    candidates: Sequence[Procedure],
     threshold: float,
     instruction: Instruction | None = None,
-    now: Failure | None = None,
+    current: Failure | None = None,
 ) -> Proposal | None:
-    """The next thing to try; None when every known act has failed, or none is known.
+    """Return the next act to try; None if all known acts have failed, or none is known.
 
-    In this order: an override not yet tried in this task, of an agent as what it said; an act that worked for this very
-    failure and never failed for it; one that failed but worked on balance, with the reason; the next untried procedure
-    of the documents; an act that worked for a failure that only looks alike, as an offer; one that failed more than it
-    worked, with the reason.
+    In this order: an override that this task has not tried; an act that worked for this failure and never failed; one
+    that worked more than it failed, with the reason; the next untried procedure; an act that worked for a similar
+    failure, as an offer; one that failed more than it worked, with the reason.
     """
-    untried = [procedure for procedure in found if not _exhausted(procedure, lessons)]
-    if instruction and not any(same(instruction.given.instruction, one.text) for one in lessons if one.used_here):
+    untried = [procedure for procedure in candidates if not _exhausted(procedure, lessons)]
+    if instruction and not any(
+        is_same_text(instruction.override.instruction, one.text) for one in lessons if one.used_in_task
+    ):
         return _from_instruction(instruction, lessons, threshold, untried)
-    fresh = [lesson for lesson in lessons if lesson.vouched and not lesson.used_here]
+    fresh = [lesson for lesson in lessons if lesson.is_trusted and not lesson.used_in_task]
     for lesson in fresh:
-        if lesson.recognised and lesson.confirmed and (not lesson.failures or (lesson.again and lesson.worth > 0)):
-            return _from_attempt(lesson, untried, now)
+        if (
+            lesson.recognised
+            and lesson.confirmed
+            and (not lesson.failures or (lesson.retry_reason and lesson.weight > 0))
+        ):
+            return _from_attempt(lesson, untried, current)
     if untried:
         return _from_document(untried, lessons)
-    if offer := best_known_fix(lessons, now):
+    if offer := best_known_fix(lessons, current):
         return offer
     for lesson in fresh:
-        if lesson.again:
-            return _from_attempt(lesson, untried, now)
+        if lesson.retry_reason:
+            return _from_attempt(lesson, untried, current)
     return None
 
 
-def best_known_fix(lessons: Sequence[Lesson], now: Failure | None = None) -> Proposal | None:
-    """The best known act of an earlier failure, recognised or alike enough, confirmed or not, that has not failed for
-    this one."""
-    fresh = [lesson for lesson in lessons if lesson.vouched and not lesson.used_here and not lesson.failures]
-    return next((_from_attempt(lesson, (), now) for lesson in fresh if lesson.offerable), None)
+def best_known_fix(lessons: Sequence[Lesson], current: Failure | None = None) -> Proposal | None:
+    """Return the best act of an earlier, sufficiently similar failure that has not failed for this one, confirmed or
+    not."""
+    fresh = [lesson for lesson in lessons if lesson.is_trusted and not lesson.used_in_task and not lesson.failures]
+    return next((_from_attempt(lesson, (), current) for lesson in fresh if lesson.offerable), None)
 
 
-def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:
-    """Passages that may support an instruction: numbered steps before prose, by the relevance of their section.
+def _candidates(hits: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, Passage]]:
+    """Yield passages that may support an instruction: numbered steps before prose, by relevance.
 
-    Nothing is taken from untrusted hits, or from hits below the threshold.
+    Untrusted hits and hits below the threshold are skipped.
     """
-    good = [hit for hit in found if hit.trusted and hit.relevance >= threshold]
+    good = [hit for hit in hits if hit.trusted and hit.relevance >= threshold]
     split = [(hit, passage) for hit in good for passage in passages(hit.text, hit.markdown)]
     yield from (pair for pair in split if pair[1].kind == "step")
     yield from (pair for pair in split if pair[1].kind in ("item", "paragraph"))
@@ -107,45 +108,47 @@ def _candidates(found: Sequence[Hit], threshold: float) -> Iterator[tuple[Hit, P
 def _from_instruction(
     instruction: Instruction, lessons: Sequence[Lesson], threshold: float, rest: Sequence[Procedure]
 ) -> Proposal:
-    given = instruction.given
+    override = instruction.override
     citations = [
-        _field(instruction.task, "override.instruction", given.instruction),
-        _field(instruction.task, "override.reasoning", given.reasoning),
-        *(_field(instruction.task, f"override.constraints.{n}", text) for n, text in enumerate(given.constraints)),
+        _field(instruction.task, "override.instruction", override.instruction),
+        _field(instruction.task, "override.reasoning", override.reasoning),
+        *(_field(instruction.task, f"override.constraints.{n}", text) for n, text in enumerate(override.constraints)),
     ]
-    label = f"Instruction of {given.by} ({given.by_kind})"
-    if spoken_by_agent(given):
-        label = f"Said by {given.by}, an agent; nobody has vouched for it, so check it before acting on it"
-    parts = labelled_quote(label, given.instruction, 1)
-    parts += labelled_quote(f"Reason given by {given.by}", given.reasoning, 2)
-    for number, text in enumerate(given.constraints, 3):
-        parts += labelled_quote(f"Constraint set by {given.by}", text, number)
-    if found := _support(instruction, lessons, threshold):
-        hit, passage = found
+    label = f"Instruction of {override.by} ({override.by_kind})"
+    if is_agent_override(override):
+        label = f"Said by {override.by}, an agent; nobody has vouched for it, so check it before acting on it"
+    parts = labelled_quote(label, override.instruction, 1)
+    parts += labelled_quote(f"Reason given by {override.by}", override.reasoning, 2)
+    for number, text in enumerate(override.constraints, 3):
+        parts += labelled_quote(f"Constraint set by {override.by}", text, number)
+    if support := _support(instruction, lessons, threshold):
+        hit, passage = support
         citations.append(cite(hit, passage))
         parts += labelled_quote(f"From {hit.source}", passage.text, len(citations))
-    return _proposal(parts, given.instruction, citations, rest)
+    return _proposal(parts, override.instruction, citations, rest)
 
 
 def _support(instruction: Instruction, lessons: Sequence[Lesson], threshold: float) -> tuple[Hit, Passage] | None:
-    """The passage that says most of what an instruction says, if any says enough and it was not tried already."""
-    wanted = content_words(instruction.given.instruction)
+    """Return the passage with most words of an instruction, if it has enough and was not tried."""
+    wanted = content_words(instruction.override.instruction)
     worth = weights(wanted, [hit.words for hit in instruction.support])
     options = [
         (coverage(worth, content_words(passage.text)), hit, passage)
         for hit, passage in _candidates(instruction.support, threshold)
-        if not any(same(passage.text, lesson.text) for lesson in lessons if lesson.failures or lesson.used_here)
+        if not any(
+            is_same_text(passage.text, lesson.text) for lesson in lessons if lesson.failures or lesson.used_in_task
+        )
     ]
     said, hit, passage = max(options, key=lambda option: option[0], default=(0.0, None, None))
-    return (hit, passage) if hit and passage and said >= SUPPORTED else None
+    return (hit, passage) if hit and passage and said >= SUPPORT_SHARE else None
 
 
-def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], now: Failure | None = None) -> Proposal:
+def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | None = None) -> Proposal:
     cited = lesson.cited
     attempt = cited.attempt
     under = f", under an override of {attempt.override_by}" if attempt.override_by else ""
-    told = f"{attempt.outcome.capitalize()} on {cited.when} ({attempt.evidence} by {attempt.by}{under})"
-    parts = [f"Proposed again because it {lesson.again}."] if lesson.again else []
+    told = f"{attempt.outcome.capitalize()} on {cited.day} ({attempt.evidence} by {attempt.by}{under})"
+    parts = [f"Proposed again because it {lesson.retry_reason}."] if lesson.retry_reason else []
     if not lesson.recognised:
         parts.append("This looks alike, and may be another failure. Check that it is the same before acting on it.")
         told = f"It was then: {told[0].lower()}{told[1:]}"
@@ -163,19 +166,19 @@ def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], now: Failure | None
         if text:
             citations.append(_field(cited.item, field, text))
             parts += labelled_quote(label, text, len(citations))
-    if now is not None and (unlike := differences(cited.failure, now)):
+    if current is not None and (unlike := differences(cited.failure, current)):
         label = "Different then:" if lesson.recognised else "Tell them apart by:"
         parts += [label, "\n".join(f"- {difference}" for difference in unlike)]
-    made = _proposal(parts, attempt.tried, citations, rest, lesson.again)
+    made = _proposal(parts, attempt.tried, citations, rest, lesson.retry_reason)
     return replace(made, likelihood=lesson.likelihood, summary=attempt.summary)
 
 
 def _exhausted(procedure: Procedure, lessons: Sequence[Lesson]) -> bool:
-    """Whether a procedure, or each of its steps, was tried in this task or has failed for this failure."""
-    tried = [lesson.text for lesson in lessons if lesson.used_here or lesson.failures]
-    if any(same(procedure.text, text) for text in tried):
+    """Return whether a procedure, or each of its steps, was tried in this task or failed for this failure."""
+    tried = [lesson.text for lesson in lessons if lesson.used_in_task or lesson.failures]
+    if any(is_same_text(procedure.text, text) for text in tried):
         return True
-    return bool(procedure.steps) and all(any(same(step, text) for text in tried) for step in procedure.steps)
+    return bool(procedure.steps) and all(any(is_same_text(step, text) for text in tried) for step in procedure.steps)
 
 
 def _from_document(untried: Sequence[Procedure], lessons: Sequence[Lesson]) -> Proposal:
@@ -188,11 +191,11 @@ def _from_document(untried: Sequence[Procedure], lessons: Sequence[Lesson]) -> P
 
 
 def _experience(procedure: Procedure, lessons: Sequence[Lesson]) -> list[str]:
-    """The outcome of each step that was tried before."""
+    """Return the outcome of each step that was tried before."""
     said = []
     for number, step in enumerate(procedure.steps, 1):
         for lesson in lessons:
-            if same(step, lesson.text) and (lesson.failures or lesson.successes):
+            if is_same_text(step, lesson.text) and (lesson.failures or lesson.successes):
                 what = "failed" if lesson.failures else "worked"
                 said.append(f"Step {number} of these was tried before and {what}: {' '.join(step.split())[:80]}")
     return said
@@ -211,7 +214,7 @@ def _proposal(
 
 
 def _field(item: Item, field: str, text: str) -> Citation:
-    """The citation of a whole field of a record: `source_path` names the field."""
+    """Return the citation of a field of a record; `source_path` names the field."""
     return Citation(
         store=item.store,
         id=item.id,

@@ -12,7 +12,7 @@ from counterpoint.proto.tasks import EscalationCode, Need, SubmitTask
 
 @dataclass(frozen=True)
 class AnswerResult:
-    """Finished work: a text of quotes."""
+    """An answer: a text of quotes."""
 
     text: str
     reasoning: str
@@ -21,7 +21,7 @@ class AnswerResult:
 
 @dataclass(frozen=True)
 class ProposalResult:
-    """Something to try."""
+    """A proposal with its reasoning and findings."""
 
     proposal: Proposal
     reasoning: str
@@ -30,7 +30,7 @@ class ProposalResult:
 
 @dataclass(frozen=True)
 class StopResult:
-    """Work that cannot go on without `needs`. The manager fills in an empty `how`."""
+    """A stop until `needs` are met. The manager fills in an empty `how`."""
 
     code: EscalationCode
     reasoning: str
@@ -44,7 +44,7 @@ Result = AnswerResult | ProposalResult | StopResult
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The decision about a task: evidence, its assessment and the result that follows."""
+    """The decision about a task: evidence, assessment and result."""
 
     evidence: Evidence
     assessment: Assessment
@@ -52,6 +52,6 @@ class Conclusion:
 
 
 def conclusion_of(task: SubmitTask, evidence: Evidence, assessment: Assessment, result: Result) -> Conclusion:
-    """Return the conclusion, with the downstream of the task's target among its findings."""
+    """Return the conclusion, with the downstream rows of the target in its findings."""
     findings = with_downstream(result.findings, task, evidence.downstream)
     return Conclusion(evidence, assessment, replace(result, findings=findings))

@@ -16,7 +16,7 @@ from counterpoint.proto.tasks import Need, TaskDelegated
 
 
 def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclusion:
-    """Return the conclusion of a run that has ended: its draft as an answer, or a stop where it found none."""
+    """Return the conclusion of an ended run: its draft as an answer, or a stop."""
     grade = run.graded or Grade(sufficient=False, probability=0.0, reason="nothing could be looked up")
     confidence = Confidence(
         score=round(grade.probability, 4), band=band(grade.probability) if run.ending == "answered" else "low"
@@ -38,7 +38,7 @@ def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclu
 
 
 def _stop(message: TaskDelegated, stop: StopResult, run: Run) -> StopResult:
-    """Return the stop with the notes of the run, and the pages it found on the web as documents to ingest."""
+    """Return the stop with the notes of the run, and the web pages it found as documents to ingest."""
     declined = "; the author of the draft found no answer in the evidence" if run.draft and run.draft.declined else ""
     leads = tuple(
         Need(

@@ -1,4 +1,4 @@
-"""Answers: quotes of what was found, or a model's words over numbered passages, each sentence with what it rests on."""
+"""Drafts of answers: quotes, or a model's text over numbered passages, each sentence with its citations."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,14 +8,14 @@ from counterpoint.developer.excerpts.citations import cite, references
 from counterpoint.developer.excerpts.passages import Passage, passages, sentences
 from counterpoint.developer.excerpts.relevance import Hit
 from counterpoint.developer.language.exact_forms import exact, words_of
-from counterpoint.developer.rag.run import Draft, Sentence, Verdict
+from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Sentence, Verdict
 from counterpoint.developer.rag.validate import MARK
 from counterpoint.proto.findings import Citation
 
 SHOWN = 8
-"""Passages that a model is shown."""
+"""Number of passages in a prompt."""
 PLAIN = 3
-"""Passages that are handed out as they are where no answer stood."""
+"""Number of passages in a fallback."""
 NO_ANSWER = "NO ANSWER"
 _ANSWER_CHARS = 8_000
 
@@ -41,16 +41,16 @@ _TASK = f"""You answer questions from numbered passages, and from nothing else.
 - If they do not hold the answer, write only: {NO_ANSWER}"""
 
 
-def draft_of_quotes(question: str, found: Sequence[Hit], threshold: float, beside: Sequence[Hit] = ()) -> Draft:
-    """The best quotes. Needs at least one hit."""
-    made = quoted_answer(question, found, threshold, beside)
-    return _of_quotes(made.citations, "quotes")
+def draft_of_quotes(question: str, hits: Sequence[Hit], threshold: float, neighbours: Sequence[Hit] = ()) -> Draft:
+    """Return a draft of the best quotes. Needs at least one hit."""
+    made = quoted_answer(question, hits, threshold, neighbours)
+    return _quote_draft(made.citations, QUOTES)
 
 
-def draft_of_passages(found: Sequence[Hit]) -> Draft:
-    """The beginnings of the best passages, as they were found; all of one that has no passage to quote."""
-    firsts = ((hit, passages(hit.text, hit.markdown) or (_whole(hit),)) for hit in found[:PLAIN])
-    return _of_quotes(tuple(cite(hit, split[0]) for hit, split in firsts), "plain retrieval")
+def draft_of_passages(hits: Sequence[Hit]) -> Draft:
+    """Return a draft of the beginnings of the best hits; the full text of a hit without a passage."""
+    firsts = ((hit, passages(hit.text, hit.markdown) or (_whole_hit(hit),)) for hit in hits[:PLAIN])
+    return _quote_draft(tuple(cite(hit, split[0]) for hit, split in firsts), PASSAGES)
 
 
 def supported_part(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
@@ -60,10 +60,10 @@ def supported_part(draft: Draft, verdicts: Sequence[Verdict]) -> Draft:
 
 
 def prompt(
-    question: str, found: Sequence[Hit], before: Draft | None, verdicts: Sequence[Verdict]
+    question: str, hits: Sequence[Hit], before: Draft | None, verdicts: Sequence[Verdict]
 ) -> list[dict[str, str]]:
-    """Return the messages for a model; for a second draft with the problems of the first."""
-    shown = "\n\n".join(f"[{n}] ({hit.context or hit.source})\n{hit.text}" for n, hit in enumerate(found[:SHOWN], 1))
+    """Return the messages for a model; for a second draft they contain the problems of the first."""
+    shown = "\n\n".join(f"[{n}] ({hit.context or hit.source})\n{hit.text}" for n, hit in enumerate(hits[:SHOWN], 1))
     asked = f"Passages:\n\n{shown}\n\nQuestion: {question}"
     messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": asked}]
     wrong = [
@@ -78,21 +78,21 @@ def prompt(
     return messages
 
 
-def draft_of_model(text: str, found: Sequence[Hit], model: str) -> Draft:
-    """A model's words as a draft: each sentence cites, of the passages it names, the part that is most like it.
+def draft_of_model(text: str, hits: Sequence[Hit], model: str) -> Draft:
+    """Return a model's text as a draft: each sentence cites the most similar part of the passages that it names.
 
-    Headings and what leads over to a list say nothing, and are left out. One that names no passage cites nothing.
+    Headings and lead-ins are left out. A sentence without passage numbers has no citation.
     """
     if _DECLINED.match(text) and not MARK.search(text):
         return Draft(by=model, declined=True)
-    shown = found[:SHOWN]
+    shown = hits[:SHOWN]
     citations: list[Citation] = []
     drafted = []
-    for said, marks in _said(text[:_ANSWER_CHARS]):
+    for said, marks in _statements(text[:_ANSWER_CHARS]):
         rests = []
         for number in dict.fromkeys(int(number) for mark in marks for number in _NUMBERS.findall(mark)):
             if 1 <= number <= len(shown):
-                citation = _cited(shown[number - 1], said)
+                citation = _best_citation(shown[number - 1], said)
                 if citation not in citations:
                     citations.append(citation)
                 rests.append(citations.index(citation))
@@ -102,9 +102,9 @@ def draft_of_model(text: str, found: Sequence[Hit], model: str) -> Draft:
     return Draft(sentences=tuple(drafted), citations=tuple(citations), by=model)
 
 
-def _said(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Return the statements of a text, each with its marks: a block of code together with the marks after it, an
-    item of a list, a row of a table, a sentence."""
+def _statements(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the statements of a text, each with its marks: a code block with the marks after it, a list item, a table
+    row, a sentence."""
     at = 0
     for fenced in _FENCED.finditer(text):
         yield from _marked(text[at : fenced.start()])
@@ -141,7 +141,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def render_draft(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
-    """A draft as markdown with its references, and the citations that it still uses, in the order of their numbers."""
+    """Return a draft as markdown with references, and its citations in the order of their numbers."""
     used = list(dict.fromkeys(n for sentence in draft.sentences for n in sentence.rests_on))
     citations = tuple(draft.citations[n] for n in used)
     lines = [
@@ -158,25 +158,26 @@ def _gap(draft: Draft, before: str, line: str) -> str:
     """Return the space between a line of a draft and the one before it."""
     if not before:
         return ""
-    if draft.by in ("quotes", "plain retrieval") or "```" in before + line:
+    if draft.by in (QUOTES, PASSAGES) or "```" in before + line:
         return "\n\n"
     return "\n" if line.startswith(_BLOCKS) or before.startswith(_BLOCKS) else " "
 
 
-def _of_quotes(citations: tuple[Citation, ...], by: str) -> Draft:
+def _quote_draft(citations: tuple[Citation, ...], by: str) -> Draft:
     sentences = tuple(Sentence(text=citation.quote, rests_on=(n,)) for n, citation in enumerate(citations))
     return Draft(sentences=sentences, citations=citations, by=by)
 
 
-def _cited(hit: Hit, said: str) -> Citation:
-    """The sentence of a passage that is most like what was said; all of it where that lacks a number or a name."""
+def _best_citation(hit: Hit, said: str) -> Citation:
+    """Return the sentence of a hit that is most similar to a statement; the whole hit if the sentence lacks a number or
+    name."""
     words, wanted = words_of(said), exact(said)
     options = [sentence for passage in passages(hit.text, hit.markdown) for sentence in sentences(passage)]
     best = max(options, key=lambda each: (len(words & words_of(each.text)), -len(each.text)), default=None)
     if best is None or wanted & exact(hit.text) - exact(best.text):
-        return cite(hit, _whole(hit))
+        return cite(hit, _whole_hit(hit))
     return cite(hit, best)
 
 
-def _whole(hit: Hit) -> Passage:
+def _whole_hit(hit: Hit) -> Passage:
     return Passage("paragraph", 0, len(hit.text), hit.text)

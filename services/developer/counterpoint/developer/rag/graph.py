@@ -1,7 +1,7 @@
-"""The five nodes of a question as a LangGraph state machine. `run` decides which node follows.
+"""The five nodes of a question as a LangGraph state machine; `run` decides on the next node.
 
-Where no node waits for a model or the web, `run_loop` walks the same nodes: the graph costs 5 ms of CPU time, and a
-second at its first run.
+If no node waits for a model or the web, `run_loop` runs the same nodes without it: the graph costs 5 ms of CPU time,
+and a second at its first run.
 """
 
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NODES: tuple[Node, ...] = get_args(Node)
 MOST_STEPS = 1 + 2 * (1 + MAX_REWRITES) + 2 * (1 + MAX_REGENERATIONS)
-"""Most steps of a run that does not search again after a redelivery."""
+"""Maximum steps of a run without a repeated search after a redelivery."""
 
 StepFunction = Callable[[Node, Run], Awaitable[Run]]
 """Runs one node, commits its step, and returns the run after it."""

@@ -1,4 +1,4 @@
-"""Rewriting of a question that found too little. Pure."""
+"""Rewriting of queries with insufficient results. Pure functions."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from counterpoint.developer.language.words import content_words, stem_of
 from counterpoint.developer.rag.run import Run
 
 PARTS = 3
-EXPANDED = 6
+EXPANSION_WORDS = 6
 _BEST = 3
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -31,24 +31,24 @@ _CHATTER = re.compile(
     r"|hallo|guten (?:morgen|tag|abend)|danke|vielen dank)\b(?:\W+\w+){0,3}\W*$|\bby the way\b|\bübrigens\b",
     re.IGNORECASE,
 )
-"""Sentences that are no part of a question: greetings, thanks and asides."""
+"""Greetings, thanks and asides, which are not part of a question."""
 _THANKS = re.compile(r"[,;]?\s*\b(?:please|thanks|thank you|many thanks)\b[^?]*(?=\?|$)", re.IGNORECASE)
 
 
-def rewrite(question: str, before: SearchQuery, found: Sequence[Hit], rewrites: int) -> SearchQuery | None:
-    """Return the next query, or None where no new one is left.
+def rewrite(question: str, previous: SearchQuery, hits: Sequence[Hit], rewrites: int) -> SearchQuery | None:
+    """Return the next query, or None without a new one.
 
-    The first rewriting is the question alone, without greetings and asides, and its parts; the second its words,
-    with the words that stand beside them in the best results. A query is never repeated.
+    The first rewriting is the core question and its parts; the second adds words that co-occur in the best results. A
+    query is never repeated.
     """
-    first = _to_the_point(question) if rewrites == 0 else None
-    options = (first, _widened(question, found))
-    return next((each for each in options if each is not None and _new(each, question, before)), None)
+    first = _core_question(question) if rewrites == 0 else None
+    options = (first, _expanded(question, hits))
+    return next((each for each in options if each is not None and _new(each, question, previous)), None)
 
 
 def text_to_grade(run: Run) -> str:
-    """The text that what was found has to answer: the question as it was put, after a rewriting without greetings,
-    asides, courtesy and thanks. What other words found would prove itself by those words, or by the question alone."""
+    """Return the text that results are graded against: the question, after a rewriting without greetings, asides and
+    courtesy. Results of other words would otherwise be graded by those words."""
     if not run.rewrites:
         return run.meant
     said = (" ".join(sentence.split()) for sentence in _SENTENCE.split(run.meant))
@@ -57,17 +57,17 @@ def text_to_grade(run: Run) -> str:
     return text if content_words(text) else run.meant
 
 
-def _new(other: SearchQuery, question: str, before: SearchQuery) -> bool:
+def _new(other: SearchQuery, question: str, previous: SearchQuery) -> bool:
     texts = {other.text, *other.also}
-    return not texts <= {before.text, *before.also, question[:QUERY_CHARS]}
+    return not texts <= {previous.text, *previous.also, question[:QUERY_CHARS]}
 
 
-def _to_the_point(question: str) -> SearchQuery | None:
+def _core_question(question: str) -> SearchQuery | None:
     said = [" ".join(sentence.split()) for sentence in _SENTENCE.split(question)]
     asks = [sentence for sentence in said if sentence.endswith("?")] or [
         sentence for sentence in said if _INTERROGATIVE.search(sentence)
     ]
-    point = " ".join(_bare(sentence) for sentence in asks).strip()[:QUERY_CHARS]
+    point = " ".join(_without_courtesy(sentence) for sentence in asks).strip()[:QUERY_CHARS]
     if not content_words(point):
         return None
     parts = (part.strip(" ?.!") for part in _PART.split(point) if len(content_words(part)) >= 2)
@@ -75,23 +75,23 @@ def _to_the_point(question: str) -> SearchQuery | None:
     return SearchQuery(text=point, also=also, why="the question alone, and its parts" if also else "the question alone")
 
 
-def _bare(sentence: str) -> str:
-    """A sentence without courtesy; as it was where nothing would be left."""
+def _without_courtesy(sentence: str) -> str:
+    """Return a sentence without courtesy phrases, unless nothing would remain."""
     bare = _THANKS.sub("", _COURTESY.sub("", sentence))
     return bare if content_words(bare) else sentence
 
 
-def _widened(question: str, found: Sequence[Hit]) -> SearchQuery | None:
-    point = _to_the_point(question) or SearchQuery(text=question[:QUERY_CHARS])
+def _expanded(question: str, hits: Sequence[Hit]) -> SearchQuery | None:
+    point = _core_question(question) or SearchQuery(text=question[:QUERY_CHARS])
     wanted = content_words(point.text)
     keywords = [word for word in dict.fromkeys(_WORD.findall(point.text)) if content_words(word)]
     counts: dict[str, int] = {}
-    for hit in found[:_BEST]:
+    for hit in hits[:_BEST]:
         for word in dict.fromkeys(_WORD.findall(f"{hit.context} {hit.text}".lower())):
             if (stem := stem_of(word)) and stem not in wanted:
                 counts[word] = counts.get(word, 0) + 1
     beside = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count > 1]
-    text = " ".join([*keywords, *beside[:EXPANDED]])[:QUERY_CHARS]
+    text = " ".join([*keywords, *beside[:EXPANSION_WORDS]])[:QUERY_CHARS]
     if not keywords:
         return None
     why = "its words, and those that stand beside them in what was found"

@@ -1,4 +1,4 @@
-"""Routes of a question by rules, and its subject where it follows on an earlier one. Pure."""
+"""Routes of questions by rules, and the resolution of follow-up questions. Pure functions."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from counterpoint.developer.language.words import content_words
 from counterpoint.developer.rag.run import Route
 
 EARLIER = 3
-"""Questions of the session before this one that may say what it is about."""
+"""Maximum number of earlier questions of the session in a query."""
 _FEW = 6
 
 _WORD = re.compile(r"\w+")
@@ -29,7 +29,7 @@ _LINE_CHARS = 200
 
 
 def route(question: str) -> Route:
-    """By the words of a question."""
+    """Return the route of a question by its words."""
     if not content_words(question):
         return Route(mode="vector", reason="no word of it tells texts apart, so it is looked up by meaning alone")
     outside = _OUTSIDE.search(question)
@@ -39,7 +39,7 @@ def route(question: str) -> Route:
 
 
 def available_route(route: Route, web: bool) -> Route:
-    """The same, as far as there is a search of the web (`web`)."""
+    """Return the route, or a substitute without web search."""
     if route.mode != "web" or web:
         return route
     reason = f"{route.reason}; but web_unavailable: no search is configured, so memory alone"
@@ -47,14 +47,14 @@ def available_route(route: Route, web: bool) -> Route:
 
 
 def words_key(question: str) -> str:
-    """An id: the same for questions of the same words, whatever their order, case and signs."""
+    """Return an id of a question's words, independent of order, case and punctuation."""
     words = sorted(set(_WORD.findall(question.casefold())))
     return hashlib.sha256(" ".join(words).encode()).hexdigest()[:32]
 
 
 def search_query_of(question: str, earlier: Sequence[str]) -> SearchQuery:
-    """Return the first query. A question that points back is joined to the last ones before it, as far back as one
-    that can be understood alone."""
+    """Return the first query. A follow-up question is joined to the questions before it, back to a self-contained
+    one."""
     if not earlier or not follows_on(question):
         return SearchQuery(text=question[:QUERY_CHARS])
     turns: list[str] = []
@@ -68,7 +68,7 @@ def search_query_of(question: str, earlier: Sequence[str]) -> SearchQuery:
 
 
 def follows_on(question: str) -> bool:
-    """Whether a question cannot be understood alone: it is short, and points back."""
+    """Return whether a question is a follow-up: short and with a back reference."""
     return len(content_words(question)) <= _FEW and _POINTS_BACK.search(question.strip()) is not None
 
 

@@ -7,6 +7,8 @@ from counterpoint.developer.excerpts.relevance import Grade
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.messages import Shape
 
+RULES, QUOTES, PASSAGES = "rules", "quotes", "plain retrieval"
+"""Authors of a route or a draft other than a model: the rules, quotes, and the passages of a fallback."""
 MAX_REWRITES = 2
 MAX_REGENERATIONS = 1
 
@@ -16,54 +18,54 @@ Ending = Literal["answered", "insufficient_evidence", "fallback"]
 
 
 class Route(Shape):
-    """The kind of search for a question, the author of that choice (rules, or a model) and its reason."""
+    """The kind of search for a question, its author (rules, or a model) and the reason."""
 
     mode: Mode
     reason: str
-    by: str = "rules"
+    by: str = RULES
 
 
 class PassageVersion(Shape):
-    """A passage as it was found: which, and at which version."""
+    """The id and version of a found passage."""
 
     id: str
     version: int
 
 
 class Lead(Shape):
-    """A page of the web on which one might look further."""
+    """A web page for further reading."""
 
     title: str
     url: str
 
 
 class Sentence(Shape):
-    """A sentence of a draft and the spans it rests on, by their place in the draft's citations."""
+    """A sentence of a draft and the indexes of its citations in the draft."""
 
     text: str
     rests_on: tuple[int, ...]
 
 
 class Draft(Shape):
-    """An answer before it is checked. `declined`: its author found no answer in what it was shown."""
+    """An unchecked answer. `declined`: its author found no answer."""
 
     sentences: tuple[Sentence, ...] = ()
     citations: tuple[Citation, ...] = ()
-    by: str = "quotes"
+    by: str = QUOTES
     declined: bool = False
 
 
 class Verdict(Shape):
-    """Whether a sentence is supported by what it cites, and if not why."""
+    """Whether a sentence is supported by its citations, else the problem."""
 
     supported: bool
     problem: str | None = None
 
 
 class Run(Shape):
-    """State of a run after each step, as its checkpoint holds it. `steps` counts the steps, `last` is the latest;
-    `next` is None when the run has ended. `meant` is the question together with those that it follows on;
-    `spent_s` is the time of all steps, over all deliveries."""
+    """State of a run after a step, as in its checkpoint. `last` and `next` are nodes; `next` is None at the end.
+    `meant` is the question with those before it that it refers to; `spent_s` is the time of all steps of all
+    deliveries."""
 
     question: str
     meant: str = ""
@@ -83,71 +85,70 @@ class Run(Shape):
     notes: tuple[str, ...] = ()
     spent_s: float = 0.0
 
-    def noting(self, *notes: str) -> "Run":
+    def with_notes(self, *notes: str) -> "Run":
         """Return the run with further notes, each once."""
         return self.model_copy(update={"notes": tuple(dict.fromkeys((*self.notes, *notes)))})
 
 
 def after_route(run: Run, route: Route, asked: SearchQuery) -> Run:
     """Return the run after its route was chosen."""
-    return _done(run, "retrieve", route=route, asked=asked, meant=asked.text if asked.why else run.question)
+    return _after_step(run, "retrieve", route=route, asked=asked, meant=asked.text if asked.why else run.question)
 
 
 def after_retrieve(run: Run, found: tuple[PassageVersion, ...]) -> Run:
     """Return the run after a search."""
-    return _done(run, "evaluate", found=found)
+    return _after_step(run, "evaluate", found=found)
 
 
 def after_evaluate(run: Run, grade: Grade, rewritten: SearchQuery | None, late: bool) -> Run:
-    """Return the run after the grade: on to a draft, back to the search with a rewritten query, or at its end
-    without an answer."""
+    """Return the run after the grade: next is a draft, a search with a rewritten query, or the end without an
+    answer."""
     if grade.sufficient:
-        return _done(run, "generate", graded=grade)
+        return _after_step(run, "generate", graded=grade)
     if rewritten is None or run.rewrites >= MAX_REWRITES or late:
-        return _done(run, None, graded=grade, ending="insufficient_evidence")
-    return _done(run, "retrieve", graded=grade, asked=rewritten, rewrites=run.rewrites + 1)
+        return _after_step(run, None, graded=grade, ending="insufficient_evidence")
+    return _after_step(run, "retrieve", graded=grade, asked=rewritten, rewrites=run.rewrites + 1)
 
 
 def after_generate(run: Run, draft: Draft) -> Run:
-    """Return the run after a draft: on to its check, or at its end where the author found no answer."""
+    """Return the run after a draft: next is its check, or the end if it was declined."""
     if draft.declined:
-        return _done(run, None, draft=draft, ending="insufficient_evidence")
-    return _done(run, "validate", draft=draft)
+        return _after_step(run, None, draft=draft, ending="insufficient_evidence")
+    return _after_step(run, "validate", draft=draft)
 
 
 def after_validate(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
-    """Return the run after the check of a draft: at its end as an answer, back to a second draft, or at its end as a
-    fallback, whose caller replaces the draft by the passages as they were found."""
+    """Return the run after the check of a draft: it ends with an answer, continues with a second draft, or ends with a
+    fallback, whose draft the caller replaces by passages."""
     if verdicts and all(verdict.supported for verdict in verdicts):
-        return _done(run, None, verdicts=verdicts, ending="answered")
+        return _after_step(run, None, verdicts=verdicts, ending="answered")
     if run.regenerations >= MAX_REGENERATIONS or late:
-        return _done(run, None, verdicts=verdicts, ending="fallback")
-    return _done(run, "generate", verdicts=verdicts, regenerations=run.regenerations + 1)
+        return _after_step(run, None, verdicts=verdicts, ending="fallback")
+    return _after_step(run, "generate", verdicts=verdicts, regenerations=run.regenerations + 1)
 
 
 def search_again(run: Run) -> Run:
-    """Return the run back at its search, after the evidence that it found has changed."""
+    """Return the run at its search again, after its evidence has changed."""
     asked = (run.asked or SearchQuery(text=run.question)).model_copy(update={"why": "what was found has changed since"})
     gone = {"found": (), "graded": None, "draft": None, "verdicts": (), "ending": None}
     return run.model_copy(update={"next": "retrieve", "asked": asked, **gone})
 
 
 def after_failure(run: Run, node: Node, why: str) -> Run:
-    """Return the run after a step that failed or whose commit was refused: the rules choose the route, and a draft is
-    replaced by the passages as they were found."""
-    noted = run.noting(f"{node} failed: {why}")
+    """Return the run after a failed or refused step: rules choose the route, passages replace a draft."""
+    noted = run.with_notes(f"{node} failed: {why}")
     match node:
         case "route":
             return after_route(
                 noted, Route(mode="hybrid", reason=f"routing failed: {why}"), SearchQuery(text=run.question)
             )
         case "retrieve" | "evaluate":
-            return _done(noted, None, ending="insufficient_evidence")
+            return _after_step(noted, None, ending="insufficient_evidence")
         case "generate" | "validate":
-            return _done(noted, None, ending="fallback")
+            return _after_step(noted, None, ending="fallback")
         case _:
             assert_never(node)
 
 
-def _done(run: Run, next: Node | None, **changes: object) -> Run:
+def _after_step(run: Run, next: Node | None, **changes: object) -> Run:
     return run.model_copy(update={"next": next, "steps": run.steps + 1, "last": run.next, **changes})

@@ -1,4 +1,4 @@
-"""Steps of a run over a question: what each reads and asks for outside, and the commit that it leaves."""
+"""Steps of a run over a question: their reads, their gateway calls and their commits."""
 
 import json
 import time
@@ -26,7 +26,7 @@ from counterpoint.developer.rag.generate import (
     supported_part,
 )
 from counterpoint.developer.rag.rewrite import rewrite, text_to_grade
-from counterpoint.developer.rag.run import Draft, Lead, Node, PassageVersion, Route, Run
+from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Lead, Node, PassageVersion, Route, Run
 from counterpoint.developer.rag.validate import verdicts_of
 from counterpoint.proto.decisions import Confidence, Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
@@ -39,7 +39,7 @@ _KINDS: dict[Node, ActionKind] = {
 }  # fmt: skip
 _DECISIONS: dict[Node, str] = {"evaluate": "retrieval_grade"}
 _SHARES = {"route": 0.2, "web": 0.3, "generate": 0.6}
-"""Shares of the time left that one call may take."""
+"""Maximum shares of the remaining time of one call."""
 _ROUTE_TASK = """Where is this question best looked up? Answer with one JSON object {"mode": ..., "reason": ...}.
 mode is "hybrid" (documents and conversations of this team, by words and meaning), "vector" (the same, by meaning alone,
 for questions in unusual words) or "web" (it is about the world outside and changes by the day)."""
@@ -60,9 +60,9 @@ class _StepResult:
 class StepRunner:
     """Runs the steps of one delivery.
 
-    `deadline_s` limits the time of all steps, those of earlier deliveries included; a nearer deadline of the task
-    counts instead. With `single_commit` the steps are gathered in `pending` instead of being committed one by one,
-    unless an earlier delivery has left a checkpoint.
+    `deadline_s` limits the time of all steps, including earlier deliveries, unless the task's deadline is earlier. With
+    `single_commit` the steps are collected in `pending` instead of being committed one by one, unless there is a
+    checkpoint.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class StepRunner:
         return self._evidence
 
     async def resume(self) -> Run:
-        """Return the run of this message from its checkpoint, or a new one. Where the evidence has changed since, the
-        run searches again.
+        """Return the run of this message from its checkpoint, or a new one. If the evidence has changed, it searches
+        again.
 
-        The evidence is read anew, since a commit may cite only what its own delivery has read. Answers from outside
-        are in the checkpoint.
+        The evidence is read again, since a commit may only cite what its own delivery has read. External replies are in
+        the checkpoint.
         """
         checkpoint, session = await self._memory.query(
             Get(store="checkpoints", id=self._checkpoint), Get(store="sessions", id=self._message.session_id)
@@ -123,8 +123,8 @@ class StepRunner:
         """Run one node, commit the step under its number, and return the run after it. A step that fails, or whose
         commit memory refuses, is committed as a failed step.
 
-        Raises `Transient`, `Denied` or `Conflict`; and `Permanent` where no search was possible, since that is not the
-        same as a search that found nothing.
+        Raises `Transient`, `Denied` or `Conflict`; and `Permanent` if no search was possible, which differs from an
+        empty result.
         """
         try:
             result = self._complete(await self._run_node(node, run))
@@ -168,15 +168,15 @@ class StepRunner:
             run.question, routing.earlier_questions(self._summary, task.title or task.description)
         )
         route, writes = routing.route(query.text), tuple[Write, ...]()
-        if self._gateway.model is not None and route.mode != "vector" and not self._late:
+        if self._gateway.model is not None and route.mode != "vector" and not self._is_late:
             route, writes = await self._route_of_model(run, query.text, route)
         route = routing.available_route(route, self._gateway.searches_web)
         reason = f"{route.reason}; {query.why}" if query.why else route.reason
         return _StepResult(transitions.after_route(run, route, query), route.mode, reason, writes=writes)
 
     async def _route_of_model(self, run: Run, text: str, rules: Route) -> tuple[Route, tuple[Write, ...]]:
-        """Return the route by the model, asked once for questions of the same words, or by `rules` where its reply
-        cannot be used."""
+        """Return the route by the model, cached for questions with the same words, or by `rules` if its reply is
+        unusable."""
         key = routing.words_key(text)
         item = await self._memory.get("routes", key)
         if item is not None:
@@ -199,7 +199,7 @@ class StepRunner:
     async def _retrieve(self, run: Run) -> _StepResult:
         query = run.asked or SearchQuery(text=run.question)
         found = await self._search(run)
-        if run.route is not None and run.route.mode == "web" and not run.leads and not self._late:
+        if run.route is not None and run.route.mode == "web" and not run.leads and not self._is_late:
             run = await self._leads(run)
         texts = " | ".join((query.text, *query.also))
         reason = f"{query.why}: {texts}" if query.why else f"looked for: {texts}"
@@ -207,13 +207,13 @@ class StepRunner:
         return _StepResult(transitions.after_retrieve(run, found), counts, reason)
 
     async def _leads(self, run: Run) -> Run:
-        """Return the run with pages of the web as leads. Their sources are untrusted, so they are no evidence."""
+        """Return the run with web pages as leads. They are untrusted, and so are no evidence."""
         try:
             found = await self._gateway.search_web(
                 self._memory, run.meant[:400], key=_key(run, "web"), deadline_s=self._time_s("web")
             )
         except (Permanent, Denied, Transient) as error:
-            return run.noting(f"web_unavailable: {error}")
+            return run.with_notes(f"web_unavailable: {error}")
         leads = tuple(Lead(title=storable(each.title)[:200], url=storable(each.url)[:500]) for each in found.results)
         return run.model_copy(update={"leads": leads})
 
@@ -224,13 +224,13 @@ class StepRunner:
             self.evidence.answers,
             self._calibration.answer,
             self.evidence.neighbours,
-            again=run.rewrites > 0,
+            rewritten=run.rewrites > 0,
         )
         grade = grade.model_copy(update={"probability": round(grade.probability, 4)})
         rewritten = rewrite(run.meant, query, self.evidence.answers, run.rewrites)
-        after = transitions.after_evaluate(run, grade, rewritten, late := self._late)
+        after = transitions.after_evaluate(run, grade, rewritten, late := self._is_late)
         if after.next is None and late and rewritten is not None and run.rewrites < transitions.MAX_REWRITES:
-            after = after.noting("the time for it was over before other words could be tried")
+            after = after.with_notes("the time for it was over before other words could be tried")
         decisions = {"generate": "go on", "retrieve": f"look again: {rewritten.text if rewritten else ''}"}
         confidence = Confidence(score=grade.probability, band=band(grade.probability) if grade.sufficient else "low")
         if self.evidence.answers and not self.evidence.answers[0].trusted:
@@ -239,14 +239,14 @@ class StepRunner:
 
     async def _generate(self, run: Run) -> _StepResult:
         draft, notes = await self._draft(run)
-        after = transitions.after_generate(run.noting(*notes), draft)
+        after = transitions.after_generate(run.with_notes(*notes), draft)
         reason = f"{len(draft.sentences)} sentences with {len(draft.citations)} citations, by {draft.by}"
         return _StepResult(after, "declined" if draft.declined else "drafted", reason, model=_model(draft))
 
     async def _draft(self, run: Run) -> tuple[Draft, tuple[str, ...]]:
-        """Return a draft by the model, or one of quotes, and notes on a model that gave none."""
+        """Return a draft by the model, or one of quotes, and notes about a failed model call."""
         found, notes = self.evidence.answers, tuple[str, ...]()
-        if self._gateway.model is not None and not self._late:
+        if self._gateway.model is not None and not self._is_late:
             messages = prompt(run.meant, found, run.draft, run.verdicts)
             try:
                 reply = await self._gateway.generate(
@@ -258,7 +258,7 @@ class StepRunner:
                 if reply.text.strip():
                     return draft_of_model(storable(reply.text), found, reply.usage.model), ()
                 notes = ("the model wrote nothing, so the answer is made of quotes",)
-        if run.draft is not None and run.draft.by == "quotes":
+        if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
         quotes = draft_of_quotes(
             text_to_grade(run), found, self._calibration.answer.threshold, self.evidence.neighbours
@@ -267,7 +267,7 @@ class StepRunner:
 
     def _validate(self, run: Run) -> _StepResult:
         verdicts = verdicts_of(run.draft or Draft(), (*self.evidence.answers, *self.evidence.neighbours))
-        after = transitions.after_validate(run, verdicts, self._late)
+        after = transitions.after_validate(run, verdicts, self._is_late)
         wrong = [f"{n}: {verdict.problem}" for n, verdict in enumerate(verdicts, 1) if not verdict.supported]
         decisions = {"answered": "supported", "fallback": "fall back to plain retrieval"}
         supported = f"{len(verdicts) - len(wrong)} of {len(verdicts)} sentences are supported by what they cite"
@@ -306,12 +306,12 @@ class StepRunner:
         await self._memory.step(line.model_copy(update={"step": step, "last": False, "writes": writes}))
 
     def _sources(self, node: Node, run: Run) -> tuple[Source, ...]:
-        """Return the basis of a step's decision: of the grade its best passage, of a draft and its check the
-        citations."""
+        """Return the sources of a step's decision: the best passage for a grade, the citations for a draft and its
+        check."""
         if self._evidence is None or node in ("route", "retrieve"):
             return ()
         if node == "evaluate":
-            return tuple(hit.basis for hit in self._evidence.answers[:1])
+            return tuple(hit.as_source for hit in self._evidence.answers[:1])
         return cited_sources(run.draft.citations if run.draft else (), self._evidence)
 
     @property
@@ -319,7 +319,7 @@ class StepRunner:
         return self._memory.id("run")
 
     @property
-    def _late(self) -> bool:
+    def _is_late(self) -> bool:
         return time.monotonic() >= self._until
 
     def _time_s(self, call: str) -> float:
@@ -335,9 +335,9 @@ def _key(run: Run, what: str) -> str:
 
 
 def _model(draft: Draft) -> str | None:
-    return None if draft.by in ("quotes", "plain retrieval") else draft.by
+    return None if draft.by in (QUOTES, PASSAGES) else draft.by
 
 
 def storable(text: str) -> str:
-    """Return a text from outside without the characters that no record can hold."""
+    """Return an external text without characters that records cannot store."""
     return text.encode(errors="replace").decode().replace("\0", "")

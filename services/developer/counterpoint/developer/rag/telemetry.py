@@ -2,7 +2,7 @@
 
 from prometheus_client import Counter
 
-from counterpoint.developer.rag.run import Node, Run
+from counterpoint.developer.rag.run import RULES, Node, Run
 
 ROUTES = Counter(
     "counterpoint_rag_routes_total", "Questions by where they were looked up, and who said so", ["mode", "by"]
@@ -13,9 +13,9 @@ ENDINGS = Counter("counterpoint_rag_endings_total", "Runs by how they ended", ["
 
 
 def observe(node: Node, before: Run, after: Run) -> None:
-    """Count a step that was taken."""
+    """Count a step."""
     if node == "route" and after.route is not None:
-        ROUTES.labels(after.route.mode, "rules" if after.route.by == "rules" else "model").inc()
+        ROUTES.labels(after.route.mode, "rules" if after.route.by == RULES else "model").inc()
     if after.rewrites > before.rewrites:
         CORRECTIONS.inc()
     if node == "validate":

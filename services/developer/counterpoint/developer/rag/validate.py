@@ -1,4 +1,4 @@
-"""Checks of a draft: each sentence has to be supported by what it cites. Pure."""
+"""Checks of a draft: its citations must support each sentence. Pure functions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,21 +9,21 @@ from counterpoint.developer.rag.run import Draft, Sentence, Verdict
 from counterpoint.proto.findings import Citation
 
 SHARED = 0.5
-"""Share of a sentence's content words that what it cites has to hold."""
+"""Minimum share of a sentence's content words in its citations."""
 
 MARK = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]")
 """Citation marks of a sentence: [1], [2][3], [4, 5]."""
 
 
-def verdicts_of(draft: Draft, found: Sequence[Hit]) -> tuple[Verdict, ...]:
-    """One a sentence: what it cites exists and is as it says, holds its numbers, dates and identifiers, and half of its
-    words at least."""
-    chunks = {(hit.item.store, hit.item.id, hit.item.version): hit for hit in found}
+def verdicts_of(draft: Draft, hits: Sequence[Hit]) -> tuple[Verdict, ...]:
+    """Return a verdict per sentence: its citations exist and match, and contain its numbers, dates, identifiers and at
+    least half of its words."""
+    chunks = {(hit.item.store, hit.item.id, hit.item.version): hit for hit in hits}
     return tuple(_verdict(sentence, draft.citations, chunks) for sentence in draft.sentences)
 
 
 def resolves(citation: Citation, hit: Hit | None) -> bool:
-    """Whether a citation's span is in the chunk it names and reads as it says."""
+    """Return whether a citation's span is in its chunk and has the cited text."""
     if hit is None:
         return False
     start, end = citation.start - hit.start, citation.end - hit.start

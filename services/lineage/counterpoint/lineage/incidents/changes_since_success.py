@@ -20,19 +20,20 @@ RecordsByKey = Mapping[RecordKey, GraphRecord]
 
 
 async def changes_since_success(
-    reads: QueryBatcher, graph: LineageGraph, incident: IncidentRecord, records: RecordsByKey
+    batcher: QueryBatcher, graph: LineageGraph, incident: IncidentRecord, records: RecordsByKey
 ) -> tuple[RunRecord | None, JobRecord | None, list[RunDifference]]:
     """Return the run and job of an incident's origin, and the differences from the last success before it.
 
     Raises `Transient` or `Denied`.
     """
     failed, job = await asyncio.gather(
-        _run(reads, incident.origin.run_id, records), _job(reads, node_of(incident.job).id, records)
+        _run(batcher, incident.origin.run_id, records), _job(batcher, node_of(incident.job).id, records)
     )
     if job is None or failed is None or job.last_success is None or job.last_success.at >= incident.first_at:
         return failed, job, []
     good, producers = await asyncio.gather(
-        _run(reads, job.last_success.run_id, records), _producers(reads, graph, failed.inputs[:_INPUTS_LIMIT], records)
+        _run(batcher, job.last_success.run_id, records),
+        _producers(batcher, graph, failed.inputs[:_INPUTS_LIMIT], records),
     )
     if good is None:
         return failed, job, []
@@ -40,33 +41,33 @@ async def changes_since_success(
     return failed, job, [*run_differences(good, failed), *upstream_differences(since, incident.last_at, producers)]
 
 
-async def _job(reads: QueryBatcher, job_id: str, records: RecordsByKey) -> JobRecord | None:
-    known = records.get(("jobs", job_id))
-    if isinstance(known, JobRecord):
-        return known
-    (found,) = await reads.query(Get(store="jobs", id=job_id))
-    return record(found.items[0], JobRecord) if found.items else None
+async def _job(batcher: QueryBatcher, job_id: str, records: RecordsByKey) -> JobRecord | None:
+    fresh = records.get(("jobs", job_id))
+    if isinstance(fresh, JobRecord):
+        return fresh
+    (result,) = await batcher.query(Get(store="jobs", id=job_id))
+    return record(result.items[0], JobRecord) if result.items else None
 
 
-async def _run(reads: QueryBatcher, run_id: str, records: RecordsByKey) -> RunRecord | None:
-    known = records.get(("runs", run_id))
-    if isinstance(known, RunRecord):
-        return known
-    (found,) = await reads.query(Get(store="runs", id=run_id))
-    return record(found.items[0], RunRecord) if found.items else None
+async def _run(batcher: QueryBatcher, run_id: str, records: RecordsByKey) -> RunRecord | None:
+    fresh = records.get(("runs", run_id))
+    if isinstance(fresh, RunRecord):
+        return fresh
+    (result,) = await batcher.query(Get(store="runs", id=run_id))
+    return record(result.items[0], RunRecord) if result.items else None
 
 
 async def _producers(
-    reads: QueryBatcher, graph: LineageGraph, datasets: Iterable[str], records: RecordsByKey
+    batcher: QueryBatcher, graph: LineageGraph, datasets: Iterable[str], records: RecordsByKey
 ) -> dict[str, list[JobRecord]]:
     """Return the jobs that write each dataset, by dataset name."""
-    wanted = set(datasets)
-    await graph.read(up=wanted, depth=1, strict=False)
+    ids = set(datasets)
+    await graph.read(up=ids, depth=1, strict=False)
     edges = sorted(
-        (e for e in graph.edges if e.target in wanted and e.kind is EdgeKind.DATA and e.ends[0].kind is NodeKind.JOB),
+        (e for e in graph.edges if e.target in ids and e.kind is EdgeKind.DATA and e.ends[0].kind is NodeKind.JOB),
         key=lambda edge: edge.id,
     )[:_PRODUCERS_LIMIT]
-    jobs = await asyncio.gather(*(_job(reads, edge.ends[0].id, records) for edge in edges))
+    jobs = await asyncio.gather(*(_job(batcher, edge.ends[0].id, records) for edge in edges))
     producers: dict[str, list[JobRecord]] = {}
     for edge, job in zip(edges, jobs, strict=True):
         if job is not None:

@@ -42,8 +42,8 @@ class IncidentContext:
     their incident had ended.
     """
 
-    def __init__(self, reads: QueryBatcher, graph: LineageGraph) -> None:
-        self.reads = reads
+    def __init__(self, batcher: QueryBatcher, graph: LineageGraph) -> None:
+        self.batcher = batcher
         self.graph = graph
         self.ledger = IncidentLedger()
         self.ledger_item: Item | None = None
@@ -66,11 +66,11 @@ class IncidentContext:
         return lambda above, job: (above, job) in self._downstream
 
     def open(self, ledger: QueryResult, settings: QueryResult, job: str, incidents: QueryResult) -> None:
-        """Take the ledger, the settings and the incidents of a job from answers."""
+        """Add the ledger, the settings and the incidents of a job from answers."""
         self.settings = tuple(records(settings.items, IncidentSettings))
-        self.take_ledger(ledger)
+        self.set_ledger(ledger)
         self._by_job[job] = incidents
-        self.take(incidents.items)
+        self.add(incidents.items)
 
     def has_listed(self, job: str) -> bool:
         """Whether the incidents of a job have been listed."""
@@ -82,21 +82,21 @@ class IncidentContext:
         Raises `Transient` or `Denied`.
         """
         if incident.job not in self._by_job:
-            (self._by_job[incident.job],) = await self.reads.query(_incidents_of(incident.job))
+            (self._by_job[incident.job],) = await self.batcher.query(_incidents_of(incident.job))
         found = self._by_job[incident.job]
         listed = {
-            item.id: one for item, one in readable((i for i in found.items if i.id not in self.items), IncidentRecord)
+            item.id: each for item, each in readable((i for i in found.items if i.id not in self.items), IncidentRecord)
         }
-        known = {**listed, **self.incidents, **changed}
-        return add_history(incident, known.values(), cut=found.next_cursor is not None)
+        candidates = {**listed, **self.incidents, **changed}
+        return add_history(incident, candidates.values(), cut=found.next_cursor is not None)
 
-    def take_ledger(self, found: QueryResult) -> None:
-        """Take the ledger from an answer."""
+    def set_ledger(self, found: QueryResult) -> None:
+        """Set the ledger from an answer."""
         for item in found.items:
             self.ledger, self.ledger_item = record(item, IncidentLedger), item
 
-    def take(self, items: Iterable[Item]) -> None:
-        """Take the incidents among items; those known already stay."""
+    def add(self, items: Iterable[Item]) -> None:
+        """Add the incidents among items, unless they were read before."""
         fresh = {item.id: item for item in items if item.id != LEDGER_ID and item.id not in self.items}
         for item, incident in readable(fresh.values(), IncidentRecord):
             self.items[item.id] = item
@@ -112,14 +112,14 @@ class IncidentContext:
         """
         ahead = {incident_id for incident_id in incident_ids if incident_id not in self.items}
         while ahead:
-            wanted = sorted(ahead)
-            for at in range(0, len(wanted), _BATCH):
-                batch = wanted[at : at + _BATCH]
-                found = await self.reads.query(*(Get(store=STORE, id=incident_id) for incident_id in batch))
-                self.take(item for answer in found for item in answer.items)
-            read = [incident for each in wanted if (incident := self.incidents.get(each))]
+            batch_ids = sorted(ahead)
+            for at in range(0, len(batch_ids), _BATCH):
+                batch = batch_ids[at : at + _BATCH]
+                found = await self.batcher.query(*(Get(store=STORE, id=incident_id) for incident_id in batch))
+                self.add(item for answer in found for item in answer.items)
+            read = [incident for each in batch_ids if (incident := self.incidents.get(each))]
             ahead = {i.closed_by for i in read if i.ending is IncidentEnding.MERGED and i.closed_by is not None}
-            ahead = (ahead | joined_ids(read)) - self.items.keys() - set(wanted)
+            ahead = (ahead | joined_ids(read)) - self.items.keys() - set(batch_ids)
 
     async def read_joined(self) -> None:
         """Read the incidents that people joined with those read so far. Raises `Transient` or `Denied`."""
@@ -130,10 +130,10 @@ class IncidentContext:
 
         Raises `Transient` or `Denied`.
         """
-        asked = sorted(i.incident_id for i in self.incidents.values() if i.state is IncidentState.OPEN)
-        for at in range(0, len(asked), _BATCH):
-            batch = asked[at : at + _BATCH]
-            found = await self.reads.query(*(Get(store="tasks", id=task_id) for task_id in batch))
+        open_ids = sorted(i.incident_id for i in self.incidents.values() if i.state is IncidentState.OPEN)
+        for at in range(0, len(open_ids), _BATCH):
+            batch = open_ids[at : at + _BATCH]
+            found = await self.batcher.query(*(Get(store="tasks", id=task_id) for task_id in batch))
             for answer in found:
                 for task in records(answer.items, Task):
                     self._end(task)
@@ -149,15 +149,17 @@ class IncidentContext:
 
         Raises `Transient` or `Denied`.
         """
-        memory, limits = self.reads.memory, limits.under(self.settings)
+        memory, limits = self.batcher.memory, limits.under(self.settings)
         await self.read_joined()
         while True:
             found = match_incidents(
                 self.snapshot, fresh, self.is_downstream, limits, project=memory.project, now=memory.now
             )
-            new = {one.incident_id: one for one in found.changed if one.incident_id not in self.items}
+            new = {each.incident_id: each for each in found.changed if each.incident_id not in self.items}
             await self.read(new)
-            unrelated = [one.origin for one in new.values() if one.origin.job not in self._related_jobs and one.active]
+            unrelated = [
+                each.origin for each in new.values() if each.origin.job not in self._related_jobs and each.active
+            ]
             for origin in unrelated:
                 await self.relate(origin)
             if not unrelated and not new.keys() & self.items.keys():
@@ -170,11 +172,11 @@ class IncidentContext:
         """
         self._related_jobs.add(failed.job)
         spans = self.ledger.around(failed)
-        near = await self._near(failed, spans) if spans else frozenset[str]()
-        await self.read({span.incident_id for span in spans if span.job in near}.union(incident_ids))
+        related = await self._near(failed, spans) if spans else frozenset[str]()
+        await self.read({span.incident_id for span in spans if span.job in related}.union(incident_ids))
         if not spans and not any(incident.affected for incident in self.incidents.values()):
             return
-        jobs = {one.job: one.within for i in self.incidents.values() for one in i.members.values()}
+        jobs = {each.job: each.within for i in self.incidents.values() for each in i.members.values()}
         await self._walk(failed)
         self._downstream |= {(job, failed.job) for job in jobs_above(self.graph, failed.job, jobs)}
         below = jobs_below(self.graph, node_of(failed.job), failed.within)
@@ -193,7 +195,7 @@ class IncidentContext:
 
         Raises `Transient` or `Denied`.
         """
-        jobs = {one.job: one.within for i in self.incidents.values() for one in i.affected}
+        jobs = {each.job: each.within for i in self.incidents.values() for each in i.affected}
         if len(jobs) < 2:
             return
         await self.graph.read(up=jobs, strict=False)
@@ -203,7 +205,7 @@ class IncidentContext:
 def context_queries(
     failed: FailedRun, project: str, graph: LineageGraph
 ) -> tuple[list[MemoryQuery], list[MemoryQuery], list[EdgeWalk]]:
-    """Queries around a failure: of its job, of its flow, and the edge walks up and down."""
+    """Return the queries around a failure: of its job, of its flow, and the edge walks up and down."""
     links = sorted(failed.links)
     alike = {"job": failed.job, "state": "COMPLETE"}
     of_job: list[MemoryQuery] = [
@@ -228,21 +230,21 @@ def context_queries(
 
 
 async def failure_context(
-    reads: QueryBatcher, failed: FailedRun, also: Sequence[LineageEdge] = ()
+    batcher: QueryBatcher, failed: FailedRun, extra_edges: Sequence[LineageEdge] = ()
 ) -> tuple[IncidentContext, tuple[RunRecord, ...], bool]:
     """Read the context of a failure, the completed runs that may resolve it, and whether its job has parts.
 
-    `also` are edges that are not in memory yet.
+    `extra_edges` are not in memory yet.
 
     Raises `Transient` or `Denied`.
     """
-    context = IncidentContext(reads, graph=LineageGraph(reads, also))
-    of_job, of_flow, walks = context_queries(failed, reads.memory.project, context.graph)
-    found = await reads.query(*of_job, *of_flow, *walks)
+    context = IncidentContext(batcher, graph=LineageGraph(batcher, extra_edges))
+    of_job, of_flow, walks = context_queries(failed, batcher.memory.project, context.graph)
+    found = await batcher.query(*of_job, *of_flow, *walks)
     ledger, settings, incidents, _, *successful = found[: len(of_job)]
     context.open(ledger, settings, failed.job, incidents)
     for walk, answer in zip(walks, found[-len(walks) :], strict=True):
-        context.graph.take(walk, answer)
+        context.graph.add(walk, answer)
     successes = [run for answer in successful for run in records(answer.items, RunRecord)]
     flow = [run for answer in found[len(of_job) :][: len(of_flow)] for run in records(answer.items, RunRecord)]
     await context.relate(failed, {run.incident for run in flow if run.incident})
@@ -251,18 +253,18 @@ async def failure_context(
     return context, tuple({run.run_id: run for run in successes}.values()), has_parts
 
 
-async def completion_context(reads: QueryBatcher, job: str, own: RunRecord | None) -> IncidentContext:
+async def completion_context(batcher: QueryBatcher, job: str, own: RunRecord | None) -> IncidentContext:
     """Read the context of the failures of a job that has completed; `own` is the completed run.
 
     Raises `Transient` or `Denied`.
     """
-    ledger, settings, incidents, failed = await reads.query(
+    ledger, settings, incidents, failed = await batcher.query(
         Get(store=STORE, id=LEDGER_ID),
         List(store=SETTINGS, limit=SETTINGS_LIMIT),
         _incidents_of(job),
         List(store="runs", where={"job": job, "ended_as": "FAIL"}, limit=RUNS_LIMIT),
     )
-    context = IncidentContext(reads, graph=LineageGraph(reads))
+    context = IncidentContext(batcher, graph=LineageGraph(batcher))
     context.open(ledger, settings, job, incidents)
     runs: Sequence[RunRecord] = records(failed.items, RunRecord)
     runs = [*runs, own] if own else runs

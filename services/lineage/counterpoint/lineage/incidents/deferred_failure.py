@@ -9,14 +9,18 @@ from counterpoint.proto.lineage import LineageEvent
 
 
 def deferred_event(event: RunEvent) -> LineageEvent:
-    """The event marked as waited, with the facets that the decision needs; the others are in the record."""
-    said = event.airflow
+    """Return the event marked as waited, with the facets that the decision needs; the record has the others."""
+    airflow = event.airflow
     facets: dict[str, Any] = {
         "airflow": {
-            "dag": {"dag_id": said.dag_id},
-            "dagRun": {"run_id": said.dag_run_id},
-            "task": {"task_id": said.task_id, "retries": said.retries},
-            "taskInstance": {"try_number": said.try_number, "map_index": said.map_index, "log_url": said.log_url},
+            "dag": {"dag_id": airflow.dag_id},
+            "dagRun": {"run_id": airflow.dag_run_id},
+            "task": {"task_id": airflow.task_id, "retries": airflow.retries},
+            "taskInstance": {
+                "try_number": airflow.try_number,
+                "map_index": airflow.map_index,
+                "log_url": airflow.log_url,
+            },
         }
     }
     if event.error is not None:
@@ -35,7 +39,7 @@ def deferred_event(event: RunEvent) -> LineageEvent:
 
 
 def recheck_event(failed: FailedRun, *, waited: bool = False) -> LineageEvent:
-    """A minimal FAIL event that has a failure checked again; the record of its run has the facets."""
+    """Return a minimal FAIL event that rechecks a failure; the record of its run has the facets."""
     raw = {
         "eventTime": failed.at.isoformat(),
         "eventType": EventType.FAIL.value,

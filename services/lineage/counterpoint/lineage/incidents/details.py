@@ -40,18 +40,18 @@ async def incident_details(
     """Read the details of an incident. Raises `Transient` or `Denied`."""
     job_node, owners = node_of(incident.job), owners_by_ref(records.values())
     radius, (run, job, changed) = await asyncio.gather(
-        blast_radius_of(context.reads, job_node, owned=owners, graph=context.graph),
-        changes_since_success(context.reads, context.graph, incident, records),
+        blast_radius_of(context.batcher, job_node, extra_owners=owners, graph=context.graph),
+        changes_since_success(context.batcher, context.graph, incident, records),
     )
     return IncidentDetails(radius, run, job, tuple(changed))
 
 
-async def runs_by_id(context: IncidentContext, wanted: Iterable[str], records: RecordsByKey) -> dict[str, RunRecord]:
+async def runs_by_id(context: IncidentContext, run_ids: Iterable[str], records: RecordsByKey) -> dict[str, RunRecord]:
     """Return runs by id: from the records of the event, else from memory.
 
     Raises `Transient` or `Denied`.
     """
-    ids = set(wanted)
-    own = {run.run_id: run for run in records.values() if isinstance(run, RunRecord) and run.run_id in ids}
-    found = await context.reads.query(*(Get(store="runs", id=run_id) for run_id in sorted(ids - own.keys())))
-    return own | {item.id: run for answer in found for item, run in readable(answer.items, RunRecord)}
+    ids = set(run_ids)
+    in_event = {run.run_id: run for run in records.values() if isinstance(run, RunRecord) and run.run_id in ids}
+    answers = await context.batcher.query(*(Get(store="runs", id=run_id) for run_id in sorted(ids - in_event.keys())))
+    return in_event | {item.id: run for answer in answers for item, run in readable(answer.items, RunRecord)}

@@ -15,12 +15,12 @@ MOMENT = timedelta(microseconds=1)
 
 def pool_failures(incidents: Iterable[IncidentRecord], fresh: Iterable[FailedRun]) -> list[FailedRun]:
     """Return the failures of the incidents and the `fresh` ones that belong to no ended task."""
-    known = [incident for incident in incidents if incident.ending is not IncidentEnding.MERGED]
-    ended = [incident for incident in known if incident.ending is IncidentEnding.TASK]
+    existing = [incident for incident in incidents if incident.ending is not IncidentEnding.MERGED]
+    ended = [incident for incident in existing if incident.ending is IncidentEnding.TASK]
     pool: dict[str, FailedRun] = {}
-    for incident in known:
+    for incident in existing:
         for failed in incident.members.values():
-            _add(pool, _settled(incident, failed))
+            _add(pool, _resolved_with_task(incident, failed))
     for failed in fresh:
         if not any(_is_late(failed, incident) for incident in ended):
             _add(pool, failed)
@@ -31,19 +31,19 @@ def close_with_task(incident: IncidentRecord, ended_at: datetime) -> tuple[Incid
     """Close an incident with its task; return it and the failures that became known later."""
     late = tuple(one for one in incident.members.values() if one.known_at is not None and one.known_at > ended_at)
     runs = {failed.run_id for failed in late}
-    kept = tuple(failed for failed in incident.failures if failed.run_id not in runs)
-    if not any(failed.job == incident.job for failed in kept):
-        kept, late = incident.failures, ()
-    known = [failed.at for failed in kept]
+    remaining = tuple(failed for failed in incident.failures if failed.run_id not in runs)
+    if not any(failed.job == incident.job for failed in remaining):
+        remaining, late = incident.failures, ()
+    existing = [failed.at for failed in remaining]
     closed = incident.model_copy(
         update={
             "state": IncidentState.CLOSED,
             "ending": IncidentEnding.TASK,
             "closed_at": ended_at,
             "closed_by": incident.incident_id,
-            "failures": kept,
+            "failures": remaining,
             "affected": tuple(failed for failed in incident.affected if failed.run_id not in runs),
-            "last_at": max(known),
+            "last_at": max(existing),
         }
     )
     return closed, late
@@ -51,14 +51,14 @@ def close_with_task(incident: IncidentRecord, ended_at: datetime) -> tuple[Incid
 
 def _add(pool: dict[str, FailedRun], failed: FailedRun) -> None:
     """Add a failure to the pool; the latest one of a run replaces earlier ones."""
-    known = pool.get(failed.run_id)
-    if known is None or failed.at > known.at:
+    existing = pool.get(failed.run_id)
+    if existing is None or failed.at > existing.at:
         pool[failed.run_id] = failed
-    elif failed.at == known.at:
-        pool[failed.run_id] = _joined(known, failed)
+    elif failed.at == existing.at:
+        pool[failed.run_id] = _merge(existing, failed)
 
 
-def _joined(one: FailedRun, other: FailedRun) -> FailedRun:
+def _merge(one: FailedRun, other: FailedRun) -> FailedRun:
     """Merge two records of one failure."""
     overs = [(each.over_at, each.over_by or "", each) for each in (one, other) if each.over_at is not None]
     over = min(overs, key=lambda each: each[:2])[2] if overs else one
@@ -76,8 +76,8 @@ def _joined(one: FailedRun, other: FailedRun) -> FailedRun:
     )
 
 
-def _settled(incident: IncidentRecord, failed: FailedRun) -> FailedRun:
-    """A failure of an incident, resolved when the task of the incident has ended."""
+def _resolved_with_task(incident: IncidentRecord, failed: FailedRun) -> FailedRun:
+    """Return a failure of an incident, resolved if the task of the incident has ended."""
     if incident.ending is not IncidentEnding.TASK or failed.over_at is not None:
         return failed
     until = max(incident.last_at, failed.at) + MOMENT
@@ -86,9 +86,9 @@ def _settled(incident: IncidentRecord, failed: FailedRun) -> FailedRun:
 
 def _is_late(failed: FailedRun, ended: IncidentRecord) -> bool:
     """Whether a new failure belongs to an incident whose task has ended."""
-    known = ended.members.get(failed.run_id)
-    if known is not None:
-        return failed.at <= known.at
+    existing = ended.members.get(failed.run_id)
+    if existing is not None:
+        return failed.at <= existing.at
     linked = any(failed.links & other.links for other in ended.failures)
     if failed.job == ended.job:
         return failed.at <= ended.last_at and (linked or failed.signature == ended.signature)

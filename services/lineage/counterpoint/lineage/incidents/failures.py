@@ -46,8 +46,8 @@ class FailedRun(Shape):
     @property
     def id(self) -> str:
         """Id derived from the event, equal for its redeliveries."""
-        said = "\x1f".join((self.job, self.run_id, self.at.isoformat()))
-        return hashlib.sha256(said.encode()).hexdigest()[:16]
+        identity = "\x1f".join((self.job, self.run_id, self.at.isoformat()))
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     @property
     def retries_left(self) -> bool:
@@ -81,7 +81,7 @@ class FailureReport(Shape):
 
 def failure_report(event: RunEvent, run: RunRecord) -> FailureReport:
     """Return the failure of a FAIL event; missing fields are taken from the record of the run."""
-    said = {
+    identity = {
         "ended_at": event.at,
         "ended_as": EventType.FAIL,
         "error_message": event.error.headline if event.error else run.error_message,
@@ -90,7 +90,7 @@ def failure_report(event: RunEvent, run: RunRecord) -> FailureReport:
         "try_number": event.airflow.try_number or run.try_number,
         "log_url": event.airflow.log_url or run.log_url,
     }
-    return _failure(run.model_copy(update=said), event.at)
+    return _failure(run.model_copy(update=identity), event.at)
 
 
 def flow_of(run: RunRecord) -> str:
@@ -117,9 +117,9 @@ def resolves(success: RunRecord, failed: FailedRun) -> bool:
         if success.try_number is None or failed.try_number is None:
             return True
         return success.try_number > failed.try_number
-    ours, theirs = success.nominal_start, failed.nominal_start
-    if ours is not None and theirs is not None and ours != theirs:
-        return ours > theirs
+    own_start, failed_start = success.nominal_start, failed.nominal_start
+    if own_start is not None and failed_start is not None and own_start != failed_start:
+        return own_start > failed_start
     return success.started_at is None or success.started_at > failed.at
 
 

@@ -89,7 +89,9 @@ class FailureGroup:
     @property
     def roots(self) -> tuple[FailedRun, ...]:
         """The failures of its own units, earliest first."""
-        return tuple(sorted((one for unit in self.units for one in unit.tries), key=lambda one: (one.at, one.run_id)))
+        return tuple(
+            sorted((first for unit in self.units for first in unit.tries), key=lambda first: (first.at, first.run_id))
+        )
 
     @property
     def waits(self) -> bool:
@@ -108,24 +110,24 @@ def group_failures(failures: Collection[FailedRun], is_downstream: IsDownstream)
     units = _units([failed for failed in failures if failed.run_id not in echoes], flows)
     roots = _roots(units, is_downstream)
     members: dict[_Name, list[FailedUnit]] = defaultdict(list)
-    place: dict[str, _Name] = {}
+    name_by_run: dict[str, _Name] = {}
     for unit in units:
         if unit.key not in roots:
-            standing = unit.until is None
-            name = (unit.job, unit.latest.signature, "" if standing else f"{unit.key}")
+            is_unresolved = unit.until is None
+            name = (unit.job, unit.latest.signature, "" if is_unresolved else f"{unit.key}")
             members[name].append(unit)
-            place |= {failed.run_id: name for failed in unit.tries}
+            name_by_run |= {failed.run_id: name for failed in unit.tries}
     affected: dict[_Name, list[FailedRun]] = defaultdict(list)
     for unit in units:
         if root := roots.get(unit.key):
-            name = place[root.tries[0].run_id]
+            name = name_by_run[root.tries[0].run_id]
             affected[name] += unit.tries
-            place |= {failed.run_id: name for failed in unit.tries}
+            name_by_run |= {failed.run_id: name for failed in unit.tries}
     repeated: dict[_Name, list[FailedRun]] = defaultdict(list)
     by_run = {failed.run_id: failed for failed in failures}
     for echo, part in echoes.items():
-        of_root = any(part == failed.run_id for unit in members[place[part]] for failed in unit.tries)
-        (repeated if of_root else affected)[place[part]].append(by_run[echo])
+        of_root = any(part == failed.run_id for unit in members[name_by_run[part]] for failed in unit.tries)
+        (repeated if of_root else affected)[name_by_run[part]].append(by_run[echo])
     groups = (
         FailureGroup(
             units=tuple(sorted(own, key=lambda unit: (unit.first, unit.key))),
@@ -138,7 +140,7 @@ def group_failures(failures: Collection[FailedRun], is_downstream: IsDownstream)
 
 
 def _flows(failures: Iterable[FailedRun]) -> Mapping[str, str]:
-    """Flow of each failed run: the smallest id of the runs connected by links."""
+    """Return the flow of each failed run: the smallest id of the runs connected by links."""
     parent: dict[str, str] = {}
 
     def top(run: str) -> str:
@@ -146,11 +148,11 @@ def _flows(failures: Iterable[FailedRun]) -> Mapping[str, str]:
             run = parent[run]
         return run
 
-    known = list(failures)
-    for failed in known:
+    listed = list(failures)
+    for failed in listed:
         tops = sorted({top(run) for run in failed.links})
         parent.update(dict.fromkeys(tops, tops[0]))
-    return {failed.run_id: top(failed.run_id) for failed in known}
+    return {failed.run_id: top(failed.run_id) for failed in listed}
 
 
 def _echoes(failures: Collection[FailedRun], flows: Mapping[str, str]) -> dict[str, str]:
@@ -165,26 +167,26 @@ def _echoes(failures: Collection[FailedRun], flows: Mapping[str, str]) -> dict[s
     for members in of_flow.values():
         if len(members) == 1:
             continue
-        wholes = _wholes(members)
+        parents = _parents_by_job(members)
         causes = {
-            whole.run_id: [
+            parent.run_id: [
                 part
                 for part in members
-                if whole.job in wholes[part.job]
-                and part.job not in wholes[whole.job]
-                and _same_run(part, whole)
-                and (part.over_at is None or part.over_at > whole.at)
+                if parent.job in parents[part.job]
+                and part.job not in parents[parent.job]
+                and _is_same_run(part, parent)
+                and (part.over_at is None or part.over_at > parent.at)
             ]
-            for whole in members
+            for parent in members
         }
-        for whole in members:
-            leaves = [part for part in causes[whole.run_id] if not causes[part.run_id]]
+        for parent in members:
+            leaves = [part for part in causes[parent.run_id] if not causes[part.run_id]]
             if leaves:
-                found[whole.run_id] = min(leaves, key=lambda p: (p.over_at is not None, p.at, p.run_id)).run_id
+                found[parent.run_id] = min(leaves, key=lambda p: (p.over_at is not None, p.at, p.run_id)).run_id
     return found
 
 
-def _wholes(members: Iterable[FailedRun]) -> dict[str, set[str]]:
+def _parents_by_job(members: Iterable[FailedRun]) -> dict[str, set[str]]:
     """Return the parent jobs of each job of a flow, through all levels."""
     within: dict[str, set[str]] = defaultdict(set)
     for failed in members:
@@ -198,9 +200,9 @@ def _wholes(members: Iterable[FailedRun]) -> dict[str, set[str]]:
     return within
 
 
-def _same_run(one: FailedRun, other: FailedRun) -> bool:
+def _is_same_run(first: FailedRun, second: FailedRun) -> bool:
     """Whether both belong to one DAG run: a DAG run repeated for the same date keeps its run id."""
-    return None in (one.dag_run_id, other.dag_run_id) or one.dag_run_id == other.dag_run_id
+    return None in (first.dag_run_id, second.dag_run_id) or first.dag_run_id == second.dag_run_id
 
 
 def _units(failures: Iterable[FailedRun], flows: Mapping[str, str]) -> list[FailedUnit]:
@@ -231,7 +233,7 @@ def _roots(units: Iterable[FailedUnit], is_downstream: IsDownstream) -> dict[Uni
 
 
 def _upstream_first(units: Iterable[FailedUnit], is_downstream: IsDownstream) -> list[FailedUnit]:
-    """Units by their first failure; at the same time, upstream units first."""
+    """Return units by their first failure; at the same time, upstream units first."""
     at: dict[datetime, list[FailedUnit]] = defaultdict(list)
     for unit in units:
         at[unit.first].append(unit)

@@ -5,20 +5,25 @@ from collections.abc import Iterable
 from counterpoint.lineage.incidents.incident import EarlierFailures, IncidentEnding, IncidentRecord
 
 
-def add_history(incident: IncidentRecord, known: Iterable[IncidentRecord], *, cut: bool = False) -> IncidentRecord:
+def add_history(incident: IncidentRecord, incidents: Iterable[IncidentRecord], *, cut: bool = False) -> IncidentRecord:
     """Return the incident with its history, from `known` incidents of its job.
 
     `cut`: older incidents are missing from `known`; the oldest one given has their counts.
     """
     past = [
-        one
-        for one in known
-        if one.job == incident.job and one.incident_id != incident.incident_id and _has_happened(one)
+        each
+        for each in incidents
+        if each.job == incident.job and each.incident_id != incident.incident_id and _has_happened(each)
     ]
-    last = max((one for one in past if one.asked), key=lambda one: (one.last_at, one.incident_id), default=None)
-    alike = [one for one in past if one.signature == incident.signature]
+    last = max(
+        (each for each in past if each.has_task), key=lambda each: (each.last_at, each.incident_id), default=None
+    )
+    same = [each for each in past if each.signature == incident.signature]
     return incident.model_copy(
-        update={"previous": last.incident_id if last else None, "earlier": _counted(alike, cut=cut) if alike else None}
+        update={
+            "previous": last.incident_id if last else None,
+            "earlier": _earlier_failures(same, cut=cut) if same else None,
+        }
     )
 
 
@@ -29,10 +34,10 @@ def _has_happened(incident: IncidentRecord) -> bool:
     )
 
 
-def _counted(alike: list[IncidentRecord], *, cut: bool) -> EarlierFailures:
-    oldest = min(alike, key=lambda one: (one.first_at, one.incident_id))
+def _earlier_failures(same: list[IncidentRecord], *, cut: bool) -> EarlierFailures:
+    oldest = min(same, key=lambda each: (each.first_at, each.incident_id))
     before = oldest.earlier if cut else None
     return EarlierFailures(
-        count=sum(one.count for one in alike) + (before.count if before else 0),
+        count=sum(each.count for each in same) + (before.count if before else 0),
         first_at=before.first_at if before else oldest.first_at,
     )

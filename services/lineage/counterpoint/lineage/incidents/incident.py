@@ -106,7 +106,7 @@ class IncidentRecord(Shape):
         return self.state is not IncidentState.CLOSED
 
     @property
-    def asked(self) -> bool:
+    def has_task(self) -> bool:
         """Whether a task was submitted."""
         return bool(self.targets)
 
@@ -160,10 +160,10 @@ class IncidentLimits(Shape):
 
     def under(self, settings: Iterable[IncidentSettings]) -> "IncidentLimits":
         """Apply the settings of the project and its jobs."""
-        known = [one for one in settings if one.open_after is not None]
-        project = effective_settings(one for one in known if one.job is None)
-        of = {job(one.job.namespace, one.job.name).ref: one.open_after or 1 for one in known if one.job}
-        return self.model_copy(update={"open_after": project.open_after, "open_after_of": of})
+        rows = [each for each in settings if each.open_after is not None]
+        project = effective_settings(each for each in rows if each.job is None)
+        by_job = {job(each.job.namespace, each.job.name).ref: each.open_after or 1 for each in rows if each.job}
+        return self.model_copy(update={"open_after": project.open_after, "open_after_of": by_job})
 
     def is_enough(self, incident: IncidentRecord) -> bool:
         """Whether an incident has hit enough flows to submit its task."""
@@ -180,10 +180,12 @@ def unresolved_failures(failures: Iterable[FailedRun]) -> tuple[FailedRun, ...]:
 
     A part that was resolved before its parent failed is not repeated by it.
     """
-    known = list(failures)
-    over: dict[tuple[str, str], datetime] = {}
-    for one in known:
-        for whole in one.within:
-            over[whole, one.flow] = max(over.get((whole, one.flow), _NEVER), one.over_at or _ALWAYS)
-    standing = [one for one in known if one.over_at is None and over.get((one.job, one.flow), _NEVER) <= one.at]
-    return tuple({(one.job, one.map_index, one.flow): one for one in standing}.values())
+    rows = list(failures)
+    resolved_at: dict[tuple[str, str], datetime] = {}
+    for each in rows:
+        for whole in each.within:
+            resolved_at[whole, each.flow] = max(resolved_at.get((whole, each.flow), _NEVER), each.over_at or _ALWAYS)
+    unresolved = [
+        each for each in rows if each.over_at is None and resolved_at.get((each.job, each.flow), _NEVER) <= each.at
+    ]
+    return tuple({(each.job, each.map_index, each.flow): each for each in unresolved}.values())

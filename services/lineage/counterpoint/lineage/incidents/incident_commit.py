@@ -28,9 +28,9 @@ AGENT = "lineage"
 
 
 async def incident_commit(
-    reads: QueryBatcher,
+    batcher: QueryBatcher,
     context: IncidentContext,
-    settlement: IncidentChanges,
+    changes: IncidentChanges,
     records: RecordsByKey,
     event: RunEvent | None,
 ) -> Commit:
@@ -38,81 +38,83 @@ async def incident_commit(
 
     Raises `Transient` or `Denied`.
     """
-    changed = {incident.incident_id: incident for incident in settlement.changed}
+    changed = {incident.incident_id: incident for incident in changes.changed}
     for incident_id, incident in context.incidents.items():
         if incident_id not in changed and incident != record(context.items[incident_id], IncidentRecord):
             changed[incident_id] = incident
-    shown = [*settlement.opened, *settlement.repointed]
+    with_task_message = [*changes.opened, *changes.repointed]
     cards, remembered, moved, outcomes = await asyncio.gather(
-        asyncio.gather(*(incident_details(context, incident, records) for incident in shown)),
-        _with_histories(context, changed, {incident.incident_id for incident in shown}),
-        _moved_runs(reads, context, changed.values(), event),
-        _recoveries(context, settlement.recovered, records),
+        asyncio.gather(*(incident_details(context, incident, records) for incident in with_task_message)),
+        _with_histories(context, changed, {incident.incident_id for incident in with_task_message}),
+        _moved_runs(batcher, context, changed.values(), event),
+        _recoveries(context, changes.recovered, records),
     )
     changed |= remembered
     tasks: list[SubmitTask] = []
-    for incident, card in zip(shown, cards, strict=True):
+    for incident, card in zip(with_task_message, cards, strict=True):
         error = card.run.error_message if card.run else None
         incident = changed[incident.incident_id].model_copy(update={"error_message": error or ""})
         changed[incident.incident_id] = incident
-        tasks.append(card.task(incident, settlement.ledger))
-    messages = [send(task) for task in tasks[: len(settlement.opened)]]
-    for task in tasks[len(settlement.opened) :]:
+        tasks.append(card.task(incident, changes.ledger))
+    messages = [send(task) for task in tasks[: len(changes.opened)]]
+    for task in tasks[len(changes.opened) :]:
         messages.append(send(amendment(task, changed[task.task_id or ""])))
-    for incident in settlement.merged:
+    for incident in changes.merged:
         into = changed.get(incident.closed_by or "") or context.incidents.get(incident.closed_by or "")
         messages.append(send(cancellation(incident, into)))
     messages += [send(outcome) for outcome in outcomes]
-    messages += _decisions(reads.memory, context, settlement)
+    messages += _decisions(batcher.memory, context, changes)
     writes: list[Write] = []
     for incident_id in sorted(changed):
         if incident_id not in context.items or changed[incident_id] != record(
             context.items[incident_id], IncidentRecord
         ):
-            writes.append(put(STORE, incident_id, changed[incident_id], seen=context.items.get(incident_id)))
+            writes.append(put(STORE, incident_id, changed[incident_id], existing=context.items.get(incident_id)))
     writes += moved
-    if settlement.ledger != context.ledger:
-        writes.append(put(STORE, LEDGER_ID, settlement.ledger, seen=context.ledger_item))
+    if changes.ledger != context.ledger:
+        writes.append(put(STORE, LEDGER_ID, changes.ledger, existing=context.ledger_item))
     return Commit(writes=tuple(writes), messages=tuple(messages))
 
 
 async def _with_histories(
-    context: IncidentContext, changed: dict[str, IncidentRecord], shown: Collection[str]
+    context: IncidentContext, changed: dict[str, IncidentRecord], with_task_message: Collection[str]
 ) -> dict[str, IncidentRecord]:
     """Return the active incidents with their history and the live facts of their tasks, by id.
 
-    The history of a job is read for incidents in `shown`; for others it is used where it was read already.
+    The history of a job is read for incidents in `with_task_message`; for others it is used if it was read before.
     """
-    known = context.incidents | changed
-    above, below = parent_by_part(known), parts_by_parent(known)
+    incidents = context.incidents | changed
+    above, below = parent_by_part(incidents), parts_by_parent(incidents)
 
-    async def now(incident: IncidentRecord) -> IncidentRecord:
-        if incident.incident_id in shown or context.has_listed(incident.job):
-            incident = await context.with_history(incident, known)
-        own = incident.incident_id
-        return incident.model_copy(update={"live": live_facts(incident, below.get(own, ()), above.get(own))})
+    async def with_current(incident: IncidentRecord) -> IncidentRecord:
+        if incident.incident_id in with_task_message or context.has_listed(incident.job):
+            incident = await context.with_history(incident, incidents)
+        incident_id = incident.incident_id
+        return incident.model_copy(
+            update={"live": live_facts(incident, below.get(incident_id, ()), above.get(incident_id))}
+        )
 
-    standing = [i for i in known.values() if i.asked and i.active]
-    of = [i for i in standing if i.incident_id in changed or context.has_listed(i.job) or i.joins or i.parts]
-    return {incident.incident_id: incident for incident in await asyncio.gather(*map(now, of))}
+    active = [i for i in incidents.values() if i.has_task and i.active]
+    to_describe = [i for i in active if i.incident_id in changed or context.has_listed(i.job) or i.joins or i.parts]
+    return {incident.incident_id: incident for incident in await asyncio.gather(*map(with_current, to_describe))}
 
 
 async def _moved_runs(
-    reads: QueryBatcher, context: IncidentContext, changed: Iterable[IncidentRecord], event: RunEvent | None
+    batcher: QueryBatcher, context: IncidentContext, changed: Iterable[IncidentRecord], event: RunEvent | None
 ) -> tuple[Write, ...]:
-    """Writes of the runs whose failures moved to another incident; a flow is found by its runs."""
+    """Return the writes of runs whose failures moved to another incident."""
     before = {run: i.incident_id for i in context.incidents.values() for run in i.members}
     after = {run: i.incident_id for i in changed if i.ending is not IncidentEnding.MERGED for run in i.members}
-    known = {incident_id: set(incident.members) for incident_id, incident in context.incidents.items()}
+    members = {incident_id: set(incident.members) for incident_id, incident in context.incidents.items()}
     moved = {
         run: home
         for run, home in after.items()
-        if run in before and run not in known.get(home, ()) and (event is None or run != event.run_id)
+        if run in before and run not in members.get(home, ()) and (event is None or run != event.run_id)
     }
-    found = await reads.query(*(Get(store="runs", id=run_id) for run_id in sorted(moved)))
+    found = await batcher.query(*(Get(store="runs", id=run_id) for run_id in sorted(moved)))
     runs = [pair for answer in found for pair in readable(answer.items, RunRecord)]
     return tuple(
-        put("runs", item.id, run.model_copy(update={"incident": moved[item.id]}), seen=item)
+        put("runs", item.id, run.model_copy(update={"incident": moved[item.id]}), existing=item)
         for item, run in runs
         if run.incident != moved[item.id]
     )
@@ -121,7 +123,8 @@ async def _moved_runs(
 async def _recoveries(
     context: IncidentContext, recovered: Sequence[IncidentRecord], records: RecordsByKey
 ) -> list[ReportOutcome]:
-    """Observed outcomes of recovered incidents, with the differences between the failed and the completed run."""
+    """Return the observed outcomes of recovered incidents, with the differences between the failed and the completed
+    run."""
     ends = {incident.closed_by for incident in recovered if incident.closed_by}
     runs = await runs_by_id(context, {incident.origin.run_id for incident in recovered} | ends, records)
     outcomes = []
@@ -131,27 +134,27 @@ async def _recoveries(
     return outcomes
 
 
-def _decisions(memory: Memory, context: IncidentContext, settlement: IncidentChanges) -> list[Outgoing]:
+def _decisions(memory: Memory, context: IncidentContext, changes: IncidentChanges) -> list[Outgoing]:
     """Return the decisions on changed incidents that are not waiting."""
     kinds: list[tuple[str, Iterable[IncidentRecord]]] = [
-        ("opened", settlement.opened),
-        ("capped", settlement.capped),
-        ("repointed", settlement.repointed),
-        ("merged", settlement.merged),
-        ("closed", settlement.recovered),
+        ("opened", changes.opened),
+        ("capped", changes.capped),
+        ("repointed", changes.repointed),
+        ("merged", changes.merged),
+        ("closed", changes.recovered),
     ]
-    said = {incident.incident_id: what for what, incidents in kinds for incident in incidents}
+    kind_by_id = {incident.incident_id: kind for kind, incidents in kinds for incident in incidents}
     messages = []
-    for incident in settlement.changed:
+    for incident in changes.changed:
         before = context.incidents.get(incident.incident_id)
-        joined = before is not None and incident.active and incident.state is not IncidentState.WAITING
-        what = said.get(incident.incident_id, "joined" if joined else None)
-        if what is not None:
-            task_id = incident.incident_id if incident.asked and what != "merged" else None
+        has_joined = before is not None and incident.active and incident.state is not IncidentState.WAITING
+        kind = kind_by_id.get(incident.incident_id, "joined" if has_joined else None)
+        if kind is not None:
+            task_id = incident.incident_id if incident.has_task and kind != "merged" else None
             messages.append(
                 send(
                     decide(
-                        memory, AGENT, "incident", what, _reason(incident), task_id=task_id, step=incident.incident_id
+                        memory, AGENT, "incident", kind, _reason(incident), task_id=task_id, step=incident.incident_id
                     )
                 )
             )

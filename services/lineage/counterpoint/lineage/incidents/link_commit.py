@@ -15,47 +15,47 @@ from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
 
 LINKS = "links"
 _JOINED_LIMIT = 20
-"""Incidents with a join of one link, at most; more than one only where the link was reversed."""
+"""Maximum number of incidents with a join of one link; more than one only after the link was reversed."""
 
 
 def changed_links(changed: RecordsChanged) -> tuple[str, ...]:
-    """Ids of the links that a commit wrote or deleted."""
+    """Return the ids of the links that a commit wrote or deleted."""
     return tuple(dict.fromkeys(ref.id for ref in changed.writes if ref.store == LINKS))
 
 
 async def commit_for_links(link_ids: Sequence[str], memory: Memory) -> Commit:
-    """Set the joins of incidents to what the links say now.
+    """Set the joins of incidents to the current links.
 
-    The ledger is written with them, so that two changes of one pair at once conflict. Raises `Transient` or
+    The ledger is written too, so that concurrent changes of one pair conflict. Raises `Transient` or
     `Denied`.
     """
-    reads = QueryBatcher(memory)
-    context = IncidentContext(reads, LineageGraph(reads))
-    ledger, *found = await reads.query(
+    batcher = QueryBatcher(memory)
+    context = IncidentContext(batcher, LineageGraph(batcher))
+    ledger, *answers = await batcher.query(
         Get(store=STORE, id=LEDGER_ID),
         *(Get(store=LINKS, id=each) for each in link_ids),
         *(List(store=STORE, where={"joins": [{"link": each}]}, limit=_JOINED_LIMIT) for each in link_ids),
     )
-    context.take_ledger(ledger)
+    context.set_ledger(ledger)
     if context.ledger_item is None:
         return Commit()
     pairs: dict[str, tuple[str, str] | None] = dict.fromkeys(link_ids)
-    for answer in found[: len(link_ids)]:
+    for answer in answers[: len(link_ids)]:
         for item in answer.items:
             link = record(item, Link)
-            whole, part = (side.task_id for side in link.pair)
-            pairs[item.id] = (part, whole) if link.relation == "merged" else None
-    named = {each for pair in pairs.values() if pair for each in pair}
-    await context.read(named | {item.id for answer in found[len(link_ids) :] for item in answer.items})
+            parent, part = (side.task_id for side in link.pair)
+            pairs[item.id] = (part, parent) if link.relation == "merged" else None
+    ids = {each for pair in pairs.values() if pair for each in pair}
+    await context.read(ids | {item.id for answer in answers[len(link_ids) :] for item in answer.items})
     changed = apply_joins(context.incidents, pairs)
     context.incidents |= changed
-    commit = await incident_commit(reads, context, IncidentChanges(ledger=context.ledger), {}, None)
+    commit = await incident_commit(batcher, context, IncidentChanges(ledger=context.ledger), {}, None)
     decisions = tuple(
         send(decide(memory, AGENT, "incident", _action(context, after), _reason(after), step=after.incident_id))
         for after in changed.values()
         if after.joins != _before(context, after).joins
     )
-    ledger_write = put(STORE, LEDGER_ID, context.ledger, seen=context.ledger_item)
+    ledger_write = put(STORE, LEDGER_ID, context.ledger, existing=context.ledger_item)
     return commit.model_copy(
         update={"writes": (*commit.writes, ledger_write), "messages": (*commit.messages, *decisions)}
     )

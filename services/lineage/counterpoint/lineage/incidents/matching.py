@@ -23,7 +23,7 @@ from counterpoint.lineage.incidents.incident import (
 _KEPT_FLOWS = 1000
 _STANDING_SPANS, _CLOSED_SPANS = 1000, 200
 _TARGETS = 5
-"""Amendments of one task, at most."""
+"""Maximum number of amendments of one task."""
 _HOUR = timedelta(hours=1)
 
 
@@ -67,9 +67,9 @@ def match_incidents(
 
 
 def incident_id_of(project: str, failed: FailedRun, *more: str) -> str:
-    """Id of the incident that begins with a failure."""
-    said = "\x1f".join((project, failed.job, failed.run_id, failed.at.isoformat(), *more))
-    return f"incident-{hashlib.sha256(said.encode()).hexdigest()[:24]}"
+    """Return the id of the incident that begins with a failure."""
+    identity = "\x1f".join((project, failed.job, failed.run_id, failed.at.isoformat(), *more))
+    return f"incident-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
 
 
 class _Matching:
@@ -84,8 +84,8 @@ class _Matching:
         now: datetime,
     ) -> None:
         self._snapshot, self._limits, self._project, self._now = snapshot, limits, project, now
-        self._standing = [group for group in groups if group.units[0].until is None]
-        self._over = [group for group in groups if group.units[0].until is not None]
+        self._unresolved = [group for group in groups if group.units[0].until is None]
+        self._resolved = [group for group in groups if group.units[0].until is not None]
         self._ledger = snapshot.ledger.since(now - _HOUR)
         self._changed: dict[str, IncidentRecord] = {}
         self._opened: list[str] = []
@@ -93,55 +93,55 @@ class _Matching:
         self._repointed: list[str] = []
 
     def changes(self) -> IncidentChanges:
-        for group, incident in self._matched():
+        for group, incident in self._match():
             self._keep(self._record_of(group, incident), group)
-        left = [i for i in self._snapshot.incidents.values() if i.active and i.incident_id not in self._changed]
+        remaining = [i for i in self._snapshot.incidents.values() if i.active and i.incident_id not in self._changed]
         homes = {run: i.incident_id for i in self._changed.values() for run in i.members}
-        over = [i for i in left if not any(failed.run_id in homes for failed in i.roots)]
-        self._keep_resolved({i.incident_id: i for i in over})
+        ending = [i for i in remaining if not any(failed.run_id in homes for failed in i.roots)]
+        self._keep_resolved({i.incident_id: i for i in ending})
         homes |= {run: i.incident_id for i in self._changed.values() for run in i.members if run not in homes}
-        emptied = [i for i in left if i.incident_id not in self._changed] + self._without_failures(homes)
-        closed = [self._merged(incident, homes) for incident in emptied]
+        emptied = [i for i in remaining if i.incident_id not in self._changed] + self._without_failures(homes)
+        closed = [self._merge_record(incident, homes) for incident in emptied]
         self._changed |= {incident.incident_id: incident for incident in closed}
         self._keep_joins(closed)
         changed = {i: new for i, new in self._changed.items() if new != self._snapshot.incidents.get(i)}
-        asked = [changed[i.incident_id] for i in left if i.asked and i.incident_id in changed]
+        with_task = [changed[i.incident_id] for i in remaining if i.has_task and i.incident_id in changed]
         ledger = self._ledger.model_copy(update={"spans": self._spans()})
-        same = ledger.spans == self._snapshot.ledger.spans and not (self._opened or self._capped)
+        is_unchanged = ledger.spans == self._snapshot.ledger.spans and not (self._opened or self._capped)
         return IncidentChanges(
-            ledger=self._snapshot.ledger if same else ledger,
+            ledger=self._snapshot.ledger if is_unchanged else ledger,
             changed=tuple(changed.values()),
             opened=tuple(changed[i] for i in self._opened),
             capped=tuple(changed[i] for i in self._capped),
             repointed=tuple(changed[i] for i in self._repointed),
-            merged=tuple(i for i in asked if i.ending is IncidentEnding.MERGED),
-            recovered=tuple(i for i in asked if i.ending is IncidentEnding.RUN),
+            merged=tuple(i for i in with_task if i.ending is IncidentEnding.MERGED),
+            recovered=tuple(i for i in with_task if i.ending is IncidentEnding.RUN),
         )
 
-    def _matched(self) -> list[tuple[FailureGroup, IncidentRecord | None]]:
+    def _match(self) -> list[tuple[FailureGroup, IncidentRecord | None]]:
         """Pair each unresolved group with the active incident that continues as it; the strongest claims win."""
         claims = sorted(
             (claim, incident.state is not IncidentState.OPEN, incident.opened_at, incident.incident_id, at)
-            for at, group in enumerate(self._standing)
+            for at, group in enumerate(self._unresolved)
             for incident in self._snapshot.incidents.values()
             if incident.active and (claim := _claim(group, incident)) is not None
         )
-        taken: dict[int, IncidentRecord] = {}
+        incident_by_group: dict[int, IncidentRecord] = {}
         used = set[str]()
         for _, _, _, incident_id, at in claims:
-            if at not in taken and incident_id not in used:
-                taken[at] = self._snapshot.incidents[incident_id]
+            if at not in incident_by_group and incident_id not in used:
+                incident_by_group[at] = self._snapshot.incidents[incident_id]
                 used.add(incident_id)
-        return [(group, taken.get(at)) for at, group in enumerate(self._standing)]
+        return [(group, incident_by_group.get(at)) for at, group in enumerate(self._unresolved)]
 
-    def _record_of(self, group: FailureGroup, known: IncidentRecord | None) -> IncidentRecord:
-        """Record of an unresolved group: `known` updated, or a new one."""
+    def _record_of(self, group: FailureGroup, existing: IncidentRecord | None) -> IncidentRecord:
+        """Return the record of an unresolved group: `existing` updated, or a new one."""
         origin, roots = group.origin, group.roots
         flows = {_short_hash(unit.key[2] + unit.key[3]) for unit in group.units}
         first = group.first
-        if known and known.job == origin.job and len(known.failures) >= FAILURES_LIMIT:
-            flows |= set(known.flows)
-            first = min(first, known.first_at)
+        if existing and existing.job == origin.job and len(existing.failures) >= FAILURES_LIMIT:
+            flows |= set(existing.flows)
+            first = min(first, existing.first_at)
         unit = max(group.units, key=lambda each: (each.latest.at, each.latest.run_id))
         values = {
             "job": origin.job,
@@ -156,8 +156,8 @@ class _Matching:
             "first_at": first,
             "last_at": max(failed.at for failed in roots),
         }
-        if known:
-            return known.model_copy(update=values)
+        if existing:
+            return existing.model_copy(update=values)
         return IncidentRecord(
             incident_id=self._new_id(roots[0]),
             state=IncidentState.WAITING,
@@ -166,7 +166,8 @@ class _Matching:
         )
 
     def _keep(self, incident: IncidentRecord, group: FailureGroup) -> None:
-        """Keep the record: open or cap it when its group waits no more, amend its task when its target has changed."""
+        """Keep the record: open or cap it when its group no longer waits, amend its task when its target has
+        changed."""
         target = f"{incident.job} {incident.signature}"
         if incident.state is IncidentState.OPEN:
             if incident.targets[-1] != target and len(incident.targets) < _TARGETS:
@@ -186,11 +187,11 @@ class _Matching:
 
     def _keep_resolved(self, ending: Mapping[str, IncidentRecord]) -> None:
         """Keep resolved failures: in the record that ends with them, in a closed record, or in a new one."""
-        known = {i.incident_id: i for i in self._snapshot.incidents.values() if i.ending is IncidentEnding.RUN} | dict(
-            ending
-        )
-        kept: dict[str, list[FailureGroup]] = {}
-        for group in self._over:
+        existing = {
+            i.incident_id: i for i in self._snapshot.incidents.values() if i.ending is IncidentEnding.RUN
+        } | dict(ending)
+        groups_by_record: dict[str, list[FailureGroup]] = {}
+        for group in self._resolved:
             runs = {failed.run_id for failed in group.roots}
             settled = [
                 i
@@ -204,21 +205,21 @@ class _Matching:
                     update={"affected": _newest(follow.values(), AFFECTED_LIMIT)}
                 )
                 continue
-            homes = [i for i in known.values() if runs & {failed.run_id for failed in i.roots}]
-            homes = homes or [i for i in known.values() if not i.asked and _is_alike(i, group.origin)]
+            homes = [i for i in existing.values() if runs & {failed.run_id for failed in i.roots}]
+            homes = homes or [i for i in existing.values() if not i.has_task and _is_same_failure(i, group.origin)]
             if homes:
                 home = min(homes, key=lambda i: (not i.active, i.opened_at, i.incident_id))
             elif all(unit.passed for unit in group.units) and not group.affected:
                 continue
             else:
                 home = self._closed_record(group)
-                known[home.incident_id] = home
-            kept.setdefault(home.incident_id, []).append(group)
-        for incident_id, groups in kept.items():
-            self._changed[incident_id] = _closed(known[incident_id], groups)
+                existing[home.incident_id] = home
+            groups_by_record.setdefault(home.incident_id, []).append(group)
+        for incident_id, groups in groups_by_record.items():
+            self._changed[incident_id] = _close(existing[incident_id], groups)
 
     def _without_failures(self, homes: Mapping[str, str]) -> list[IncidentRecord]:
-        """Ended incidents whose failures now belong to others."""
+        """Return ended incidents whose failures now belong to others."""
         ended = (
             i
             for i in self._snapshot.incidents.values()
@@ -227,7 +228,7 @@ class _Matching:
         return [i for i in ended if all(failed.run_id in homes for failed in i.roots)]
 
     def _closed_record(self, group: FailureGroup) -> IncidentRecord:
-        """New closed record for failures that were resolved before they were received."""
+        """Return a new closed record for failures that were resolved before they were received."""
         origin = group.origin
         flows = tuple(sorted({_short_hash(unit.key[2] + unit.key[3]) for unit in group.units}))
         return IncidentRecord(
@@ -244,7 +245,7 @@ class _Matching:
             opened_at=self._now,
         )
 
-    def _merged(self, incident: IncidentRecord, homes: Mapping[str, str]) -> IncidentRecord:
+    def _merge_record(self, incident: IncidentRecord, homes: Mapping[str, str]) -> IncidentRecord:
         """Close an incident whose failures belong to others."""
         into = next((homes[failed.run_id] for failed in incident.failures if failed.run_id in homes), None)
         values = {"closed_at": self._now, "closed_by": into, "ending": IncidentEnding.MERGED}
@@ -271,16 +272,17 @@ class _Matching:
             spans.pop(incident.incident_id, None)
             if span is not None:
                 spans[incident.incident_id] = span
-        known = sorted(spans.values(), key=lambda span: (span.first, span.incident_id))
-        closed = sorted((s for s in known if s.until is not None), key=lambda s: (s.until, s.incident_id))[
+        existing = sorted(spans.values(), key=lambda span: (span.first, span.incident_id))
+        closed = sorted((s for s in existing if s.until is not None), key=lambda s: (s.until, s.incident_id))[
             -_CLOSED_SPANS:
         ]
-        standing = [span for span in known if span.until is None][-_STANDING_SPANS:]
+        standing = [span for span in existing if span.until is None][-_STANDING_SPANS:]
         return (*standing, *closed)
 
 
 def _claim(group: FailureGroup, incident: IncidentRecord) -> int | None:
-    """Rank of an active incident's claim to a group: 0 by its own failures, 1 by repetitions, 2 by affected ones."""
+    """Return the rank of an active incident's claim to a group: 0 by its own failures, 1 by repetitions, 2 by affected
+    ones."""
     own = {failed.run_id for failed in incident.roots}
     if own & {failed.run_id for failed in group.roots}:
         return 0
@@ -289,7 +291,7 @@ def _claim(group: FailureGroup, incident: IncidentRecord) -> int | None:
     return 2 if own & {failed.run_id for failed in group.affected} else None
 
 
-def _closed(incident: IncidentRecord, groups: Iterable[FailureGroup]) -> IncidentRecord:
+def _close(incident: IncidentRecord, groups: Iterable[FailureGroup]) -> IncidentRecord:
     """Close an incident with its resolved groups."""
     groups = list(groups)
     roots = [failed for group in groups for failed in group.roots]
@@ -310,7 +312,7 @@ def _closed(incident: IncidentRecord, groups: Iterable[FailureGroup]) -> Inciden
     )
 
 
-def _is_alike(incident: IncidentRecord, failed: FailedRun) -> bool:
+def _is_same_failure(incident: IncidentRecord, failed: FailedRun) -> bool:
     return incident.job == failed.job and incident.signature == failed.signature
 
 

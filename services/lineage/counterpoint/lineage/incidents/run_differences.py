@@ -22,7 +22,7 @@ def run_differences(before: RunRecord, after: RunRecord) -> list[RunDifference]:
 
     Volumes count from a ratio of 1.5, durations from a ratio of 2.
     """
-    found: list[RunDifference] = []
+    differences: list[RunDifference] = []
     for name in sorted(before.facts.keys() & after.facts.keys()):
         old, new = before.facts[name], after.facts[name]
         if old == new:
@@ -32,37 +32,37 @@ def run_differences(before: RunRecord, after: RunRecord) -> list[RunDifference]:
             continue
         if what == "schema":
             old, new = _columns(old, new)
-        found.append(_difference(what, of, old, new))
-    for row in found:
+        differences.append(_difference(what, of, old, new))
+    for row in differences:
         repo = after.facts.get("repository")
         if row["what"] == "code" and "name" not in row and repo:
             row |= _comparison(repo, row["before"], row["after"])
-    took, takes = _duration(before), _duration(after)
+    before_duration, after_duration = _duration(before), _duration(after)
     if (
-        took
-        and takes
-        and max(took, takes) >= _LEAST_DURATION
-        and _differs(took / _SECOND, takes / _SECOND, _DURATION_RATIO)
+        before_duration
+        and after_duration
+        and max(before_duration, after_duration) >= _LEAST_DURATION
+        and _differs(before_duration / _SECOND, after_duration / _SECOND, _DURATION_RATIO)
     ):
-        found.append(_difference("duration", "", _duration_text(took), _duration_text(takes)))
-    return _sorted(found)
+        differences.append(_difference("duration", "", _duration_text(before_duration), _duration_text(after_duration)))
+    return _sorted(differences)
 
 
 def upstream_differences(
     since: datetime, failed_at: datetime, producers: Mapping[str, Sequence[JobRecord]]
 ) -> list[RunDifference]:
     """Return failed and missing updates of the inputs since a time; `producers` are jobs by the dataset they write."""
-    found: list[RunDifference] = []
+    differences: list[RunDifference] = []
     for dataset, jobs in producers.items():
         for job in jobs:
             good, bad = job.last_success, job.last_failure
             if bad is not None and bad.at <= failed_at and (good is None or good.at < bad.at):
-                found.append(_difference("upstream", job.name, "", f"failed at {_time_text(bad.at)}"))
+                differences.append(_difference("upstream", job.name, "", f"failed at {_time_text(bad.at)}"))
         written = [job.last_success.at for job in jobs if job.last_success is not None]
         if written and max(written) < since:
-            said = f"not written since {_time_text(max(written))}"
-            found.append(_difference("freshness", dataset, "", said))
-    return _sorted(found)
+            text = f"not written since {_time_text(max(written))}"
+            differences.append(_difference("freshness", dataset, "", text))
+    return _sorted(differences)
 
 
 def describe_changes(failed: RunRecord, success: RunRecord) -> tuple[str, ...]:
@@ -76,8 +76,8 @@ def describe_changes(failed: RunRecord, success: RunRecord) -> tuple[str, ...]:
 
 
 def _describe(row: RunDifference) -> str:
-    named = " ".join(row[part] for part in ("what", "name") if part in row)
-    return f"{named}: {row.get('before', 'none')}, then {row.get('after', 'none')}"
+    label = " ".join(row[part] for part in ("what", "name") if part in row)
+    return f"{label}: {row.get('before', 'none')}, then {row.get('after', 'none')}"
 
 
 def _difference(what: str, name: str, before: str, after: str) -> RunDifference:
@@ -85,10 +85,10 @@ def _difference(what: str, name: str, before: str, after: str) -> RunDifference:
     return {key: value for key, value in values.items() if value}
 
 
-def _sorted(found: list[RunDifference]) -> list[RunDifference]:
+def _sorted(differences: list[RunDifference]) -> list[RunDifference]:
     rank = {what: at for at, what in enumerate(_ORDER)}
-    found.sort(key=lambda row: (rank.get(row["what"], len(rank)), row.get("name", "")))
-    return found[:DIFFERENCES_LIMIT]
+    differences.sort(key=lambda row: (rank.get(row["what"], len(rank)), row.get("name", "")))
+    return differences[:DIFFERENCES_LIMIT]
 
 
 def _columns(old: str, new: str) -> tuple[str, str]:
@@ -108,13 +108,13 @@ def _comparison(repo: str, before: str, after: str) -> RunDifference:
     return {}
 
 
-def _number(said: str) -> float:
-    found = re.match(r"\d+", said)
-    return float(found[0]) if found else 0.0
+def _number(text: str) -> float:
+    differences = re.match(r"\d+", text)
+    return float(differences[0]) if differences else 0.0
 
 
-def _differs(one: float, other: float, ratio: float) -> bool:
-    low, high = sorted((one, other))
+def _differs(first: float, second: float, ratio: float) -> bool:
+    low, high = sorted((first, second))
     return high > 0 and (low == 0 or high / low >= ratio)
 
 
@@ -124,8 +124,8 @@ def _duration(run: RunRecord) -> timedelta | None:
     return run.ended_at - run.started_at
 
 
-def _duration_text(took: timedelta) -> str:
-    seconds = round(took.total_seconds())
+def _duration_text(before_duration: timedelta) -> str:
+    seconds = round(before_duration.total_seconds())
     hours, minutes, rest = seconds // 3600, seconds % 3600 // 60, seconds % 60
     parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"

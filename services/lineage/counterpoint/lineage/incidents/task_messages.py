@@ -5,7 +5,7 @@ from typing import Any
 
 from counterpoint.graph.names import node_of
 from counterpoint.graph.radius import BlastRadius
-from counterpoint.guard.judge import cleaned
+from counterpoint.guard.judge import redacted_body
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.incidents.failures import NO_MESSAGE
 from counterpoint.lineage.incidents.incident import IncidentLedger, IncidentRecord, unresolved_failures
@@ -49,7 +49,7 @@ def incident_task(
         "retries": origin.retries,
         "log_url": origin.log_url,
         "owner": radius.owner,
-        "part_of": [str(node_of(whole)) for whole in origin.within],
+        "part_of": [str(node_of(parent)) for parent in origin.within],
         "dag_run_id": origin.dag_run_id,
         **live_facts(incident),
         "previous_incident": incident.previous,
@@ -67,40 +67,40 @@ def incident_task(
         "context": {key: value for key, value in context.items() if value not in (None, [], {})},
     }
     rules = policy()
-    harmless = cleaned(rules, texts, texts, rules.message_level(0))
+    redacted = redacted_body(rules, texts, texts, rules.message_level(0))
     return SubmitTask(
         kind="troubleshoot",
         task_id=incident.incident_id,
-        title=harmless["title"],
-        description=harmless["description"][:_DESCRIPTION_LIMIT_CHARS],
+        title=redacted["title"],
+        description=redacted["description"][:_DESCRIPTION_LIMIT_CHARS],
         error_message=error,
         target=Target(job=JobRef(namespace=job.namespace, name=job.name), run_id=origin.run_id),
-        context=harmless["context"],
+        context=redacted["context"],
         source_ref=f"openlineage:{job}#{origin.run_id}",
     )
 
 
 def live_facts(
-    incident: IncidentRecord, parts: Sequence[IncidentRecord] = (), whole: str | None = None
+    incident: IncidentRecord, parts: Sequence[IncidentRecord] = (), parent: str | None = None
 ) -> dict[str, Any]:
-    """Facts that change while the incident is active: its repetitions and the failures that follow from it.
+    """Return the facts that change while the incident is active: its repetitions and the failures that follow from it.
 
-    `parts` are the incidents joined to it, whose counts are added; `whole` is the id of the incident it is part of.
+    `parts` are the incidents joined to it, whose counts are added; `parent` is the id of the incident it is part of.
     """
-    earlier, every = incident.earlier, (incident, *parts)
-    starts = [*([earlier.first_at] if earlier else []), *(one.first_at for one in every)]
+    earlier, incidents = incident.earlier, (incident, *parts)
+    starts = [*([earlier.first_at] if earlier else []), *(each.first_at for each in incidents)]
     facts: dict[str, Any] = {
         "repeats": {
-            "count": sum(one.count for one in every) + (earlier.count if earlier else 0),
+            "count": sum(each.count for each in incidents) + (earlier.count if earlier else 0),
             "first_at": min(starts).isoformat(),
-            "last_at": max(one.last_at for one in every).isoformat(),
+            "last_at": max(each.last_at for each in incidents).isoformat(),
         },
-        "affected": [row for one in every for row in _followers(one)][:_ROWS_LIMIT],
-        "affected_count": sum(one.affected_count for one in every),
+        "affected": [row for each in incidents for row in _followers(each)][:_ROWS_LIMIT],
+        "affected_count": sum(each.affected_count for each in incidents),
     }
     facts = {name: value for name, value in facts.items() if value or incident.live}
-    joined = {"merged": [_part(one) for one in parts][:_ROWS_LIMIT], "merged_into": whole or ""}
-    return facts | {name: value for name, value in joined.items() if value or name in incident.live}
+    join_facts = {"merged": [_part(each) for each in parts][:_ROWS_LIMIT], "merged_into": parent or ""}
+    return facts | {name: value for name, value in join_facts.items() if value or name in incident.live}
 
 
 def _followers(incident: IncidentRecord) -> list[dict[str, str]]:
@@ -110,8 +110,8 @@ def _followers(incident: IncidentRecord) -> list[dict[str, str]]:
 
 def _part(incident: IncidentRecord) -> dict[str, Any]:
     job = node_of(incident.job)
-    said = {"task_id": incident.incident_id, "namespace": job.namespace, "name": job.name, "count": incident.count}
-    return said | {"last_at": incident.last_at.isoformat(), "over": not incident.active}
+    row = {"task_id": incident.incident_id, "namespace": job.namespace, "name": job.name, "count": incident.count}
+    return row | {"last_at": incident.last_at.isoformat(), "over": not incident.active}
 
 
 def amendment(task: SubmitTask, incident: IncidentRecord) -> AmendTask:
@@ -145,9 +145,9 @@ def observed_outcome(incident: IncidentRecord, changed: Sequence[str] = ()) -> R
     note = f"Run {incident.closed_by} of {node_of(incident.job)} completed{when} after the failure."
     rules = policy()
     texts = {"changed": list(changed)}
-    harmless = cleaned(rules, texts, texts, rules.message_level(0))
+    redacted = redacted_body(rules, texts, texts, rules.message_level(0))
     return ReportOutcome(
-        task_id=incident.incident_id, outcome="succeeded", note=note, changed=tuple(harmless["changed"])
+        task_id=incident.incident_id, outcome="succeeded", note=note, changed=tuple(redacted["changed"])
     )
 
 

@@ -11,7 +11,7 @@ _TOKEN = re.compile(r"[0-9a-f]{8,}")
 
 
 def short_name(job: Node, integration: str | None = None) -> str:
-    """Short name of a job.
+    """Return the short name of a job.
 
     dbt: `model.shop.fct_revenue.sql.2` is `fct_revenue`, and so is `database.schema.shop.fct_revenue` where the
     integration is dbt; the hash at the end of a test id is left out. Other names stay whole: a prefix names the DAG or

@@ -45,10 +45,10 @@ def application(memory: MemoryFor, limits: IncidentLimits, locks: ProjectLocks |
         event = parse_event(message.event)
 
         async def accept() -> None:
-            asked = memory(project, principal.name)
-            commit = await locks.commit_for(await asked.harmless(event), asked, limits)
-            if (commit.writes or commit.messages) and not asked.finished:
-                await asked.step(commit)
+            bound_memory = memory(project, principal.name)
+            commit = await locks.commit_for(await bound_memory.redact_names(event), bound_memory, limits)
+            if (commit.writes or commit.messages) and not bound_memory.finished:
+                await bound_memory.step(commit)
 
         try:
             await retry_on_conflict(accept, _DECISIONS)
@@ -59,11 +59,11 @@ def application(memory: MemoryFor, limits: IncidentLimits, locks: ProjectLocks |
     async def lineage(request: Request) -> Response:
         depth = _number(request, "depth", _DEPTH, _DEPTH_LIMIT)
         node_id = _required(request, "nodeId")
-        memory = await reading(request)
-        return JSONResponse(await queries.graph(memory, await memory.harmless(node_id), depth))
+        memory = await authorised_memory(request)
+        return JSONResponse(await queries.graph(memory, await memory.redact_names(node_id), depth))
 
     async def namespaces(request: Request) -> Response:
-        return JSONResponse(await queries.namespaces(await reading(request)))
+        return JSONResponse(await queries.namespaces(await authorised_memory(request)))
 
     async def jobs(request: Request) -> Response:
         # Namespaces hold escaped slashes, so the path is split before it is unescaped.
@@ -72,15 +72,15 @@ def application(memory: MemoryFor, limits: IncidentLimits, locks: ProjectLocks |
             case [namespace, "jobs"]:
                 limit = _number(request, "limit", _PAGE_LIMIT, _PAGE_LIMIT)
                 offset = _number(request, "offset", 0, _OFFSET_LIMIT)
-                memory = await reading(request)
-                return JSONResponse(await queries.jobs(memory, await memory.harmless(namespace), limit, offset))
+                memory = await authorised_memory(request)
+                return JSONResponse(await queries.jobs(memory, await memory.redact_names(namespace), limit, offset))
             case [namespace, "jobs", name]:
-                memory = await reading(request)
-                return JSONResponse(await queries.job(memory, *await memory.harmless((namespace, name))))
+                memory = await authorised_memory(request)
+                return JSONResponse(await queries.job(memory, *await memory.redact_names((namespace, name))))
             case _:
                 raise HTTPException(HTTPStatus.NOT_FOUND)
 
-    async def reading(request: Request) -> Memory:
+    async def authorised_memory(request: Request) -> Memory:
         principal, project = await _authenticate(request, memory, "read")
         return memory(project, principal.name)
 
@@ -152,12 +152,12 @@ def _required(request: Request, name: str) -> str:
 
 
 def _number(request: Request, name: str, default: int, limit: int) -> int:
-    said = request.query_params.get(name)
-    if said is None:
+    value = request.query_params.get(name)
+    if value is None:
         return default
-    if not said.isdecimal() or len(said) > len(str(limit)) or int(said) > limit:
+    if not value.isdecimal() or len(value) > len(str(limit)) or int(value) > limit:
         raise Permanent(ErrorCode.INVALID, (Problem(field=name, problem=f"must be a whole number up to {limit}"),))
-    return int(said)
+    return int(value)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -189,7 +189,7 @@ def _problem(
     errors: tuple[Problem, ...] = (),
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """An RFC 9457 problem: `code` to decide by, `errors` with each field at fault."""
+    """Return an RFC 9457 problem: a stable `code`, and `errors` with each invalid field."""
     body: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "code": code}
     if detail:
         body["detail"] = detail

@@ -20,7 +20,7 @@ _STATES: Mapping[EventType, str] = {
 def job_view(
     job: JobRecord, node: Node, edges: Iterable[LineageEdge], updated_at: datetime, latest: RunRecord | None
 ) -> dict[str, Any]:
-    """A job: `inputs` and `outputs` are the union over all its runs."""
+    """Return a job; `inputs` and `outputs` are the union over all its runs."""
     return {
         **_job(node, edges),
         "updatedAt": updated_at.isoformat(),
@@ -32,7 +32,7 @@ def job_view(
 
 
 def run_view(run: RunRecord) -> dict[str, Any]:
-    """A run."""
+    """Return a run."""
     took = run.ended_at - run.started_at if run.started_at and run.ended_at else None
     return {
         "id": run.run_id,
@@ -46,14 +46,14 @@ def run_view(run: RunRecord) -> dict[str, Any]:
     }
 
 
-def graph_view(found: Lineage) -> dict[str, Any]:
-    """A lineage graph: its nodes with the edges into and out of each."""
-    flows = [edge for edge in found.edges if edge.kind is not EdgeKind.PARENT]
-    return {"graph": [_node(place, flows) for place in sorted(found.nodes, key=lambda place: node_id(place.node))]}
+def graph_view(lineage: Lineage) -> dict[str, Any]:
+    """Return a lineage graph: its nodes, each with its edges."""
+    flows = [edge for edge in lineage.edges if edge.kind is not EdgeKind.PARENT]
+    return {"graph": [_node(row, flows) for row in sorted(lineage.nodes, key=lambda row: node_id(row.node))]}
 
 
 def node_id(node: Node) -> str:
-    """`job:<namespace>:<name>` or `dataset:<namespace>:<name>`."""
+    """Return `job:<namespace>:<name>` or `dataset:<namespace>:<name>`."""
     return f"{node.kind}:{node.namespace}:{node.name}"
 
 
@@ -62,21 +62,21 @@ def parse_node_id(text: str) -> Iterator[Node]:
     kind, _, rest = text.partition(":")
     if kind not in {known.value for known in NodeKind}:
         return
-    for at, sign in enumerate(rest):
-        if sign == ":" and rest[:at] and rest[at + 1 :]:
-            yield Node(kind=NodeKind(kind), namespace=rest[:at], name=rest[at + 1 :])
+    for index, sign in enumerate(rest):
+        if sign == ":" and rest[:index] and rest[index + 1 :]:
+            yield Node(kind=NodeKind(kind), namespace=rest[:index], name=rest[index + 1 :])
 
 
-def _node(place: LineageNode, flows: Iterable[LineageEdge]) -> dict[str, Any]:
-    node = place.node
-    near = [edge for edge in flows if node.ref in (edge.source, edge.target)]
-    data = _job(node, near) if node.kind is NodeKind.JOB else _dataset(node)
+def _node(row: LineageNode, flows: Iterable[LineageEdge]) -> dict[str, Any]:
+    node = row.node
+    adjacent = [edge for edge in flows if node.ref in (edge.source, edge.target)]
+    data = _job(node, adjacent) if node.kind is NodeKind.JOB else _dataset(node)
     return {
         "id": node_id(node),
         "type": node.kind.upper(),
-        "data": data | {"facets": {"ownership": {"owners": [{"name": place.owner}]}} if place.owner else {}},
-        "inEdges": [_edge(edge) for edge in near if edge.target == node.ref],
-        "outEdges": [_edge(edge) for edge in near if edge.source == node.ref],
+        "data": data | {"facets": {"ownership": {"owners": [{"name": row.owner}]}} if row.owner else {}},
+        "inEdges": [_edge(edge) for edge in adjacent if edge.target == node.ref],
+        "outEdges": [_edge(edge) for edge in adjacent if edge.source == node.ref],
     }
 
 

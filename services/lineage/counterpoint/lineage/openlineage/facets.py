@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
 from counterpoint.graph.names import NAME_LIMIT_CHARS, Node, NodeKind
-from counterpoint.guard.judge import cleaned_text
+from counterpoint.guard.judge import redacted_text
 from counterpoint.guard.policy import policy
 from counterpoint.lineage.openlineage.events import AirflowFacts, CodeLocation, RunError
 from counterpoint.proto.signature import headline
@@ -21,9 +21,9 @@ def parse_time(text: str) -> datetime:
 
     Raises `ValueError`.
     """
-    bare = re.sub(r"\[[^\]]*\]$", "", text.strip())
-    bare = bare[:-1] + "+00:00" if bare[-1:] in ("z", "Z") else bare
-    moment = datetime.fromisoformat(bare)
+    stripped = re.sub(r"\[[^\]]*\]$", "", text.strip())
+    stripped = stripped[:-1] + "+00:00" if stripped[-1:] in ("z", "Z") else stripped
+    moment = datetime.fromisoformat(stripped)
     try:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError as error:
@@ -54,7 +54,7 @@ def number(facet: Mapping[str, Any], key: str) -> int | None:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    """A list of names; Airflow sends it as the text of a Python list."""
+    """Return a list of names; Airflow sends it as the text of a Python list."""
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value)
@@ -66,19 +66,19 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
-    """The owners in an ownership facet, sorted."""
+    """Return the owners in an ownership facet, sorted."""
     listed = facet.get("owners")
     found = listed if isinstance(listed, list) else []
     return _owner_names(*(text(owner, "name") for owner in found if isinstance(owner, Mapping)))
 
 
 def _owner_names(*names: str | None) -> tuple[str, ...]:
-    """Sorted, without those that Airflow masked."""
+    """Return the names sorted, without those that Airflow masked."""
     return tuple(sorted({name.strip() for name in names if name is not None and name.strip("* ")}))
 
 
 def airflow_owners(facet: Mapping[str, Any]) -> tuple[str, ...]:
-    """The owners of the task, else of the DAG, in Airflow's own facet."""
+    """Return the owners of the task, else of the DAG, in Airflow's own facet."""
     for key in ("task", "dag"):
         owner = text(_part(facet, key), "owner")
         if owner is not None and (found := _owner_names(*owner.split(","))):
@@ -120,7 +120,7 @@ def code_location(facet: Mapping[str, Any]) -> CodeLocation | None:
 
 
 def neighbours(node: Node, facet: Mapping[str, Any]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """The tasks of the same DAG that Airflow runs before and after this one."""
+    """Return the tasks of the same DAG that Airflow runs before and after this one."""
     task = _part(facet, "task")
     task_id = text(task, "task_id")
     if task_id is None or not node.name.endswith(f".{task_id}"):
@@ -138,10 +138,10 @@ def neighbours(node: Node, facet: Mapping[str, Any]) -> tuple[tuple[Node, ...], 
     return jobs("upstream_task_ids"), jobs("downstream_task_ids")
 
 
-def redact(said: str | None) -> str | None:
+def redact(value: str | None) -> str | None:
     """Replace each secret by `[redacted:<type>]`."""
     rules = policy()
-    return None if said is None else cleaned_text(rules, said, rules.message_level(0))
+    return None if value is None else redacted_text(rules, value, rules.message_level(0))
 
 
 def fallback_error(run_facets: Mapping[str, Any], datasets: object) -> RunError | None:
@@ -160,8 +160,8 @@ def fallback_error(run_facets: Mapping[str, Any], datasets: object) -> RunError 
                     column = f" on column {one['column']}" if isinstance(one.get("column"), str) else ""
                     failed.append(f"{one.get('assertion') or 'assertion'}{column} of {dataset.get('name')}")
     if failed:
-        said = redact(f"test failed: {'; '.join(dict.fromkeys(failed))}") or ""
-        return RunError(headline=said[:ERROR_LIMIT_CHARS])
+        value = redact(f"test failed: {'; '.join(dict.fromkeys(failed))}") or ""
+        return RunError(headline=value[:ERROR_LIMIT_CHARS])
     for name in sorted(run_facets):
         if "result" not in name.lower() and "error" not in name.lower():
             continue
@@ -176,8 +176,8 @@ def run_error(facet: Mapping[str, Any]) -> RunError | None:
     message, stack = (redact(text(facet, key)) for key in ("message", "stackTrace"))
     if message is None and stack is None:
         return None
-    raised_class, raised = headline(stack) if stack is not None else (None, "")
-    said = message.strip() if message is not None else raised
-    if raised_class is not None and headline(said)[0] is None:
-        said = f"{raised_class}: {said}" if said else raised_class
-    return RunError(headline=said[:ERROR_LIMIT_CHARS], stack_trace=stack[-STACK_LIMIT_CHARS:] if stack else None)
+    raised_class, headline_text = headline(stack) if stack is not None else (None, "")
+    value = message.strip() if message is not None else headline_text
+    if raised_class is not None and headline(value)[0] is None:
+        value = f"{raised_class}: {value}" if value else raised_class
+    return RunError(headline=value[:ERROR_LIMIT_CHARS], stack_trace=stack[-STACK_LIMIT_CHARS:] if stack else None)

@@ -25,9 +25,9 @@ def run_facts(raw: Mapping[str, Any], code: CodeLocation | None) -> dict[str, st
         found |= {"code": code.version or "", "repository": code.repo_url or code.url or ""}
     facets, job = _object(_object(raw, "run"), "facets"), _object(_object(raw, "job"), "facets")
     for source in ("sql", "sourceCode"):
-        said = text(_object(job, source), "query") or text(_object(job, source), "sourceCode")
-        if said:
-            found[f"code {source}"] = hashlib.sha256(said.encode()).hexdigest()[:12]
+        source_text = text(_object(job, source), "query") or text(_object(job, source), "sourceCode")
+        if source_text:
+            found[f"code {source}"] = hashlib.sha256(source_text.encode()).hexdigest()[:12]
     for name, facet in sorted({**job, **facets}.items()):
         if name in _NO_SETTINGS or not isinstance(facet, Mapping):
             continue
@@ -42,8 +42,8 @@ def run_facts(raw: Mapping[str, Any], code: CodeLocation | None) -> dict[str, st
         for dataset in listed if isinstance(listed, list) else ():
             if isinstance(dataset, Mapping):
                 found |= _of_dataset(dataset, side)
-    kept = {name: redact(value) or "" for name, value in found.items() if value and len(name) <= 300}
-    return dict(sorted(kept.items())[:FACTS_LIMIT])
+    redacted = {name: redact(value) or "" for name, value in found.items() if value and len(name) <= 300}
+    return dict(sorted(redacted.items())[:FACTS_LIMIT])
 
 
 def _of_dataset(dataset: Mapping[str, Any], side: str) -> dict[str, str]:
@@ -72,9 +72,9 @@ def _scalars(facet: Mapping[str, Any], path: str = "", depth: int = _DEPTH) -> I
         name = redact(str(key))
         at = f"{path}.{name}" if path else str(name)
         if isinstance(value, bool | int | float | str):
-            said = str(value).strip()
-            if said and len(said) <= _VALUE_LIMIT_CHARS:
-                yield at, said
+            source_text = str(value).strip()
+            if source_text and len(source_text) <= _VALUE_LIMIT_CHARS:
+                yield at, source_text
         elif isinstance(value, Mapping) and depth > 1:
             yield from _scalars(value, at, depth - 1)
         elif isinstance(value, list) and depth > 1:

@@ -45,7 +45,7 @@ class _Part(Shape):
     text: str
 
 
-class _Said(Shape):
+class _ChatMessage(Shape):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | tuple[_Part, ...]
 
@@ -59,7 +59,7 @@ class _Format(Shape):
 
 
 class _Chat(Shape):
-    messages: Annotated[tuple[_Said, ...], Field(min_length=1, max_length=1000)]
+    messages: Annotated[tuple[_ChatMessage, ...], Field(min_length=1, max_length=1000)]
     model: str | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -87,34 +87,34 @@ def application(gateway: ModelGateway) -> Starlette:
     `Idempotency-Key` is the key of the call, `Prefer: wait=S` its deadline.
     """
 
-    async def made(request: Request, call: ProviderCall) -> CallOutcome:
+    async def perform(request: Request, call: ProviderCall) -> CallOutcome:
         return await gateway.call(_token(request), _key(request), call, _wait_s(request))
 
     async def chat(request: Request) -> Response:
-        said = await _body(request, _Chat)
+        body = await _body(request, _Chat)
         call = GenerateCall(
-            model=gateway.generation(said.model),
-            messages=tuple((each.role, each.text) for each in said.messages),
-            max_tokens=gateway.max_output_tokens(said.max_completion_tokens or said.max_tokens),
-            temperature=said.temperature,
-            as_json=said.response_format is not None and said.response_format.type == "json_object",
+            model=gateway.generation(body.model),
+            messages=tuple((each.role, each.text) for each in body.messages),
+            max_tokens=gateway.max_output_tokens(body.max_completion_tokens or body.max_tokens),
+            temperature=body.temperature,
+            as_json=body.response_format is not None and body.response_format.type == "json_object",
         )
-        outcome = await made(request, call)
+        outcome = await perform(request, call)
         message = {"role": "assistant", "content": outcome.answer["text"]}
         choice = {"index": 0, "message": message, "finish_reason": outcome.answer["finish"]}
         return JSONResponse({"id": new_id(), "object": "chat.completion", "choices": [choice], **_usage(outcome)})
 
     async def embeddings(request: Request) -> Response:
-        said = await _body(request, _Embeddings)
-        texts = (said.input,) if isinstance(said.input, str) else said.input
-        outcome = await made(request, EmbedCall(gateway.embedding(said.model), texts, said.dimensions))
-        vectors = [_vector(each, said.encoding_format) for each in outcome.answer["vectors"]]
+        body = await _body(request, _Embeddings)
+        texts = (body.input,) if isinstance(body.input, str) else body.input
+        outcome = await perform(request, EmbedCall(gateway.embedding(body.model), texts, body.dimensions))
+        vectors = [_vector(each, body.encoding_format) for each in outcome.answer["vectors"]]
         data = [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(vectors)]
         return JSONResponse({"object": "list", "data": data, **_usage(outcome)})
 
     async def search(request: Request) -> Response:
-        said = await _body(request, _WebSearch)
-        outcome = await made(request, WebSearchCall(said.query, said.count))
+        body = await _body(request, _WebSearch)
+        outcome = await perform(request, WebSearchCall(body.query, body.count))
         return JSONResponse(outcome.answer)
 
     return Starlette(
@@ -128,20 +128,20 @@ def application(gateway: ModelGateway) -> Starlette:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    said: dict[str, Any]
+    body: dict[str, Any]
     match error:
         case Denied(rule=rule, needed=needed):
-            status, said = 401 if rule in _UNTOKENED else 403, {"type": "denied", "code": rule, "message": needed}
+            status, body = 401 if rule in _UNTOKENED else 403, {"type": "denied", "code": rule, "message": needed}
         case Permanent(code=code, problems=problems):
             status = 409 if code in _CONFLICTS else 404 if code in _MISSING else 422
             listed = [problem.model_dump() for problem in problems]
-            said = {"type": "permanent", "code": code, "message": str(error), "problems": listed}
+            body = {"type": "permanent", "code": code, "message": str(error), "problems": listed}
         case Transient(retry_after_s=retry_after_s):
             status = 503
-            said = {"type": "transient", "code": "away", "message": str(error), "retry_after_s": retry_after_s}
+            body = {"type": "transient", "code": "away", "message": str(error), "retry_after_s": retry_after_s}
         case _:
-            status, said = 503, {"type": "transient", "code": "away", "message": str(error)}
-    return JSONResponse({"error": said}, status)
+            status, body = 503, {"type": "transient", "code": "away", "message": str(error)}
+    return JSONResponse({"error": body}, status)
 
 
 def _token(request: Request) -> str:
@@ -160,8 +160,8 @@ def _key(request: Request) -> str:
 
 
 def _wait_s(request: Request) -> float | None:
-    said = _WAIT.search(request.headers.get("prefer", ""))
-    return float(said[1]) if said else None
+    body = _WAIT.search(request.headers.get("prefer", ""))
+    return float(body[1]) if body else None
 
 
 async def _body(request: Request, shape: type[S]) -> S:
@@ -182,14 +182,14 @@ async def _body(request: Request, shape: type[S]) -> S:
 
 
 def _usage(outcome: CallOutcome) -> dict[str, Any]:
-    taken = outcome.taken
-    cost = UNKNOWN if taken.usd == UNKNOWN else format(taken.usd, "f")
+    usage = outcome.usage
+    cost = UNKNOWN if usage.usd == UNKNOWN else format(usage.usd, "f")
     return {
         "model": outcome.model,
         "usage": {
-            "prompt_tokens": taken.input_tokens,
-            "completion_tokens": taken.output_tokens,
-            "total_tokens": taken.tokens,
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.tokens,
         },
         "counterpoint": {"cost_usd": cost, "replayed": outcome.replayed},
     }

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from counterpoint.manager.gateway.ledger import CallUsage
 
@@ -14,7 +14,7 @@ _PER_CALL_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class GenerateCall:
-    """Text by `model` for `messages`, pairs of role and content, of at most `max_tokens`."""
+    """A completion of `messages`, pairs of role and content, with at most `max_tokens`."""
 
     model: str
     messages: tuple[tuple[str, str], ...]
@@ -27,7 +27,7 @@ class GenerateCall:
 
 @dataclass(frozen=True, slots=True)
 class EmbedCall:
-    """The vectors of `texts` by `model`, of `dimensions` where it can choose."""
+    """The vectors of `texts`, with `dimensions` if the model supports it."""
 
     model: str
     texts: tuple[str, ...]
@@ -38,7 +38,7 @@ class EmbedCall:
 
 @dataclass(frozen=True, slots=True)
 class WebSearchCall:
-    """The first `count` pages of the web about `query`."""
+    """A web search for the first `count` pages about `query`."""
 
     query: str
     count: int
@@ -48,7 +48,6 @@ class WebSearchCall:
 
 
 ProviderCall = GenerateCall | EmbedCall | WebSearchCall
-CallKind = Literal["generate", "embed", "search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +56,22 @@ class CallOutcome:
 
     answer: dict[str, Any]
     model: str
-    taken: CallUsage
+    usage: CallUsage
     replayed: bool = False
 
 
 def call_digest(call: ProviderCall) -> str:
-    """Hash of a call; equal calls have equal hashes."""
+    """Return the hash of a call; equal calls have equal hashes."""
     fields = {name: getattr(call, name) for name in call.__dataclass_fields__}
     return hashlib.sha256(json.dumps([call.kind, fields], sort_keys=True).encode()).hexdigest()
 
 
 def max_call_tokens(call: ProviderCall) -> tuple[int, int]:
-    """Upper bounds of input and output tokens: no tokenizer makes more tokens than bytes."""
+    """Return upper bounds of input and output tokens: a text has at most as many tokens as bytes."""
     match call:
         case GenerateCall():
-            said = sum(_bytes(content) + _PER_MESSAGE_TOKENS for _, content in call.messages)
-            return said + _PER_CALL_TOKENS, call.max_tokens
+            prompt_tokens = sum(_bytes(content) + _PER_MESSAGE_TOKENS for _, content in call.messages)
+            return prompt_tokens + _PER_CALL_TOKENS, call.max_tokens
         case EmbedCall():
             return sum(_bytes(text) + _PER_MESSAGE_TOKENS for text in call.texts), 0
         case WebSearchCall():

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from counterpoint.bus.fair_limiter import FairLimiter
-from counterpoint.guard.capabilities import claimed
+from counterpoint.guard.capabilities import unverified_grant
 from counterpoint.manager.gateway.calls import (
     CallOutcome,
     EmbedCall,
@@ -72,16 +72,16 @@ class ModelGateway:
 
     def embedding(self, model: str | None) -> str:
         """Return the model for embeddings. Raises as `generation`."""
-        known = self._limits.embedding_models
-        if not known:
+        models = self._limits.embedding_models
+        if not models:
             raise Permanent(ErrorCode.NO_MODEL, (Problem(field="COUNTERPOINT_EMBEDDING_MODEL", problem="is not set"),))
-        if model is not None and model not in known:
-            raise Denied(ErrorCode.MODEL, f"one of {', '.join(known)}")
-        return model or known[0]
+        if model is not None and model not in models:
+            raise Denied(ErrorCode.MODEL, f"one of {', '.join(models)}")
+        return model or models[0]
 
-    def max_output_tokens(self, wanted: int | None) -> int:
+    def max_output_tokens(self, requested: int | None) -> int:
         """Limit of output tokens of a call that asks for `wanted`."""
-        return min(wanted or self._limits.max_tokens, self._limits.max_tokens)
+        return min(requested or self._limits.max_tokens, self._limits.max_tokens)
 
     async def call(self, token: str, key: str, call: ProviderCall, wait_s: float | None) -> CallOutcome:
         """Make a call once, or return the outcome of the same call made before.
@@ -91,7 +91,7 @@ class ModelGateway:
         (`key_reused`), and when an earlier call has no stored outcome (`unknown_outcome`, `not_kept`); `Transient` when
         nothing was done and the call may be retried.
         """
-        grant = claimed(token)
+        grant = unverified_grant(token)
         purpose = "web" if isinstance(call, WebSearchCall) else "model"
         if grant.audience != "manager" or (purpose, "call") not in grant.rights:
             raise Denied(ErrorCode.AUDIENCE, f"a gateway token for {purpose}")
@@ -106,7 +106,7 @@ class ModelGateway:
             return await _await_running(request, *running)
         task = asyncio.create_task(self._perform(request))
         self._running[request.identity] = call_digest(call), task
-        task.add_done_callback(lambda done: self._remove(request, done))
+        task.add_done_callback(lambda _: self._remove(request, _))
         return await asyncio.shield(task)
 
     def _remove(self, request: CallRequest, task: "asyncio.Task[CallOutcome]") -> None:
@@ -138,14 +138,14 @@ class ModelGateway:
             await self._reservations.settle(request, call_id, CallState.UNKNOWN, reserved.estimate, error=why)
             raise unknown_outcome(why) from error
         await self._reservations.settle(
-            request, call_id, CallState.SETTLED, outcome.taken, response=_stored_answer(outcome)
+            request, call_id, CallState.SETTLED, outcome.usage, response=_stored_answer(outcome)
         )
         return outcome
 
     async def _estimate(self, call: ProviderCall) -> CallUsage:
         if isinstance(call, WebSearchCall):
             return CallUsage(dollars(0))
-        return await self._provider.most(call.model, *max_call_tokens(call))
+        return await self._provider.estimate(call.model, *max_call_tokens(call))
 
     async def _dispatch(self, request: CallRequest) -> CallOutcome:
         match request.call:
@@ -164,7 +164,7 @@ async def _await_running(request: CallRequest, digest: str, running: "asyncio.Ta
     if digest != call_digest(request.call):
         raise key_reused(request.key)
     outcome = await asyncio.shield(running)
-    return CallOutcome(outcome.answer, outcome.model, outcome.taken, replayed=True)
+    return CallOutcome(outcome.answer, outcome.model, outcome.usage, replayed=True)
 
 
 def _stored_answer(outcome: CallOutcome) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ class CallState(StrEnum):
 
 
 def dollars(amount: float | Decimal) -> Decimal:
-    """Amount as stored: rounded up to nine decimals."""
+    """Return an amount rounded up to nine decimals, as stored."""
     return Decimal(str(amount)).quantize(_NANO, ROUND_UP)
 
 
@@ -49,7 +49,7 @@ class CallUsage:
 
     @property
     def known_usd(self) -> Decimal:
-        """Price in a sum: 0 where it is unknown, which is counted separately."""
+        """The price, or 0 if it is unknown; unknown prices are counted separately."""
         return Decimal(0) if self.usd == UNKNOWN else self.usd
 
 
@@ -72,8 +72,8 @@ class SpendRecord(Shape):
     unknown: int = 0
 
     @classmethod
-    def begun(cls, task_id: str | None, budget: Budget | None) -> "SpendRecord":
-        """The record before the first call, with the limits of `budget`."""
+    def initial(cls, task_id: str | None, budget: Budget | None) -> "SpendRecord":
+        """Return the record before the first call, with the limits of `budget`."""
         return cls(
             task_id=task_id,
             limit_usd=budget.usd if budget else None,
@@ -85,16 +85,17 @@ class SpendRecord(Shape):
         if self.limit_usd is not None:
             if estimate.usd == UNKNOWN:
                 raise Denied(ErrorCode.BUDGET, "a model whose price is known, where the budget is in USD")
-            left = self.limit_usd - self.spent_usd - self.reserved_usd
-            if estimate.usd > left:
+            remaining_usd = self.limit_usd - self.spent_usd - self.reserved_usd
+            if estimate.usd > remaining_usd:
                 raise Denied(
-                    ErrorCode.BUDGET, f"{estimate.usd:f} USD for this call at most, of the {left:f} that are left"
+                    ErrorCode.BUDGET,
+                    f"{estimate.usd:f} USD for this call at most, of the {remaining_usd:f} that are left",
                 )
         if self.limit_tokens is not None:
-            left_tokens = self.limit_tokens - self.spent_tokens - self.reserved_tokens
-            if estimate.tokens > left_tokens:
+            remaining_tokens = self.limit_tokens - self.spent_tokens - self.reserved_tokens
+            if estimate.tokens > remaining_tokens:
                 raise Denied(
-                    ErrorCode.BUDGET, f"{estimate.tokens} tokens for this call at most, of the {left_tokens} left"
+                    ErrorCode.BUDGET, f"{estimate.tokens} tokens for this call at most, of the {remaining_tokens} left"
                 )
         return self.model_copy(
             update={
@@ -103,16 +104,16 @@ class SpendRecord(Shape):
             }
         )
 
-    def with_settled(self, estimate: CallUsage, state: CallState, taken: CallUsage) -> "SpendRecord":
+    def with_settled(self, estimate: CallUsage, state: CallState, usage: CallUsage) -> "SpendRecord":
         """Replace a reservation by the usage of the ended call."""
         return self.model_copy(
             update={
                 "reserved_usd": self.reserved_usd - estimate.known_usd,
                 "reserved_tokens": self.reserved_tokens - estimate.tokens,
-                "spent_usd": self.spent_usd + taken.known_usd,
-                "spent_tokens": self.spent_tokens + taken.tokens,
+                "spent_usd": self.spent_usd + usage.known_usd,
+                "spent_tokens": self.spent_tokens + usage.tokens,
                 "calls": self.calls + (state is not CallState.RELEASED),
-                "unpriced": self.unpriced + (state is not CallState.RELEASED and taken.usd == UNKNOWN),
+                "unpriced": self.unpriced + (state is not CallState.RELEASED and usage.usd == UNKNOWN),
                 "unknown": self.unknown + (state is CallState.UNKNOWN),
             }
         )
@@ -149,7 +150,7 @@ class ModelCallRecord(Shape):
         return CallUsage(self.estimate_usd, self.estimate_input_tokens, self.estimate_output_tokens)
 
     @property
-    def taken(self) -> CallUsage:
+    def usage(self) -> CallUsage:
         """Usage of the ended call."""
         usd = self.estimate_usd if self.cost_usd is None else self.cost_usd
         return CallUsage(usd, self.input_tokens or 0, self.output_tokens or 0)
@@ -157,7 +158,7 @@ class ModelCallRecord(Shape):
     def ended(
         self,
         state: CallState,
-        taken: CallUsage,
+        usage: CallUsage,
         at: Time,
         *,
         response: Mapping[str, Any] | None = None,
@@ -167,9 +168,9 @@ class ModelCallRecord(Shape):
         return self.model_copy(
             update={
                 "state": state,
-                "cost_usd": taken.usd,
-                "input_tokens": taken.input_tokens,
-                "output_tokens": taken.output_tokens,
+                "cost_usd": usage.usd,
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
                 "settled_at": at,
                 "response": None if response is None else dict(response),
                 "error": error,

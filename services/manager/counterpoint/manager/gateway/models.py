@@ -1,7 +1,7 @@
-"""Models outside, by LiteLLM, which is imported at the first use: nothing of it runs where no model is configured.
+"""Calls of external models through LiteLLM, which is imported only when a model is configured.
 
-Only its calls and its table of prices are used. Callbacks, budgets and retries of its own are not: the first lose what
-they are told, the second let parallel calls through, the third would hide what was paid for twice.
+Only its calls and its price table are used. Its callbacks lose events, its budgets do not stop parallel calls, and its
+retries would hide calls that were paid twice.
 """
 
 import array
@@ -22,14 +22,14 @@ from counterpoint.proto.errors import CounterpointError, ErrorCode, Permanent, P
 log = structlog.get_logger()
 
 _FIRST_WAIT_S = 0.2
-_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-"""HTTP statuses that may be retried: the provider has done nothing."""
-_ABOUT_THE_PROMPT = frozenset({400, 413, 422, 451})
+_RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+"""HTTP statuses that may be retried, since the provider did nothing."""
+_PROMPT_ERRORS = frozenset({400, 413, 422, 451})
 """HTTP statuses about the prompt: too long, or refused."""
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, ConnectionRefusedError)
-_SILENT = frozenset({"Timeout", "APITimeoutError", "APIConnectionError"})
-"""By name, in LiteLLM and beneath it: it says 500 for a connection that broke as well, as if that were an answer."""
+_NO_REPLY = frozenset({"Timeout", "APITimeoutError", "APIConnectionError"})
+"""Names of connection errors, which LiteLLM also reports with status 500."""
 
 
 class UnknownCallOutcome(CounterpointError):
@@ -37,7 +37,7 @@ class UnknownCallOutcome(CounterpointError):
 
 
 class ModelProvider:
-    """Calls models. `tries` are those of one call, while its time lasts."""
+    """Calls models, with at most `tries` tries of a call before its deadline."""
 
     def __init__(self, tries: int) -> None:
         self._tries = tries
@@ -45,27 +45,27 @@ class ModelProvider:
         self._litellm: Any = None
 
     async def load(self) -> None:
-        """Import LiteLLM now, beside the loop: it takes seconds."""
+        """Import LiteLLM in a thread, which takes seconds."""
         async with self._loading:
             if self._litellm is None:
-                self._litellm = await asyncio.to_thread(_imported)
+                self._litellm = await asyncio.to_thread(_import_litellm)
 
-    async def most(self, model: str, input_tokens: int, output_tokens: int) -> CallUsage:
+    async def estimate(self, model: str, input_tokens: int, output_tokens: int) -> CallUsage:
         """Estimate the cost of tokens; `unknown` where the model has no known price."""
         await self.load()
         return CallUsage(self._price(model, input_tokens, output_tokens), input_tokens, output_tokens)
 
     async def call(self, call: GenerateCall | EmbedCall, deadline: float) -> CallOutcome:
-        """Make a call; `deadline` by the clock of the loop.
+        """Make a call. `deadline` is a time of the event loop.
 
-        Raises `Permanent` `refused` when the provider will not do it, `Transient` when it was busy or away until then
-        (both: nothing was done), and `Unanswered`.
+        Raises `Permanent` `refused` if the provider refuses the call, `Transient` if it is busy or unavailable until
+        the deadline (in both cases it did nothing), and `UnknownCallOutcome`.
         """
         await self.load()
         number = 1
         while True:
             try:
-                return await self._once(call, deadline)
+                return await self._try_once(call, deadline)
             except Transient as away:
                 wait_s = away.retry_after_s or _FIRST_WAIT_S * 2 ** (number - 1) * random.uniform(0.8, 1.2)
                 if number >= self._tries or asyncio.get_running_loop().time() + wait_s >= deadline:
@@ -74,61 +74,63 @@ class ModelProvider:
             await asyncio.sleep(wait_s)
             number += 1
 
-    async def _once(self, call: GenerateCall | EmbedCall, deadline: float) -> CallOutcome:
-        left_s = deadline - asyncio.get_running_loop().time()
-        if left_s <= 0:
+    async def _try_once(self, call: GenerateCall | EmbedCall, deadline: float) -> CallOutcome:
+        remaining_s = deadline - asyncio.get_running_loop().time()
+        if remaining_s <= 0:
             raise Transient("no time was left for the provider")
-        asking = self._generate(call, left_s) if isinstance(call, GenerateCall) else self._embed(call, left_s)
-        response = await self._await_answer(asking, left_s)
+        request = (
+            self._generate(call, remaining_s) if isinstance(call, GenerateCall) else self._embed(call, remaining_s)
+        )
+        response = await self._await_answer(request, remaining_s)
         try:
-            answer = _written(response) if isinstance(call, GenerateCall) else _vectors(response, len(call.texts))
+            answer = _completion(response) if isinstance(call, GenerateCall) else _vectors(response, len(call.texts))
             used = response.usage
-            told = int(used.prompt_tokens or 0), int(getattr(used, "completion_tokens", 0) or 0)
-            tokens = told if any(told) else max_call_tokens(call)
+            reported = int(used.prompt_tokens or 0), int(getattr(used, "completion_tokens", 0) or 0)
+            tokens = reported if any(reported) else max_call_tokens(call)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise UnknownCallOutcome(f"the provider's answer is invalid: {type(error).__name__}") from error
         return CallOutcome(answer, call.model, CallUsage(self._price(call.model, *tokens), *tokens))
 
-    def _generate(self, call: GenerateCall, left_s: float) -> Awaitable[Any]:
+    def _generate(self, call: GenerateCall, remaining_s: float) -> Awaitable[Any]:
         extra = {"response_format": {"type": "json_object"}} if call.as_json else {}
-        made: Awaitable[Any] = self._litellm.acompletion(
+        request: Awaitable[Any] = self._litellm.acompletion(
             model=call.model,
             messages=[{"role": role, "content": content} for role, content in call.messages],
             max_tokens=call.max_tokens,
             temperature=call.temperature,
-            timeout=left_s,
+            timeout=remaining_s,
             max_retries=0,
             num_retries=0,
             drop_params=True,
             **extra,
         )
-        return made
+        return request
 
-    def _embed(self, call: EmbedCall, left_s: float) -> Awaitable[Any]:
+    def _embed(self, call: EmbedCall, remaining_s: float) -> Awaitable[Any]:
         extra = {} if call.dimensions is None else {"dimensions": call.dimensions}
-        made: Awaitable[Any] = self._litellm.aembedding(
+        request: Awaitable[Any] = self._litellm.aembedding(
             model=call.model,
             input=list(call.texts),
             encoding_format="float",
-            timeout=left_s,
+            timeout=remaining_s,
             max_retries=0,
             num_retries=0,
             drop_params=True,
             **extra,
         )
-        return made
+        return request
 
-    async def _await_answer(self, asking: Awaitable[Any], left_s: float) -> Any:
+    async def _await_answer(self, request: Awaitable[Any], remaining_s: float) -> Any:
         try:
-            async with asyncio.timeout(left_s):
-                return await asking
+            async with asyncio.timeout(remaining_s):
+                return await request
         except TimeoutError as late:
             raise UnknownCallOutcome("the provider did not answer in time") from late
         except self._litellm.exceptions.openai.OpenAIError as error:
             raise _provider_error(error) from error
 
     def _price(self, model: str, input_tokens: int, output_tokens: int) -> Any:
-        """In USD, or `unknown`. LiteLLM itself says 0 where its table has a model without a price."""
+        """Return the price in USD, or `unknown` for a model without a price, for which LiteLLM returns 0."""
         errors = self._litellm.exceptions
         try:
             name, provider, *_ = self._litellm.get_llm_provider(model)
@@ -146,7 +148,7 @@ class ModelProvider:
         return dollars(sum(map(dollars, parts)))
 
 
-def _imported() -> Any:
+def _import_litellm() -> Any:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
@@ -160,46 +162,46 @@ def _provider_error(error: Any) -> CounterpointError:
     causes = list(_causes(error))
     if any(isinstance(each, _NEVER_SENT) for each in causes):
         return Transient(f"the provider is not reachable: {kind}")
-    if status is None or any(type(each).__name__ in _SILENT for each in causes):
+    if status is None or any(type(each).__name__ in _NO_REPLY for each in causes):
         return UnknownCallOutcome(f"the provider went away: {kind}")
-    if status in _AGAIN:
+    if status in _RETRYABLE:
         return Transient(f"the provider answered {status}", _retry_after_s(error))
-    field = "prompt" if status in _ABOUT_THE_PROMPT else "model"
+    field = "prompt" if status in _PROMPT_ERRORS else "model"
     problem = Problem(field=field, problem=f"the provider answered {status} ({kind})")
     return Permanent(ErrorCode.REFUSED, (problem,))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what led to it."""
-    seen: set[int] = set()
+    """Yield an error and its causes."""
+    visited: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
+    while cause is not None and id(cause) not in visited:
         yield cause
-        seen.add(id(cause))
+        visited.add(id(cause))
         cause = cause.__cause__ or cause.__context__
 
 
 def _retry_after_s(error: Any) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    said = headers.get("retry-after", "")
-    return float(said) if said.replace(".", "", 1).isdigit() else None
+    value = headers.get("retry-after", "")
+    return float(value) if value.replace(".", "", 1).isdigit() else None
 
 
-def _written(response: Any) -> dict[str, Any]:
+def _completion(response: Any) -> dict[str, Any]:
     choice = response.choices[0]
     return {"text": choice.message.content or "", "finish": choice.finish_reason or "stop"}
 
 
-def _vectors(response: Any, wanted: int) -> dict[str, Any]:
-    """One vector a text. Raises `ValueError` for more or fewer."""
+def _vectors(response: Any, count: int) -> dict[str, Any]:
+    """Return the vectors. Raises `ValueError` unless there is one per text."""
     vectors = [each["embedding"] for each in sorted(response.data, key=lambda each: int(each["index"]))]
-    if len(vectors) != wanted:
-        raise ValueError(f"{len(vectors)} vectors for {wanted} texts")
-    return {"vectors": [_packed(vector) for vector in vectors]}
+    if len(vectors) != count:
+        raise ValueError(f"{len(vectors)} vectors for {count} texts")
+    return {"vectors": [_as_float32(vector) for vector in vectors]}
 
 
-def _packed(vector: list[float]) -> bytes:
-    """As little-endian float32."""
+def _as_float32(vector: list[float]) -> bytes:
+    """Pack a vector as little-endian float32."""
     packed = array.array("f", vector)
     if sys.byteorder == "big":
         packed.byteswap()

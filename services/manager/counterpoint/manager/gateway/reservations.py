@@ -1,7 +1,7 @@
 """Reservations: the commits before and after each call outside, in the stores `spend` and `model_calls`.
 
 The token of a call is the capability of both commits, so memory checks it: its signature, expiry and task, and the
-label of what was read. A call without a taken reservation is not made.
+label of what was read. No call is made without a reservation.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import structlog
 from prometheus_client import Counter
 
-from counterpoint.client import Memory, put, record
+from counterpoint.client import Memory, put, record, retry_on_conflict
 from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.calls import CallOutcome, ProviderCall, call_digest
 from counterpoint.manager.gateway.ledger import UNKNOWN, CallState, CallUsage, ModelCallRecord, SpendRecord
@@ -36,7 +36,7 @@ SETTLE_TIMEOUT_S = 30.0
 """Time reserved at the end of a token's life to settle its call; memory may be unavailable that long."""
 _COMMIT_ATTEMPTS = 20
 _RELEASES_LIMIT = 20
-"""Released calls under one key that are tried again."""
+"""Maximum number of released calls under one key."""
 
 MemoryForOrigin = Callable[[Origin], Memory]
 
@@ -78,7 +78,7 @@ class Reservations:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def check_token(self, request: CallRequest) -> None:
-        """Have memory check the token of a request. Raises `Denied` or `Transient`."""
+        """Check the token of a request in memory. Raises `Denied` or `Transient`."""
         await self._memory(request).query(Get(store="spend", id=request.scope))
 
     async def reserve(self, request: CallRequest, estimate: CallUsage) -> CallOutcome | tuple[str, ModelCallRecord]:
@@ -86,37 +86,54 @@ class Reservations:
 
         Raises `Denied` when the budget does not cover it, `Permanent` for a call of unknown outcome, or `Transient`.
         """
-        call, number = request.call, 0
         async with self._lock(request):
-            for _ in range(_COMMIT_ATTEMPTS + _RELEASES_LIMIT):
-                call_id = derived_id(request.grant.message, "call", request.key, number)
-                memory = self._memory(request)
-                known, spends, budget = await _read_records(memory, request, call_id)
-                if known is not None:
-                    before = record(known, ModelCallRecord)
-                    if before.state != CallState.RELEASED or before.request_sha256 != call_digest(call):
-                        return await self._stored_outcome(request, call_id, before)
-                    number += 1
-                    continue
-                spend = record(spends, SpendRecord) if spends else SpendRecord.begun(request.grant.task, budget)
-                if request.grant.task is None:
-                    spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
-                reserved = self._reservation(request, estimate)
-                try:
-                    after = spend.with_reserved(estimate)
-                except Denied:
-                    CALLS.labels(request.grant.project, call.model, "refused").inc()
-                    raise
-                writes = (put("model_calls", call_id, reserved), put("spend", request.scope, after, seen=spends))
-                try:
-                    reply = await memory.step(Commit(step=f"reserve {call_id}", last=False, writes=writes))
-                except Conflict:
-                    continue
-                if reply.status == "stale":
-                    raise Denied(ErrorCode.ENDED, "a task that is still at the work that the token was made for")
-                if reply.status == "done":
-                    return call_id, reserved
-        raise Transient("too many calls of the same task at once", retry_after_s=0.5)
+            try:
+                return await retry_on_conflict(lambda: self._reserve_once(request, estimate), _COMMIT_ATTEMPTS)
+            except Conflict as error:
+                raise Transient("too many calls of the same task at once", retry_after_s=0.5) from error
+
+    async def _reserve_once(
+        self, request: CallRequest, estimate: CallUsage
+    ) -> CallOutcome | tuple[str, ModelCallRecord]:
+        """Reserve under the first id of the call that is not released. Raises `Conflict` after a concurrent change."""
+        for number in range(_RELEASES_LIMIT):
+            call_id = derived_id(request.grant.message, "call", request.key, number)
+            memory = self._memory(request)
+            item, spend_item, budget = await _read_records(memory, request, call_id)
+            if item is None:
+                return await self._commit_reservation(memory, request, call_id, estimate, spend_item, budget)
+            call = record(item, ModelCallRecord)
+            if call.state != CallState.RELEASED or call.request_sha256 != call_digest(request.call):
+                return await self._stored_outcome(request, call_id, call)
+        raise Transient("the provider failed too often for this key", retry_after_s=0.5)
+
+    async def _commit_reservation(
+        self,
+        memory: Memory,
+        request: CallRequest,
+        call_id: str,
+        estimate: CallUsage,
+        spend_item: Item | None,
+        budget: Budget | None,
+    ) -> tuple[str, ModelCallRecord]:
+        spend = record(spend_item, SpendRecord) if spend_item else SpendRecord.initial(request.grant.task, budget)
+        if request.grant.task is None:
+            spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
+        try:
+            spend = spend.with_reserved(estimate)
+        except Denied:
+            CALLS.labels(request.grant.project, request.call.model, "refused").inc()
+            raise
+        call = self._reservation(request, estimate)
+        writes = (put("model_calls", call_id, call), put("spend", request.scope, spend, existing=spend_item))
+        reply = await memory.step(Commit(step=f"reserve {call_id}", last=False, writes=writes))
+        match reply.status:
+            case "done":
+                return call_id, call
+            case "stale":
+                raise Denied(ErrorCode.ENDED, "a task that is still at the work that the token was made for")
+            case _:
+                raise Conflict("model_calls", call_id)
 
     def _reservation(self, request: CallRequest, estimate: CallUsage) -> ModelCallRecord:
         now = utc_now()
@@ -137,21 +154,21 @@ class Reservations:
         )
 
     async def _stored_outcome(self, request: CallRequest, call_id: str, before: ModelCallRecord) -> CallOutcome:
-        """Outcome of the call recorded under this key. Raises `Permanent` or `Transient` where there is none."""
+        """Return the stored outcome of a call. Raises `Permanent` or `Transient` where there is none."""
         if before.request_sha256 != call_digest(request.call):
             raise key_reused(request.key)
         match before.state:
             case CallState.SETTLED if before.response is not None:
-                return CallOutcome(before.response, before.model, before.taken, replayed=True)
+                return CallOutcome(before.response, before.model, before.usage, replayed=True)
             case CallState.SETTLED:
                 problem = Problem(field="key", problem="the call was made, but its response is not kept")
                 raise Permanent(ErrorCode.NOT_KEPT, (problem,))
             case CallState.RESERVED if before.holder != self._holder and utc_now() < before.deadline:
                 raise Transient("another process is making this call", retry_after_s=1.0)
             case CallState.RESERVED:
-                why = "the process that made the call ended before it was settled"
-                await self.settle(request, call_id, CallState.UNKNOWN, before.estimate, error=why)
-                raise unknown_outcome(why)
+                reason = "the process that made the call ended before it was settled"
+                await self.settle(request, call_id, CallState.UNKNOWN, before.estimate, error=reason)
+                raise unknown_outcome(reason)
             case _:
                 raise unknown_outcome(before.error or "the outcome is unknown")
 
@@ -160,7 +177,7 @@ class Reservations:
         request: CallRequest,
         call_id: str,
         state: CallState,
-        taken: CallUsage,
+        usage: CallUsage,
         *,
         response: Mapping[str, Any] | None = None,
         error: str | None = None,
@@ -172,8 +189,8 @@ class Reservations:
         timeout_at = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
         while True:
             try:
-                if await self._settle_once(request, call_id, state, taken, response, error):
-                    self._count(request, state, taken)
+                if await self._settle_once(request, call_id, state, usage, response, error):
+                    self._count(request, state, usage)
                 return
             except Conflict:
                 pass
@@ -196,7 +213,7 @@ class Reservations:
         request: CallRequest,
         call_id: str,
         state: CallState,
-        taken: CallUsage,
+        usage: CallUsage,
         response: Mapping[str, Any] | None,
         error: str | None,
     ) -> bool:
@@ -208,24 +225,24 @@ class Reservations:
         before = record(call, ModelCallRecord)
         if before.state != CallState.RESERVED:
             return False
-        ended = before.ended(state, taken, utc_now(), response=response, error=error)
-        after = record(spend, SpendRecord).with_settled(before.estimate, state, taken)
-        kept = "" if response is not None else " bare"
+        ended = before.ended(state, usage, utc_now(), response=response, error=error)
+        after = record(spend, SpendRecord).with_settled(before.estimate, state, usage)
+        suffix = "" if response is not None else " bare"
         writes: tuple[Write, ...] = (
-            put("model_calls", call_id, ended, seen=call),
-            put("spend", request.scope, after, seen=spend),
+            put("model_calls", call_id, ended, existing=call),
+            put("spend", request.scope, after, existing=spend),
         )
-        await memory.step(Commit(step=f"settle {call_id}{kept}", last=False, writes=writes))
+        await memory.step(Commit(step=f"settle {call_id}{suffix}", last=False, writes=writes))
         return True
 
-    def _count(self, request: CallRequest, state: CallState, taken: CallUsage) -> None:
+    def _count(self, request: CallRequest, state: CallState, usage: CallUsage) -> None:
         project, model = request.grant.project, request.call.model
-        outcome = "unpriced" if state == CallState.SETTLED and taken.usd == UNKNOWN else state
+        outcome = "unpriced" if state == CallState.SETTLED and usage.usd == UNKNOWN else state
         CALLS.labels(project, model, outcome).inc()
-        COST.labels(project, model).inc(float(taken.known_usd))
+        COST.labels(project, model).inc(float(usage.known_usd))
 
     def _memory(self, request: CallRequest) -> Memory:
-        """Memory with a read set of its own, for one read and one commit."""
+        """Return memory with its own read set, for one read and one commit."""
         grant = request.grant
         return self._memory_for(
             Origin(
@@ -238,7 +255,7 @@ class Reservations:
         )
 
     def _lock(self, request: CallRequest) -> asyncio.Lock:
-        """Lock of one budget in this process; other processes are detected by the record's version."""
+        """Return the lock of a budget in this process; the record's version detects other processes."""
         identity = (request.grant.project, request.scope)
         lock = self._locks.get(identity)
         if lock is None:
@@ -249,7 +266,7 @@ class Reservations:
 async def _read_records(
     memory: Memory, request: CallRequest, call_id: str
 ) -> tuple[Item | None, Item | None, Budget | None]:
-    """Current records of the call and its spending, and the budget of the task. Raises `Denied` `task`."""
+    """Return the records of the call and its spending, and the budget of the task. Raises `Denied` `task`."""
     gets = [Get(store="model_calls", id=call_id), Get(store="spend", id=request.scope)]
     if request.grant.task is not None:
         gets.append(Get(store="tasks", id=request.grant.task))
@@ -261,8 +278,8 @@ async def _read_records(
     return items[0], items[1], record(items[2], _BudgetedTask).budget
 
 
-def unknown_outcome(why: str) -> Permanent:
-    return Permanent(ErrorCode.UNKNOWN_OUTCOME, (Problem(field="call", problem=why),))
+def unknown_outcome(reason: str) -> Permanent:
+    return Permanent(ErrorCode.UNKNOWN_OUTCOME, (Problem(field="call", problem=reason),))
 
 
 def key_reused(key: str) -> Permanent:

@@ -1,4 +1,4 @@
-"""Searches of the web, by a SearXNG or whatever answers like one."""
+"""Web searches by SearXNG or a compatible service."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ _ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class WebSearchProvider:
-    """Asks the SearXNG at `url`, its base or its `/search`."""
+    """Client of the SearXNG at `url`, which is its base URL or its `/search`."""
 
     def __init__(self, url: str) -> None:
         base = url.rstrip("/")
@@ -30,11 +30,11 @@ class WebSearchProvider:
         await self._client.aclose()
 
     async def call(self, call: WebSearchCall, deadline: float) -> CallOutcome:
-        """The pages found; `deadline` by the clock of the loop. Raises like `Provider.call`."""
-        left_s = deadline - asyncio.get_running_loop().time()
+        """Return the pages found. `deadline` is a time of the event loop. Raises like `ModelProvider.call`."""
+        remaining_s = deadline - asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(left_s):
-                answer, content = await self._asked(call.query)
+            async with asyncio.timeout(remaining_s):
+                answer, content = await self._fetch(call.query)
         except TimeoutError as late:
             raise UnknownCallOutcome("the search did not answer in time") from late
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -48,16 +48,16 @@ class WebSearchProvider:
         if len(content) > _ANSWER_BYTES:
             raise _refused(f"the search answered more than {_ANSWER_BYTES} bytes")
         try:
-            found = json.loads(content)["results"]
-            results = [_result(each) for each in found if isinstance(each, dict)]
+            rows = json.loads(content)["results"]
+            results = [_result(each) for each in rows if isinstance(each, dict)]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise _refused("the search answered with something else than results in JSON") from error
         pages = [page for page in results if page["url"].startswith(("http://", "https://"))]
-        said = {"results": pages[: call.count], "engine": self._host}
-        return CallOutcome(said, call.model, CallUsage(dollars(0)))
+        result = {"results": pages[: call.count], "engine": self._host}
+        return CallOutcome(result, call.model, CallUsage(dollars(0)))
 
-    async def _asked(self, query: str) -> tuple[httpx.Response, bytes]:
-        """The answer, and of its content no more than a little beyond the limit."""
+    async def _fetch(self, query: str) -> tuple[httpx.Response, bytes]:
+        """Return the response and its content, cut shortly above the limit."""
         content = bytearray()
         async with self._client.stream("GET", self._url, params={"q": query, "format": "json"}) as answer:
             async for part in answer.aiter_bytes():
@@ -67,9 +67,9 @@ class WebSearchProvider:
         return answer, bytes(content)
 
 
-def _result(found: dict[str, object]) -> dict[str, str]:
+def _result(row: dict[str, object]) -> dict[str, str]:
     def text(name: str, limit: int) -> str:
-        return " ".join(str(found.get(name) or "").split())[:limit]
+        return " ".join(str(row.get(name) or "").split())[:limit]
 
     return {
         "title": text("title", _TITLE_CHARS),

@@ -15,11 +15,11 @@ from counterpoint.guard.judge import (
     ReleasedFingerprints,
     judge,
     location,
-    no_fingerprint,
+    nothing_released,
     problems,
     value_of,
 )
-from counterpoint.guard.names import kept, kept_body, unnamed
+from counterpoint.guard.names import empty_fingerprint, redact_body_names, redact_name
 from counterpoint.guard.policy import Policy
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
@@ -37,24 +37,24 @@ class Screen:
 
     def name(self, name: str) -> str:
         """Return a name with its secrets redacted: see `counterpoint.guard.names`."""
-        return kept(name, self._named, self._passes)
+        return redact_name(name, self._named, self._passes)
 
     def names(self, body: Mapping[str, Any], but: Iterable[str]) -> tuple[dict[str, Any], tuple[tuple[str, ...], ...]]:
         """Return a body with the secrets in its names redacted, and the paths that changed. The fields in `but` are
         texts."""
-        return kept_body(body, but, self._named, self._passes)
+        return redact_body_names(body, but, self._named, self._passes)
 
     @property
     def _named(self) -> Callable[[str], str]:
-        return self.fingerprints.of if self.fingerprints else unnamed
+        return self.fingerprints.of if self.fingerprints else empty_fingerprint
 
     @property
     def _passes(self) -> ReleasedFingerprints:
         """Whether persons have released a value."""
         if self.fingerprints is None or not self.released:
-            return no_fingerprint
+            return nothing_released
         fingerprints, released = self.fingerprints, self.released
-        return lambda value: fingerprints.among(value, released)
+        return lambda value: fingerprints.matches(value, released)
 
     def problems(self, body: Mapping[str, Any], judged: Judgement) -> tuple[Problem, ...]:
         """Return the problems of a refused body, each value once; none if it is not refused."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from counterpoint.guard.capabilities import Grant
-from counterpoint.guard.names import is_harmless, is_project, kept, unnamed
+from counterpoint.guard.names import empty_fingerprint, has_secret, is_project, redact_name
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadSet
 from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical
 from counterpoint.proto import subjects
@@ -99,16 +99,16 @@ def read_set(
 def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now: datetime) -> CommitPlan:
     """The audit leaf of something that was refused, without what is secret in the names that it quotes. What is no id
     of a task is not filed as one, and what is no name of a project under the default one."""
-    known = origin.task_id is not None and _ID.fullmatch(origin.task_id) is not None and is_harmless(origin.task_id)
+    known = origin.task_id is not None and _ID.fullmatch(origin.task_id) is not None and not has_secret(origin.task_id)
     task = origin.task_id if known else None
     refusal_id = new_id()
     project = origin.project if is_project(origin.project) else subjects.DEFAULT_PROJECT
     body = {
         "refusal": refusal_id,
         "project": project,
-        "refused": kept(what, unnamed),
-        "rule": kept(rule, unnamed),
-        "needed": kept(needed, unnamed),
+        "refused": redact_name(what, empty_fingerprint),
+        "rule": redact_name(rule, empty_fingerprint),
+        "needed": redact_name(needed, empty_fingerprint),
         "service": caller,
         "message": origin.message_id,
         "principal": origin.principal,

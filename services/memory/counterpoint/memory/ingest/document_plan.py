@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.guard.field_detector import FieldFinding
-from counterpoint.guard.judge import Judgement, cleaned
+from counterpoint.guard.judge import Judgement, redacted_body
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access.screening import Screen, first_places
 from counterpoint.memory.ingest.chunk import ChunkedDocument, chunk, chunk_id
@@ -61,7 +61,7 @@ def cut(policy: Policy, screen: Screen, found: ParsedDocument, document_id: str,
     if judged.verdict == "quarantine":
         problems = _in_lines(texts, screen, judged)
         stub = document.model_copy(
-            update=cleaned(policy, {key: texts[key] for key in ("title", "metadata")}, texts, label)
+            update=redacted_body(policy, {key: texts[key] for key in ("title", "metadata")}, texts, label)
         )
         stub_body = _body(stub, document_id, ChunkedDocument(found.type, ()), origin)
         return DocumentPlan(

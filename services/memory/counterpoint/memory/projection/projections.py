@@ -55,12 +55,12 @@ class Tiers:
     ) -> None:
         self._make = episodic
         self._database = database
-        self._stores = policy.kept_in("episodic")
+        self._stores = policy.stores_in("episodic")
         self._search = search
         self._embeddings = EmbeddingPipeline(database, policy, search)
         self._episodic: dict[str, _EpisodicTier] = {}
         self._group: asyncio.TaskGroup | None = None
-        self.graph = Projection(graph, policy.kept_in("graph"), database, pause_s=GRAPH_PAUSE_S)
+        self.graph = Projection(graph, policy.stores_in("graph"), database, pause_s=GRAPH_PAUSE_S)
         self._graph = graph
 
     @property

@@ -1,6 +1,6 @@
 """Ingest requests: documents, past incidents and provider rows, and parts of uploads."""
 
-from counterpoint.guard.names import is_harmless
+from counterpoint.guard.names import has_secret
 from counterpoint.memory.ingest.blobs import Blobs
 from counterpoint.memory.ingest.bulk_import import BulkImport
 from counterpoint.memory.ingest.documents import Ingest
@@ -27,7 +27,7 @@ class IngestHandler:
         `Transient`."""
         origin = request.origin
         integrity = await self._authority.ingests(caller, origin)
-        if request.job is not None and not is_harmless(request.job.job_id):
+        if request.job is not None and has_secret(request.job.job_id):
             problem = "contains what looks like a secret, and is what the job is known by"
             raise Permanent(ErrorCode.SENSITIVE, (Problem(field="job.job_id", problem=problem),))
         return IngestReply(

@@ -110,8 +110,8 @@ async def verify_kept(
     body: Annotated[RequestBody[CheckpointNotes], json_body(CheckpointNotes, "audit", project_field=False)],
 ) -> Response:
     """Verify the log, and compare the tree with your copies of checkpoints."""
-    context, kept = body.context, body.value
-    return JSONResponse(await _report(context, Verify(checkpoints=kept.checkpoints)))
+    context, notes = body.context, body.value
+    return JSONResponse(await _report(context, Verify(checkpoints=notes.checkpoints)))
 
 
 @router.get("/proofs/{task_id}", responses={200: {"model": Proofs}}, response_model=None)
@@ -161,8 +161,8 @@ async def refusal(context: Context, refusal_id: Annotated[Id, Path(description="
 
 async def _report(context: RequestContext, query: AuditQuery) -> dict[str, Any]:
     context.require("audit")
-    (found,) = await context.memory().query(query, timeout_s=VERIFY_TIMEOUT_S)
-    return found.report or {}
+    (report,) = await context.memory().query(query, timeout_s=VERIFY_TIMEOUT_S)
+    return report.report or {}
 
 
 def _page(report: dict[str, Any]) -> Response:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel, ValidationError
 
-from counterpoint.guard.names import kept_fields
+from counterpoint.guard.names import printable_paths
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES, Message, Shape
 from counterpoint.proto.principals import Role
@@ -73,7 +73,7 @@ def ignored_fields(model: type[Shape], content: Any, *, project_field: bool = Tr
     """Return the dotted paths of unknown fields, without those that look like secrets."""
     if not isinstance(content, dict):
         return ()
-    return kept_fields(path for path in unknown_fields(model, content) if path != "project" or not project_field)
+    return printable_paths(path for path in unknown_fields(model, content) if path != "project" or not project_field)
 
 
 def reply(value: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -81,9 +81,9 @@ def reply(value: BaseModel, status: int = 200, headers: dict[str, str] | None = 
     return Response(value.model_dump_json(exclude_none=True), status, headers, "application/json")
 
 
-def item_json(value: BaseModel, **more: Any) -> dict[str, Any]:
+def item_json(value: BaseModel, **extra: Any) -> dict[str, Any]:
     """Return a value as an item of a page."""
-    return {**value.model_dump(mode="json", exclude_none=True), **more}
+    return {**value.model_dump(mode="json", exclude_none=True), **extra}
 
 
 def batches(values: Sequence[B], limit_bytes: int) -> Iterator[tuple[B, ...]]:
@@ -91,12 +91,12 @@ def batches(values: Sequence[B], limit_bytes: int) -> Iterator[tuple[B, ...]]:
     batch: list[B] = []
     size = 0
     for value in values:
-        more = len(value.model_dump_json(exclude_none=True).encode())
-        if batch and size + more > limit_bytes:
+        value_bytes = len(value.model_dump_json(exclude_none=True).encode())
+        if batch and size + value_bytes > limit_bytes:
             yield tuple(batch)
             batch, size = [], 0
         batch.append(value)
-        size += more
+        size += value_bytes
     if batch:
         yield tuple(batch)
 

@@ -59,10 +59,10 @@ async def remember(
     """Import past incidents. The reply comes when they are searchable.
 
     A refused incident does not affect the others."""
-    context, given = body.context, body.value
+    context, value = body.context, body.value
     became: list[Recorded] = []
-    for portion in batches(given.incidents, context.resources.settings.ingest_request_bytes):
-        became += (await context.memory().hand_in(incidents=portion)).incidents
+    for portion in batches(value.incidents, context.resources.settings.ingest_request_bytes):
+        became += (await context.memory().bulk_import(incidents=portion)).incidents
     return reply(IncidentImportResult(incidents=tuple(became), ignored=body.ignored))
 
 
@@ -74,10 +74,10 @@ async def remember(
 )
 async def index(body: Annotated[RequestBody[Providers], json_body(Providers, "ingest", large=True)]) -> Response:
     """Add rows to the provider index of the project; project `shared` is for all."""
-    context, given = body.context, body.value
+    context, value = body.context, body.value
     became: list[Recorded] = []
-    for portion in batches(given.providers, context.resources.settings.ingest_request_bytes):
-        became += (await context.memory().hand_in(providers=portion)).providers
+    for portion in batches(value.providers, context.resources.settings.ingest_request_bytes):
+        became += (await context.memory().bulk_import(providers=portion)).providers
     return reply(ProviderImportResult(providers=tuple(became), ignored=body.ignored))
 
 
@@ -91,5 +91,5 @@ async def providers(
     """List the provider index of the project and the shared one, newest first."""
     context.require("read")
     where = {"package": package} if package else {}
-    found = await context.fetch(List(store="providers", where=where, limit=limit, cursor=cursor))
-    return page(map(item_json, records(found.items, Provider)), found.next_cursor)
+    result = await context.fetch(List(store="providers", where=where, limit=limit, cursor=cursor))
+    return page(map(item_json, records(result.items, Provider)), result.next_cursor)

@@ -43,9 +43,9 @@ async def dead_letters(context: Context, cursor: Cursor, state: str | None = Non
     """List dead letters, newest first."""
     context.require("operate")
     where = {"state": state} if state else {}
-    found = await context.fetch(List(store=STORE, where=where, limit=limit, cursor=cursor))
-    letters = (_letter(item).model_dump(mode="json", exclude_none=True) for item in found.items)
-    return page(letters, found.next_cursor)
+    result = await context.fetch(List(store=STORE, where=where, limit=limit, cursor=cursor))
+    letters = (_letter(item).model_dump(mode="json", exclude_none=True) for item in result.items)
+    return page(letters, result.next_cursor)
 
 
 @router.get("/{letter_id}", responses={200: {"model": DeadLetterView}}, response_model=None)

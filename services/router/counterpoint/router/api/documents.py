@@ -65,11 +65,11 @@ async def ingest(
     body: Annotated[RequestBody[Documents], Depends(_DocumentsReader(Documents, ("ingest",), large=True))],
 ) -> Response:
     """Ingest documents. A known source is replaced. The reply comes when the documents are searchable."""
-    context, given = body.context, body.value
+    context, documents = body.context, body.value
     settings = context.resources.settings
     became: list[Ingested] = []
-    for batch in batches(_of_project(given.documents, context.project), settings.ingest_request_bytes):
-        job = given.job and given.job.model_copy(update={"done": given.job.done + len(became)})
+    for batch in batches(_memory_documents(documents.documents, context.project), settings.ingest_request_bytes):
+        job = documents.job and documents.job.model_copy(update={"done": documents.job.done + len(became)})
         became += await context.memory().ingest(batch, job=job)
     return reply(IngestResult(documents=tuple(became), ignored=body.ignored))
 
@@ -114,31 +114,31 @@ async def kept(
     """List the documents of the project and the shared ones, last written first."""
     context.require("read")
     where = {name: value for name, value in (("root", root), ("source", source)) if value is not None}
-    found = await context.fetch(List(store="documents", where=where, limit=limit, cursor=cursor))
-    known = (StoredDocument.model_validate(item.body | {"integrity": item.integrity}) for item in found.items)
-    return page((one.model_dump() for one in known), found.next_cursor)
+    result = await context.fetch(List(store="documents", where=where, limit=limit, cursor=cursor))
+    stored = (StoredDocument.model_validate(item.body | {"integrity": item.integrity}) for item in result.items)
+    return page((one.model_dump() for one in stored), result.next_cursor)
 
 
 @router.get("/ingests/{job_id}", responses={200: {"model": IngestJob}}, response_model=None)
 async def progress(context: Context, job_id: Id) -> Response:
     """Return the progress of an ingest job. A job without a document yet is 404."""
     context.require("read")
-    found = await context.memory().get("ingests", job_id)
-    if found is None:
+    result = await context.memory().get("ingests", job_id)
+    if result is None:
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="job_id", problem="is not an ingest job of this project"),))
-    return reply(IngestJob.model_validate({"job_id": job_id, **found.body}))
+    return reply(IngestJob.model_validate({"job_id": job_id, **result.body}))
 
 
-def _of_project(given: Iterable[NewDocument], project: str) -> list[Document]:
+def _memory_documents(documents: Iterable[NewDocument], project: str) -> list[Document]:
     """Return the documents in memory's form. Raises `Permanent` `invalid`, naming each field."""
     problems = tuple(
-        Problem(field=f"documents[{place}].{field}", problem=problem)
-        for place, document in enumerate(given)
+        Problem(field=f"documents[{index}].{field}", problem=problem)
+        for index, document in enumerate(documents)
         for field, problem in _faults(document, project)
     )
     if problems:
         raise Permanent(ErrorCode.INVALID, problems)
-    return [Document(**document.model_dump(exclude={"project"})) for document in given]
+    return [Document(**document.model_dump(exclude={"project"})) for document in documents]
 
 
 def _faults(document: NewDocument, project: str) -> Iterator[tuple[str, str]]:

@@ -57,11 +57,11 @@ async def entities(
     where = {"kind": kind} if kind else {}
     if text:
         search = HybridSearch(store="entities", text=text, where=where, k=limit, vector_weight=0)
-        (found,) = await context.memory().query(search)
-        hits = [item for item in found.items if (item.scores or {}).get("lexical", 0) > 0]
+        (result,) = await context.memory().query(search)
+        hits = [item for item in result.items if (item.scores or {}).get("lexical", 0) > 0]
         return page(({"id": item.id, **item.body, "score": item.score} for item in hits), None)
-    found = await context.fetch(List(store="entities", where=where, limit=limit, cursor=cursor))
-    return page(({"id": item.id, **item.body} for item in found.items), found.next_cursor)
+    result = await context.fetch(List(store="entities", where=where, limit=limit, cursor=cursor))
+    return page(({"id": item.id, **item.body} for item in result.items), result.next_cursor)
 
 
 @router.get("/known", responses={200: {"model": EntityProfile}}, response_model=None)
@@ -90,6 +90,6 @@ async def neighbours(
     if entity is None:
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is not an entity of this project"),))
     walk = EdgeWalk(store="relationships", start=(f"entities/{entity_id}",), direction="both", depth=depth, limit=limit)
-    (found,) = await memory.query(walk)
-    near = [{**item.body, "hops": int(item.score or 0)} for item in found.items]
-    return JSONResponse({"entity": {"id": entity_id, **entity.body}, "neighbours": near})
+    (result,) = await memory.query(walk)
+    neighbourhood = [{**item.body, "hops": int(item.score or 0)} for item in result.items]
+    return JSONResponse({"entity": {"id": entity_id, **entity.body}, "neighbours": neighbourhood})

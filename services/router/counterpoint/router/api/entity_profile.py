@@ -60,26 +60,26 @@ async def look_up(memory: Memory, name: str) -> EntityProfile:
     for node in nodes:
         found = await lineage_of(memory, node, depth=_HOPS, limit=_NEAR)
         truncated = truncated or len(found.nodes) >= _NEAR
-        near = [place.node for place in found.nodes]
-        parts = {place.node for place in found.nodes if place.hops == 0}
+        nodes_near = [row.node for row in found.nodes]
+        parts = {row.node for row in found.nodes if row.hops == 0}
         items = await memory.query(*(Get(store=f"{each.kind}s", id=each.id) for each in parts))
         for part, answer in zip(parts, items, strict=True):
             relations += [each for item in answer.items for each in relations_of_record(part, item)]
         relations += [relation for edge in found.edges if (relation := relation_of_edge(edge)) is not None]
         wrote = {edge.ends[0] for edge in found.edges if edge.ends[1] == node}
         breaks = parts | (wrote if node.kind is NodeKind.DATASET else set())
-        jobs |= {each.ref: each for each in near if each in breaks and each.kind is NodeKind.JOB}
-    things += await _mentioned(memory, name)
-    relations += await _owned(memory, name)
+        jobs |= {each.ref: each for each in nodes_near if each in breaks and each.kind is NodeKind.JOB}
+    things += await _mentions(memory, name)
+    relations += await _ownerships(memory, name)
     providers = await _providers(memory, name)
     things += providers
     relations += await _documents(memory, name, things)
     failures, fixes = await _history(memory, name, jobs.values())
     things += matching_exceptions(name, failures)
-    about = things[0] if things else NamedEntity(kind=UNKNOWN, name=name)
-    relations += [fixed_by_relation(fix, about) for fix in fixes]
+    subject = things[0] if things else NamedEntity(kind=UNKNOWN, name=name)
+    relations += [fixed_by_relation(fix, subject) for fix in fixes]
     relations += [each for failure in failures if (each := raises_relation(failure)) is not None]
-    stated = await _stated(memory, name)
+    stated = await _model_relations(memory, name)
     return entity_profile(name, things, relations, failures, fixes, truncated=truncated).model_copy(
         update={"stated": stated}
     )
@@ -113,7 +113,7 @@ async def _nodes(memory: Memory, name: str) -> tuple[list[Node], bool]:
     return list(found.values())[:NODES], partial or len(found) > NODES
 
 
-async def _mentioned(memory: Memory, name: str) -> list[NamedEntity]:
+async def _mentions(memory: Memory, name: str) -> list[NamedEntity]:
     """Find the mentioned entities of a name."""
     search = HybridSearch(store="entities", text=name, k=20, vector_weight=0)
     (answer,) = await memory.query(search)
@@ -124,7 +124,7 @@ async def _mentioned(memory: Memory, name: str) -> list[NamedEntity]:
     ]
 
 
-async def _owned(memory: Memory, name: str) -> list[EntityRelation]:
+async def _ownerships(memory: Memory, name: str) -> list[EntityRelation]:
     """Find the jobs and data sets that a name owns, whose code it contains, or that run on it."""
     found = []
     for store in ("jobs", "datasets"):
@@ -154,9 +154,7 @@ async def _providers(memory: Memory, name: str) -> list[NamedEntity]:
     (answer,) = await memory.query(List(store="providers", limit=SCANNED))
     rows = [(provider, item) for item, provider in readable(answer.items, Provider)]
     return [
-        provider_entity(row, item)
-        for row, item in rows
-        if any(same_name(each, name) for each in (row.name, *row.aliases))
+        provider_entity(row) for row, item in rows if any(same_name(each, name) for each in (row.name, *row.aliases))
     ]
 
 
@@ -164,22 +162,22 @@ async def _documents(memory: Memory, name: str, things: Sequence[NamedEntity]) -
     """Find documents and programs that mention a name, and rows of ownership tables."""
     search = HybridSearch(store="chunks", text=name, k=CHUNKS, vector_weight=0, neighbours=_AROUND)
     (answer,) = await memory.query(search)
-    about = things[0] if things else NamedEntity(kind=UNKNOWN, name=name)
-    named = _whole_word(name)
+    subject = things[0] if things else NamedEntity(kind=UNKNOWN, name=name)
+    pattern = _whole_word(name)
     found: list[EntityRelation] = []
-    for items in _of_documents(answer.items):
-        text = _joined(items)
-        naming = next((item for item in items if named.search(item.body["text"])), None)
+    for items in _by_document(answer.items):
+        text = _join(items)
+        naming = next((item for item in items if pattern.search(item.body["text"])), None)
         if naming is None:
             continue
-        found.append(relation_of_document(naming, about, _line(naming.body["text"], named)))
+        found.append(relation_of_document(naming, subject, _line(naming.body["text"], pattern)))
         for row in ownership_rows(text):
-            said = next((item for item in items if row.quote in item.body["text"]), naming)
-            found += relations_of_row(row, name, things, said)
+            source = next((item for item in items if row.quote in item.body["text"]), naming)
+            found += relations_of_row(row, name, things, source)
     return found
 
 
-async def _stated(memory: Memory, name: str) -> tuple[EntityRelation, ...]:
+async def _model_relations(memory: Memory, name: str) -> tuple[EntityRelation, ...]:
     """Find the relations that a model extracted from documents, newest first."""
     where = {"properties": {"names": [name.casefold()]}}
     (answer,) = await memory.query(List(store="relationships", where=where, limit=STATED))
@@ -190,11 +188,11 @@ async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[lis
     """Find failures and fixes: failed runs and attempts of the jobs, and records that contain the name."""
     failures: list[KnownFailure | None] = []
     items: dict[str, Item] = {}
-    nodes, named = list(jobs), _whole_word(name)
+    nodes, pattern = list(jobs), _whole_word(name)
     if not nodes:
         (answer,) = await memory.query(List(store="runs", where={"state": "FAIL"}, limit=FAILED))
-        told = (item for item in answer.items if named.search(str(item.body.get("error_message") or "")))
-        failures += [failure_of_run(item) for item in told]
+        matching = (item for item in answer.items if pattern.search(str(item.body.get("error_message") or "")))
+        failures += [failure_of_run(item) for item in matching]
     for node in nodes:
         runs, attempts = await memory.query(
             List(store="runs", where={"job": node.ref, "state": "FAIL"}, limit=RUNS),
@@ -204,7 +202,9 @@ async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[lis
         items |= {item.id: item for item in attempts.items}
     (answer,) = await memory.query(HybridSearch(store="attempts", text=name, k=ATTEMPTS, vector_weight=0))
     for item in answer.items:
-        if named.search("\n".join(str(item.body.get(each) or "") for each in ("error_message", "description", "job"))):
+        if pattern.search(
+            "\n".join(str(item.body.get(each) or "") for each in ("error_message", "description", "job"))
+        ):
             items[item.id] = item
     tried = readable(items.values(), Attempt)
     failures += [failure_of_attempt(item, attempt) for item, attempt in tried]
@@ -212,7 +212,7 @@ async def _history(memory: Memory, name: str, jobs: Iterable[Node]) -> tuple[lis
     return [each for each in failures if each is not None], [each for each in fixes if each is not None]
 
 
-def _of_documents(items: Sequence[Item]) -> list[list[Item]]:
+def _by_document(items: Sequence[Item]) -> list[list[Item]]:
     """Group chunks by document, in document order."""
     found: defaultdict[Any, dict[str, Item]] = defaultdict(dict)
     for item in items:
@@ -220,16 +220,16 @@ def _of_documents(items: Sequence[Item]) -> list[list[Item]]:
     return [sorted(chunks.values(), key=lambda item: int(item.body.get("start", 0))) for chunks in found.values()]
 
 
-def _joined(items: Sequence[Item]) -> str:
+def _join(items: Sequence[Item]) -> str:
     """Join chunks; a gap between them becomes an empty line."""
     text, end = "", None
     for item in items:
-        start, said = int(item.body.get("start", 0)), str(item.body["text"])
+        start, chunk = int(item.body.get("start", 0)), str(item.body["text"])
         if end is not None:
-            text += said[end - start :] if start < end else f"\n{said}" if start - end < 3 else f"\n\n{said}"
+            text += chunk[end - start :] if start < end else f"\n{chunk}" if start - end < 3 else f"\n\n{chunk}"
         else:
-            text = said
-        end = max(end or 0, start + len(said))
+            text = chunk
+        end = max(end or 0, start + len(chunk))
     return text
 
 
@@ -237,6 +237,6 @@ def _whole_word(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
 
 
-def _line(text: str, named: re.Pattern[str]) -> str | None:
-    line = next((each for each in text.splitlines() if named.search(each)), None)
+def _line(text: str, pattern: re.Pattern[str]) -> str | None:
+    line = next((each for each in text.splitlines() if pattern.search(each)), None)
     return line.strip()[:_LINE_CHARS] if line is not None else None

@@ -57,18 +57,18 @@ async def erase(body: Annotated[RequestBody[ErasureRequest], json_body(ErasureRe
     erasure_id = new_id()
     command = EraseContent(id=erasure_id, wish=Erase.model_validate(wish.model_dump(exclude={"project"})))
     await context.memory().command(command)
-    done = await context.memory().get(STORE, erasure_id)
-    assert done is not None
-    return JSONResponse({**_shown(done), "ignored": body.ignored}, 201)
+    erasure = await context.memory().get(STORE, erasure_id)
+    assert erasure is not None
+    return JSONResponse({**_erasure_json(erasure), "ignored": body.ignored}, 201)
 
 
 @router.get("", responses={200: {"model": ListPage[Erasure]}}, response_model=None)
 async def erasures(context: Context, cursor: Cursor, limit: Limit = 50) -> Response:
     """List erasures, newest first."""
     context.require("admin")
-    found = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
-    return page((_shown(item) for item in found.items), found.next_cursor)
+    result = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
+    return page((_erasure_json(item) for item in result.items), result.next_cursor)
 
 
-def _shown(item: Item) -> dict[str, Any]:
+def _erasure_json(item: Item) -> dict[str, Any]:
     return {"erasure_id": item.id, **item.body}

@@ -19,7 +19,7 @@ from counterpoint.proto.incident_settings import (
 from counterpoint.proto.memory import Commit, List
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context
-from counterpoint.router.api.jobs import job_named
+from counterpoint.router.api.jobs import parse_job
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
@@ -30,8 +30,8 @@ router = APIRouter(prefix="/v1/incident-settings", tags=["operate"])
 async def settings(context: Context, cursor: Cursor, limit: Limit = 50) -> Response:
     """List the settings of the project and of its jobs. A job inherits missing settings from the project."""
     context.require("read")
-    found = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
-    return page(map(item_json, records(found.items, StoredIncidentSettings)), found.next_cursor)
+    result = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
+    return page(map(item_json, records(result.items, StoredIncidentSettings)), result.next_cursor)
 
 
 @router.put(
@@ -43,21 +43,21 @@ async def settings(context: Context, cursor: Cursor, limit: Limit = 50) -> Respo
 async def change(body: Annotated[RequestBody[IncidentSettings], json_body(IncidentSettings, "operate")]) -> Response:
     """Change the settings that the body names, of the project or of `job`. They apply to incidents that open later."""
     context = body.context
-    given = await context.memory().harmless(body.value)
+    new = await context.memory().redact_names(body.value)
 
     async def changed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
-        known = await memory.get(STORE, settings_id(given.job))
-        held = record(known, StoredIncidentSettings) if known else None
-        said = {name: getattr(given, name) for name in given.model_fields_set}
-        before = held.model_dump() if held else {}
-        since = (held.shadow_since if held and held.shadow else None) or memory.now
-        made = StoredIncidentSettings.model_validate(
-            before | said | {"project": context.project, "by": context.principal.name, "at": memory.now}
+        item = await memory.get(STORE, settings_id(new.job))
+        stored = record(item, StoredIncidentSettings) if item else None
+        named_fields = {name: getattr(new, name) for name in new.model_fields_set}
+        before = stored.model_dump() if stored else {}
+        since = (stored.shadow_since if stored and stored.shadow else None) or memory.now
+        settings = StoredIncidentSettings.model_validate(
+            before | named_fields | {"project": context.project, "by": context.principal.name, "at": memory.now}
         )
-        made = made.model_copy(update={"shadow_since": since if made.shadow else None})
-        commit = Commit(writes=(put(STORE, settings_id(given.job), made, seen=known),))
-        before_since = held.shadow_since if held else None
-        return made, commit.model_copy(update=_timed(settings_id(given.job), before_since, made.shadow_since))
+        settings = settings.model_copy(update={"shadow_since": since if settings.shadow else None})
+        commit = Commit(writes=(put(STORE, settings_id(new.job), settings, existing=item),))
+        timer = _report_timer(settings_id(new.job), stored.shadow_since if stored else None, settings.shadow_since)
+        return settings, commit.model_copy(update=timer)
 
     return reply(await context.commit(changed))
 
@@ -71,24 +71,24 @@ async def remove(
     context.require("operate")
 
     async def removed(memory: Memory) -> tuple[StoredIncidentSettings, Commit]:
-        known = await memory.get(STORE, settings_id(await memory.harmless(job_named(job)) if job else None))
-        if known is None:
+        item = await memory.get(STORE, settings_id(await memory.redact_names(parse_job(job)) if job else None))
+        if item is None:
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="job", problem="has no settings of its own"),))
-        held = record(known, StoredIncidentSettings)
-        commit = Commit(writes=(delete(known),))
-        return held, commit.model_copy(update=_timed(settings_id(held.job), held.shadow_since, None))
+        stored = record(item, StoredIncidentSettings)
+        commit = Commit(writes=(delete(item),))
+        return stored, commit.model_copy(update=_report_timer(settings_id(stored.job), stored.shadow_since, None))
 
     return reply(await context.commit(removed))
 
 
-def _timed(record_id: str, before: datetime | None, since: datetime | None) -> dict[str, Any]:
+def _report_timer(record_id: str, before: datetime | None, since: datetime | None) -> dict[str, Any]:
     """Return the parts of a commit that set or cancel the timer of the shadow report."""
     if before == since:
         return {}
     timer = shadow_timer(record_id)
-    due = ShadowDue(settings_id=record_id, since=since) if since else None
+    next_report = ShadowDue(settings_id=record_id, since=since) if since else None
     week = timedelta(seconds=SHADOW_REPORT_S)
     return {
         "cancel_timers": (timer,) if before else (),
-        "messages": (send(due, due_at=due.since + week, timer=timer),) if due else (),
+        "messages": (send(next_report, due_at=next_report.since + week, timer=timer),) if next_report else (),
     }

@@ -43,7 +43,7 @@ async def lineage(
     """Return the jobs and data sets around a job. Upstream hops are negative."""
     context.require("read")
     memory = context.memory()
-    start = await _known(memory, namespace, name)
+    start = await _known_node(memory, namespace, name)
     return reply(await lineage_of(memory, start, depth=depth, direction=direction))
 
 
@@ -52,10 +52,10 @@ async def blast_radius(context: Context, namespace: Namespace, name: Name, depth
     """Return all jobs and data sets downstream of a job, by data and by control, with their owners."""
     context.require("read")
     memory = context.memory()
-    return reply(await blast_radius_of(memory, await _known(memory, namespace, name), depth=depth))
+    return reply(await blast_radius_of(memory, await _known_node(memory, namespace, name), depth=depth))
 
 
-def job_named(text: str) -> JobRef:
+def parse_job(text: str) -> JobRef:
     """Return the job of `NAMESPACE/NAME`; only the namespace may contain slashes. Raises `Permanent` `invalid`."""
     namespace, slash, name = text.rpartition("/")
     if not slash or not namespace or not name:
@@ -63,8 +63,8 @@ def job_named(text: str) -> JobRef:
     return JobRef(namespace=namespace, name=name)
 
 
-async def _known(memory: Memory, namespace: str, name: str) -> Node:
-    start = job(*await memory.harmless((unquote(namespace), unquote(name))))
+async def _known_node(memory: Memory, namespace: str, name: str) -> Node:
+    start = job(*await memory.redact_names((unquote(namespace), unquote(name))))
     if await memory.get("jobs", start.id) is None:
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="is not a known job"),))
     return start

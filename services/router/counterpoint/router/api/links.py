@@ -47,18 +47,18 @@ class Links(Shape):
 )
 async def create(body: Annotated[RequestBody[NewLinks], json_body(NewLinks)]) -> Response:
     """Declare tasks to be the same failure, different failures, or one task. The latest declaration counts."""
-    context, given = body.context, body.value
-    _may(context, given.relation)
+    context, value = body.context, body.value
+    _check_role(context, value.relation)
 
     async def linked(memory: Memory) -> tuple[Links, Commit]:
-        sides = await sides_of(memory, given.tasks)
-        if given.relation == "merged":
+        sides = await sides_of(memory, value.tasks)
+        if value.relation == "merged":
             await check_not_merged(memory, sides[0])
-        said = context.reporter()
-        made, writes = await link_writes(
-            memory, _pairs(given.relation, sides), given.relation, given.reason, said.by, said.by_kind
+        reporter = context.reporter()
+        written, writes = await link_writes(
+            memory, _pairs(value.relation, sides), value.relation, value.reason, reporter.by, reporter.by_kind
         )
-        return Links(items=made), Commit(writes=writes)
+        return Links(items=written), Commit(writes=writes)
 
     return reply(await context.commit(linked), 201)
 
@@ -73,8 +73,8 @@ async def links(
     """List linked pairs of tasks, newest first."""
     context.require("read")
     where = {"pair": [{"task_id": task_id}]} if task_id else {}
-    found = await context.fetch(List(store=STORE, where=where, limit=limit, cursor=cursor))
-    return page(map(item_json, records(found.items, Link)), found.next_cursor)
+    items = await context.fetch(List(store=STORE, where=where, limit=limit, cursor=cursor))
+    return page(map(item_json, records(items.items, Link)), items.next_cursor)
 
 
 @router.delete("", responses={200: {"model": Links}}, response_model=None)
@@ -84,15 +84,15 @@ async def remove(
     task: Annotated[tuple[Id, ...], Query(description="The tasks, in their original order.", max_length=LIMIT)],
 ) -> Response:
     """Remove links between tasks."""
-    _may(context, relation)
+    _check_role(context, relation)
 
     async def removed(memory: Memory) -> tuple[Links, Commit]:
-        named = _pairs(relation, await sides_of(memory, task))
-        ids = [link_id(one.task_id, other.task_id) for one, other in named]
-        found = [item for each in await memory.query(*(Get(store=STORE, id=i) for i in ids)) for item in each.items]
-        known = readable(found, Link)
-        undone = [(item, link) for item, link in known if link.relation == relation]
-        if len(undone) < max(1, len(named)):
+        pairs = _pairs(relation, await sides_of(memory, task))
+        ids = [link_id(one.task_id, other.task_id) for one, other in pairs]
+        items = [item for each in await memory.query(*(Get(store=STORE, id=i) for i in ids)) for item in each.items]
+        stored = readable(items, Link)
+        undone = [(item, link) for item, link in stored if link.relation == relation]
+        if len(undone) < max(1, len(pairs)):
             problem = f"are not linked as {relation} in project {context.project}"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="task", problem=problem),))
         return Links(items=tuple(link for _, link in undone)), Commit(writes=tuple(delete(item) for item, _ in undone))
@@ -105,7 +105,7 @@ def _pairs(relation: Relation, sides: Sequence[Side]) -> list[tuple[Side, Side]]
     return [(sides[0], other) for other in sides[1:]] if relation == "merged" else list(combinations(sides, 2))
 
 
-def _may(context: RequestContext, relation: str) -> None:
+def _check_role(context: RequestContext, relation: str) -> None:
     """Raises `Denied`. A merge changes how tasks go on, as an override does; the others are reports."""
     context.require("read")
     context.require(*(("override",) if relation == "merged" else ("report", "override")))

@@ -19,14 +19,14 @@ from counterpoint.router.problems import MEDIA_TYPE, ProblemDetails
 Node = dict[str, Any]
 FILE = Path(__file__).parents[5] / "proto" / "openapi.json"
 
-_TAKEN: dict[str, type[BaseModel]] = {}
+_MODELS_BY_NAME: dict[str, type[BaseModel]] = {}
 _SUFFIX = "-Input"
 """Suffix of request schemas, which differ from the response schema of the same model."""
 
 
 def request_body(model: type[BaseModel]) -> Node:
     """Return the OpenAPI description of a JSON body of `model`."""
-    _TAKEN[model.__name__] = model
+    _MODELS_BY_NAME[model.__name__] = model
     schema = {"$ref": f"#/components/schemas/{model.__name__}{_SUFFIX}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
@@ -47,7 +47,7 @@ def document(app: FastAPI) -> Node:
     components = described.setdefault("components", {}).setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)
-    models: list[type[BaseModel]] = [*(_TAKEN[name] for name in sorted(_TAKEN)), ProblemDetails]
+    models: list[type[BaseModel]] = [*(_MODELS_BY_NAME[name] for name in sorted(_MODELS_BY_NAME)), ProblemDetails]
     _, definitions = models_json_schema(
         [(model, "validation") for model in models],
         ref_template=f"#/components/schemas/{{model}}{_SUFFIX}",
@@ -69,14 +69,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m counterpoint.router.api.openapi", description=__doc__)
     parser.add_argument("file", type=Path, nargs="?", default=FILE)
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when the file is not up to date")
-    chosen = parser.parse_args(arguments)
-    wanted = text()
-    if chosen.file.is_file() and chosen.file.read_text(encoding="utf-8") == wanted:
+    options = parser.parse_args(arguments)
+    document_text = text()
+    if options.file.is_file() and options.file.read_text(encoding="utf-8") == document_text:
         return 0
-    if not chosen.check:
-        chosen.file.write_text(wanted, encoding="utf-8")
-    print(f"{'differs' if chosen.check else 'wrote'}: {chosen.file.name}")
-    return 1 if chosen.check else 0
+    if not options.check:
+        options.file.write_text(document_text, encoding="utf-8")
+    print(f"{'differs' if options.check else 'wrote'}: {options.file.name}")
+    return 1 if options.check else 0
 
 
 if __name__ == "__main__":

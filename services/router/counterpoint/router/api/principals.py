@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import Field, StringConstraints
 
 from counterpoint.client import Memory, put, readable, records
-from counterpoint.guard.names import is_harmless
+from counterpoint.guard.names import has_secret
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import Commit, List
 from counterpoint.proto.messages import ProjectName, Shape
@@ -52,25 +52,25 @@ async def create(
     body: Annotated[RequestBody[NewPrincipal], json_body(NewPrincipal, "admin", project_field=False)],
 ) -> Response:
     """Create a principal with a new token."""
-    context, given = body.context, body.value
-    if "approve" in given.roles and given.kind != "person":
+    context, value = body.context, body.value
+    if "approve" in value.roles and value.kind != "person":
         raise Permanent(ErrorCode.INVALID, (Problem(field="roles", problem="approve is for persons"),))
-    if not is_harmless(given.name):
+    if has_secret(value.name):
         problem = "contains what looks like a secret; names are public"
         raise Permanent(ErrorCode.SENSITIVE, (Problem(field="name", problem=problem),))
     token = secrets.token_urlsafe(_TOKEN_BYTES)
 
     async def created(memory: Memory) -> tuple[Principal, Commit]:
-        (found,) = await memory.query(List(store=STORE, where={"name": given.name}, limit=1000))
-        if any(principal.revoked_at is None for principal in records(found.items, Principal)):
+        (result,) = await memory.query(List(store=STORE, where={"name": value.name}, limit=1000))
+        if any(principal.revoked_at is None for principal in records(result.items, Principal)):
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="name", problem="is already taken"),))
-        principal = Principal(**given.model_dump(), created_at=memory.now)
+        principal = Principal(**value.model_dump(), created_at=memory.now)
         return principal, Commit(writes=(put(STORE, token_id(token), principal),))
 
     principal = await context.commit(created)
     context.resources.authenticator.forget()
-    made = CreatedPrincipal(principal=principal, token=token, ignored=body.ignored)
-    return reply(made, 201, {"Cache-Control": "no-store"})
+    result = CreatedPrincipal(principal=principal, token=token, ignored=body.ignored)
+    return reply(result, 201, {"Cache-Control": "no-store"})
 
 
 @router.get("", responses={200: {"model": ListPage[Principal]}}, response_model=None)
@@ -80,11 +80,11 @@ async def principals(context: Context, cursor: Cursor, limit: Limit = 50) -> Res
     A page may hold fewer than `limit`.
     """
     context.require("admin")
-    found = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
-    known = records(found.items, Principal)
+    result = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
+    visible = records(result.items, Principal)
     if "*" not in context.principal.projects:
-        known = [one for one in known if {context.project, "*"} & {*one.projects}]
-    return page(map(item_json, known), found.next_cursor)
+        visible = [principal for principal in visible if {context.project, "*"} & {*principal.projects}]
+    return page(map(item_json, visible), result.next_cursor)
 
 
 @router.delete("/{name}", responses={200: {"model": Principal}}, response_model=None)
@@ -95,13 +95,15 @@ async def revoke(context: Context, name: Annotated[Name, Path(description="The p
         raise Permanent(ErrorCode.CONFLICT, (Problem(field="name", problem="is your own"),))
 
     async def revoked(memory: Memory) -> tuple[Principal, Commit]:
-        (found,) = await memory.query(List(store=STORE, where={"name": name}, limit=1000))
-        live = [(item, one) for item, one in readable(found.items, Principal) if one.revoked_at is None]
+        (result,) = await memory.query(List(store=STORE, where={"name": name}, limit=1000))
+        live = [
+            (item, principal) for item, principal in readable(result.items, Principal) if principal.revoked_at is None
+        ]
         if not live:
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="name", problem="is not an active principal"),))
         ended: dict[str, Any] = {"revoked_at": memory.now}
-        changed = [(item, one.model_copy(update=ended)) for item, one in live]
-        return changed[0][1], Commit(writes=tuple(put(STORE, item.id, each, seen=item) for item, each in changed))
+        changed = [(item, principal.model_copy(update=ended)) for item, principal in live]
+        return changed[0][1], Commit(writes=tuple(put(STORE, item.id, each, existing=item) for item, each in changed))
 
     principal = await context.commit(revoked)
     context.resources.authenticator.forget()

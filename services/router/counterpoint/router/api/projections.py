@@ -57,11 +57,11 @@ async def cypher(body: Annotated[RequestBody[CypherQuery], json_body(CypherQuery
 
     A query that writes, is invalid, or exceeds its limits is 422 `cypher`.
     """
-    context, given = body.context, body.value
-    (found,) = await context.memory().query(
-        Cypher(query=given.query, parameters=given.parameters, limit=given.limit, timeout_ms=given.timeout_ms)
+    context, value = body.context, body.value
+    (result,) = await context.memory().query(
+        Cypher(query=value.query, parameters=value.parameters, limit=value.limit, timeout_ms=value.timeout_ms)
     )
-    return JSONResponse((found.report or {}) | {"took_us": found.took_us, "ignored": body.ignored})
+    return JSONResponse((result.report or {}) | {"took_us": result.took_us, "ignored": body.ignored})
 
 
 @router.post("/rebuild/{tier}", status_code=202, responses={202: {"model": RebuildProgress}}, response_model=None)
@@ -79,8 +79,8 @@ async def rebuild(context: Context, tier: Projected) -> Response:
 async def rebuilding(context: Context, tier: Projected) -> Response:
     """Return the progress of the last rebuild."""
     context.require("operate")
-    (found,) = await context.memory().query(Rebuild(tier=tier))
-    return _progress(context, tier, found.report, 200)
+    (result,) = await context.memory().query(Rebuild(tier=tier))
+    return _progress(context, tier, result.report, 200)
 
 
 def _progress(context: RequestContext, tier: Projected, report: dict[str, Any] | None, status: int) -> Response:

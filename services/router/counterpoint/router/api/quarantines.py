@@ -63,10 +63,10 @@ async def blast_radius(
     context.require("read")
     store, record_id, version = await _named(context, item)
     query = Dependents(store=store, id=record_id, version=version or 1, limit=limit, shown=shown)
-    (found,) = await context.memory().query(query)
-    if found.report is None:
+    (result,) = await context.memory().query(query)
+    if result.report is None:
         raise _unknown(context, item)
-    return JSONResponse(found.report)
+    return JSONResponse(result.report)
 
 
 @router.post(
@@ -96,17 +96,17 @@ async def take_back(
             unknown.refusal = error.refusal
             raise unknown from error
         raise
-    done = await context.memory().get(STORE, quarantine_id)
-    assert done is not None
-    return JSONResponse({**_shown(done), "ignored": body.ignored}, 201)
+    quarantine = await context.memory().get(STORE, quarantine_id)
+    assert quarantine is not None
+    return JSONResponse({**_shown(quarantine), "ignored": body.ignored}, 201)
 
 
 @router.get("/quarantines", responses={200: {"model": ListPage[Quarantine]}}, response_model=None)
 async def quarantines(context: Context, cursor: Cursor, limit: Limit = 50) -> Response:
     """List take-backs, newest first."""
     context.require("operate")
-    found = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
-    return page((_shown(item) for item in found.items), found.next_cursor)
+    result = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
+    return page((_shown(item) for item in result.items), result.next_cursor)
 
 
 def _shown(item: Item) -> dict[str, Any]:
@@ -120,11 +120,11 @@ def _unknown(context: RequestContext, item: str) -> Permanent:
 
 async def _named(context: RequestContext, text: str) -> tuple[str, str, int | None]:
     """Return the store, id and version that a text names. A source also names a document that was taken out."""
-    named = _ITEM.fullmatch(text)
-    if named is not None and named[1] in policy().stores:
-        return named[1], named[2], int(named[3]) if named[3] else None
+    reference = _ITEM.fullmatch(text)
+    if reference is not None and reference[1] in policy().stores:
+        return reference[1], reference[2], int(reference[3]) if reference[3] else None
     source, at, version = text.rpartition("@")
-    (whole,) = await context.memory().query(List(store="documents", where={"source": text}, limit=1))
-    if whole.items or not at or not version.isdecimal():
+    (result,) = await context.memory().query(List(store="documents", where={"source": text}, limit=1))
+    if result.items or not at or not version.isdecimal():
         return "documents", document_id(text), None
     return "documents", document_id(source), int(version)

@@ -63,8 +63,8 @@ class ModelsInUse(Shape):
 async def models(context: Context) -> Response:
     """Return the models in use and the progress of a change. For operators of all projects."""
     context.require("operate")
-    (found,) = await context.memory().query(Reembed())
-    return JSONResponse(found.report or {})
+    (result,) = await context.memory().query(Reembed())
+    return JSONResponse(result.report or {})
 
 
 @router.post(

@@ -37,9 +37,9 @@ def entity_of_node(node: Node) -> NamedEntity:
 
 def relations_of_record(node: Node, item: Item) -> list[EntityRelation]:
     """Return the relations in a job's or data set's record: owners, repository, file and host."""
-    thing, body, said = entity_of_node(node), item.body, _said("lineage", item)
+    entity, body, provenance = entity_of_node(node), item.body, _provenance("lineage", item)
     found = [
-        EntityRelation(kind="owns", source=NamedEntity(kind="owner", name=owner), target=thing, provenance=said)
+        EntityRelation(kind="owns", source=NamedEntity(kind="owner", name=owner), target=entity, provenance=provenance)
         for owner in body.get("owners") or ()
     ]
     code: Mapping[str, Any] = body.get("code") or {}
@@ -47,17 +47,19 @@ def relations_of_record(node: Node, item: Item) -> list[EntityRelation]:
         version = {name: code[name] for name in ("version", "branch") if code.get(name)}
         target = NamedEntity(kind="repository", name=repository)
         found.append(
-            EntityRelation(kind="depends_on", source=thing, target=target, properties=version, provenance=said)
+            EntityRelation(kind="depends_on", source=entity, target=target, properties=version, provenance=provenance)
         )
     if path := code.get("path"):
         found.append(
             EntityRelation(
-                kind="depends_on", source=thing, target=NamedEntity(kind="dag_file", name=path), provenance=said
+                kind="depends_on", source=entity, target=NamedEntity(kind="dag_file", name=path), provenance=provenance
             )
         )
     if (host := host_of(node.namespace)) is not None:
         found.append(
-            EntityRelation(kind="runs_on", source=thing, target=NamedEntity(kind="host", name=host), provenance=said)
+            EntityRelation(
+                kind="runs_on", source=entity, target=NamedEntity(kind="host", name=host), provenance=provenance
+            )
         )
     return found
 
@@ -74,74 +76,74 @@ def host_of(namespace: str) -> str | None:
 def relation_of_edge(edge: LineageEdge) -> EntityRelation | None:
     """Return the relation of a lineage edge, None for a parent edge."""
     source, target = edge.ends
-    said = RelationProvenance(by="lineage", store="edges", id=edge.id, version=1)
+    provenance = RelationProvenance(by="lineage", store="edges", id=edge.id, version=1)
     match edge.kind:
         case EdgeKind.PARENT:
             return None
         case EdgeKind.CONTROL:
             return EntityRelation(
-                kind="depends_on", source=entity_of_node(target), target=entity_of_node(source), provenance=said
+                kind="depends_on", source=entity_of_node(target), target=entity_of_node(source), provenance=provenance
             )
         case EdgeKind.DATA if source.kind is NodeKind.JOB:
             return EntityRelation(
-                kind="produces", source=entity_of_node(source), target=entity_of_node(target), provenance=said
+                kind="produces", source=entity_of_node(source), target=entity_of_node(target), provenance=provenance
             )
         case _:
             return EntityRelation(
-                kind="consumes", source=entity_of_node(target), target=entity_of_node(source), provenance=said
+                kind="consumes", source=entity_of_node(target), target=entity_of_node(source), provenance=provenance
             )
 
 
-def relations_of_row(row: OwnershipRow, named: str, things: Sequence[NamedEntity], item: Item) -> list[EntityRelation]:
+def relations_of_row(row: OwnershipRow, name: str, things: Sequence[NamedEntity], item: Item) -> list[EntityRelation]:
     """Return the relations of a name in a row of an ownership table."""
-    said = _said("document", item, row.quote)
-    of = things[0] if things else NamedEntity(kind=UNKNOWN, name=named)
+    provenance = _provenance("document", item, row.quote)
+    target_entity = things[0] if things else NamedEntity(kind=UNKNOWN, name=name)
     found = []
     for owner in row.owners:
-        for thing in row.things:
-            if same_name(thing, named):
-                source, target = NamedEntity(kind="owner", name=owner), of
-            elif same_name(owner, named):
-                source, target = NamedEntity(kind="owner", name=owner), NamedEntity(kind=UNKNOWN, name=thing)
+        for entity in row.subjects:
+            if same_name(entity, name):
+                source, target = NamedEntity(kind="owner", name=owner), target_entity
+            elif same_name(owner, name):
+                source, target = NamedEntity(kind="owner", name=owner), NamedEntity(kind=UNKNOWN, name=entity)
             else:
                 continue
             found.append(
                 EntityRelation(
-                    kind="owns", source=source, target=target, properties=dict(row.properties), provenance=said
+                    kind="owns", source=source, target=target, properties=dict(row.properties), provenance=provenance
                 )
             )
     return found
 
 
-def relation_of_document(item: Item, thing: NamedEntity, line: str | None) -> EntityRelation:
+def relation_of_document(item: Item, entity: NamedEntity, line: str | None) -> EntityRelation:
     """Return the relation of a document: pages document an entity, programs and conversations mention it."""
-    sort = item.body.get("type")
-    kind: RelationKind = "mentions" if sort in _PROGRAMS | _TALK else "documents"
-    by: Literal["document", "code"] = "code" if sort in _PROGRAMS else "document"
+    document_type = item.body.get("type")
+    kind: RelationKind = "mentions" if document_type in _PROGRAMS | _TALK else "documents"
+    by: Literal["document", "code"] = "code" if document_type in _PROGRAMS else "document"
     document = NamedEntity(kind="file" if by == "code" else "document", name=str(item.body.get("source") or item.id))
-    return EntityRelation(kind=kind, source=document, target=thing, provenance=_said(by, item, line))
+    return EntityRelation(kind=kind, source=document, target=entity, provenance=_provenance(by, item, line))
 
 
 def relation_of_model(item: Item) -> EntityRelation:
     """Return the relation that a model extracted from a document, with its quote."""
-    said = item.body["properties"]
+    provenance = item.body["properties"]
     return EntityRelation(
         kind=item.body["kind"],
-        source=NamedEntity(kind=UNKNOWN, name=said["subject"]),
-        target=NamedEntity(kind=UNKNOWN, name=said["object"]),
+        source=NamedEntity(kind=UNKNOWN, name=provenance["subject"]),
+        target=NamedEntity(kind=UNKNOWN, name=provenance["object"]),
         provenance=RelationProvenance(
             by="model",
             store=item.store,
             id=item.id,
             version=item.version,
-            source=said["document"],
-            quote=said["span"],
-            model=said["model"],
+            source=provenance["document"],
+            quote=provenance["span"],
+            model=provenance["model"],
         ),
     )
 
 
-def provider_entity(provider: Provider, item: Item) -> NamedEntity:
+def provider_entity(provider: Provider) -> NamedEntity:
     """Return a row of the provider index as an entity."""
     entity_profile = {"package": provider.package, "version": provider.package_version}
     return NamedEntity(kind="provider", name=provider.name, properties={k: v for k, v in entity_profile.items() if v})
@@ -155,7 +157,7 @@ def failure_of_run(item: Item) -> KnownFailure | None:
     error_class, message = headline(error)
     at = item.body.get("ended_at")
     job = str(node_of(item.body["job"]))
-    return KnownFailure(exception=error_class, message=message, job=job, at=at, provenance=_said("lineage", item))
+    return KnownFailure(exception=error_class, message=message, job=job, at=at, provenance=_provenance("lineage", item))
 
 
 def failure_of_attempt(item: Item, attempt: Attempt) -> KnownFailure | None:
@@ -164,7 +166,11 @@ def failure_of_attempt(item: Item, attempt: Attempt) -> KnownFailure | None:
         return None
     error_class, message = headline(attempt.error_message)
     return KnownFailure(
-        exception=error_class, message=message, job=_job(attempt), at=attempt.at, provenance=_said("attempt", item)
+        exception=error_class,
+        message=message,
+        job=_job(attempt),
+        at=attempt.at,
+        provenance=_provenance("attempt", item),
     )
 
 
@@ -181,16 +187,16 @@ def fix_of(item: Item, attempt: Attempt) -> KnownFix | None:
         job=_job(attempt),
         failure=f"{error_class}: {message}" if error_class else message or None,
         at=attempt.decided_at or attempt.at,
-        provenance=_said("attempt", item),
+        provenance=_provenance("attempt", item),
     )
 
 
-def fixed_by_relation(fix: KnownFix, thing: NamedEntity) -> EntityRelation:
+def fixed_by_relation(fix: KnownFix, entity: NamedEntity) -> EntityRelation:
     """Return the relation between an entity and the attempt that fixed it."""
     target = NamedEntity(kind="attempt", name=fix.tried, properties={"by": fix.by, "evidence": fix.evidence})
     properties = {"failure": fix.failure} if fix.failure else {}
     return EntityRelation(
-        kind="fixed_by", source=thing, target=target, properties=properties, provenance=fix.provenance
+        kind="fixed_by", source=entity, target=target, properties=properties, provenance=fix.provenance
     )
 
 
@@ -214,9 +220,9 @@ def matching_exceptions(name: str, failures: Iterable[KnownFailure]) -> list[Nam
     ]
 
 
-def same_name(one: str, other: str) -> bool:
+def same_name(first: str, second: str) -> bool:
     """Return whether two names are equal, ignoring case."""
-    return one.strip().casefold() == other.strip().casefold()
+    return first.strip().casefold() == second.strip().casefold()
 
 
 def entity_profile(
@@ -229,36 +235,38 @@ def entity_profile(
     truncated: bool,
 ) -> EntityProfile:
     """Build the profile of a name, with each relation once and each failure by its newest record."""
-    once = {(r.kind, r.source.kind, r.source.name, r.target.kind, r.target.name): r for r in reversed([*relations])}
-    every = tuple(reversed(once.values()))
-    keys = {(thing.kind, thing.name) for thing in things}
+    by_key = {(r.kind, r.source.kind, r.source.name, r.target.kind, r.target.name): r for r in reversed([*relations])}
+    unique = tuple(reversed(by_key.values()))
+    keys = {(entity.kind, entity.name) for entity in things}
 
-    def about(thing: NamedEntity) -> bool:
-        return (thing.kind, thing.name) in keys or same_name(thing.name, name)
+    def is_about(entity: NamedEntity) -> bool:
+        return (entity.kind, entity.name) in keys or same_name(entity.name, name)
 
     def names(kind: RelationKind, *, forward: bool) -> list[str]:
         if forward:
-            return [r.target.name for r in every if r.kind == kind and about(r.source)]
-        return [r.source.name for r in every if r.kind == kind and about(r.target)]
+            return [r.target.name for r in unique if r.kind == kind and is_about(r.source)]
+        return [r.source.name for r in unique if r.kind == kind and is_about(r.target)]
 
     flows = {"data": ("consumes", "produces"), "control": ("depends_on",)}
-    jobs = [r.target.name for r in every if r.kind in flows["control"] and about(r.source) and r.target.kind == "job"]
-    waiting = [
-        r.source.name for r in every if r.kind in flows["control"] and about(r.target) and r.source.kind == "job"
+    jobs = [
+        r.target.name for r in unique if r.kind in flows["control"] and is_about(r.source) and r.target.kind == "job"
+    ]
+    dependents = [
+        r.source.name for r in unique if r.kind in flows["control"] and is_about(r.target) and r.source.kind == "job"
     ]
     newest = sorted(failures, key=lambda each: each.at.isoformat() if each.at else "", reverse=True)
     by_message = {(each.exception, each.message): each for each in reversed(newest)}
     return EntityProfile(
         name=name,
         things=tuple(things),
-        relations=every,
-        owned_by=_each(names("owns", forward=False)),
-        owns=_each(names("owns", forward=True)),
-        fed_by=_each([*names("consumes", forward=True), *names("produces", forward=False), *jobs]),
-        feeds=_each([*names("produces", forward=True), *names("consumes", forward=False), *waiting]),
+        relations=unique,
+        owned_by=_distinct(names("owns", forward=False)),
+        owns=_distinct(names("owns", forward=True)),
+        fed_by=_distinct([*names("consumes", forward=True), *names("produces", forward=False), *jobs]),
+        feeds=_distinct([*names("produces", forward=True), *names("consumes", forward=False), *dependents]),
         broken_by=tuple(reversed(by_message.values())),
         fixed_by=tuple(sorted(fixes, key=lambda each: (each.evidence != "reported", -_when(each)))),
-        documented_in=_each([r.source.name for r in every if r.kind == "documents"]),
+        documented_in=_distinct([r.source.name for r in unique if r.kind == "documents"]),
         truncated=truncated,
     )
 
@@ -267,7 +275,7 @@ def _when(fix: KnownFix) -> float:
     return fix.at.timestamp() if fix.at else 0.0
 
 
-def _each(names: Iterable[str]) -> tuple[str, ...]:
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
@@ -275,7 +283,7 @@ def _job(attempt: Attempt) -> str | None:
     return f"{attempt.job.namespace}/{attempt.job.name}" if attempt.job else None
 
 
-def _said(
+def _provenance(
     by: Literal["lineage", "document", "code", "attempt", "provider_index"], item: Item, quote: str | None = None
 ) -> RelationProvenance:
     source = item.body.get("source") if item.store in ("chunks", "documents", "attempts") else None

@@ -43,14 +43,14 @@ class Release(NewRelease):
 )
 async def create(body: Annotated[RequestBody[NewRelease], json_body(NewRelease, "operate")]) -> Response:
     """Release a value that was refused by mistake. For persons. The refused message can then be sent again."""
-    context, given = body.context, body.value
+    context, value = body.context, body.value
     _person(context)
 
     async def released(memory: Memory) -> tuple[Release, Commit]:
-        if (await _of(memory, given.fingerprint)).items:
+        if (await _releases_of(memory, value.fingerprint)).items:
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="fingerprint", problem="is released already"),))
-        made = Release(**given.model_dump(), released_by=context.principal.name, released_at=memory.now)
-        return made, Commit(writes=(put(STORE, memory.id("release"), made),))
+        release = Release(**value.model_dump(), released_by=context.principal.name, released_at=memory.now)
+        return release, Commit(writes=(put(STORE, memory.id("release"), release),))
 
     return reply(await context.commit(released), 201)
 
@@ -59,8 +59,8 @@ async def create(body: Annotated[RequestBody[NewRelease], json_body(NewRelease, 
 async def releases(context: Context, cursor: Cursor, limit: Limit = 50) -> Response:
     """List the released values of the project, newest first."""
     context.require("operate")
-    found = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
-    return page(map(item_json, records(found.items, Release)), found.next_cursor)
+    result = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
+    return page(map(item_json, records(result.items, Release)), result.next_cursor)
 
 
 @router.delete("/{fingerprint}", responses={200: {"model": Release}}, response_model=None)
@@ -71,12 +71,12 @@ async def revoke(
     _person(context)
 
     async def revoked(memory: Memory) -> tuple[Release, Commit]:
-        found = await _of(memory, fingerprint)
-        if not found.items:
+        result = await _releases_of(memory, fingerprint)
+        if not result.items:
             raise Permanent(
                 ErrorCode.NOT_FOUND, (Problem(field="fingerprint", problem="is not released in this project"),)
             )
-        return record(found.items[0], Release), Commit(writes=tuple(delete(item) for item in found.items))
+        return record(result.items[0], Release), Commit(writes=tuple(delete(item) for item in result.items))
 
     return reply(await context.commit(revoked))
 
@@ -88,6 +88,6 @@ def _person(context: RequestContext) -> None:
         raise Denied(ErrorCode.ROLE, f"a person with the role operate in project {context.project}")
 
 
-async def _of(memory: Memory, fingerprint: str) -> QueryResult:
-    (found,) = await memory.query(List(store=STORE, where={"fingerprint": fingerprint}, limit=1000))
-    return found
+async def _releases_of(memory: Memory, fingerprint: str) -> QueryResult:
+    (result,) = await memory.query(List(store=STORE, where={"fingerprint": fingerprint}, limit=1000))
+    return result

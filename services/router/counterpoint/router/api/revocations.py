@@ -36,13 +36,13 @@ class NewRevocation(Shape):
 )
 async def create(body: Annotated[RequestBody[NewRevocation], json_body(NewRevocation, "operate")]) -> Response:
     """Revoke a capability of the project and all that were derived from it. This cannot be undone."""
-    context, given = body.context, body.value
+    context, value = body.context, body.value
 
     async def revoked(memory: Memory) -> tuple[Revocation, Commit]:
-        if await memory.get(STORE, given.revocation_id) is not None:
+        if await memory.get(STORE, value.revocation_id) is not None:
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="revocation_id", problem="is revoked already"),))
-        made = Revocation(**given.model_dump(), revoked_by=context.principal.name, revoked_at=memory.now)
-        return made, Commit(writes=(put(STORE, given.revocation_id, made),))
+        revocation = Revocation(**value.model_dump(), revoked_by=context.principal.name, revoked_at=memory.now)
+        return revocation, Commit(writes=(put(STORE, value.revocation_id, revocation),))
 
     return reply(await context.commit(revoked), 201)
 
@@ -51,5 +51,5 @@ async def create(body: Annotated[RequestBody[NewRevocation], json_body(NewRevoca
 async def revocations(context: Context, cursor: Cursor, limit: Limit = 50) -> Response:
     """List the revoked capabilities of the project, newest first."""
     context.require("operate")
-    found = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
-    return page(map(item_json, records(found.items, Revocation)), found.next_cursor)
+    result = await context.fetch(List(store=STORE, limit=limit, cursor=cursor))
+    return page(map(item_json, records(result.items, Revocation)), result.next_cursor)

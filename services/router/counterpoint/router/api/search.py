@@ -13,7 +13,7 @@ from counterpoint.proto.messages import Id, ProjectName, Shape
 from counterpoint.proto.signature import signature
 from counterpoint.router.api.body import RequestBody, item_json, json_body
 from counterpoint.router.api.context import Context
-from counterpoint.router.api.jobs import job_named
+from counterpoint.router.api.jobs import parse_job
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
@@ -72,11 +72,11 @@ class ScoredAttempt(Attempt):
 )
 async def search(body: Annotated[RequestBody[SearchRequest], json_body(SearchRequest, "read")]) -> Response:
     """Search a store by words and by meaning."""
-    context, given = body.context, body.value
-    (found,) = await context.memory().query(HybridSearch(**given.model_dump(exclude={"project"})))
-    about = {"store", "id", "version", "integrity", "score", "scores"}
-    hits = [item.body | item.model_dump(mode="json", include=about, exclude_none=True) for item in found.items]
-    how = {"tier": found.tier, "plan": found.plan, "took_us": found.took_us, "ignored": body.ignored}
+    context, value = body.context, body.value
+    (result,) = await context.memory().query(HybridSearch(**value.model_dump(exclude={"project"})))
+    item_fields = {"store", "id", "version", "integrity", "score", "scores"}
+    hits = [item.body | item.model_dump(mode="json", include=item_fields, exclude_none=True) for item in result.items]
+    how = {"tier": result.tier, "plan": result.plan, "took_us": result.took_us, "ignored": body.ignored}
     return JSONResponse({"items": hits, "next_cursor": None} | how)
 
 
@@ -91,18 +91,18 @@ async def attempts(
 ) -> Response:
     """List attempts, newest first. With `error`: attempts at the same error, then at similar ones."""
     context.require("read")
-    where: dict[str, Any] = {"job": (await context.memory().harmless(job_named(job))).model_dump()} if job else {}
+    where: dict[str, Any] = {"job": (await context.memory().redact_names(parse_job(job))).model_dump()} if job else {}
     if task_id:
         where["task_id"] = task_id
     if not error:
-        found = await context.fetch(List(store="attempts", where=where, limit=limit, cursor=cursor))
-        return page(map(item_json, records(found.items, Attempt)), found.next_cursor)
-    same, like = await context.memory().query(
+        result = await context.fetch(List(store="attempts", where=where, limit=limit, cursor=cursor))
+        return page(map(item_json, records(result.items, Attempt)), result.next_cursor)
+    exact_matches, similar_items = await context.memory().query(
         List(store="attempts", where=where | {"error_signature": signature(error).digest}, limit=limit),
         HybridSearch(store="attempts", text=error, where=where, k=limit),
     )
-    exact = {item.id for item in same.items}
-    found_like = [item for item in like.items if item.id not in exact]
-    scored = [(item_json(one), 1.0) for one in records(same.items, Attempt)]
-    scored += [(item_json(one), (item.scores or {}).get("cosine", 0.0)) for item, one in readable(found_like, Attempt)]
-    return page((one | {"score": score} for one, score in scored[:limit]), None)
+    exact = {item.id for item in exact_matches.items}
+    similar = [item for item in similar_items.items if item.id not in exact]
+    scored = [(item_json(each), 1.0) for each in records(exact_matches.items, Attempt)]
+    scored += [(item_json(each), (item.scores or {}).get("cosine", 0.0)) for item, each in readable(similar, Attempt)]
+    return page((each | {"score": score} for each, score in scored[:limit]), None)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from fastapi import APIRouter, Response
 
 from counterpoint.client import records
-from counterpoint.client.shadow import ShadowCounts, Unshown, counted, unshown_proposals
+from counterpoint.client.shadow import ShadowCounts, ShadowProposal, count_proposals, shadow_proposals
 from counterpoint.proto.incident_settings import SHADOW_REPORT_S, STORE, StoredIncidentSettings
 from counterpoint.proto.memory import List
 from counterpoint.proto.messages import Time
@@ -26,7 +26,7 @@ class ShadowReport(ShadowCounts):
     since: Time | None = None
     due_at: Time | None = None
     due: bool = False
-    items: tuple[Unshown, ...]
+    items: tuple[ShadowProposal, ...]
 
 
 @router.get("", responses={200: {"model": ShadowReport}}, response_model=None)
@@ -35,15 +35,15 @@ async def shadow(context: Context) -> Response:
     context.require("read")
     memory = context.memory()
     settings = List(store=STORE, limit=_PAGE)
-    held = [one async for some in memory.pages(settings) for one in records(some.items, StoredIncidentSettings)]
-    items = await unshown_proposals(memory)
-    since = min((one.shadow_since for one in held if one.shadow_since), default=None)
+    stored = [each async for page in memory.pages(settings) for each in records(page.items, StoredIncidentSettings)]
+    items = await shadow_proposals(memory)
+    since = min((each.shadow_since for each in stored if each.shadow_since), default=None)
     due_at = since + timedelta(seconds=SHADOW_REPORT_S) if since else None
     report = ShadowReport(
         since=since,
         due_at=due_at,
         due=due_at is not None and due_at <= memory.now,
         items=items,
-        **counted(items).model_dump(),
+        **count_proposals(items).model_dump(),
     )
     return reply(report)

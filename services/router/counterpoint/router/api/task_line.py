@@ -53,13 +53,13 @@ async def line(
         await _all(context, "actions", task_id, as_of),
         await _all(context, "decisions", task_id, as_of),
     )
-    said = records(actions, Action)
-    sources = await _sources(context.memory(), said)
+    line = records(actions, Action)
+    sources = await _sources(context.memory(), line)
     return JSONResponse(
         {
-            "items": [item_json(action, seq=item.seq) for action, item in zip(said, actions, strict=True)],
+            "items": [item_json(action, seq=item.seq) for action, item in zip(line, actions, strict=True)],
             "next_cursor": None,
-            "decisions": [item_json(made) for made in records(decisions, DecisionMade)],
+            "decisions": [item_json(decision) for decision in records(decisions, DecisionMade)],
             "sources": [item_json(source) for source in sources],
         }
     )
@@ -71,18 +71,18 @@ async def _all(context: RequestContext, store: str, task_id: str, as_of: str | N
     cursor = None
     while True:
         query = List(store=store, task_id=task_id, ascending=True, limit=_PAGE, cursor=cursor, as_of=as_of)
-        found = await context.fetch(query)
-        items += found.items
-        cursor = found.next_cursor
+        results = await context.fetch(query)
+        items += results.items
+        cursor = results.next_cursor
         if cursor is None:
             return items
 
 
-async def _sources(memory: Memory, said: Iterable[Action]) -> list[NamedSource]:
-    rested = dict.fromkeys((one.store, one.id) for action in said for one in action.sources if one.store in _NAMED)
-    wanted = [Get(store=store, id=record_id) for store, record_id in list(rested)[:_SOURCES_LIMIT]]
-    found = await memory.query(*wanted) if wanted else ()
-    return [NamedSource(store=item.store, id=item.id, name=_name(item)) for one in found for item in one.items]
+async def _sources(memory: Memory, line: Iterable[Action]) -> list[NamedSource]:
+    source_keys = dict.fromkeys((one.store, one.id) for action in line for one in action.sources if one.store in _NAMED)
+    gets = [Get(store=store, id=record_id) for store, record_id in list(source_keys)[:_SOURCES_LIMIT]]
+    results = await memory.query(*gets) if gets else ()
+    return [NamedSource(store=item.store, id=item.id, name=_name(item)) for one in results for item in one.items]
 
 
 def _name(item: Item) -> str:

@@ -31,7 +31,7 @@ from counterpoint.router.intake.incident_facts import facts_of, with_incidents
 from counterpoint.router.intake.intake import receive
 from counterpoint.router.intake.outcome_rules import is_late
 from counterpoint.router.intake.submissions import STORE, Submission, body_sha256, request_key, task_key
-from counterpoint.router.intake.task_links import parts_among
+from counterpoint.router.intake.task_links import parts_of_open_tasks
 from counterpoint.router.paging import Cursor, Limit, ListPage, TaskId, page
 
 router = APIRouter(prefix="/v1", tags=["tasks"])
@@ -77,7 +77,7 @@ async def submit(
     keyed = _idempotency_key(context, idempotency_key, body.content)
     settings = context.resources.settings
 
-    async def admitted(memory: Memory) -> tuple[Acceptance | Duplicate, Commit]:
+    async def admit_task(memory: Memory) -> tuple[Acceptance | Duplicate, Commit]:
         arrival = TaskArrival(
             task=task,
             task_id=task.task_id or memory.id("task"),
@@ -91,7 +91,7 @@ async def submit(
 
     try:
         async with context.resources.running_tasks.limiter.slot(context.project, ADMISSION_TIMEOUT_S):
-            verdict = await context.commit(admitted)
+            verdict = await context.commit(admit_task)
     except Permanent as error:
         raise with_sender_fields(error) from error
     task_id = verdict.submission.task_id if isinstance(verdict, Acceptance) else verdict.task_id
@@ -99,10 +99,10 @@ async def submit(
     wait_s = _wait_of(prefer)
     if wait_s is not None and context.may("read"):
         headers["Preference-Applied"] = f"wait={wait_s}"
-    known = await _after_acceptance(context, verdict, wait_s or 0)
-    if known.state == "submitted":
-        known = known.model_copy(update=_said(task))
-    return reply(known, 200 if wait_s and is_settled(known) else 202, headers)
+    task_record = await _after_acceptance(context, verdict, wait_s or 0)
+    if task_record.state == "submitted":
+        task_record = task_record.model_copy(update=_submitted_fields(task))
+    return reply(task_record, 200 if wait_s and is_settled(task_record) else 202, headers)
 
 
 @router.get("/tasks", responses={200: {"model": ListPage[Task]}}, response_model=None)
@@ -111,8 +111,8 @@ async def tasks(context: Context, cursor: Cursor, state: State | None = None, li
     context.require("read")
     where = {"state": state} if state else {}
     found = await context.fetch(List(store="tasks", where=where, limit=limit, cursor=cursor))
-    known = await with_incidents(context.memory(), records(found.items, Task))
-    return page((item_json(task) for task in known), found.next_cursor)
+    listed = await with_incidents(context.memory(), records(found.items, Task))
+    return page((item_json(task) for task in listed), found.next_cursor)
 
 
 @router.get("/escalations", responses={200: {"model": ListPage[Task]}}, response_model=None)
@@ -125,12 +125,12 @@ async def escalations(context: Context, cursor: Cursor, limit: Limit = 50) -> Re
     """
     context.require("read")
     found = await context.fetch(List(store="tasks", where={"state": "input_required"}, limit=limit, cursor=cursor))
-    known = await with_incidents(context.memory(), records(found.items, Task))
-    waiting = [task for task in known if task.escalation]
-    parts = await parts_among(context.memory(), [task.task_id for task in waiting])
-    facts = await facts_of(context.memory(), (task.task_id for task in waiting))
+    listed = await with_incidents(context.memory(), records(found.items, Task))
+    escalated = [task for task in listed if task.escalation]
+    parts = await parts_of_open_tasks(context.memory(), [task.task_id for task in escalated])
+    facts = await facts_of(context.memory(), (task.task_id for task in escalated))
     parts |= {task_id for task_id, each in facts.items() if each.get("merged_into")}
-    return page((item_json(task) for task in waiting if task.task_id not in parts), found.next_cursor)
+    return page((item_json(task) for task in escalated if task.task_id not in parts), found.next_cursor)
 
 
 @router.get("/recoveries", responses={200: {"model": ListPage[Task]}}, response_model=None)
@@ -150,8 +150,8 @@ async def task(
 ) -> Response:
     """Return a task; with `wait`, once it has ended or waits for input, or after the wait."""
     context.require("read")
-    (known,) = await with_incidents(context.memory(), [await wait_for_task(context, task_id, wait)])
-    return reply(known)
+    (task_record,) = await with_incidents(context.memory(), [await wait_for_task(context, task_id, wait)])
+    return reply(task_record)
 
 
 @router.post(
@@ -170,13 +170,13 @@ async def outcome(
     is then learned, or `nothing` for a recovery without a fix. The text of a note alone is not interpreted.
     """
     context, report = body.context, body.value
-    noted = await _noted(context, task_id, body.ignored, report)
+    receipt = await _receipt(context, task_id, body.ignored, report)
 
-    async def said(memory: Memory) -> tuple[None, Commit]:
+    async def decide(memory: Memory) -> tuple[None, Commit]:
         return None, await interventions.outcome(memory, report, context.reporter(), "reported")
 
-    await context.commit(said)
-    return reply(noted, 202)
+    await context.commit(decide)
+    return reply(receipt, 202)
 
 
 @router.post(
@@ -190,14 +190,14 @@ async def override(
     body: Annotated[RequestBody[Override], json_body(Override, "override")], task_id: TaskId
 ) -> Response:
     """Give an instruction that overrides the developer. It is recorded under the caller's kind."""
-    context, given = body.context, body.value
-    noted = await _noted(context, task_id, body.ignored)
+    context, value = body.context, body.value
+    receipt = await _receipt(context, task_id, body.ignored)
 
-    async def said(memory: Memory) -> tuple[None, Commit]:
-        return None, await interventions.override(memory, given, context.reporter())
+    async def decide(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.override(memory, value, context.reporter())
 
-    await context.commit(said)
-    return reply(noted, 202)
+    await context.commit(decide)
+    return reply(receipt, 202)
 
 
 @router.post(
@@ -211,61 +211,63 @@ async def cancel(
     body: Annotated[RequestBody[CancelRequest], json_body(CancelRequest, "submit", "override")], task_id: TaskId
 ) -> Response:
     """Cancel a task."""
-    context, given = body.context, body.value
-    noted = await _noted(context, task_id, body.ignored)
+    context, value = body.context, body.value
+    receipt = await _receipt(context, task_id, body.ignored)
 
-    async def said(memory: Memory) -> tuple[None, Commit]:
-        return None, await interventions.cancellation(memory, task_id, given.reason, context.reporter())
+    async def decide(memory: Memory) -> tuple[None, Commit]:
+        return None, await interventions.cancellation(memory, task_id, value.reason, context.reporter())
 
-    await context.commit(said)
-    return reply(noted, 202)
+    await context.commit(decide)
+    return reply(receipt, 202)
 
 
-def is_settled(known: Task) -> bool:
+def is_settled(task_record: Task) -> bool:
     """Return whether a task has ended or waits for input."""
-    return known.state in ENDED or known.state == "input_required"
+    return task_record.state in ENDED or task_record.state == "input_required"
 
 
 async def wait_for_task(context: RequestContext, task_id: str, wait_s: float) -> Task:
     """Return a task once it is settled, or after `wait_s`. Raises `Permanent` `unknown_task`."""
     settings, clock = context.resources.settings, asyncio.get_running_loop()
-    until = clock.time() + min(wait_s, settings.wait_limit_s)
+    deadline = clock.time() + min(wait_s, settings.wait_limit_s)
     with context.resources.hub.listen(context.project, task_id) as listener:
         while True:
             listener.clear()
-            known = await listener.until_closed(_known(context, task_id))
-            left = until - clock.time()
-            if is_settled(known) or left <= 0:
-                return known
-            await listener.wait(min(left, settings.poll_s))
+            task_record = await listener.until_closed(_current_task(context, task_id))
+            remaining_s = deadline - clock.time()
+            if is_settled(task_record) or remaining_s <= 0:
+                return task_record
+            await listener.wait(min(remaining_s, settings.poll_s))
             if listener.closed:
-                return known
+                return task_record
 
 
-async def _known(context: RequestContext, task_id: str) -> Task:
-    made, accepted = await context.memory().query(
+async def _current_task(context: RequestContext, task_id: str) -> Task:
+    tasks_found, accepted = await context.memory().query(
         Get(store="tasks", id=task_id), Get(store=STORE, id=task_key(task_id))
     )
     submission = record(accepted.items[0], Submission) if accepted.items else None
-    if made.items:
-        known = record(made.items[0], Task)
-        return known.model_copy(update={"ignored": submission.ignored}) if submission else known
+    if tasks_found.items:
+        task_record = record(tasks_found.items[0], Task)
+        return task_record.model_copy(update={"ignored": submission.ignored}) if submission else task_record
     if submission is None:
         raise interventions.unknown_task(context.project)
     return submission.as_task()
 
 
-async def _noted(
-    context: RequestContext, task_id: str, unread: tuple[str, ...], report: ReportOutcome | None = None
+async def _receipt(
+    context: RequestContext, task_id: str, ignored: tuple[str, ...], report: ReportOutcome | None = None
 ) -> InterventionReceipt:
     """Return the receipt of an intervention. Raises `Permanent` `unknown_task`."""
     if not context.may("read"):
-        return InterventionReceipt(task_id=task_id, ignored=unread)
-    known = await _known(context, task_id)
-    return InterventionReceipt(task_id=task_id, state=known.state, late=is_late(known, report), ignored=unread)
+        return InterventionReceipt(task_id=task_id, ignored=ignored)
+    task_record = await _current_task(context, task_id)
+    return InterventionReceipt(
+        task_id=task_id, state=task_record.state, late=is_late(task_record, report), ignored=ignored
+    )
 
 
-def _said(task: SubmitTask) -> dict[str, Any]:
+def _submitted_fields(task: SubmitTask) -> dict[str, Any]:
     """Return the fields of a submission, for a task without a record yet."""
     names = Task.model_fields.keys() & task.model_fields_set - {"task_id", "project"}
     return {name: getattr(task, name) for name in names}

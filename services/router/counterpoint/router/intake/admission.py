@@ -74,26 +74,26 @@ class Rejection:
     problems: tuple[Problem, ...]
 
 
-def admit(arrival: TaskArrival, known: PriorRecords, idempotency: timedelta) -> Acceptance | Duplicate | Rejection:
+def admit(arrival: TaskArrival, prior: PriorRecords, idempotency: timedelta) -> Acceptance | Duplicate | Rejection:
     """Decide on an arrival. An Idempotency-Key is valid for `idempotency`, event ids and task ids for ever.
 
     A duplicate stays valid after the deadline of its task.
     """
-    request = known.request if known.request and arrival.at - known.request.at < idempotency else None
+    request = prior.request if prior.request and arrival.at - prior.request.at < idempotency else None
     if request and arrival.request:
         if request.content_sha256 != arrival.request.body_sha256:
             problem = Problem(field="Idempotency-Key", problem="was used with a different body")
             return Rejection(ErrorCode.IDEMPOTENCY_CONFLICT, (problem,))
         return Duplicate(request.task_id)
-    if known.event:
-        return Duplicate(known.event.task_id)
-    first_at = known.task.submitted_at if known.task else arrival.at
+    if prior.event:
+        return Duplicate(prior.event.task_id)
+    first_at = prior.task.submitted_at if prior.task else arrival.at
     problems = check_submission(arrival.task, project=arrival.project, received_at=first_at)
     if problems:
         return Rejection(ErrorCode.INVALID, problems)
     content = content_sha256(arrival.task)
-    if known.task:
-        if known.task.content_sha256 != content:
+    if prior.task:
+        if prior.task.content_sha256 != content:
             return Rejection(
                 ErrorCode.CONFLICT, (Problem(field="task_id", problem="is taken by a task with different content"),)
             )
@@ -115,9 +115,9 @@ def admit(arrival: TaskArrival, known: PriorRecords, idempotency: timedelta) -> 
 
 def with_sender_fields(error: Permanent) -> Permanent:
     """Return memory's error with the field names of the sender's message."""
-    said = tuple(p.model_copy(update={"field": p.field.removeprefix(_HANDED_ON)}) for p in error.problems)
-    return Permanent(error.code, said)
+    problems = tuple(p.model_copy(update={"field": p.field.removeprefix(_ROUTED_PREFIX)}) for p in error.problems)
+    return Permanent(error.code, problems)
 
 
-_HANDED_ON = "task."
+_ROUTED_PREFIX = "task."
 """Prefix of the submission's fields in `TaskRouted`."""

@@ -13,16 +13,16 @@ _PREFIX = "incident-"
 
 async def facts_of(memory: Memory, task_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the live facts of incidents by task id. Raises `Transient` or `Denied`."""
-    wanted = [task_id for task_id in task_ids if task_id.startswith(_PREFIX)]
-    found = await memory.query(*(Get(store=STORE, id=task_id) for task_id in wanted)) if wanted else ()
-    return {item.id: item.body["live"] for answer in found for item in answer.items if "live" in item.body}
+    incident_ids = [task_id for task_id in task_ids if task_id.startswith(_PREFIX)]
+    answers = await memory.query(*(Get(store=STORE, id=task_id) for task_id in incident_ids)) if incident_ids else ()
+    return {item.id: item.body["live"] for answer in answers for item in answer.items if "live" in item.body}
 
 
 async def with_incidents(memory: Memory, tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks, with live facts in the context of incidents. Raises `Transient` or `Denied`."""
     facts = await facts_of(memory, (task.task_id for task in tasks))
-    return [_with(task, facts.get(task.task_id, {})) for task in tasks]
+    return [_with_facts(task, facts.get(task.task_id, {})) for task in tasks]
 
 
-def _with(task: Task, facts: dict[str, Any]) -> Task:
+def _with_facts(task: Task, facts: dict[str, Any]) -> Task:
     return task.model_copy(update={"context": {**(task.context or {}), **facts}}) if facts else task

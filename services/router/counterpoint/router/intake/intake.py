@@ -6,7 +6,7 @@ from typing import assert_never
 
 from counterpoint.client import Memory, act, decide, put, record, send
 from counterpoint.guard.judge import IDS
-from counterpoint.guard.names import kept_fields
+from counterpoint.guard.names import printable_paths
 from counterpoint.guard.policy import policy
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import Commit, Get, Item, Write
@@ -31,7 +31,7 @@ from counterpoint.router.intake.submissions import (
 )
 
 AGENT = "router"
-_NO_NAMES = IDS.union(policy().messages[SubmitTask.TYPE].text)
+_FREE_TEXT_AND_IDS = IDS.union(policy().messages[SubmitTask.TYPE].text)
 """Texts and ids of a task. A secret in them causes a refusal; in other fields it is redacted."""
 
 
@@ -48,13 +48,13 @@ async def receive(
     Secrets in names are redacted. Raises `Permanent` with `conflict`,
     `idempotency_conflict` or `invalid`, and what a query raises.
     """
-    names = {name: getattr(arrival.task, name) for name in SubmitTask.model_fields if name not in _NO_NAMES}
-    by, names = await memory.harmless((arrival.submitter.name, names))
+    names = {name: getattr(arrival.task, name) for name in SubmitTask.model_fields if name not in _FREE_TEXT_AND_IDS}
+    by, names = await memory.redact_names((arrival.submitter.name, names))
     arrival = replace(
         arrival,
         submitter=Submitter(by, arrival.submitter.kind),
         task=arrival.task.model_copy(update=names),
-        ignored=kept_fields(arrival.ignored),
+        ignored=printable_paths(arrival.ignored),
     )
     keys = {"task": task_key(arrival.task_id)}
     if arrival.event:
@@ -63,25 +63,27 @@ async def receive(
         keys["request"] = arrival.request.key
     found = await memory.query(*(Get(store=STORE, id=key) for key in keys.values()))
     items = {name: answer.items[0] for name, answer in zip(keys, found, strict=True) if answer.items}
-    known = PriorRecords(
+    prior = PriorRecords(
         task=record(items["task"], Submission) if "task" in items else None,
         event=record(items["event"], IdempotencyRecord) if "event" in items else None,
         request=record(items["request"], IdempotencyRecord) if "request" in items else None,
     )
-    verdict = admit(arrival, known, idempotency)
+    verdict = admit(arrival, prior, idempotency)
     match verdict:
         case Rejection(code, problems):
             raise Permanent(code, problems)
         case Duplicate(task_id):
-            return verdict, Commit(writes=_marks(arrival, task_id, keys, items, renew=False))
+            return verdict, Commit(writes=_key_writes(arrival, task_id, keys, items, renew=False))
         case Acceptance(submission):
-            return verdict, _accepting(memory, arrival, submission, _marks(arrival, arrival.task_id, keys, items))
+            return verdict, _acceptance_commit(
+                memory, arrival, submission, _key_writes(arrival, arrival.task_id, keys, items)
+            )
         case _:
             assert_never(verdict)
 
 
-def _marks(
-    arrival: TaskArrival, task_id: str, keys: dict[str, str], seen: dict[str, Item], *, renew: bool = True
+def _key_writes(
+    arrival: TaskArrival, task_id: str, keys: dict[str, str], existing: dict[str, Item], *, renew: bool = True
 ) -> tuple[Write, ...]:
     """Return the records of the event and the Idempotency-Key. `renew` replaces an expired one."""
     contents = {"event": content_sha256(arrival.task)}
@@ -92,26 +94,28 @@ def _marks(
             STORE,
             keys[name],
             IdempotencyRecord(task_id=task_id, content_sha256=content, at=arrival.at),
-            seen=seen.get(name),
+            existing=existing.get(name),
         )
         for name, content in contents.items()
-        if name in keys and (renew or name not in seen)
+        if name in keys and (renew or name not in existing)
     )
 
 
-def _accepting(memory: Memory, arrival: TaskArrival, submission: Submission, marks: tuple[Write, ...]) -> Commit:
-    task_id, chosen = submission.task_id, routing(arrival.task)
+def _acceptance_commit(
+    memory: Memory, arrival: TaskArrival, submission: Submission, key_writes: tuple[Write, ...]
+) -> Commit:
+    task_id, route = submission.task_id, routing(arrival.task)
     submitted = act(memory, signer(arrival.submitter.kind), "submit", arrival.task.description, task_id=task_id)
     decision = decide(
-        memory, AGENT, "route", chosen.lane, chosen.reason, task_id=task_id, session_id=arrival.task.session_id
+        memory, AGENT, "route", route.lane, route.reason, task_id=task_id, session_id=arrival.task.session_id
     )
     routed = act(
         memory,
         AGENT,
         "route",
-        chosen.reason,
+        route.reason,
         task_id=task_id,
-        result=chosen.lane,
+        result=route.lane,
         after=(submitted.action_id,),
         decision=decision,
     )
@@ -131,14 +135,14 @@ def _accepting(memory: Memory, arrival: TaskArrival, submission: Submission, mar
         submitted_by=submission.submitted_by,
         submitted_by_kind=submission.submitted_by_kind,
         submitted_at=submission.submitted_at,
-        lane=chosen.lane,
-        reason=chosen.reason,
+        lane=route.lane,
+        reason=route.reason,
         action_id=routed.action_id,
     )
     return Commit(
         writes=(
             put(STORE, task_key(task_id), submission),
-            *marks,
+            *key_writes,
             put("actions", submitted.action_id, submitted),
             put("actions", routed.action_id, routed),
         ),

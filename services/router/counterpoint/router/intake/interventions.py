@@ -39,16 +39,16 @@ class TaskSnapshot:
 
 async def task_snapshot(memory: Memory, task_id: str, *, may_read: bool) -> TaskSnapshot:
     """Read a task. Raises `Permanent` `unknown_task`, and what a query raises."""
-    wanted = (Get(store="tasks", id=task_id),) if may_read else ()
+    task_query = (Get(store="tasks", id=task_id),) if may_read else ()
     accepted, newest, proposals, *tasks = await memory.query(
         Get(store=STORE, id=task_key(task_id)),
         List(store="actions", task_id=task_id, limit=1),
         List(store="actions", task_id=task_id, where={"kind": "propose"}, limit=1),
-        *wanted,
+        *task_query,
     )
     if not accepted.items:
         raise unknown_task(memory.project)
-    records = [record(item, Task) for found in tasks for item in found.items]
+    records = [record(item, Task) for result in tasks for item in result.items]
     return TaskSnapshot(
         record(accepted.items[0], Submission),
         records[0] if records else None,
@@ -67,18 +67,18 @@ async def outcome(memory: Memory, report: ReportOutcome, reporter: Reporter, evi
     """Report the outcome of an attempt, also for merged tasks, and split what is declared different.
 
     Raises `Permanent` `unknown_task`, and what `check_outcome` and `split_writes` do."""
-    known = await task_snapshot(memory, report.task_id, may_read=reporter.may_read)
-    if known.task:
-        check_outcome(known.task, report, evidence)
+    snapshot = await task_snapshot(memory, report.task_id, may_read=reporter.may_read)
+    if snapshot.task:
+        check_outcome(snapshot.task, report, evidence)
     attempt = f"attempt {report.attempt}" if report.attempt else "the latest attempt"
-    said = act(
+    action = act(
         memory,
         signer(reporter.by_kind),
         "outcome",
         report.note or f"{attempt} {report.outcome}, {evidence} by {reporter.by}",
         task_id=report.task_id,
         result=report.outcome,
-        after=known.proposed or known.latest,
+        after=snapshot.proposed or snapshot.latest,
     )
     message = TaskOutcomeReported(
         task_id=report.task_id,
@@ -92,22 +92,24 @@ async def outcome(memory: Memory, report: ReportOutcome, reporter: Reporter, evi
         fixed_by=report.by,
         not_same=report.not_same,
         changed=report.changed,
-        action_id=said.action_id,
+        action_id=action.action_id,
     )
-    apart = await _kept_apart(memory, known.task, report, reporter)
-    reported = known.task if evidence == "reported" else None
+    splits = await _split_writes(memory, snapshot.task, report, reporter)
+    reported = snapshot.task if evidence == "reported" else None
     writes, messages = await _for_parts(memory, reported, report, reporter)
-    return Commit(writes=(put("actions", said.action_id, said), *apart, *writes), messages=(send(message), *messages))
+    return Commit(
+        writes=(put("actions", action.action_id, action), *splits, *writes), messages=(send(message), *messages)
+    )
 
 
-async def _kept_apart(
+async def _split_writes(
     memory: Memory, task: Task | None, report: ReportOutcome, reporter: Reporter
 ) -> tuple[Write, ...]:
     if not report.not_same:
         return ()
     if task is None:
-        said = "no attempts were shown for it yet" if reporter.may_read else "needs the role read as well"
-        raise Permanent(ErrorCode.INVALID, (Problem(field="not_same", problem=said),))
+        action = "no attempts were shown for it yet" if reporter.may_read else "needs the role read as well"
+        raise Permanent(ErrorCode.INVALID, (Problem(field="not_same", problem=action),))
     return await split_writes(memory, task, report.not_same, report.note, reporter.by, reporter.by_kind)
 
 
@@ -118,56 +120,56 @@ async def _for_parts(
     if task is None or report.outcome != "succeeded":
         return (), ()
     facts = await facts_of(memory, [task.task_id])
-    joined = [part["task_id"] for each in facts.values() for part in each.get("merged", ())]
-    if not (parts := dict.fromkeys((*await parts_of(memory, task.task_id), *joined))):
+    parts_in_facts = [part["task_id"] for each in facts.values() for part in each.get("merged", ())]
+    if not (parts := dict.fromkeys((*await parts_of(memory, task.task_id), *parts_in_facts))):
         return (), ()
-    act_of_it = await _act_of(memory, task, report)
+    fix = await _fix_of(memory, task, report)
     writes, messages = list[Write](), list[Outgoing]()
     for part in parts:
-        reasoning = act_of_it or f"resolved with {task.task_id}, which it is a part of"
-        said = act(
+        reasoning = fix or f"resolved with {task.task_id}, which it is a part of"
+        action = act(
             memory, signer(reporter.by_kind), "outcome", reasoning, task_id=part, result=report.outcome, step=part
         )
-        writes.append(put("actions", said.action_id, said))
+        writes.append(put("actions", action.action_id, action))
         message = TaskOutcomeReported(
             task_id=part,
             outcome=report.outcome,
             note=reasoning,
             by=reporter.by,
             by_kind=reporter.by_kind,
-            fixed_by="something_else" if act_of_it else "nothing",
-            action_id=said.action_id,
+            fixed_by="something_else" if fix else "nothing",
+            action_id=action.action_id,
         )
         messages.append(send(message))
     return tuple(writes), tuple(messages)
 
 
-async def _act_of(memory: Memory, task: Task, report: ReportOutcome) -> str | None:
+async def _fix_of(memory: Memory, task: Task, report: ReportOutcome) -> str | None:
     """Return the fix: the note where something else helped, otherwise the reported attempt."""
     number = report.attempt or task.attempt
     proposed = task.waiting_for == "outcome" and (task.override is not None or not task.shadow)
     if report.by in ("something_else", "nothing") or number is None or not proposed:
         return report.note if report.by != "nothing" else None
     where = {"task_id": task.task_id, "attempt": number}
-    (found,) = await memory.query(List(store="attempts", where=where, limit=1))
-    return record(found.items[0], Attempt).tried if found.items else None
+    (result,) = await memory.query(List(store="attempts", where=where, limit=1))
+    return record(result.items[0], Attempt).tried if result.items else None
 
 
-async def override(memory: Memory, given: Override, reporter: Reporter) -> Commit:
+async def override(memory: Memory, request: Override, reporter: Reporter) -> Commit:
     """Forward an instruction that overrides the developer. Raises `Permanent` `unknown_task`."""
-    known = await task_snapshot(memory, given.task_id, may_read=False)
-    said = act(
+    snapshot = await task_snapshot(memory, request.task_id, may_read=False)
+    action = act(
         memory,
         signer(reporter.by_kind),
         "override",
-        given.reasoning,
-        task_id=given.task_id,
-        result=given.instruction,
-        after=known.latest,
+        request.reasoning,
+        task_id=request.task_id,
+        result=request.instruction,
+        after=snapshot.latest,
     )
-    recorded = OverrideGiven(**given.model_dump(exclude={"task_id"}), by=reporter.by, by_kind=reporter.by_kind)
-    message = TaskOverridden(task_id=given.task_id, override=recorded, action_id=said.action_id)
-    return Commit(writes=(put("actions", said.action_id, said),), messages=(send(message),))
+    recorded = OverrideGiven(**request.model_dump(exclude={"task_id"}), by=reporter.by, by_kind=reporter.by_kind)
+    message = TaskOverridden(task_id=request.task_id, override=recorded, action_id=action.action_id)
+    return Commit(writes=(put("actions", action.action_id, action),), messages=(send(message),))
 
 
 async def cancellation(memory: Memory, task_id: str, reason: str | None, reporter: Reporter) -> Commit:

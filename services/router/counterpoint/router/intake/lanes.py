@@ -18,18 +18,18 @@ def routing(task: SubmitTask) -> Routing:
     """Return the lane of a task, by its kind. The reason names the other facts."""
     match task.kind:
         case "question":
-            return Routing("answer", f"a question is answered out of memory: {_given(task)}")
+            return Routing("answer", f"a question is answered out of memory: {_facts(task)}")
         case "troubleshoot":
-            return Routing("investigate", f"a failure is investigated: {_given(task)}")
+            return Routing("investigate", f"a failure is investigated: {_facts(task)}")
         case "plan":
-            return Routing("plan", f"a plan is written and no code: {_given(task)}")
+            return Routing("plan", f"a plan is written and no code: {_facts(task)}")
         case "develop":
-            return Routing("build", f"code is to be changed: {_given(task)}")
+            return Routing("build", f"code is to be changed: {_facts(task)}")
         case _:
             assert_never(task.kind)
 
 
-def _given(task: SubmitTask) -> str:
+def _facts(task: SubmitTask) -> str:
     target = task.target
     facts = [
         "an error" if task.error_message else "no error",

@@ -17,20 +17,22 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
     if report.by and report.outcome != "succeeded":
         problem = f"says what fixed it, and the outcome is {report.outcome}"
         raise Permanent(ErrorCode.INVALID, (Problem(field="by", problem=problem),))
-    made = _latest(task)
+    latest = _latest(task)
     # Without a pending outcome the report is about the reporter's own next attempt.
-    possible = made if task.state in ENDED or task.waiting_for == "outcome" else made + 1
+    possible = latest if task.state in ENDED or task.waiting_for == "outcome" else latest + 1
     if report.attempt and report.attempt > possible:
-        said = f"attempt {report.attempt} was never made, the latest is {made}" if made else "no attempt was made"
-        raise Permanent(ErrorCode.INVALID, (Problem(field="attempt", problem=said),))
+        problem = (
+            f"attempt {report.attempt} was never made, the latest is {latest}" if latest else "no attempt was made"
+        )
+        raise Permanent(ErrorCode.INVALID, (Problem(field="attempt", problem=problem),))
     number = report.attempt if evidence == "observed" else _number(task, report)
-    told = task.outcomes.get(str(number))
-    if told is None or told["outcome"] == _meant(task, report) or _refines(told, task, report):
+    stored = task.outcomes.get(str(number))
+    if stored is None or stored["outcome"] == _implied_outcome(task, report) or _refines(stored, task, report):
         return
     if evidence == "reported" and _explains(task, report):
         return
-    if told["evidence"] == "reported" or evidence == "observed":
-        problem = f"is another one than is known for attempt {number}, {told['outcome']}"
+    if stored["evidence"] == "reported" or evidence == "observed":
+        problem = f"is another one than is known for attempt {number}, {stored['outcome']}"
         raise Permanent(ErrorCode.CONFLICT, (Problem(field="outcome", problem=problem),))
 
 
@@ -44,19 +46,19 @@ def is_late(task: Task, report: ReportOutcome | None = None) -> bool:
         return False
     if report is None:
         return True
-    told = task.outcomes.get(str(_number(task, report)))
+    stored = task.outcomes.get(str(_number(task, report)))
     if _explains(task, report):
         return False
-    if told is None:
+    if stored is None:
         return task.resolution not in UNANSWERED
-    differs = told["outcome"] != _meant(task, report) and not _refines(told, task, report)
-    return bool(told["evidence"] == "reported" and differs)
+    differs = stored["outcome"] != _implied_outcome(task, report) and not _refines(stored, task, report)
+    return bool(stored["evidence"] == "reported" and differs)
 
 
-def _refines(told: dict[str, Any], task: Task, report: ReportOutcome) -> bool:
+def _refines(stored: dict[str, Any], task: Task, report: ReportOutcome) -> bool:
     """Return whether a report adds another cause to a success without one."""
-    unsaid = told["outcome"] == "succeeded" and told.get("fixed_by") is None
-    return unsaid and _meant(task, report) == SUPERSEDED
+    has_no_cause = stored["outcome"] == "succeeded" and stored.get("fixed_by") is None
+    return has_no_cause and _implied_outcome(task, report) == SUPERSEDED
 
 
 def _explains(task: Task, report: ReportOutcome) -> bool:
@@ -64,7 +66,7 @@ def _explains(task: Task, report: ReportOutcome) -> bool:
     return bool(task.needs) and report.outcome == "succeeded" and report.attempt is None
 
 
-def _meant(task: Task, report: ReportOutcome) -> str:
+def _implied_outcome(task: Task, report: ReportOutcome) -> str:
     """Return the outcome of the proposal that a report implies."""
     by = report.by or ("something_else" if task.shadow and task.override is None else "proposal")
     other = report.outcome == "succeeded" and by != "proposal"
@@ -74,10 +76,10 @@ def _meant(task: Task, report: ReportOutcome) -> str:
 def _number(task: Task, report: ReportOutcome) -> int | None:
     if report.attempt:
         return report.attempt
-    if _meant(task, report) == SUPERSEDED:
-        before = [int(number) for number, told in task.outcomes.items() if told["outcome"] == SUPERSEDED]
-        if before:
-            return max(before)
+    if _implied_outcome(task, report) == SUPERSEDED:
+        numbers = [int(number) for number, stored in task.outcomes.items() if stored["outcome"] == SUPERSEDED]
+        if numbers:
+            return max(numbers)
     return _latest(task) if task.state in ENDED else None
 
 

@@ -5,7 +5,6 @@ behind it.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping
 
 from counterpoint.bus.fair_limiter import FairLimiter
@@ -24,7 +23,7 @@ _ENDED = frozenset(
     each.TYPE for each in (TaskCompleted, TaskProposed, TaskEscalated, TaskFailed, TaskCancelled, TaskRejected)
 )
 LOAD_LIMIT_S = 10.0
-"""Time after which a running task no longer counts: it waits for something outside, such as a model."""
+"""Time after which a running task no longer counts: it waits for an external system, such as a model."""
 
 
 class RunningTasks:
@@ -36,29 +35,22 @@ class RunningTasks:
 
     def __init__(self, limit: int, weights: Mapping[str, int] | None = None) -> None:
         self.limiter = FairLimiter(limit, weights, other_load=self._count)
-        self._expiry: OrderedDict[str, float] = OrderedDict()
-        self._timer: asyncio.TimerHandle | None = None
+        self._expiry_timers: dict[str, asyncio.TimerHandle] = {}
 
     def on_message(self, _: str, headers: Mapping[str, str]) -> None:
         """Count the start or the end of a task that a live message announces."""
         message_type, task_id = headers.get("ce-type", ""), headers.get("ce-correlationid", "")
         if message_type == _STARTED:
-            self._expiry[task_id] = asyncio.get_running_loop().time() + LOAD_LIMIT_S
-            self._schedule()
-        elif message_type in _ENDED and self._expiry.pop(task_id, None) is not None:
-            self.limiter.admit()
+            if known := self._expiry_timers.pop(task_id, None):
+                known.cancel()
+            self._expiry_timers[task_id] = asyncio.get_running_loop().call_later(LOAD_LIMIT_S, self._end, task_id)
+        elif message_type in _ENDED:
+            self._end(task_id)
 
     def _count(self) -> int:
-        return len(self._expiry)
+        return len(self._expiry_timers)
 
-    def _schedule(self) -> None:
-        if self._timer is None and self._expiry:
-            first = next(iter(self._expiry.values()))
-            self._timer = asyncio.get_running_loop().call_at(first, self._expire)
-
-    def _expire(self) -> None:
-        self._timer, now = None, asyncio.get_running_loop().time()
-        while self._expiry and next(iter(self._expiry.values())) <= now:
-            self._expiry.popitem(last=False)
-        self._schedule()
-        self.limiter.admit()
+    def _end(self, task_id: str) -> None:
+        if timer := self._expiry_timers.pop(task_id, None):
+            timer.cancel()
+            self.limiter.admit()

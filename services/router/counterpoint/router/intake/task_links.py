@@ -22,8 +22,8 @@ async def split_writes(
         if other.task_id == task.task_id:
             problem = Problem(field=f"not_same[{number}]", problem="is an attempt of this task")
             raise Permanent(ErrorCode.INVALID, (problem,))
-    own = side_of(task)
-    pairs = [(own, other) for other in others]
+    side = side_of(task)
+    pairs = [(side, other) for other in others]
     return (await link_writes(memory, pairs, "different", reason, by, by_kind))[1]
 
 
@@ -72,29 +72,29 @@ def side_of_attempt(attempt: Attempt) -> Side:
 
 async def parts_of(memory: Memory, task_id: str) -> tuple[str, ...]:
     """Return the tasks that are merged into a task, directly or by way of another."""
-    parts, ahead = dict[str, None](), [task_id]
-    while ahead:
-        for link in await _merged(memory, ahead.pop()):
-            whole, part = (side.task_id for side in link.pair)
-            if part not in parts and part != task_id and (whole in parts or whole == task_id):
+    parts, frontier = dict[str, None](), [task_id]
+    while frontier:
+        for link in await _merges(memory, frontier.pop()):
+            parent, part = (side.task_id for side in link.pair)
+            if part not in parts and part != task_id and (parent in parts or parent == task_id):
                 parts[part] = None
-                ahead.append(part)
+                frontier.append(part)
     return tuple(parts)
 
 
-async def parts_among(memory: Memory, task_ids: Sequence[str]) -> set[str]:
+async def parts_of_open_tasks(memory: Memory, task_ids: Sequence[str]) -> set[str]:
     """Return those of some tasks that are handled as parts of others which have not ended."""
     if not task_ids:
         return set()
     query = List(store=STORE, where={"relation": "merged"}, limit=_PAGE)
     pairs = [link.pair async for page in memory.pages(query) for link in records(page.items, Link)]
-    wholes = sorted({whole.task_id for whole, part in pairs if part.task_id in task_ids})
-    found = await memory.query(*(Get(store="tasks", id=each) for each in wholes)) if wholes else ()
+    parents = sorted({parent.task_id for parent, part in pairs if part.task_id in task_ids})
+    found = await memory.query(*(Get(store="tasks", id=each) for each in parents)) if parents else ()
     ended = {task.task_id for answer in found for task in records(answer.items, Task) if task.state in ENDED}
-    return {part.task_id for whole, part in pairs if part.task_id in task_ids and whole.task_id not in ended}
+    return {part.task_id for parent, part in pairs if part.task_id in task_ids and parent.task_id not in ended}
 
 
-async def _merged(memory: Memory, task_id: str) -> list[Link]:
+async def _merges(memory: Memory, task_id: str) -> list[Link]:
     where = {"relation": "merged", "pair": [{"task_id": task_id}]}
     (found,) = await memory.query(List(store=STORE, where=where, limit=_PAGE))
     return records(found.items, Link)
@@ -102,10 +102,10 @@ async def _merged(memory: Memory, task_id: str) -> list[Link]:
 
 async def check_not_merged(memory: Memory, side: Side) -> None:
     """Raise `Permanent` `invalid` for a task that is merged into another."""
-    for link in await _merged(memory, side.task_id):
-        whole, part = link.pair
+    for link in await _merges(memory, side.task_id):
+        parent, part = link.pair
         if part.task_id == side.task_id:
-            problem = f"{side.task_id} is merged into {whole.task_id}: name that one first"
+            problem = f"{side.task_id} is merged into {parent.task_id}: name that one first"
             raise Permanent(ErrorCode.INVALID, (Problem(field="tasks[0]", problem=problem),))
 
 
@@ -118,12 +118,12 @@ async def link_writes(
     by_kind: str,
 ) -> tuple[tuple[Link, ...], tuple[Write, ...]]:
     """Return the links of some pairs, and the writes that replace earlier ones."""
-    made, writes = list[Link](), list[Write]()
-    asked = [(link_id(one.task_id, other.task_id), one, other) for one, other in pairs]
-    known: list[Item | None] = []
-    for found in await memory.query(*(Get(store=STORE, id=each) for each, _, _ in asked)):
-        known.append(found.items[0] if found.items else None)
-    for (each, one, other), seen in zip(asked, known, strict=True):
+    links, writes = list[Link](), list[Write]()
+    keyed_pairs = [(link_id(one.task_id, other.task_id), one, other) for one, other in pairs]
+    existing_links: list[Item | None] = []
+    for found in await memory.query(*(Get(store=STORE, id=each) for each, _, _ in keyed_pairs)):
+        existing_links.append(found.items[0] if found.items else None)
+    for (each, one, other), existing in zip(keyed_pairs, existing_links, strict=True):
         link = Link(
             link_id=each,
             project=memory.project,
@@ -134,6 +134,6 @@ async def link_writes(
             by_kind=by_kind,
             at=memory.now,
         )
-        made.append(link)
-        writes.append(put(STORE, each, link, seen=seen))
-    return tuple(made), tuple(writes)
+        links.append(link)
+        writes.append(put(STORE, each, link, existing=existing))
+    return tuple(links), tuple(writes)

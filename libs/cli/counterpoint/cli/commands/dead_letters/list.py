@@ -10,14 +10,14 @@ from counterpoint.cli.session import CommandSession
 def listed(session: CommandSession, limit: Limit = 50) -> None:
     """List dead letters, newest first."""
     with session.connect() as api:
-        found = api.pages("/v1/dead-letters", limit, project=session.project)
+        reply = api.pages("/v1/dead-letters", limit, project=session.project)
     session.show(
-        found,
+        reply,
         lambda: table(
             ("when", "state", "code", "subject", "id"),
             [
                 (when(each["at"]), *map(each.get, ("state", "code", "subject", "dead_letter_id")))
-                for each in found["items"]
+                for each in reply["items"]
             ],
             "no dead letters",
         ),

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 def show(session: CommandSession, letter: LetterId) -> None:
     """Show a dead letter: the message and its problems."""
     with session.connect() as api:
-        found = api.get(f"/v1/dead-letters/{letter}", project=session.project)
-    session.show(found, lambda: _letter(found))
+        reply = api.get(f"/v1/dead-letters/{letter}", project=session.project)
+    session.show(reply, lambda: _letter(reply))
 
 
-def _letter(found: dict[str, Any]) -> "RenderableType":
-    problems = [f"  {one.get('field')}: {one.get('problem')}" for one in found.get("problems", ())]
-    headers = [f"  {name}: {value}" for name, value in found.get("headers", {}).items()]
-    head = f"{found['code']} on {found['subject']}"
-    return "\n".join([head, *problems, *headers, "", str(found.get("body", ""))])
+def _letter(reply: dict[str, Any]) -> "RenderableType":
+    problems = [f"  {one.get('field')}: {one.get('problem')}" for one in reply.get("problems", ())]
+    headers = [f"  {name}: {value}" for name, value in reply.get("headers", {}).items()]
+    head = f"{reply['code']} on {reply['subject']}"
+    return "\n".join([head, *problems, *headers, "", str(reply.get("body", ""))])

@@ -22,7 +22,8 @@ def create(
         list[str] | None, typer.Option("--role", metavar="ROLE", help=f"Repeatable: {', '.join(ROLES)}.")
     ] = None,
     projects: Annotated[
-        list[str] | None, typer.Option("--in", metavar="PROJECT", help="Repeatable; * is all. Else --project.")
+        list[str] | None,
+        typer.Option("--in", metavar="PROJECT", help="A project, or * for all; repeatable. Default: --project."),
     ] = None,
 ) -> None:
     """Create a principal and print its token, which cannot be shown again."""
@@ -30,14 +31,14 @@ def create(
         raise UsageError(f"a kind is one of {', '.join(KINDS)}, not {kind}")
     if unknown := set(role or ()) - set(ROLES):
         raise UsageError(f"a role is one of {', '.join(ROLES)}, not {', '.join(sorted(unknown))}")
-    within = projects or ([session.project] if session.project else None)
-    if not role or not within:
+    within_projects = projects or ([session.project] if session.project else None)
+    if not role or not within_projects:
         raise UsageError("a principal needs at least one --role and one --in PROJECT")
     with session.connect() as api:
-        made = api.post("/v1/principals", {"name": name, "kind": kind, "roles": role, "projects": within})
+        reply = api.post("/v1/principals", {"name": name, "kind": kind, "roles": role, "projects": within_projects})
     if not session.json:
-        for project in (each for each in within if each != ALL):
-            seen = f"`counterpoint tasks --project {project}`, `counterpoint watch --project {project}`"
-            session.note(f"the work of {name} is seen in project {project}: {seen}")
-        session.note("keep the token, it is shown once:")
-    session.show(made, lambda: str(made["token"]))
+        for project in (each for each in within_projects if each != ALL):
+            view = f"`counterpoint tasks --project {project}`, `counterpoint watch --project {project}`"
+            session.note(f"to see the work of {name} in project {project}: {view}")
+        session.note("store the token now; it is shown only once:")
+    session.show(reply, lambda: str(reply["token"]))

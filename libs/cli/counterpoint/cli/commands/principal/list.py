@@ -10,9 +10,9 @@ from counterpoint.cli.session import CommandSession
 def listed(session: CommandSession, limit: Limit = 50) -> None:
     """List the principals."""
     with session.connect() as api:
-        found = api.pages("/v1/principals", limit)
+        reply = api.pages("/v1/principals", limit)
     session.show(
-        found,
+        reply,
         lambda: table(
             ("name", "kind", "projects", "roles", "created", "revoked"),
             [
@@ -24,7 +24,7 @@ def listed(session: CommandSession, limit: Limit = 50) -> None:
                     when(one.get("created_at")),
                     when(one.get("revoked_at")),
                 )
-                for one in found["items"]
+                for one in reply["items"]
             ],
             "no principals",
         ),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from counterpoint.cli.render.card.failure import affected, change, failure, links, merged
-from counterpoint.cli.render.card.history import seen, tried
+from counterpoint.cli.render.card.history import earlier_attempts, recognition
 from counterpoint.cli.render.card.impact import impact
 from counterpoint.cli.render.card.model import CardSection, TaskCard, section
 from counterpoint.cli.render.card.prose import caveats, documents, next_steps, proposal, quotes
@@ -18,7 +18,7 @@ _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def card(task: Task, *, verbose: bool = False) -> TaskCard:
     """Return the card of a task, whatever its state.
 
-    `verbose` adds the numbers, what was searched for, and all rows and lines that are folded without it.
+    `verbose` adds the numbers, the search queries, and the rows and lines omitted otherwise.
     """
     return TaskCard(
         title=_printable(_title(task)),
@@ -38,7 +38,7 @@ def _clear(each: CardSection) -> CardSection:
 
 
 def _printable(said: str) -> str:
-    """Return a text without the characters that would steer a terminal."""
+    """Return a text without terminal control characters."""
     return _CONTROLS.sub("", said)
 
 
@@ -48,7 +48,7 @@ def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:
         yield section("asked", [asked] if asked != _title(task) else [])
     else:
         yield from failure(task, verbose)
-        yield seen(task, verbose)
+        yield recognition(task, verbose)
         yield documents(task)
     yield proposal(task)
     yield needs(task)
@@ -57,7 +57,7 @@ def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:
     yield change(task, verbose)
     yield affected(task, verbose)
     yield merged(task)
-    yield tried(task, verbose)
+    yield earlier_attempts(task, verbose)
     yield quotes(task, verbose)
     yield caveats(task, verbose)
     yield trust(task, verbose)

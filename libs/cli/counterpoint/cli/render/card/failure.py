@@ -1,11 +1,11 @@
-"""Sections about the failure itself: what failed and how often, its error, what has changed, and where to look."""
+"""Sections about the failure: what failed and how often, its error, changes before it, and links."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.cli.render.words import counted, ordinal, span
+from counterpoint.cli.render.words import ordinal, quantity, span
 from counterpoint.proto.signature import headline
 from counterpoint.proto.tasks import Task
 
@@ -23,7 +23,7 @@ def failure(task: Task, verbose: bool) -> Iterator[CardSection]:
 
 
 def change(task: Task, verbose: bool) -> CardSection:
-    """Return what has changed since the last success, as far as events say."""
+    """Return the changes since the last success that events reported."""
     rows = _rows((task.context or {}).get("changed"))
     shown = rows if verbose else rows[:SHOWN_ROWS]
     more = [f"and {len(rows) - len(shown)} more"] if len(rows) > len(shown) else []
@@ -31,14 +31,14 @@ def change(task: Task, verbose: bool) -> CardSection:
 
 
 def affected(task: Task, verbose: bool) -> CardSection:
-    """Return the failures that follow from this one, as lineage counts them."""
+    """Return the failures caused by this one, as counted by lineage."""
     context = task.context or {}
     rows = [_affected(row) for row in _rows(context.get("affected"))]
     said = context.get("affected_count")
     count = max(said if isinstance(said, int) else 0, len(rows))
     if not count:
         return section("affected", ())
-    first = f"{counted(count, 'failure')} {'follows' if count == 1 else 'follow'} from it"
+    first = f"{quantity(count, 'failure')} downstream of it"
     shown = rows if verbose else rows[:SHOWN_ROWS]
     more = [f"and {count - len(shown)} more"] if count > len(shown) else []
     return section("affected", [first, *shown, *more])
@@ -48,12 +48,12 @@ def merged(task: Task) -> CardSection:
     """Return the incidents that people declared to be parts of this one, or the one that it is a part of."""
     context = task.context or {}
     into = context.get("merged_into")
-    first = [f"a part of {into}, which is looked after instead"] if into else []
+    first = [f"merged into {into}, which is handled instead"] if into else []
     return section("merged", [*first, *(_part(row) for row in _rows(context.get("merged")))])
 
 
 def links(task: Task) -> CardSection:
-    """Return the addresses that were given: log, code, repository, source."""
+    """Return the links of the task: log, code, repository, source."""
     context, target = task.context or {}, task.target
     code = context.get("code")
     code_url = code.get("url") or code.get("repository_url") if isinstance(code, Mapping) else None
@@ -67,7 +67,7 @@ def links(task: Task) -> CardSection:
 
 
 def moment(said: Any) -> str:
-    """Return a time as another system wrote it, in a readable form where it is one."""
+    """Return a time from another system in a readable form, or the text as it is."""
     read = _time(said)
     return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read and read.tzinfo else str(said)
 
@@ -84,20 +84,20 @@ def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
         yield tries
     if owner := context.get("owner"):
         yield f"owner {owner}"
-    # The description of an incident's task is made of the facts that stand here already.
+    # The description of an incident's task repeats these facts.
     if "incident_id" not in context and task.description.strip() != (task.title or "").strip():
         yield task.description.strip()
 
 
 def _of_all(parts: Sequence[Mapping[str, Any]], said: Any) -> str | None:
-    """The failures of an incident and of those merged into it, which are not the job's alone."""
+    """Return the failures of an incident and of those merged into it."""
     count = said.get("count") if isinstance(said, Mapping) else None
     if not isinstance(count, int):
         return None
     first, last = _time(said.get("first_at")), _time(said.get("last_at"))
     when = f" in {span(last - first)}" if first and last else ""
     since = f", first on {first.date()}" if first and last else ""
-    return f"{counted(count, 'failure')}{when} with the {counted(len(parts), 'incident')} merged into it{since}"
+    return f"{quantity(count, 'failure')}{when} with the {quantity(len(parts), 'incident')} merged into it{since}"
 
 
 def _repeats(said: Any) -> str | None:
@@ -105,7 +105,7 @@ def _repeats(said: Any) -> str | None:
         return None
     first, last = _time(said.get("first_at")), _time(said.get("last_at"))
     if count == 1:
-        return "for the first time"
+        return "first failure"
     if not first or not last:
         return f"{ordinal(count)} time"
     return f"{ordinal(count)} time in {span(last - first)}, first on {first.date()}"
@@ -132,11 +132,11 @@ def _error(error: str, verbose: bool) -> Iterator[str]:
     whole = f"{raised}: {said}" if raised and not said.startswith(raised) else said
     shown = [line for line in whole[:_ERROR_CHARS].splitlines() if line.strip()][:_ERROR_LINES]
     yield from shown
-    yield f"… {counted(len(lines), 'line')} in all, shown with --verbose"
+    yield f"… {quantity(len(lines), 'line')} in total, shown with --verbose"
 
 
 _TOLD = ("freshness", "upstream")
-"""Changes that are told as they are: there is no value that they had before."""
+"""Changes without a previous value."""
 
 
 def _change(row: Mapping[str, Any]) -> Iterator[Line]:
@@ -162,8 +162,8 @@ def _affected(row: Mapping[str, Any]) -> Line:
 
 def _part(row: Mapping[str, Any]) -> Line:
     count = row.get("count")
-    often = counted(count, "flow") if isinstance(count, int) else ""
-    how = "works again" if row.get("over") else f"failed last at {moment(row.get('last_at'))}"
+    often = quantity(count, "flow") if isinstance(count, int) else ""
+    how = "works again" if row.get("over") else f"last failed at {moment(row.get('last_at'))}"
     return f"{row.get('namespace')}/{row.get('name')}", often, how, str(row.get("task_id"))
 
 

@@ -1,4 +1,4 @@
-"""Sections about what was seen before: how alike it is, the fix in one line, and what was tried."""
+"""Sections about earlier attempts: how similar they are, the fix in one line, and the other attempts."""
 
 import re
 import textwrap
@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, section
-from counterpoint.cli.render.words import counted
+from counterpoint.cli.render.words import quantity
 from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.tasks import Task
 
 RECOGNISED = 0.7
-"""Likelihood from which an earlier failure counts as the same; below it is an offer."""
+"""Minimum likelihood of the same failure; a fix below it is an offer."""
 _SHARE, _VALUE = re.compile(r"\b\d+ ?% of"), re.compile(r" \(\d?\.\d+\)")
 _FIX_CHARS, _TRIED_CHARS = 200, 160
 
 
-def seen(task: Task, verbose: bool) -> CardSection:
-    """Return whether this was seen before, with the fix in one line; nothing found and not looked are told apart."""
+def recognition(task: Task, verbose: bool) -> CardSection:
+    """Return whether the failure is known, with the fix in one line. An empty search differs from no search."""
     return section("seen before", _seen(task, verbose))
 
 
-def tried(task: Task, verbose: bool) -> CardSection:
-    """Return the earlier attempts but the fix that `seen` names already, the nearest first."""
+def earlier_attempts(task: Task, verbose: bool) -> CardSection:
+    """Return the earlier attempts without the fix in `recognition`, nearest first."""
     attempts = list(task.findings.similar_attempts) if task.findings else []
     fix = _fix(_before(task))
     rest = attempts if verbose else [one for one in attempts if one != fix]
@@ -32,40 +32,40 @@ def tried(task: Task, verbose: bool) -> CardSection:
 
 
 def is_offer(task: Task) -> bool:
-    """Return whether what is proposed comes from a failure that only looks alike."""
+    """Return whether the proposal comes from a failure that is only similar."""
     likelihood = task.findings.likelihood if task.findings else None
     return likelihood is not None and likelihood < RECOGNISED
 
 
-def in_words(likelihood: float) -> str:
-    """Return a likelihood of being the same failure in words."""
+def likelihood_words(likelihood: float) -> str:
+    """Return the likelihood of the same failure in words."""
     if likelihood >= 0.9:
         return "almost certainly the same failure"
     if likelihood >= RECOGNISED:
         return "probably the same failure"
     if likelihood >= 0.4:
-        return "looks alike, but may be another failure"
-    return "only a little like it, probably another failure"
+        return "similar, but may be a different failure"
+    return "only slightly similar, probably a different failure"
 
 
 def _seen(task: Task, verbose: bool) -> Iterator[str]:
     if task.findings is None:
-        yield "not looked yet"
+        yield "not searched yet"
         return
     before = _before(task)
     here = [one for one in task.findings.similar_attempts if one not in before]
     if not before and task.shadow and task.override is None:
-        yield "not shown, incidents of this job are in shadow: `counterpoint shadow` reports"
+        yield "not shown: incidents of this job are in shadow; see `counterpoint shadow`"
     elif not before:
-        yield "no: earlier attempts were looked for, and there are none like it"
+        yield "no: the search for earlier attempts found no similar one"
     else:
         fix = _fix(before)
         nearest = fix or before[0]
         yield _headline(before, nearest, verbose)
-        yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["nothing has helped yet"]
+        yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["no attempt has helped yet"]
         if nearest.because:
             reasons = nearest.because if verbose else tuple(map(_without_numbers, nearest.because))
-            yield f"{'alike' if _unsure(nearest) else 'the same'} because: {'; '.join(reasons)}"
+            yield f"{'similar' if _unsure(nearest) else 'the same'} because: {'; '.join(reasons)}"
     if here:
         yield f"tried in this task: {_outcomes(here)}"
 
@@ -73,22 +73,22 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
 def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose: bool) -> str:
     days = sorted({one.when.date() for one in before})
     when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
-    said = f"{counted(len(before), 'attempt')} {when}, {_each(before)}"
+    said = f"{quantity(len(before), 'attempt')} {when}, {_each(before)}"
     if nearest.likelihood is None:
         return said
     number = f" ({nearest.likelihood:.2f})" if verbose else ""
-    return f"{in_words(nearest.likelihood)}{number}: {said}"
+    return f"{likelihood_words(nearest.likelihood)}{number}: {said}"
 
 
 def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
-    """Yield the fix in one line, and what stood beside it where the proposal does not say it."""
-    led = "then it was" if _unsure(fix) else "fixed by"
+    """Yield the fix in one line, and its reason and constraints if the proposal does not contain them."""
+    led = "the fix then was" if _unsure(fix) else "fixed by"
     yield f"{led} “{_line(fix.summary or fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
     beside = [
         ("noted", fix.note),
         ("reason then", fix.reason),
         *(("condition then", constraint) for constraint in fix.constraints),
-        *(("different when it was over", change) for change in fix.changed),
+        *(("changed before the recovery", change) for change in fix.changed),
     ]
     for label, said in beside:
         if said and said != fix.tried and _flat(said) not in proposed:
@@ -109,13 +109,13 @@ def _before(task: Task) -> list[SimilarAttempt]:
 
 
 def _fix(before: Sequence[SimilarAttempt]) -> SimilarAttempt | None:
-    """The first that helped; one that a person has confirmed goes before one that was observed alone."""
+    """Return the first attempt that helped, preferably one that a person confirmed."""
     helped = [one for one in before if one.outcome == "succeeded"]
     return min(helped, key=lambda one: (_unsure(one), one.evidence != "reported"), default=None)
 
 
 def _outcomes(attempts: Sequence[SimilarAttempt]) -> str:
-    return f"{counted(len(attempts), 'attempt')}, {_each(attempts)}"
+    return f"{quantity(len(attempts), 'attempt')}, {_each(attempts)}"
 
 
 def _each(attempts: Sequence[SimilarAttempt]) -> str:
@@ -128,9 +128,9 @@ def _how(attempt: SimilarAttempt) -> str:
         case "unknown", _:
             return "no outcome yet"
         case "succeeded", "observed":
-            return "succeeded (observed alone, nobody has confirmed it)"
+            return "succeeded (observed, not confirmed by a person)"
         case "superseded", evidence:
-            return f"not what ended it ({evidence})"
+            return f"not the cause of the recovery ({evidence})"
         case outcome, evidence:
             return f"{outcome} ({evidence})"
 

@@ -1,9 +1,9 @@
-"""Section about who is hit: the jobs and data sets that rest on what failed, worst first."""
+"""Section about the impact: the jobs and data sets downstream of the failure, worst first."""
 
 from collections.abc import Iterator, Sequence
 
 from counterpoint.cli.render.card.model import SHOWN_ROWS, CardSection, Line, section
-from counterpoint.cli.render.words import counted
+from counterpoint.cli.render.words import quantity
 from counterpoint.proto.findings import Downstream
 from counterpoint.proto.tasks import Task
 
@@ -16,7 +16,7 @@ def impact(task: Task, verbose: bool) -> CardSection:
     for row in rows:
         merged.setdefault((row.kind, row.namespace, row.name), []).append(row)
     ordered = sorted(merged.values(), key=_worst)
-    return section("who is hit", _lines(ordered, task, verbose))
+    return section("impact", _lines(ordered, task, verbose))
 
 
 def _worst(rows: Sequence[Downstream]) -> tuple[bool, int, bool, bool, str, str]:
@@ -37,11 +37,11 @@ def _lines(ordered: Sequence[Sequence[Downstream]], task: Task, verbose: bool) -
         yield _summary([rows[0] for rows in ordered])
     for rows in shown:
         row, hops = rows[0], min(each.hops for each in rows)
-        notes = [] if any(each.edge == "data" for each in rows) else ["waits for it alone"]
+        notes = [] if any(each.edge == "data" for each in rows) else ["control dependency only"]
         if row.claimed_by is not None:
-            notes.append(f"claimed by {task.submitted_by}, unknown to lineage")
+            notes.append(f"stated by {task.submitted_by}, unknown to lineage")
         yield (
-            "directly" if hops <= 1 else f"{hops} hops on",
+            "directly" if hops <= 1 else f"{hops} hops away",
             "data set" if row.kind == "dataset" else row.kind,
             row.name,
             row.owner or "no owner",
@@ -55,9 +55,9 @@ def _lines(ordered: Sequence[Sequence[Downstream]], task: Task, verbose: bool) -
 def _summary(rows: Sequence[Downstream]) -> str:
     jobs = sum(row.kind == "job" for row in rows)
     owners = _owners(rows)
-    parts = [counted(jobs, "job")] if jobs else []
-    parts += [counted(len(rows) - jobs, "data set")] if jobs < len(rows) else []
-    return " and ".join(parts) + (f" of {counted(len(owners), 'owner')}" if owners else "")
+    parts = [quantity(jobs, "job")] if jobs else []
+    parts += [quantity(len(rows) - jobs, "data set")] if jobs < len(rows) else []
+    return " and ".join(parts) + (f" of {quantity(len(owners), 'owner')}" if owners else "")
 
 
 def _owners(rows: Sequence[Downstream]) -> list[str]:

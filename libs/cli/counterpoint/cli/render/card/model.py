@@ -8,7 +8,7 @@ SHOWN_ROWS = 10
 """Rows of a list that are shown; further ones are folded into one line."""
 
 Line = str | tuple[str, ...]
-"""A line of text, or the cells of a row whose columns are aligned with the rows beside it."""
+"""A line of text, or the cells of a row, aligned with the neighbouring rows."""
 Style = Literal["text", "markdown", "code"]
 
 

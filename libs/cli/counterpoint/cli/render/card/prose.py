@@ -1,11 +1,11 @@
-"""Sections of running text: the proposal or answer, next steps, caveats, and quotes of what they rest on."""
+"""Sections of prose: the proposal or answer, next steps, caveats, and quotes of their sources."""
 
 import re
 from collections.abc import Iterator
 
 from counterpoint.cli.render.card.history import is_offer
 from counterpoint.cli.render.card.model import CardSection, section
-from counterpoint.cli.render.words import counted
+from counterpoint.cli.render.words import quantity
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.tasks import Task
 
@@ -14,39 +14,38 @@ _BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")
 
 
 def proposal(task: Task) -> CardSection:
-    """Return the result, or what is proposed, or what a stopped task offers."""
+    """Return the result, the proposal, or the offer of a stopped task."""
     said = _text(task)
     return section(_label(task), reflowed(said.strip()) if said else (), "markdown")
 
 
 def next_steps(task: Task) -> CardSection:
-    """Return the steps that follow; what is proposed already is no further step."""
+    """Return the next steps without the proposal."""
     said = flat(_text(task) or "")
     steps = task.findings.next_steps if task.findings else ()
     return section("then", [step for step in steps if not said or flat(step) not in said])
 
 
 def caveats(task: Task, verbose: bool) -> CardSection:
-    """Return what keeps the findings from being certain; what the confidence says in words already, with its numbers,
-    where they are asked for."""
+    """Return the caveats; with `verbose` also those that the confidence repeats in words."""
     said = task.findings.caveats if task.findings else ()
     band = task.confidence.band if task.confidence else ""
     return section("caveats", [one for one in said if verbose or not one.startswith(f"confidence is {band}")])
 
 
 def documents(task: Task) -> CardSection:
-    """Return how many documents are about it."""
+    """Return the number of relevant documents."""
     if task.findings is None or task.kind == "question":
         return section("documents", ())
     sources = {citation.source_path for citation in task.findings.citations if citation.store == "chunks"}
     if unfounded(task):
         nearest = ", the nearest are quoted below" if sources else ""
-        return section("documents", [f"no document that is about it{nearest}"])
-    return section("documents", [f"{counted(len(sources), 'document')} about it"] if sources else ())
+        return section("documents", [f"no relevant document{nearest}"])
+    return section("documents", [f"{quantity(len(sources), 'document')} about it"] if sources else ())
 
 
 def quotes(task: Task, verbose: bool) -> CardSection:
-    """Return what is cited and not quoted in the text already; of the nearest ones the first few."""
+    """Return the citations that the text does not quote, without `verbose` the first few."""
     label = "nearest" if unfounded(task) else "quoted"
     if task.findings is None:
         return section(label, ())
@@ -57,7 +56,7 @@ def quotes(task: Task, verbose: bool) -> CardSection:
 
 
 def unfounded(task: Task) -> bool:
-    """Return whether what is cited is the nearest there was, and not found to be about it."""
+    """Return whether the citations are only the nearest passages, none of them found relevant."""
     match task.escalation.code if task.escalation else None:
         case "low_confidence" | "insufficient_evidence":
             return True
@@ -68,8 +67,7 @@ def unfounded(task: Task) -> bool:
 
 
 def reflowed(markdown: str) -> Iterator[str]:
-    """Yield the paragraphs and list items of a markdown text, each on one line however its source broke it; tables
-    and code keep their lines."""
+    """Yield the paragraphs and list items of a markdown text, each on one line; tables and code keep their lines."""
     paragraph, code = "", False
     for line in markdown.split("\n"):
         quoted = line.startswith(">")
@@ -96,7 +94,7 @@ def flat(quoted: str) -> str:
 
 
 def _text(task: Task) -> str | None:
-    """Return the text in front; an offer that a task has stopped with is the first of its next steps."""
+    """Return the main text; the offer of a stopped task is the first of its next steps."""
     steps = task.findings.next_steps if task.findings and is_offer(task) else ()
     return task.result or task.proposal or next(iter(steps), None)
 

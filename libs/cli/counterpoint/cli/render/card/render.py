@@ -54,7 +54,7 @@ def render(shown: TaskCard, form: Format, width: int = WIDTH) -> str:
 def rendered(
     task: Mapping[str, Any], console: "Console", *, verbose: bool = False, form: Format | None = None
 ) -> "RenderableType":
-    """Return the card of a task as HTTP gives it; without a format a panel on a terminal, plain text elsewhere."""
+    """Return the card of a task from HTTP; without a format a panel on a terminal, plain text elsewhere."""
     shown = card(Task.model_validate(task), verbose=verbose)
     form = form or (Format.TERMINAL if console.is_terminal else Format.PLAIN)
     return panel(shown) if form is Format.TERMINAL else render(shown, form)
@@ -99,14 +99,14 @@ def panel(shown: TaskCard) -> "RenderableType":
 
 
 def normalised(shown: str) -> str:
-    """Return a card's text with its ids and times replaced by words, to compare cards of two runs."""
+    """Return a card's text with ids and times replaced by words, to compare the cards of two runs."""
     for pattern, word in _MARKED:
         shown = pattern.sub(word, shown)
     return " ".join(shown.split())
 
 
 def _gaps(shown: TaskCard) -> Iterator[bool]:
-    """Yield whether each section is set apart from the one above: those of one line stand together."""
+    """Yield whether a blank line precedes each section: sections of one line are grouped."""
     above = 2
     for each in shown.sections:
         yield above > 1 or len(each.lines) > 1
@@ -159,7 +159,7 @@ def _plain(line: Line) -> str:
 
 
 def _escaped(said: str) -> str:
-    """Return a text whose marks stand for themselves; addresses are left as they are, so that they stay links."""
+    """Return a text with its markdown escaped, except in URLs, which remain links."""
     return " ".join(
         word if re.match(r"https?://", word) else _MARKUP.sub(r"\\\g<0>", word) for word in re.split(r" ", said)
     )
@@ -172,7 +172,7 @@ def _paragraphs(paragraphs: Iterable[str], width: int) -> Iterator[str]:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line as several; what it begins with (a quote mark, an indent, a list number) is kept or hung."""
+    """Return a line wrapped; its prefix (a quote mark, an indent, a list number) is repeated or indented."""
     if len(line) <= width:
         return [line.rstrip()]
     begin = re.match(r"\s*(> ?)?", line)

@@ -1,13 +1,13 @@
-"""Sections about where a task stands: its state, how far to trust it, who is asked for what, and how to report."""
+"""Sections about the status of a task: its state, the confidence, the input needed, and how to report."""
 
 from collections.abc import Iterator
 
 from counterpoint.cli.render.card.model import CardSection, Line, section
-from counterpoint.cli.render.words import counted
+from counterpoint.cli.render.words import quantity
 from counterpoint.proto.decisions import Confidence, ConfidenceTerms
 from counterpoint.proto.tasks import Need, Task
 
-_BANDS = {"high": "high", "medium": "medium: go on, with the caveats in mind", "low": "low: not enough to go on"}
+_BANDS = {"high": "high", "medium": "medium: proceed, but note the caveats", "low": "low: not enough evidence"}
 
 
 def state(task: Task) -> str:
@@ -19,7 +19,7 @@ def state(task: Task) -> str:
             said = f"escalated to {task.escalation.to} ({task.escalation.code}), " if task.escalation else ""
             return f"{said}waits for {waiting_for}"
         case "working", _:
-            return f"in work, attempt {task.attempt or 1}"
+            return f"in progress, attempt {task.attempt or 1}"
         case "completed", _:
             return f"completed ({task.resolution})"
         case ended, _:
@@ -27,12 +27,12 @@ def state(task: Task) -> str:
 
 
 def trust(task: Task, verbose: bool) -> CardSection:
-    """Return the confidence in words with its evidence; the numbers where they are asked for."""
+    """Return the confidence in words with its evidence; with `verbose` the numbers."""
     return section("confidence", _confidence(task.confidence, task.kind, verbose) if task.confidence else ())
 
 
 def needs(task: Task) -> CardSection:
-    """Return what somebody has to supply, with the command that does."""
+    """Return the input needed, with the command that supplies it."""
     asked: tuple[Need, ...] = task.needs
     if task.state == "input_required" and task.escalation:
         asked = (*task.escalation.needs, *asked)
@@ -40,7 +40,7 @@ def needs(task: Task) -> CardSection:
 
 
 def report(task: Task) -> CardSection:
-    """Return how to say what came of the attempt."""
+    """Return how to report the outcome of the attempt."""
     if task.waiting_for != "outcome":
         return section("report", ())
     command = f"counterpoint outcome {task.task_id}"
@@ -49,13 +49,13 @@ def report(task: Task) -> CardSection:
         "report",
         [
             f"{command} succeeded {where}",
-            'or failed, or partial; with --by something-else --note "…" where something else fixed it',
+            'or failed, or partial; add --by something-else --note "…" if something else fixed it',
         ],
     )
 
 
 def searched(task: Task) -> CardSection:
-    """Return what was searched for."""
+    """Return the search queries."""
     return section("searched", task.escalation.searched_for if task.escalation else ())
 
 
@@ -77,15 +77,15 @@ def _confidence(known: Confidence, kind: str, verbose: bool) -> Iterator[Line]:
 def _evidence(terms: ConfidenceTerms) -> Iterator[str]:
     if terms.rag_hits:
         fit = terms.rag_similarity
-        match = "closely" if fit >= 0.8 else "well" if fit >= 0.6 else "in part"
-        yield f"{counted(terms.rag_hits, 'trusted source')} about it, the best fits {match}"
+        match = "closely" if fit >= 0.8 else "well" if fit >= 0.6 else "partly"
+        yield f"{quantity(terms.rag_hits, 'trusted source')} about it, the best matches {match}"
     else:
         yield "no trusted source about it"
     if terms.provider_exists is False:
-        yield "no provider is known for a system it names"
+        yield "the provider index lacks a system that it names"
     elif terms.provider_exists is True:
-        yield "a provider is known for each system it names"
-    yield "something like it has worked before" if terms.similar_dag else "nothing like it is known to have worked"
+        yield "the provider index has every system that it names"
+    yield "a similar attempt has worked before" if terms.similar_dag else "no similar attempt is known to have worked"
 
 
 def _word(value: bool) -> str:

@@ -1,4 +1,4 @@
-"""A desk: the manager's handler in a test's hands."""
+"""A handler of `TaskRouted` that a test controls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,8 +12,8 @@ from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskRouted
 
 
-class Desk:
-    """It notes each run, waits for `go`, then does as it is told."""
+class GatedHandler:
+    """Records each run, waits for `go`, then returns the commit of `then`."""
 
     def __init__(self, service: Service, then: Callable[[TaskRouted, Memory], Any] = lambda _, memory: noted(memory)):
         self.runs: list[tuple[str, int, int]] = []

@@ -1,4 +1,4 @@
-"""A desk: the effects of events on incidents, by the pure functions alone, over records in memory."""
+"""Simulation of the effects of events on incidents: the pure functions over records in memory."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -36,13 +36,13 @@ TUESDAY, WEDNESDAY = "2_tuesday_fails", "4_wednesday_fails_again"
 FETCH = "job:prod/orders_ingest.fetch_orders"
 
 
-class Desk:
-    """One project. With a grace of 0 a failure has waited as soon as it comes."""
+class IncidentSimulation:
+    """Incidents of one project. With a grace of 0 a failure counts as waited immediately."""
 
     def __init__(self, limits: IncidentLimits = EAGER) -> None:
         self.limits = limits
         self.now = NOW
-        self.known: dict[RecordKey, GraphRecord] = {}
+        self.records: dict[RecordKey, GraphRecord] = {}
         self.incidents: dict[str, IncidentRecord] = {}
         self.ledger = IncidentLedger()
         self.tasks: list[SubmitTask] = []
@@ -51,53 +51,53 @@ class Desk:
         self.outcomes: list[ReportOutcome] = []
         self._down: dict[str, frozenset[str]] = {}
 
-    def take(self, raws: Iterable[object], *, waited: bool = False) -> "Desk":
+    def take(self, raws: Iterable[object], *, waited: bool = False) -> "IncidentSimulation":
         for raw in raws:
             event = parse_event(raw)
             assert isinstance(event, RunEvent)
-            changed = changed_records(event, self.known)
-            self.known |= changed
-            taught = any(store == "edges" for store, _ in changed)
-            if taught:
+            changed = changed_records(event, self.records)
+            self.records |= changed
+            has_new_edges = any(store == "edges" for store, _ in changed)
+            if has_new_edges:
                 self._down.clear()
             run = self.run(event.run_id)
             if event.type is EventType.FAIL:
                 self.settle([self._failed(event, run, waited or not self.limits.retry_grace_s)])
             elif event.type is EventType.COMPLETE:
-                kept = [i for i in self.incidents.values() if i.ending is not IncidentEnding.MERGED]
-                members = [one for i in kept for one in i.members.values() if one.job == run.job]
+                records_kept = [i for i in self.incidents.values() if i.ending is not IncidentEnding.MERGED]
+                members = [one for i in records_kept for one in i.members.values() if one.job == run.job]
                 self.settle([one.resolved_by([run]) for one in members])
-            elif taught:
+            elif has_new_edges:
                 self.settle([])
         return self
 
-    def wait(self) -> "Desk":
-        """The grace of everything that waits is over."""
+    def end_grace(self) -> "IncidentSimulation":
+        """End the grace period of all waiting failures."""
         for incident in list(self.incidents.values()):
             if incident.state is IncidentState.WAITING:
                 self.settle([one.model_copy(update={"waited": True}) for one in incident.failures])
         return self
 
-    def end(self, task_id: str, at: datetime) -> "Desk":
-        """The task of an incident has ended."""
+    def end_task(self, task_id: str, at: datetime) -> "IncidentSimulation":
+        """End the task of an incident."""
         self.incidents[task_id], late = close_with_task(self.incidents[task_id], at)
         self.settle(late)
         return self
 
     def run(self, run_id: str) -> RunRecord:
-        run = self.known["runs", run_id]
+        run = self.records["runs", run_id]
         assert isinstance(run, RunRecord)
         return run
 
     def settle(self, fresh: Iterable[FailedRun]) -> None:
-        book = IncidentSnapshot(incidents=dict(self.incidents), ledger=self.ledger)
-        found = match_incidents(book, fresh, self._below, self.limits, project="default", now=self.now)
-        self._apply(found)
+        snapshot = IncidentSnapshot(incidents=dict(self.incidents), ledger=self.ledger)
+        changes = match_incidents(snapshot, fresh, self._below, self.limits, project="default", now=self.now)
+        self._apply(changes)
 
     def _failed(self, event: RunEvent, run: RunRecord, waited: bool) -> FailedRun:
         failed = failure_report(event, run).run
-        runs = [record for record in self.known.values() if isinstance(record, RunRecord)]
-        edges = [record for record in self.known.values() if isinstance(record, LineageEdge)]
+        runs = [record for record in self.records.values() if isinstance(record, RunRecord)]
+        edges = [record for record in self.records.values() if isinstance(record, LineageEdge)]
         parts = any(edge.kind is EdgeKind.PARENT and edge.source == failed.job for edge in edges)
         return failed.model_copy(
             update={"known_at": self.now, "waited": waited, "whole": failed.whole or parts}
@@ -105,35 +105,35 @@ class Desk:
 
     def _below(self, above: str, other: str) -> bool:
         if above not in self._down:
-            edges = [record for record in self.known.values() if isinstance(record, LineageEdge)]
+            edges = [record for record in self.records.values() if isinstance(record, LineageEdge)]
             rows = blast_radius(node_of(above), edges, {}).downstream
             self._down[above] = frozenset(job(row.namespace, row.name).ref for row in rows if row.kind == "job")
         return other in self._down[above]
 
-    def _apply(self, found: IncidentChanges) -> None:
-        shown = {incident.incident_id for incident in (*found.opened, *found.repointed)}
-        for incident in found.changed:
+    def _apply(self, changes: IncidentChanges) -> None:
+        with_task_message = {incident.incident_id for incident in (*changes.opened, *changes.repointed)}
+        for incident in changes.changed:
             error = self.run(incident.origin.run_id).error_message or NO_MESSAGE
-            known = {"error_message": error} if incident.incident_id in shown else {}
-            self.incidents[incident.incident_id] = incident.model_copy(update=known)
-        self.ledger = found.ledger
-        for incident in found.opened:
+            records = {"error_message": error} if incident.incident_id in with_task_message else {}
+            self.incidents[incident.incident_id] = incident.model_copy(update=records)
+        self.ledger = changes.ledger
+        for incident in changes.opened:
             self.tasks.append(self._submission(incident))
-        for incident in found.repointed:
+        for incident in changes.repointed:
             self.amendments.append(amendment(self._submission(incident), incident))
-        for incident in found.merged:
+        for incident in changes.merged:
             into = self.incidents.get(incident.closed_by or "")
             self.cancellations.append(cancellation(incident, into))
-        self.outcomes += [observed_outcome(incident) for incident in found.recovered]
+        self.outcomes += [observed_outcome(incident) for incident in changes.recovered]
 
     def _submission(self, incident: IncidentRecord) -> SubmitTask:
-        edges = [record for record in self.known.values() if isinstance(record, LineageEdge)]
-        radius = blast_radius(node_of(incident.job), edges, owners_by_ref(self.known.values()))
+        edges = [record for record in self.records.values() if isinstance(record, LineageEdge)]
+        radius = blast_radius(node_of(incident.job), edges, owners_by_ref(self.records.values()))
         incident = add_history(incident, self.incidents.values())
         return incident_task(incident, radius, self.ledger, run=self.run(incident.origin.run_id))
 
     @property
-    def standing(self) -> list[IncidentRecord]:
+    def active(self) -> list[IncidentRecord]:
         return [incident for incident in self.incidents.values() if incident.active]
 
     @property
@@ -146,7 +146,7 @@ def fails(day: str) -> list[dict[str, Any]]:
     return [raw for raw in orders(day) if raw["eventType"] == "FAIL"]
 
 
-def made(
+def run_event(
     kind: str,
     second: float,
     *,
