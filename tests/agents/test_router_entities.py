@@ -211,7 +211,7 @@ def test_what_a_model_found_is_told_with_its_words_and_answers_nothing() -> None
     found = nothing.model_copy(update={"stated": tuple(relation_of_model(stated(n)) for n in range(12))})
     assert found.owned_by == ()
     lines = described(found.model_dump(mode="json"))
-    said = "quay team owns harbour_tides, said by openai/one in teams.md"
+    said = "quay team owns harbour_tides, found by openai/one in teams.md"
     assert lines[1] == f"  {said}: 'The quay team owns harbour_tides 0.'"
     assert lines[-1] == "  and 2 more relations found by a model"
 

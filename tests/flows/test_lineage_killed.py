@@ -1,8 +1,10 @@
-"""Lineage is killed while failed flows come in (row F5): the incidents that stand are those of the reference."""
+"""Lineage is killed or down while failed flows come in: the incidents that stand are those of the reference."""
 
 import asyncio
 import json
+import os
 import random
+import signal
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -69,13 +71,30 @@ async def kept(record: "asyncpg.Connection[asyncpg.Record]", project: str) -> St
     return of(active) if all(incident.state is IncidentState.OPEN for incident in active) else None
 
 
+def shuffled_histories(project: str) -> tuple[dict[str, Standing], list[tuple[str, dict[str, Any]]]]:
+    """Return the incidents that a history per seed must leave, by project, and the events of all, shuffled."""
+    projects = {f"{project}-{seed}": history(seed) for seed in SEEDS}
+    events = [(name, event) for name, known in projects.items() for event in lately(known)]
+    random.Random(1).shuffle(events)
+    return {name: standing(known) for name, known in projects.items()}, events
+
+
+async def assert_incidents(
+    stack: Stack, record: "asyncpg.Connection[asyncpg.Record]", wanted: dict[str, Standing]
+) -> None:
+    """Wait for the incidents of every project, and compare them once all consumers are idle."""
+    for _ in range(1200):
+        if wanted == {name: await kept(record, name) for name in wanted}:
+            break
+        await asyncio.sleep(0.1)
+    await quiet(stack)
+    assert wanted == {name: await kept(record, name) for name in wanted}
+
+
 async def test_a_burst_during_which_lineage_is_killed_leaves_the_references_incidents(
     stack: Stack, outsider: Outsider, project: str, record: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
-    projects = {f"{project}-{seed}": history(seed) for seed in SEEDS}
-    wanted = {name: standing(known) for name, known in projects.items()}
-    burst = [(name, event) for name, known in projects.items() for event in lately(known)]
-    random.Random(1).shuffle(burst)
+    wanted, burst = shuffled_histories(project)
     part = len(burst) // (KILLS + 1)
     for number in range(KILLS + 1):
         for name, event in burst[number * part : (number + 1) * part if number < KILLS else None]:
@@ -83,9 +102,20 @@ async def test_a_burst_during_which_lineage_is_killed_leaves_the_references_inci
         if number < KILLS:
             stack.kill("lineage")
             await stack.ready("lineage")
-    for _ in range(1200):
-        if wanted == {name: await kept(record, name) for name in projects}:
-            break
-        await asyncio.sleep(0.1)
-    await quiet(stack)
-    assert wanted == {name: await kept(record, name) for name in projects}
+    await assert_incidents(stack, record, wanted)
+
+
+async def test_a_backlog_that_waited_while_lineage_was_down_leaves_the_references_incidents(
+    stack: Stack, outsider: Outsider, project: str, record: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    wanted, backlog = shuffled_histories(project)
+    lineage = stack.endpoints.services["lineage"].pid
+    assert lineage is not None
+    os.kill(lineage, signal.SIGSTOP)
+    await asyncio.to_thread(os.waitid, os.P_PID, lineage, os.WSTOPPED | os.WNOWAIT)
+    for name, event in backlog:
+        await publish(outsider, name, event)
+    assert {name: await kept(record, name) for name in wanted} != wanted
+    stack.kill("lineage")
+    await stack.ready("lineage")
+    await assert_incidents(stack, record, wanted)

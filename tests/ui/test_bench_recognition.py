@@ -98,7 +98,9 @@ def test_a_fitted_model_orders_what_it_was_fitted_on_and_no_likeness_counts_agai
     assert sum(at == each.correct for at, each in zip(best, known, strict=True)) > 0.9 * len(known)
     assert all(weight >= 0 for name, weight in model.weights.items() if name not in {"no_error", *AGAINST})
     assert all(model.weights[name] <= 0 for name in AGAINST)
-    assert "recall@1" in cross_validate(reports)
+    figures = cross_validate(reports)
+    assert "recall@1" in figures
+    assert "calibration error" in figures
 
 
 def test_further_sets_teach_the_weights_and_the_first_says_how_often() -> None:

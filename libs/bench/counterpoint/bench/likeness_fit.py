@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from counterpoint.bench.evaluation_metrics import auroc
+from counterpoint.bench.evaluation_metrics import auroc, ece
 from counterpoint.developer.evidence.likeness import AGAINST, FEATURES, LikenessModel, Resemblance
 
 Array = npt.NDArray[np.float64]
@@ -72,7 +72,7 @@ def cross_validate(reports: Sequence[IncidentCandidates], *further: Sequence[Inc
     faults = sorted({report.fault for report in reports})
     np.random.default_rng(7).shuffle(faults)
     fold = {fault: n % FOLDS for n, fault in enumerate(faults)}
-    recalled, outcomes = [], []
+    recalled, outcomes, offers = [], [], []
     for n in range(FOLDS):
         model = fit_likeness([report for report in reports if fold[report.fault] != n], "", *further)
         for report in (report for report in reports if fold[report.fault] == n):
@@ -81,10 +81,12 @@ def cross_validate(reports: Sequence[IncidentCandidates], *further: Sequence[Inc
                 continue
             at = max(range(len(report.candidates)), key=lambda each: model.order(report.candidates[each]))
             right = at == report.correct
+            likelihood = model.at(report.candidates[at])
+            offers.append((likelihood, right))
             if report.known:
                 recalled.append((report, right))
             if right or not report.known:
-                outcomes.append((model.at(report.candidates[at]), right))
+                outcomes.append((likelihood, right))
     known = [right for _, right in recalled]
     claimed = sum(value >= 0.7 for value, right in outcomes if right) / max(1, len(known))
     wrongly = sum(value >= 0.7 for value, right in outcomes if not right) / max(
@@ -93,7 +95,7 @@ def cross_validate(reports: Sequence[IncidentCandidates], *further: Sequence[Inc
     area = auroc([value for value, _ in outcomes], [right for _, right in outcomes])
     return (
         f"{FOLDS} folds by fault: recall@1 {sum(known) / max(1, len(known)):.3f}, AUROC {area or 0:.3f}, "
-        f"claimed {claimed:.3f}, wrongly claimed {wrongly:.3f}"
+        f"claimed {claimed:.3f}, wrongly claimed {wrongly:.3f}, calibration error {ece(offers) or 0:.3f}"
     )
 
 

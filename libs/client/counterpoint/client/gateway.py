@@ -172,13 +172,13 @@ class Gateway:
                 }
                 answer = await self._client.post(path, json=body, headers=headers)
         except TimeoutError as late:
-            raise Transient(f"the gateway did not answer within {deadline_s} s") from late
+            raise Transient(f"the gateway did not respond within {deadline_s} s") from late
         except httpx.TransportError as error:
             raise Transient(f"the gateway is not reachable: {type(error).__name__}", retry_after_s=1.0) from error
         try:
             said = answer.json()
         except json.JSONDecodeError as error:
-            raise Transient(f"the gateway answered {answer.status_code} without JSON") from error
+            raise Transient(f"the gateway returned HTTP {answer.status_code} without valid JSON") from error
         if answer.status_code != httpx.codes.OK:
             raise error_of(said)
         return dict(said)
@@ -199,7 +199,7 @@ def error_of(said: Any) -> CounterpointError:
     try:
         error = GatewayError.model_validate(said["error"])
     except (ValidationError, KeyError, TypeError):
-        return Transient("the gateway refused in words that are not its own")
+        return Transient("the gateway returned an error of an unknown form")
     match error.type:
         case "transient":
             return Transient(error.message, error.retry_after_s)
@@ -222,4 +222,4 @@ def _usage(said: Mapping[str, Any]) -> Usage:
 
 
 def _not_configured(code: str, setting: str) -> Permanent:
-    return Permanent(code, (Problem(field=setting, problem="is not set, nor is there a gateway without it"),))
+    return Permanent(code, (Problem(field=setting, problem="is not set; the gateway needs it"),))

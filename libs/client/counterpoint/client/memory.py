@@ -153,7 +153,7 @@ class Memory:
         """
         reply = await self.command(IssueGatewayToken(purpose=purpose, reads=self._reads))
         if reply.token is None:
-            raise Transient("memory has made no token")
+            raise Transient("memory returned no token")
         if purpose == "web":
             self._reads += 1
         return reply.token

@@ -128,7 +128,7 @@ def _recovered(history: TaskHistory, message: TaskOutcomeReported, what: str, no
     result = "\n".join((message.note or f"recovered ({message.evidence} by {message.by})", *message.changed))
     task = with_transition(history.task, row, now, result=result, resolution="resolved", findings=findings, needs=asked)
     return TaskUpdate(
-        steps=(ReasoningStep("complete", f"{what}: it is over, and no attempt is credited with it"),),
+        steps=(ReasoningStep("complete", f"{what}: the failure is over, and no attempt is credited"),),
         decision="complete as resolved",
         task=task,
         messages=(completion(task, "resolved", result, findings, now),),
@@ -141,9 +141,9 @@ def _said_of_end(attempt: Attempt) -> str:
         return "\n".join((attempt.note or f"recovered {who}", *attempt.changed))
     match attempt.fixed_by:
         case "nothing":
-            return attempt.note or f"recovered by itself {who}"
+            return attempt.note or f"recovered without a fix {who}"
         case "something_else":
-            return f"fixed by something else than the proposal {who}"
+            return f"fixed by something other than the proposal {who}"
         case _:
             return f"{attempt.outcome} {who}"
 

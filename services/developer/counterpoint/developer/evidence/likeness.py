@@ -140,7 +140,7 @@ def because(pair: Resemblance, known: Circumstances) -> tuple[str, ...]:
     if known.report:
         said.append("same report")
     if known.template:
-        said.append("same message, which names no cause" if known.generic else "same error message")
+        said.append("same message, but it names no cause" if known.generic else "same error message")
     if known.job:
         said.append("same job")
     elif pair.system:
@@ -154,9 +154,9 @@ def because(pair: Resemblance, known: Circumstances) -> tuple[str, ...]:
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
         said.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
     if not said:
-        said.append("few words and little meaning in common")
+        said.append("few words in common, and not similar in meaning")
     if pair.ruled_out:
-        said.append("against it: this report rules a cause out")
+        said.append("against: this report rules a cause out")
     return tuple(said)
 
 

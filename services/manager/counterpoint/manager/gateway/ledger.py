@@ -84,17 +84,15 @@ class SpendRecord(Shape):
         """Add a reservation. Raises `Denied` `budget` when it could exceed a limit."""
         if self.limit_usd is not None:
             if estimate.usd == UNKNOWN:
-                raise Denied(ErrorCode.BUDGET, "a model whose price is known, where the budget is in USD")
+                raise Denied(ErrorCode.BUDGET, "a model whose price is known, because the budget is in USD")
             left = self.limit_usd - self.spent_usd - self.reserved_usd
             if estimate.usd > left:
-                raise Denied(
-                    ErrorCode.BUDGET, f"{estimate.usd:f} USD for this call at most, of the {left:f} that are left"
-                )
+                raise Denied(ErrorCode.BUDGET, f"{estimate.usd:f} USD at most for this call; {left:f} USD are left")
         if self.limit_tokens is not None:
             left_tokens = self.limit_tokens - self.spent_tokens - self.reserved_tokens
             if estimate.tokens > left_tokens:
                 raise Denied(
-                    ErrorCode.BUDGET, f"{estimate.tokens} tokens for this call at most, of the {left_tokens} left"
+                    ErrorCode.BUDGET, f"{estimate.tokens} tokens at most for this call; {left_tokens} are left"
                 )
         return self.model_copy(
             update={

@@ -31,7 +31,7 @@ class Tokens:
     def minted_of_job(self, project: str, job: str, label: int) -> str:
         """One for a job. Raises `Denied` `label`."""
         if label > self._clearance:
-            raise Denied(ErrorCode.LABEL, f"texts that are no more than {self._policy.labels[self._clearance]}")
+            raise Denied(ErrorCode.LABEL, f"texts labelled {self._policy.labels[self._clearance]} at most")
         return mint(self._keyring, diode.gateway_of_job(self._policy, project, job, self._clearance, _in(_JOB_LIFE_S)))
 
 
@@ -47,7 +47,7 @@ class JobHolder:
     async def gateway_token(self, purpose: TokenPurpose) -> str:
         """A token for models; a job of memory's own has none for the web."""
         if purpose != "model":
-            raise Denied(ErrorCode.GATEWAY, "a task, to search the web")
+            raise Denied(ErrorCode.GATEWAY, "a task; a job has no access to web search")
         return self.tokens.minted_of_job(self.project, self.job, self.label)
 
 

@@ -64,11 +64,11 @@ class Auditor:
         unread: list[str] = []
         recorded = await self._recorded()
         faults += [
-            f"the record does not have the checkpoint of {row['size']} leaves as it was signed"
+            f"the record has an altered checkpoint of {row['size']} leaves"
             for row in recorded
             if not self._filed(row["note"], row["size"], row["root"])
         ]
-        texts = {"the asker": query.checkpoints, "the record": "\n".join(row["note"] for row in recorded)}
+        texts = {"the caller": query.checkpoints, "the record": "\n".join(row["note"] for row in recorded)}
         for copy in self._copies:
             try:
                 texts[f"the {copy.name}"] = await copy.read()
@@ -78,7 +78,7 @@ class Auditor:
         for where, text in texts.items():
             read = self._sequencer.key.read(text)
             if read.forged:
-                faults.append(f"{where} holds {read.forged} checkpoints whose signature is wrong")
+                faults.append(f"{where} has {read.forged} checkpoints with an invalid signature")
             known += [KnownCheckpoint(size=each.size, root=each.root.hex(), where=where) for each in read]
             if read.last is not None and (last is None or read.last.size > last.size):
                 last = read.last
@@ -106,7 +106,7 @@ class Auditor:
             last, edge = self._sequencer.base()
             rows = await self._of(project, query)
         if last is None or edge is None:
-            raise Transient(self._sequencer.fault or "nothing was signed yet")
+            raise Transient(self._sequencer.fault or "no checkpoint was signed yet")
         covered = [row for row in rows if row["position"] is not None and row["position"] <= last.size]
         page = _fitting(covered)
         more = len(page) < len(covered) or len(rows) == query.limit
@@ -130,7 +130,7 @@ class Auditor:
         try:
             paths = [proof(each, lambda subtree: edge.root_of(subtree, full)) for each in parts]
         except KeyError as error:
-            raise Transient("the tree is not whole") from error
+            raise Transient("the tree is incomplete") from error
         return [_shown(row) | {"path": [node.hex() for node in path]} for row, path in zip(rows, paths, strict=True)]
 
     async def _checkpoints(self, query: Checkpoints) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Auditor:
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(EXPLAINED, project, query.id, query.before or 2**63 - 1, query.limit + 1)
         if query.id is not None and not rows:
-            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is no refusal of this project"),))
+            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is not a refusal of this project"),))
         items = [explained(row, project) for row in rows[: query.limit]]
         following = rows[query.limit - 1]["place"] if len(rows) > query.limit else None
         return {"items": items, "next": following}

@@ -33,12 +33,12 @@ class FolderEmbedder:
         self.model_id = folder.model_id
         self.dimensions = self._vector(_PROBE).shape[0]
         if self.dimensions < 2 or self.dimensions > MAX_DIMENSIONS:
-            made = "one number: is it a cross-encoder, for COUNTERPOINT_RERANKER?"
+            made = "one number: a cross-encoder belongs in COUNTERPOINT_RERANKER"
             problem = made if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
-            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{folder.path} makes of a text {problem}")
+            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{folder.path} returns for a text {problem}")
         if dimensions is not None and dimensions != self.dimensions:
-            problem = f"{folder.path} makes vectors of {self.dimensions}, not of {dimensions}"
-            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem}, as COUNTERPOINT_EMBEDDING_DIMENSIONS says")
+            problem = f"{folder.path} returns vectors of {self.dimensions} dimensions, not {dimensions}"
+            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem} as in COUNTERPOINT_EMBEDDING_DIMENSIONS")
 
     async def embed(self, texts: Sequence[str], whose: TextContext | None = None) -> Vectors:
         """The vectors of `texts`, (n, dimensions), in their order; worked out in threads, the loop stays free."""

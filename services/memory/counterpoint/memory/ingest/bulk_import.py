@@ -124,7 +124,7 @@ class BulkImport:
         ordered = list(writes.values())
         for start in range(0, len(ordered), STEP_WRITES):
             await self._step(origin, integrity, ordered[start : start + STEP_WRITES], screen)
-        log.info("records.handed_in", store=store, given=len(bodies), written=len(ordered))
+        log.info("records.imported", store=store, given=len(bodies), written=len(ordered))
         return tuple(results)
 
     async def _known(
@@ -202,6 +202,6 @@ def _without_repeats(wanted: Sequence[_Wanted]) -> list[_Wanted]:
     checked = []
     for one in wanted:
         if one.problem is None and first.setdefault(one.id, one.body) != one.body:
-            one = _Wanted(one.id, one.body, "says otherwise than one before it that is about the same")
+            one = _Wanted(one.id, one.body, "contradicts an earlier row about the same attempt")
         checked.append(one)
     return checked

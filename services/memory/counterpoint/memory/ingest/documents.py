@@ -122,7 +122,7 @@ class Ingest:
                 for source in sources:
                     await self._forget(Origin(message_id=new_id(), project=project), source)
         except CounterpointError as error:
-            log.warning("documents.untidied", reason=str(error))
+            log.warning("documents.cleanup_failed", reason=str(error))
 
     async def _forget(self, origin: Origin, source: str) -> None:
         document_id = ids.document_id(source)
@@ -290,7 +290,7 @@ def _foreseen(work: Callable[[], T]) -> T:
     except CounterpointError:
         raise
     except Exception as error:
-        log.error("document.unforeseen", exc_info=error)
+        log.error("document.failed", exc_info=error)
         problem = Problem(field="text", problem=f"cannot be read: unexpected {type(error).__name__}")
         raise Permanent(ErrorCode.UNREADABLE, (problem,)) from error
 
@@ -299,7 +299,7 @@ def _read(document: Document, given: bytes | None) -> ParsedDocument:
     """Raises `Permanent` for a document that cannot be read."""
     found = read(document.source, document.text if given is None else given, document.type)
     if "\x00" in found.text:
-        raise Permanent(ErrorCode.INVALID, (Problem(field="text", problem="holds a NUL character: is it binary?"),))
+        raise Permanent(ErrorCode.INVALID, (Problem(field="text", problem="contains a NUL character: is it binary?"),))
     if len(found.text) > DOCUMENT_LIMIT_CHARS:
         problem = f"{len(found.text)} characters, more than {DOCUMENT_LIMIT_CHARS}"
         raise Permanent(ErrorCode.TOO_LARGE, (Problem(field="text", problem=problem),))

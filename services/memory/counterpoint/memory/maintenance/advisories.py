@@ -56,13 +56,13 @@ class Advisories:
                 await self._bury(message, stream, consumer, sequence)
                 if stream == subjects.INTAKE:
                     if life is None or life != self._connection.connection_number:
-                        raise Away("the bus was away")
+                        raise Away("the bus was unavailable")
                     await self._connection.delete_message(stream, sequence)
                 return
             except Transient:
                 raise
             except Exception as error:
-                log.error("burial.failed", stream=stream, sequence=sequence, consumer=consumer, exc_info=error)
+                log.error("dead_letter.failed", stream=stream, sequence=sequence, consumer=consumer, exc_info=error)
 
     async def _bury(self, found: StoredMessage, stream: str, consumer: str, sequence: int) -> None:
         known = envelope(

@@ -138,7 +138,7 @@ class Erasures:
                     rows = await connection.fetch(_AGED, project, store, before, _AGED_AT_ONCE)
                 if not rows:
                     continue
-                wish = Erase(scope="project", what=store, reason=f"kept for {days} days")
+                wish = Erase(scope="project", what=store, reason=f"older than its retention of {days} days")
                 erasure_id = derived_id(project, store, before.isoformat())
                 origin = Origin(message_id=erasure_id, project=project)
                 keys = {(row["store"], row["id"]) for row in rows}
@@ -147,12 +147,12 @@ class Erasures:
                         await self._erase(origin, erasure_id, wish, keys, 0)
                     except Conflict as changed:
                         # What is still too old is so at the next time.
-                        log.info("erasure.later", project=project, store=store, reason=str(changed))
+                        log.info("erasure.deferred", project=project, store=store, reason=str(changed))
 
     async def _do(self, origin: Origin, erasure_id: str, wish: Erase) -> CommitReply:
         roots = await self._roots(origin.project, wish)
         if not roots:
-            problem = f"{wish.scope} {wish.what} is nothing that project {origin.project} holds"
+            problem = f"{wish.scope} {wish.what} does not exist in project {origin.project}"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="what", problem=problem),))
         keys, shown_to = await self._with_derived(origin.project, wish, roots)
         return await self._erase(origin, erasure_id, wish, keys, shown_to)

@@ -32,7 +32,7 @@ class Extent:
         home = SHARED_PROJECT if shared else project
         roots = await self._influence.roots(home, wish.store, wish.id, wish.version or 1, before)
         if not roots or not self._changes.learned(wish.store):
-            problem = f"{wish.store}/{wish.id} from version {wish.version or 1} on is nothing that can be taken back"
+            problem = f"{wish.store}/{wish.id} has no version from {wish.version or 1} on that can be taken back"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="item", problem=problem),))
         return roots
 

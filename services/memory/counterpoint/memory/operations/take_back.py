@@ -162,7 +162,7 @@ class TakeBacks:
                 try:
                     await retry_on_conflict(partial(self._catch_up, origin, home, wish_id), _ATTEMPTS)
                 except Conflict:
-                    log.warning("takeback.overtaken", project=project, commit_id=applied.commit_id)
+                    log.warning("takeback.conflict", project=project, commit_id=applied.commit_id)
 
     async def _catch_up(self, origin: Origin, home: str, wish_id: str) -> None:
         """Take back in a project what a wish that stands is about, and was committed since."""
@@ -260,10 +260,10 @@ class TakeBacks:
         every = await self._wishes.all(project)
         known = next((each for each in every if each.id == wish.id and each.done.kind != "lift"), None)
         if known is None:
-            problem = Problem(field="item", problem=f"{wish.id} is no quarantine and no rollback of this project")
+            problem = Problem(field="item", problem=f"{wish.id} is not a quarantine or rollback of this project")
             raise Permanent(ErrorCode.NOT_FOUND, (problem,))
         if known.done.lifted:
-            raise Permanent(ErrorCode.CONFLICT, (Problem(field="item", problem=f"{wish.id} was lifted already"),))
+            raise Permanent(ErrorCode.CONFLICT, (Problem(field="item", problem=f"{wish.id} was already lifted"),))
         parts = [each for each in every if wish.id in (each.id, each.done.of)]
         standing = await self._extent.standing(project, every, wish.id)
         wrong = await self._extent.of_wish(project, known, wish.id)

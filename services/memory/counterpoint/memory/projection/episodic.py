@@ -98,7 +98,7 @@ class Episodic(SearchingTier):
         asked = self.fits(vector).tolist()
         async with self.opened(scope.project, False) as points:
             if await points.place() is None:
-                raise Away(f"{self.name} holds nothing of {scope.project} yet")
+                raise Away(f"{self.name} has no data of {scope.project} yet")
             found = await points.nearest(asked, scope.stores, wanted, scope.clearance, k + TIES)
         hits = [TierHit(payload["store"], payload["id"], payload["version"], round(s, DIGITS)) for payload, s in found]
         return sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]
@@ -144,7 +144,7 @@ def facet(name: str, value: Any) -> str:
     As text, for the engine in process takes true for 1.
     """
     if not _plain(value):
-        problem = f"is no text of at most {FACET_CHARS} characters, whole number, true or false"
+        problem = f"must be text of at most {FACET_CHARS} characters, a whole number, true or false"
         raise Permanent(ErrorCode.INVALID, (Problem(field=f"where.{name[:40]}", problem=problem),))
     return f"{name}={json.dumps(value, ensure_ascii=False)}"
 

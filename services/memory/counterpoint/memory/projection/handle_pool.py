@@ -59,7 +59,7 @@ class HandlePool(Generic[H]):
             book = self._books.get(key)
             if book is not None and not book.path.exists():
                 await self._shut(key)
-                raise Away(f"{book.path.parent.name} of {project} is gone from the disk")
+                raise Away(f"{book.path.parent.name} of {project} was removed from the disk")
             if book is None:
                 book = self._books[key] = await self._open(key)
             book.users += 1

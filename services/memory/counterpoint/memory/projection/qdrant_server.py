@@ -159,4 +159,4 @@ async def _do(asked: Awaitable[T]) -> T:
     try:
         return await asked
     except Exception as error:
-        raise Away(f"the episodic engine does not answer: {type(error).__name__}") from error
+        raise Away(f"the episodic engine does not respond: {type(error).__name__}") from error

@@ -109,7 +109,7 @@ class SearchingTier(Tier):
         shape = None if vector is None else vector.shape
         if vector is None or shape != (self.dimensions,):
             given = "no vector" if shape is None else f"{'x'.join(map(str, shape))} numbers"
-            problem = f"{given}, where {self.model} has {self.dimensions}"
+            problem = f"{given}, but {self.model} has {self.dimensions} dimensions"
             raise Permanent(ErrorCode.VECTOR, (Problem(field=f"{self.name}.vector", problem=problem),))
         return vector
 

@@ -130,11 +130,11 @@ def storable(text: str, where: str) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="holds half a character"),)) from error
+        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="contains an unpaired surrogate"),)) from error
     if size > BODY_LIMIT_BYTES:
         raise Permanent(
             ErrorCode.TOO_LARGE, (Problem(field=where, problem=f"{size} bytes, more than {BODY_LIMIT_BYTES}"),)
         )
     if "\\u0000" in text and NUL.search(text):
-        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="holds a NUL character"),))
+        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="contains a NUL character"),))
     return text

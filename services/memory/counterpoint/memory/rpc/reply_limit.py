@@ -22,7 +22,7 @@ def shortened(found: Sequence[QueryResult], limit_bytes: int) -> tuple[QueryResu
     while sum(totals) > limit_bytes - _AROUND_BYTES * len(found):
         at = max(range(len(found)), key=lambda n: totals[n] if left[n] > 1 else -1)
         if left[at] <= 1:
-            problem = Problem(field="queries", problem=f"the answer has over {limit_bytes} bytes, ask for less")
+            problem = Problem(field="queries", problem=f"the reply exceeds {limit_bytes} bytes; request less")
             raise Permanent(ErrorCode.TOO_LARGE, (problem,))
         left[at] -= 1
         totals[at] -= weights[at][left[at]]

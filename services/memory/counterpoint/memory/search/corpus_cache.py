@@ -143,10 +143,10 @@ class CorpusCache:
                 row = await connection.fetchrow(_READ, *place, model)
                 corpus = await asyncio.to_thread(_corpus, place, row, dimensions)
         except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
-            log.warning("store.not_held", project=place[0], store=place[1], reason=str(error) or "too slow")
+            log.warning("corpus.not_cached", project=place[0], store=place[1], reason=str(error) or "too slow")
         except Exception as error:
             # Nobody waits for this task to hear of it.
-            log.error("store.unforeseen", project=place[0], store=place[1], exc_info=error)
+            log.error("corpus.load_failed", project=place[0], store=place[1], exc_info=error)
         else:
             if self._read == place:
                 self._keep(key, corpus)

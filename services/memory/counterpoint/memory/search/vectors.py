@@ -157,7 +157,7 @@ class SearchEngine:
         missing = [text for text in wanted if text not in known]
         if missing:
             if label is None and model.outside:
-                raise ModelGone("a model outside is the active one now", retry_after_s=0.1)
+                raise ModelGone("an external model is now active", retry_after_s=0.1)
             made = await model.embed(missing, TextContext(project, label or 0))
             for text, vector in zip(missing, made, strict=True):
                 known[text] = vector

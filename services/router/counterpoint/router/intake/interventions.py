@@ -124,7 +124,7 @@ async def _for_parts(
     act_of_it = await _act_of(memory, task, report)
     writes, messages = list[Write](), list[Outgoing]()
     for part in parts:
-        reasoning = act_of_it or f"resolved with {task.task_id}, which it is a part of"
+        reasoning = act_of_it or f"resolved with {task.task_id}, into which it is merged"
         said = act(
             memory, signer(reporter.by_kind), "outcome", reasoning, task_id=part, result=report.outcome, step=part
         )

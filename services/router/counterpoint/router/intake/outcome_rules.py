@@ -15,13 +15,13 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
     A report without a number about an ended task concerns its latest attempt. Reports replace observations.
     """
     if report.by and report.outcome != "succeeded":
-        problem = f"says what fixed it, and the outcome is {report.outcome}"
+        problem = f"is only allowed with the outcome succeeded, not {report.outcome}"
         raise Permanent(ErrorCode.INVALID, (Problem(field="by", problem=problem),))
     made = _latest(task)
     # Without a pending outcome the report is about the reporter's own next attempt.
     possible = made if task.state in ENDED or task.waiting_for == "outcome" else made + 1
     if report.attempt and report.attempt > possible:
-        said = f"attempt {report.attempt} was never made, the latest is {made}" if made else "no attempt was made"
+        said = f"attempt {report.attempt} does not exist; the latest is {made}" if made else "no attempt was made"
         raise Permanent(ErrorCode.INVALID, (Problem(field="attempt", problem=said),))
     number = report.attempt if evidence == "observed" else _number(task, report)
     told = task.outcomes.get(str(number))
@@ -30,7 +30,7 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
     if evidence == "reported" and _explains(task, report):
         return
     if told["evidence"] == "reported" or evidence == "observed":
-        problem = f"is another one than is known for attempt {number}, {told['outcome']}"
+        problem = f"contradicts the reported outcome of attempt {number}, {told['outcome']}"
         raise Permanent(ErrorCode.CONFLICT, (Problem(field="outcome", problem=problem),))
 
 

@@ -28,11 +28,11 @@ def apart(kind: Literal["pdf", "html"], content: bytes) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"is {name} that takes longer than {LIMIT_S} s to read") from error
+        raise ValueError(f"is {name} that took longer than {LIMIT_S} s to read") from error
     if ended.returncode < 0:
-        raise ValueError(f"is {name} that ends its reader ({signal.Signals(-ended.returncode).name})")
+        raise ValueError(f"is {name} that crashed its reader ({signal.Signals(-ended.returncode).name})")
     if ended.returncode > 0:
-        raise ValueError(f"is {name} that its reader cannot take ({_last_line(ended.stderr)})")
+        raise ValueError(f"is {name} that its reader cannot process ({_last_line(ended.stderr)})")
     said: dict[str, Any] = json.loads(ended.stdout)
     if "refused" in said:
         raise ValueError(said["refused"])
@@ -41,4 +41,4 @@ def apart(kind: Literal["pdf", "html"], content: bytes) -> dict[str, Any]:
 
 def _last_line(stderr: bytes) -> str:
     lines = stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else "it says nothing"
+    return lines[-1][:200] if lines else "no output"
