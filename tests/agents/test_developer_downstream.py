@@ -122,7 +122,7 @@ def test_more_than_the_findings_hold_is_said() -> None:
     task = SubmitTask(kind="troubleshoot", description="The load fails.")
     findings = with_downstream(Findings(), task, DownstreamLookup("job etl/load", radius))
     assert findings.downstream == many[:ROWS]
-    assert findings.caveats == ("more is downstream of the job etl/load than is listed: these are the nearest",)
+    assert findings.caveats == ("the job etl/load has more downstream than listed: these are the nearest",)
 
 
 async def test_a_task_without_a_target_looks_nothing_up() -> None:

@@ -161,7 +161,7 @@ async def test_where_nothing_is_near_enough_the_nearest_passages_are_the_evidenc
     assert (result.outcome, result.text) == ("stopped", None)
     assert [citation.source_path for citation in result.findings.citations] == ["invoices.md"]
     if kind == "develop":
-        assert "the citations are candidates, no plan" in result.findings.caveats
+        assert "the citations are candidates, not a plan" in result.findings.caveats
         assert [need.kind for need in result.needs] == ["model"]
 
 
@@ -176,7 +176,7 @@ async def test_a_person_or_an_agent_may_waive_the_gate_and_it_is_said() -> None:
     given = OverrideGiven(instruction="Use the queue.", reasoning="It is there.", by="ada", by_kind="person")
     result = await worked("troubleshoot", "investigate", ["Ledgerland"], given)
     assert result.outcome == "proposed"
-    assert any("ada" in caveat and "skipped" in caveat for caveat in result.findings.caveats)
+    assert any("ada" in caveat and "bypassed" in caveat for caveat in result.findings.caveats)
     silent = given.model_copy(update={"by_kind": "system"})
     result = await worked("troubleshoot", "investigate", ["Ledgerland"], silent)
     assert result.outcome == "stopped"

@@ -15,7 +15,7 @@ def amendment() -> AmendTask:
         task_id="t1",
         by="lineage",
         by_kind="system",
-        reason="prod/orders.fetch is what failed",
+        reason="prod/orders.fetch is the root cause",
         title="orders.fetch failed: could not resolve ldap.internal",
         error_message=REAL,
         target=Target(job=JobRef(namespace="prod", name="orders.fetch")),

@@ -148,7 +148,7 @@ def test_a_shadow_reports_every_week_and_each_week_once() -> None:
     made, due = in_shadow_since_the_start()
     assert made.deliver(due, message_id="week-1") == "done"
     assert made.deliver(due, message_id="week-1") == "replayed"
-    assert reports(made) == ["report the shadow of project orders: 1 proposal unshown, 1 explained, 0 right (0%)"]
+    assert reports(made) == ["report the shadow of project orders: 1 proposal not shown, 1 explained, 0 right (0%)"]
     assert [timer.timer for timer in made.timers] == ["shadow.project"]
     assert made.wait(7 * 24 * 3600 - 1) == 0
     assert made.wait(1) == 1
@@ -166,4 +166,4 @@ def test_a_shadow_that_ended_or_began_anew_reports_nothing(now: dict[str, Any]) 
 def test_the_report_of_a_job_counts_its_own_proposals() -> None:
     made, due = in_shadow_since_the_start(job={"namespace": "shop", "name": "mail"})
     made.deliver(due)
-    assert reports(made) == ["report the shadow of job shop/mail: nothing would have been proposed"]
+    assert reports(made) == ["report the shadow of job shop/mail: no proposal was made in shadow"]

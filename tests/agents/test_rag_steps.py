@@ -271,7 +271,7 @@ async def test_evidence_that_has_changed_meanwhile_is_looked_up_again(node: str)
     assert "ledger team" in worked.text
     assert {citation.version for citation in worked.findings.citations} == {2}
     again = [action for action in shelf.line() if action["kind"] == "search"][-1]
-    assert again["reasoning"].startswith("what was found has changed since")
+    assert again["reasoning"].startswith("the results have changed since")
 
 
 async def test_what_is_gone_meanwhile_is_not_cited() -> None:
@@ -305,7 +305,7 @@ async def test_without_the_model_the_answer_is_made_of_quotes(error: Counterpoin
     worked = shelf.worked()
     assert worked.outcome == "answered"
     assert "finance_daily is owned by the finance team." in (worked.text or "")
-    assert any("made of quotes" in caveat for caveat in worked.findings.caveats)
+    assert any("consists of quotes" in caveat for caveat in worked.findings.caveats)
     assert "the model was not available" in shelf.line()[0]["reasoning"]
 
 
@@ -314,7 +314,7 @@ async def test_a_model_that_writes_nothing_has_not_declined() -> None:
     await delivered(shelf, question(), Model(ROUTED, " \n"))
     worked = shelf.worked()
     assert worked.outcome == "answered"
-    assert "the model wrote nothing, so the answer is made of quotes" in worked.findings.caveats
+    assert "the model wrote nothing, so the answer consists of quotes" in worked.findings.caveats
 
 
 async def test_what_memory_refuses_to_keep_is_never_handed_out() -> None:
@@ -396,7 +396,7 @@ async def test_a_second_draft_that_is_refused_does_not_bring_back_the_first() ->
     await delivered(shelf, question(), Model(ROUTED, WRONG, RIGHT))
     worked = shelf.worked()
     assert "17 people" not in (worked.text or "")
-    assert "these are the passages as they were found" in worked.findings.caveats[0]
+    assert "the passages are shown as they were found" in worked.findings.caveats[0]
 
 
 async def test_a_route_that_is_refused_leaves_it_to_the_rules() -> None:
@@ -472,7 +472,7 @@ class TestTime:
         chatty = "Hello! Could you tell me which colour has the parental leave of the office?"
         await delivered(shelf, question(chatty, deadline=utc_now() - timedelta(seconds=1)))
         assert [action["kind"] for action in shelf.line()] == ["route", "search", "assess", "escalate"]
-        assert "the time for it was over before other words could be tried" in shelf.worked().findings.caveats
+        assert "the time limit was reached before the question could be rewritten" in shelf.worked().findings.caveats
 
     @pytest.mark.parametrize(("took_s", "left_s"), [(8.0, 12.0), (25.0, None)])
     async def test_a_delivery_has_the_time_that_those_before_it_have_left(
@@ -517,7 +517,7 @@ class TestTrace:
         assert [action["decision_id"] for action in shelf.line()] == [each.decision_id for each in decisions]
         assert decisions[0].reasoning == "it is about a job of the team"
         assert "0 of 1 sentences are supported" in decisions[4].reasoning
-        assert "says 17" in decisions[4].reasoning
+        assert "contains 17" in decisions[4].reasoning
         assert [each.model for each in decisions].count("m") == 2
 
     async def test_what_happens_is_counted(self) -> None:
@@ -551,7 +551,7 @@ class TestTrace:
         assert worked.outcome == "answered"
         assert worked.confidence is not None
         assert worked.confidence.band == "low"
-        assert worked.findings.caveats[0].startswith("these are the passages as they were found")
+        assert worked.findings.caveats[0].startswith("the passages are shown as they were found")
         assert "17" not in (worked.text or "")
 
     async def test_a_reassessment_that_still_stops_leaves_no_stop_on_the_line(self) -> None:
@@ -566,7 +566,7 @@ class TestTrace:
         worked = shelf.worked()
         assert worked.code == "insufficient_evidence"
         assert worked.findings.citations
-        assert "the citations are candidates, no answer" in worked.findings.caveats
+        assert "the citations are candidates, not an answer" in worked.findings.caveats
 
 
 class TestRoutes:
@@ -576,7 +576,7 @@ class TestRoutes:
         memory = shelf.delivered("another", "t")
         await handle_in_steps(question("finance_daily: who owns?"), memory, gateway, KNOWN)
         assert [key for key, _ in gateway.asked].count("00-route") == 1
-        assert "as for the same words before" in shelf.decisions()[-4].reasoning + shelf.decisions()[-5].reasoning
+        assert "cached for the same words" in shelf.decisions()[-4].reasoning + shelf.decisions()[-5].reasoning
 
     async def test_another_question_of_the_same_words_may_have_kept_its_route_first(self) -> None:
         shelf, gateway = book(OWNED), Model(ROUTED, RIGHT)
@@ -585,7 +585,7 @@ class TestRoutes:
             await delivered(shelf, question(), gateway)
         gateway.after = lambda what: None
         await delivered(shelf, question(), gateway)
-        assert shelf.line()[0]["reasoning"].startswith("theirs (as for the same words before)")
+        assert shelf.line()[0]["reasoning"].startswith("theirs (cached for the same words)")
         assert shelf.worked().outcome == "answered"
 
     @pytest.mark.parametrize("said", ["no JSON", "[]", '{"mode": "moon", "reason": "r"}', '{"mode": "web"}', "null"])

@@ -91,7 +91,7 @@ async def test_vectors_of_another_length_are_an_error_that_says_so(
     embedder: RemoteEmbedder, outside: World, project: str
 ) -> None:
     outside.dimensions = DIMENSIONS // 2
-    with pytest.raises(Permanent, match="makes vectors of 48, not of 96"):
+    with pytest.raises(Permanent, match="returns vectors of 48 dimensions, not 96"):
         await embedder.embed(["disk full"], TextContext(project))
 
 

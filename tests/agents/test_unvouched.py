@@ -20,7 +20,7 @@ def test_the_override_of_an_agent_is_proposed_as_what_it_said(kind: str, vouches
     made = propose((), (), 0.5, Instruction(given, item("tasks", HERE, {"override": given.model_dump()}, 1, 0, 1)))
     assert made
     assert ("Instruction of helper" in made.text) is vouches
-    assert ("Said by helper, an agent; nobody has vouched for it" in made.text) is not vouches
+    assert ("Stated by helper, an agent; no trusted person has confirmed it" in made.text) is not vouches
 
 
 @pytest.mark.parametrize(("kind", "band"), [("agent", "medium"), ("person", "high")])
@@ -33,7 +33,7 @@ async def test_what_is_worked_on_under_the_word_of_an_agent_is_never_high(kind: 
     worked = shelf.worked()
     assert worked.confidence
     assert worked.confidence.band == band
-    said = "helper is an agent: nobody has vouched for what it said" in worked.findings.caveats
+    said = "helper is an agent, and no trusted person has confirmed its statement" in worked.findings.caveats
     assert said is (kind == "agent")
 
 
@@ -52,5 +52,5 @@ async def test_an_answer_from_a_text_that_nobody_vouches_for_is_never_high(integ
     else:
         assert (worked.confidence.band, worked.confidence.score) == ("medium", MOST_UNVOUCHED)
         assert "high" not in bands
-        assert (worked.text or "").startswith("Nobody trusted has vouched for teams.md.")
-        assert "nobody trusted has vouched for teams.md" in worked.findings.caveats
+        assert (worked.text or "").startswith("No trusted person has vouched for teams.md.")
+        assert "no trusted person has vouched for teams.md" in worked.findings.caveats

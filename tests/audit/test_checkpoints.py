@@ -134,7 +134,7 @@ class TestTampering:
     async def test_a_record_that_goes_back_under_a_running_memory_is_noticed(self, log: Log) -> None:
         await roll_back(log)
         await log.sign()
-        assert "vouches for" in str(log.house.sequencer.fault)
+        assert "covers" in str(log.house.sequencer.fault)
 
     async def test_what_is_put_right_again_is_signed_again(self, log: Log) -> None:
         await log.back_up()
@@ -155,7 +155,7 @@ class TestTampering:
         )
         assert (await log.verify())["broken"] == []
         await log.run(f"{TURN_A_BYTE} WHERE number = 1")
-        assert (await log.verify())["broken"] == ["the tree as it is kept differs at leaf 258"]
+        assert (await log.verify())["broken"] == ["the stored tree differs at leaf 258"]
 
 
 TURN_A_BYTE = "UPDATE audit_tiles SET hashes = set_byte(hashes, 32, get_byte(hashes, 32) # 255)"
@@ -250,7 +250,7 @@ class TestTheExport:
         forged = log.file.path.read_text().replace(f"\n{(await log.signed())[0].size}\n", "\n1\n")
         log.file.path.write_text(log.file.path.read_text() + forged)
         report = await log.verify()
-        assert report["broken"] == ["the file holds 1 checkpoints whose signature is wrong"]
+        assert report["broken"] == ["the file has 1 checkpoints with an invalid signature"]
 
     async def test_notes_of_another_key_count_for_nothing(self, log: Log) -> None:
         other = NoteKey("11" * 32).signed(10_000, bytes(32))
@@ -266,7 +266,7 @@ class TestTheExport:
         assert (await log.verify())["ok"]
         report = await log.verify(checkpoints=kept)
         size = report["checkpoint"]["size"]
-        assert report["broken"] == [f"the first {size} leaves are not those that the asker vouches for"]
+        assert report["broken"] == [f"the first {size} leaves differ from a checkpoint of the caller"]
 
     async def test_the_window_is_what_came_after_the_last_checkpoint(self, log: Log) -> None:
         before = (await log.verify())["window"]

@@ -201,7 +201,7 @@ async def test_a_row_that_is_added_or_gone_is_found_by_both(log: Log, table: str
         await connection.execute(f"DELETE FROM {table} WHERE ctid = $1::text::tid", place)
         assert ours
         assert theirs
-        assert table != "read_sets" or "is not as it was kept" in ours[0]
+        assert table != "read_sets" or "differs from what was stored" in ours[0]
         if table not in TAKEN:
             both = (f"ROW ({each}.{names.replace(', ', f', {each}.')})" for each in ("t", "gone"))
             same = " IS NOT DISTINCT FROM ".join(both)

@@ -118,9 +118,9 @@ def test_every_smaller_tree_is_proved_to_be_its_beginning_and_no_other(size: int
 
 def test_of_no_tree_there_is_no_proof() -> None:
     for size in (0, 3):
-        with pytest.raises(ValueError, match="no such leaf"):
+        with pytest.raises(ValueError, match="the leaf does not exist"):
             inclusion(size, size)
-        with pytest.raises(ValueError, match="no such smaller tree"):
+        with pytest.raises(ValueError, match="the smaller tree does not exist"):
             consistency(0, size)
     assert not extends(EMPTY, 0, naive(leaves(2)), 2, [])
 

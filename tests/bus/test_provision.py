@@ -97,9 +97,9 @@ async def test_a_stream_gets_its_size_anew_and_is_not_made_smaller_than_what_it_
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"ack_wait_s": 9.0}, "ack_wait is 4.0, wanted 9.0"),
-        ({"max_deliver": 5}, "max_deliver is 60, wanted 5"),
-        ({"max_ack_pending": 7}, "max_ack_pending is 1000, wanted 7"),
+        ({"ack_wait_s": 9.0}, "ack_wait is 4.0, expected 9.0"),
+        ({"max_deliver": 5}, "max_deliver is 60, expected 5"),
+        ({"max_ack_pending": 7}, "max_ack_pending is 1000, expected 7"),
         ({"filters": ("tasks.acme.>",)}, "filter_subjects is"),
     ],
 )

@@ -40,7 +40,7 @@ async def test_a_stack_without_room_says_what_it_needs_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _disk(monkeypatch, 767 * MIB)
-    with pytest.raises(Permanent, match="767 MiB are free on its disk, 768 MiB are needed: 512 MiB for the streams"):
+    with pytest.raises(Permanent, match="its disk has 767 MiB free and needs 768 MiB: 512 MiB for the streams"):
         await Stack(tmp_path / "data", http_port=0).start()
     assert not (tmp_path / "data" / "postgres").exists()
     _disk(monkeypatch, 768 * MIB)
@@ -52,7 +52,7 @@ def test_what_the_streams_hold_already_is_theirs(tmp_path: Path, monkeypatch: py
     (tmp_path / "nats" / "1.blk").write_bytes(b"0" * 8 * MIB)
     _disk(monkeypatch, RECORD_BYTES)
     assert reserve_streams(tmp_path, 8 * MIB) == 8 * MIB
-    with pytest.raises(Permanent, match="257 MiB are needed"):
+    with pytest.raises(Permanent, match="needs 257 MiB"):
         reserve_streams(tmp_path, 9 * MIB)
 
 

@@ -67,23 +67,23 @@ BREAKS = {
     "properties/text/maxLength": (9, "text: maxLength was lowered from 10 to 9"),
     "properties/text/pattern": ("^xy", "text: pattern was changed to ^xy"),
     "properties/text/format": ("uri", "text: format was changed to uri"),
-    "properties/text/enum": (["x"], "text: only x is taken now"),
-    "properties/text/type": ("integer", "text: the type was narrowed: string is no longer taken"),
+    "properties/text/enum": (["x"], "text: only x is accepted now"),
+    "properties/text/type": ("integer", "text: the type was narrowed: string is no longer accepted"),
     "properties/count/anyOf": (
         [{"type": "number", "minimum": 0, "maximum": 9}],
-        "count: the type was narrowed: null is no longer taken",
+        "count: the type was narrowed: null is no longer accepted",
     ),
-    "properties/count/anyOf/0/type": ("integer", "count: the type was narrowed: fraction is no longer taken"),
+    "properties/count/anyOf/0/type": ("integer", "count: the type was narrowed: fraction is no longer accepted"),
     "properties/count/anyOf/0/minimum": (1, "count: minimum was raised from 0 to 1"),
     "properties/count/anyOf/0/maximum": (8, "count: maximum was lowered from 9 to 8"),
     "properties/count/anyOf/0/exclusiveMinimum": (0, "count: exclusiveMinimum was raised from none to 0"),
     "properties/names/maxItems": (4, "names: maxItems was lowered from 5 to 4"),
     "properties/names/minItems": (1, "names: minItems was raised from none to 1"),
     "properties/names/items": ({"type": "string", "maxLength": 3}, "names[]: maxLength was lowered from none to 3"),
-    "properties/free/additionalProperties": (False, "free.*: is no longer taken"),
-    "additionalProperties": (False, ".*: is no longer taken"),
+    "properties/free/additionalProperties": (False, "free.*: is no longer accepted"),
+    "additionalProperties": (False, ".*: is no longer accepted"),
     "$defs/Inner/properties/deep": (None, "inner.deep: the field was removed"),
-    "$defs/Inner/properties/deep/type": ("null", "inner.deep: the type was narrowed: integer is no longer taken"),
+    "$defs/Inner/properties/deep/type": ("null", "inner.deep: the type was narrowed: integer is no longer accepted"),
 }
 
 
@@ -103,7 +103,7 @@ def test_a_new_required_field_and_a_removed_type_are_breaks() -> None:
 def test_free_form_that_gets_a_shape_is_a_break() -> None:
     new = changed("properties/free/additionalProperties", {"type": "string"})
     assert found(BASE, new) == [
-        "free.*: the type was narrowed: array, boolean, fraction, integer, null, object is no longer taken"
+        "free.*: the type was narrowed: array, boolean, fraction, integer, null, object is no longer accepted"
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_new_type_passes() -> None:
 def test_what_readers_rely_on_stays() -> None:
     assert found(EMITTED, changed("required", ["kind"], EMITTED)) == ["text: the field may now be absent"]
     wider = changed("properties/names", {"anyOf": [BASE["properties"]["names"], {"type": "string"}]}, EMITTED)
-    assert found(EMITTED, wider) == ["names: readers may now get string"]
+    assert found(EMITTED, wider) == ["names: readers may now receive string"]
 
 
 def test_an_open_set_may_lose_and_gain_values() -> None:

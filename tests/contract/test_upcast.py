@@ -77,7 +77,7 @@ def test_a_writer_older_than_what_is_stored_is_refused() -> None:
     with pytest.raises(Permanent) as caught:
         register.check_writer("tasks", 2, 3)
     assert caught.value.code == "old_writer"
-    assert caught.value.problems[0].problem == "tasks is stored at version 3, the writer knows 2"
+    assert caught.value.problems[0].problem == "tasks is stored at version 3, but the writer has version 2"
 
 
 @pytest.mark.parametrize("version", [1, 2, 4])

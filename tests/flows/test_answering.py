@@ -160,7 +160,7 @@ async def test_a_question_that_follows_on_finds_what_alone_it_does_not(
     assert then["state"] == "completed", then
     assert "06:30" in then["result"]
     actions, _ = await shown(http, project, then["task_id"])
-    assert "it follows on: Who owns finance_daily?" in actions[0]["reasoning"]
+    assert "follow-up question: Who owns finance_daily?" in actions[0]["reasoning"]
 
 
 async def test_what_each_node_decided_is_on_the_stream_and_on_the_line_in_order(

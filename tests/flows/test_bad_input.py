@@ -78,7 +78,7 @@ KEPT = {
     "half a character": '{"description":"[redacted:aws_access_key] ?","kind":"question"}',
     "no number": '{"context":{"rate":"NaN"},"description":"x","kind":"question"}',
     "a number without end": '{"context":{"a":"1e999"},"description":"x","kind":"question"}',
-    "nested too deeply": "[21034 characters, nested too deeply to be looked through]",
+    "nested too deeply": "[21034 characters, nested too deeply to be scanned]",
 }
 """What JSON cannot hold is kept as text; what cannot be looked through for secrets is not kept."""
 

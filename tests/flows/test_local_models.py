@@ -62,12 +62,12 @@ async def _both_roles(stack: Stack, project: str, model: str) -> None:
         async with asyncio.timeout(30):
             assert await best() == first
         code, _, why = await reembed(stack.data_dir, "file:/no/such/folder")
-        assert (code, "is no folder" in why) == (1, True)
+        assert (code, "is not a folder" in why) == (1, True)
 
 
 @pytest.mark.slow
 async def test_up_says_what_is_wrong_with_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COUNTERPOINT_RERANKER", f"file:{tmp_path}")
     stack = Stack(tmp_path / "data", http_port=0)
-    with pytest.raises(Transient, match=r"COUNTERPOINT_RERANKER: .* holds neither model\.onnx"):
+    with pytest.raises(Transient, match=r"COUNTERPOINT_RERANKER: .* contains neither model\.onnx"):
         await stack.start()

@@ -45,8 +45,8 @@ async def test_an_answer_says_that_nobody_vouches_for_it(
     assert task["state"] == "completed"
     assert "finance team" in task["result"]
     assert ("high" in await bands(http, task)) is not untrusted
-    assert task["result"].startswith("Nobody trusted has vouched for page.md.") is untrusted
-    assert ("nobody trusted has vouched for page.md" in task["findings"]["caveats"]) is untrusted
+    assert task["result"].startswith("No trusted person has vouched for page.md.") is untrusted
+    assert ("no trusted person has vouched for page.md" in task["findings"]["caveats"]) is untrusted
 
 
 @pytest.mark.parametrize("untrusted", [True, False])
@@ -62,7 +62,7 @@ async def test_an_act_is_proposed_on_the_word_of_somebody_alone(
     if untrusted:
         assert await bands(http, task) == {"low"}
         assert task["findings"]["citations"][0]["role"] == "candidate"
-    assert ("nobody trusted has vouched for page.md" in task["findings"]["caveats"]) is untrusted
+    assert ("no trusted person has vouched for page.md" in task["findings"]["caveats"]) is untrusted
 
 
 async def test_of_what_an_agent_hands_in_it_says_so(http: httpx.AsyncClient, project: str) -> None:
@@ -74,4 +74,4 @@ async def test_of_what_an_agent_hands_in_it_says_so(http: httpx.AsyncClient, pro
     assert await integrities(http, project, OWNED) == [1]
     task = await ask(http, project, QUESTION)
     assert "high" not in await bands(http, task)
-    assert task["result"].startswith("Nobody trusted has vouched for page.md.")
+    assert task["result"].startswith("No trusted person has vouched for page.md.")

@@ -203,7 +203,10 @@ class TestADocumentThatIsNotFinished:
         await ingested(house, project, document(text("valve")))
         before = await kept(house, project)
         (became,) = await ingested(house, project, Document(source=SOURCE, text=text("seal"), metadata={"a": "\0"}))
-        assert (became.status, became.problem) == ("refused", f"documents/{document_id(SOURCE)} holds a NUL character")
+        assert (became.status, became.problem) == (
+            "refused",
+            f"documents/{document_id(SOURCE)} contains a NUL character",
+        )
         assert await kept(house, project) == before
 
     async def test_the_one_before_it_can_be_put_back(
@@ -363,10 +366,10 @@ class TestBytes:
         )
         assert [one.status for one in became] == ["refused"] * 4 + ["added"] * 2
         problems = [one.problem or "" for one in became]
-        assert problems[0].startswith("content is no PDF that can be read")
+        assert problems[0].startswith("content is not a readable PDF")
         assert problems[1:4] == [
             "content is neither UTF-8 nor UTF-16 with a byte order mark",
-            "content is binary, of a kind that is not read",
+            "content is binary, of an unsupported format",
             "text is empty",
         ]
         assert problems[4].startswith("not read as Python but as plain text: line 1")

@@ -54,17 +54,17 @@ class TestPdf:
     def test_of_pictures_is_refused(self) -> None:
         assert refused("a.pdf", paper(["", ""])) == (
             "content",
-            "is a PDF without a text layer: its pages are pictures",
+            "is a PDF without a text layer: its pages are images",
         )
 
     @pytest.mark.parametrize("content", [b"%PDF-1.7\n", b"%PDF-1.4\n" + b"\xff" * 5000, paper(["x"])[:60]])
     def test_that_is_broken_is_refused(self, content: bytes) -> None:
         field, problem = refused("a.pdf", content)
         assert field == "content"
-        assert problem.startswith("is no PDF that can be read")
+        assert problem.startswith("is not a readable PDF")
 
     def test_that_is_named_pdf_and_is_none_is_refused_with_the_type(self) -> None:
-        assert refused("a", b"plain", "pdf")[1].startswith("is no PDF that can be read")
+        assert refused("a", b"plain", "pdf")[1].startswith("is not a readable PDF")
 
     def test_that_unpacks_to_more_than_the_memory_of_its_reader_costs_one_document(self) -> None:
         packed = zlib.compress(b" " * 700_000_000, 1)
@@ -76,7 +76,7 @@ class TestPdf:
 
     def test_that_takes_too_long_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apart_module, "LIMIT_S", 0.001)
-        assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that takes longer than 0.001 s to read"
+        assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that took longer than 0.001 s to read"
 
     def test_whose_reader_crashes_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         run = subprocess.run
@@ -85,7 +85,7 @@ class TestPdf:
             return run([command[0], "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"], **options)
 
         monkeypatch.setattr(apart_module.subprocess, "run", crashing)
-        assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that ends its reader (SIGSEGV)"
+        assert refused("a.pdf", paper(["x"]))[1] == "is a PDF that crashed its reader (SIGSEGV)"
 
     def test_its_reader_sees_nothing_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         run, seen = subprocess.run, list[str]()
@@ -113,13 +113,13 @@ class TestBytes:
         assert problem.startswith("is n")
 
     def test_of_an_unknown_kind_are_refused(self) -> None:
-        assert refused("image.png", b"\x89PNG\r\n\x1a\n\0\0") == ("content", "is binary, of a kind that is not read")
+        assert refused("image.png", b"\x89PNG\r\n\x1a\n\0\0") == ("content", "is binary, of an unsupported format")
 
     def test_of_a_page_are_in_the_encoding_that_it_says(self) -> None:
         page = '<html><head><meta charset="iso-8859-1"></head><body><p>Größe</p>'
         assert read("page.html", page.encode("latin-1")).text == "Größe\n"
         assert refused("page.html", page.replace("iso-8859-1", "nonsense").encode("latin-1"))[1] == (
-            "is not in the encoding that it says, nonsense"
+            "is not in its declared encoding, nonsense"
         )
 
 
@@ -149,7 +149,7 @@ class TestHtml:
         self, hostile: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(apart_module, "LIMIT_S", 0.5)
-        assert refused("a.html", hostile) == ("text", "is HTML that takes longer than 0.5 s to read")
+        assert refused("a.html", hostile) == ("text", "is HTML that took longer than 0.5 s to read")
 
     def test_too_deep_or_too_long_is_refused(self) -> None:
         assert refused("a.html", "<div>" * 20_000 + "x") == ("text", "is HTML that is nested too deeply")
@@ -184,7 +184,7 @@ class TestNotebook:
 
     @pytest.mark.parametrize("given", ["{", "[]", "{}", '{"cells": 1}', "[" * 100_000])
     def test_that_is_none_is_refused(self, given: str) -> None:
-        assert refused("lab.ipynb", given)[1].startswith("is no notebook: ")
+        assert refused("lab.ipynb", given)[1].startswith("is not a notebook: ")
 
     def test_with_what_is_no_cell_and_half_a_character_is_what_is_left_of_it(self) -> None:
         cell = {"cell_type": "markdown", "source": "a \ud83d b"}

@@ -184,7 +184,7 @@ async def test_a_leaf_that_lost_its_content_without_an_erasure_is_found(house: H
             project,
         )
     report = await house.verify(project)
-    assert f"leaf {at} has no content, and no erasure says that it forgot it" in report["broken"]
+    assert f"leaf {at} has no content, and no erasure accounts for it" in report["broken"]
 
 
 async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, project: str) -> None:
@@ -202,7 +202,7 @@ async def test_what_stands_beside_the_erased_is_still_vouched_for(house: House, 
             "UPDATE records SET body = '{\"name\": \"c\"}' WHERE project = $1 AND store = 'entities' AND id = 'b'",
             project,
         )
-    assert "entities/b at version 1 is not as it was committed" in (await house.verify(project))["broken"]
+    assert "entities/b at version 1 differs from what was committed" in (await house.verify(project))["broken"]
 
 
 async def test_what_stood_beside_the_erased_can_be_erased_as_well(house: House, project: str) -> None:
@@ -223,7 +223,7 @@ async def test_what_stood_beside_the_erased_can_be_erased_as_well(house: House, 
             "UPDATE records SET body = NULL, erased = now() WHERE project = $1 AND store = 'entities' AND id = 'c'",
             project,
         )
-    assert "entities/c at version 1 is not as it was committed" in (await house.verify(project))["broken"]
+    assert "entities/c at version 1 differs from what was committed" in (await house.verify(project))["broken"]
 
 
 async def test_what_comes_about_a_task_while_it_is_erased_stays_in_the_log(

@@ -435,7 +435,7 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
     assert (await refused("begin", "no-such-model"))[0] == "invalid"
     assert "minilm-l6-v2-int8" in (await refused("begin", "no-such-model"))[1]
     assert (await refused("begin"))[0] == "invalid"
-    assert await refused("begin", FIRST) == ("conflict", f"{FIRST} is searched by already")
+    assert await refused("begin", FIRST) == ("conflict", f"{FIRST} is already active")
     for act in ("switch", "rollback", "drop"):
         assert await refused(act) == ("not_found", "there is no other model")
     held = asyncio.Event()
@@ -461,7 +461,7 @@ async def test_what_does_not_fit_is_refused_and_the_same_again_is_no_second_chan
     held.set()
     await complete(house)
     await done(house, "switch")
-    assert await refused("begin", FIRST) == ("conflict", f"the vectors of {FIRST} are kept: roll back to it")
+    assert await refused("begin", FIRST) == ("conflict", f"{FIRST} is the previous model: roll back to it")
     assert (await refused("switch"))[0] == "conflict"
     lead = {"name": "lead", "kind": "person", "projects": [project], "roles": ["operate", "read"]}
     write = Write(store="principals", id="l" * 64, body=lead)

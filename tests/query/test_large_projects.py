@@ -73,7 +73,7 @@ async def test_the_developer_works_and_says_that_it_did_not_see_all(house: House
     await attempted(house, project, "t-before", 70)
     said = await worked(house, project, "t-now", await house.delegated(project, "t-now"))
     assert "attempts at this error have failed" in said
-    assert "only as much as one answer holds" in said
+    assert "limited to what fits into one reply" in said
 
 
 async def test_the_developer_knows_each_attempt_of_its_own(house: House, project: str) -> None:

@@ -106,7 +106,7 @@ def test_a_model_is_found_by_its_id_until_its_content_is_another(tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["file:relative/dir", "/no/scheme", "minilm", "file:"])
 def test_what_is_no_whole_path_of_a_folder_is_refused(name: str) -> None:
-    with pytest.raises(Permanent, match=f"invalid: {VARIABLE}: .*whole path"):
+    with pytest.raises(Permanent, match=f"invalid: {VARIABLE}: .*absolute path"):
         folder_of(name, VARIABLE)
 
 
@@ -117,17 +117,17 @@ def test_what_is_missing_or_no_model_is_named(tmp_path: Path) -> None:
         assert VARIABLE in str(error.value)
         return str(error.value)
 
-    assert "is no folder" in refused(tmp_path / "nowhere")
+    assert "is not a folder" in refused(tmp_path / "nowhere")
     (tmp_path / "bare").mkdir()
-    assert "holds neither model.onnx nor onnx/model.onnx" in refused(tmp_path / "bare")
+    assert "contains neither model.onnx nor onnx/model.onnx" in refused(tmp_path / "bare")
     (tmp_path / "bare" / "model.onnx").write_bytes(b"no graph")
-    assert "holds no tokenizer.json" in refused(tmp_path / "bare")
+    assert "does not contain tokenizer.json" in refused(tmp_path / "bare")
     (tmp_path / "bare" / "tokenizer.json").write_text("{}")
     assert "model_unreadable" in refused(tmp_path / "bare")
     shutil.copy(wrong(tmp_path / "t") / "tokenizer.json", tmp_path / "bare")
     assert "model_unreadable" in refused(tmp_path / "bare")
-    assert "asks for pixel_values" in refused(wrong(tmp_path / "image", asks="pixel_values"))
-    assert "none of them (1, n)" in refused(wrong(tmp_path / "flat", gives=("n",)))
+    assert "has the inputs pixel_values" in refused(wrong(tmp_path / "image", asks="pixel_values"))
+    assert "none of shape (1, n)" in refused(wrong(tmp_path / "flat", gives=("n",)))
     assert "model_fails" in refused(wrong(tmp_path / "fixed", gives=(1, 3)))
     cross = refused(overlap(tmp_path / "cross"))
     assert "embedding_dimensions" in cross
@@ -135,7 +135,7 @@ def test_what_is_missing_or_no_model_is_named(tmp_path: Path) -> None:
 
 
 def test_vectors_of_another_length_than_was_set_are_refused(export: Path) -> None:
-    with pytest.raises(Permanent, match="makes vectors of 384, not of 256"):
+    with pytest.raises(Permanent, match="returns vectors of 384 dimensions, not 256"):
         FolderEmbedder(Folder(export, VARIABLE), 256)
 
 

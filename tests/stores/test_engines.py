@@ -111,7 +111,7 @@ class EngineContract(ABC):
             (tmp_path / "second").mkdir()
             (tmp_path / "second" / "state.json").write_text(f'{{"ports": {{"{self.name}": {first.port}}}}}')
             monkeypatch.setattr(state_file, "is_free", lambda port: True)
-            with pytest.raises(Transient, match="ended before it answered"):
+            with pytest.raises(Transient, match="ended before it responded"):
                 async with self.run(tmp_path / "second"):
                     pass
 

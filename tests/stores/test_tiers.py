@@ -129,9 +129,9 @@ class EpisodicContract(TierContract):
     async def test_a_vector_of_another_length_is_refused_with_both(self, episodic: Episodic) -> None:
         short = np.ones(3, np.float32)
         wrong = RecordChange(ORDERS, STORE, "a", 1, 1, "developer", 1, body={"text": "x"}, vector=short)
-        with pytest.raises(Permanent, match=f"3 numbers, where model.* has {DIMENSIONS}"):
+        with pytest.raises(Permanent, match=f"3 numbers, but model.* has {DIMENSIONS} dimensions"):
             await episodic.apply(ORDERS, [wrong], TierPosition("life", 1))
-        with pytest.raises(Permanent, match=f"3 numbers, where model.* has {DIMENSIONS}"):
+        with pytest.raises(Permanent, match=f"3 numbers, but model.* has {DIMENSIONS} dimensions"):
             await episodic.search(TierScope(ORDERS, (STORE,), 2), short, {}, 5)
 
     async def test_of_equals_the_same_are_shown_whatever_came_first(self, tier: Driver, episodic: Episodic) -> None:
@@ -163,7 +163,7 @@ class TestEdge(EpisodicContract):
         first, second = EdgeEpisodic(tmp_path, "model-1"), EdgeEpisodic(tmp_path, "model-2")
         await first.apply(ORDERS, [episode(Wrote("a"), 1)], TierPosition("life", 1))
         assert await second.position(ORDERS) is None
-        with pytest.raises(Away, match="holds nothing"):
+        with pytest.raises(Away, match="has no data"):
             await second.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {}, 5)
         await first.close()
         await second.close()
@@ -175,9 +175,9 @@ class TestLocalClient(EpisodicContract):
 
     async def test_a_server_that_does_not_answer_is_away(self) -> None:
         nobody = ServerEpisodic("http://127.0.0.1:9", "model-1")
-        with pytest.raises(Away, match="does not answer"):
+        with pytest.raises(Away, match="does not respond"):
             await nobody.search(TierScope(ORDERS, (STORE,), 2), QUESTION, {}, 5)
-        with pytest.raises(Away, match="does not answer"):
+        with pytest.raises(Away, match="does not respond"):
             await nobody.apply(ORDERS, [], TierPosition("life", 1))
         await nobody.close()
 
@@ -249,9 +249,9 @@ class TestOnDisk(OnDisk):
     async def test_a_folder_that_is_gone_is_away_and_then_empty(self, kept: Any) -> None:
         (live,) = kept.folder.rglob("live")
         live.rename(live.with_name("elsewhere"))
-        with pytest.raises(Away, match="gone from the disk"):
+        with pytest.raises(Away, match="removed from the disk"):
             await kept.seen()
-        with pytest.raises(Away, match="holds nothing"):
+        with pytest.raises(Away, match="has no data"):
             await kept.seen()
         assert await kept.tier.position(ORDERS) is None
 

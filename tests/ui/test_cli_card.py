@@ -130,7 +130,7 @@ def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
 def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
     lines = flat(shown(incident(findings={}, shadow=True)))
     assert "not shown: incidents of this job are in shadow" in lines
-    assert "none like it" not in lines
+    assert "found no similar one" not in lines
 
 
 def test_a_proposal_that_something_else_made_superfluous_is_called_so_and_a_note_is_said_once() -> None:
@@ -301,7 +301,7 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
 def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:
     lines = shown(incident(findings=None))
     assert "not searched yet" in lines
-    assert "none like it" not in lines
+    assert "found no similar one" not in lines
 
 
 def test_the_card_of_a_question_is_its_answer() -> None:

@@ -114,7 +114,7 @@ async def test_the_task_of_the_body_is_that_of_the_path(front: Running) -> None:
         ("/v1/tasks?cursor=x", "cursor", "must be the `next_cursor` of a page"),
         ("/v1/tasks?project=Nope!", "project", "must be 1 to 63 lower-case letters"),
         ("/v1/tasks/a%20b", "task_id", "must be 1 to 64 letters"),
-        ("/v1/blast-radius?item=a%00", "item", "must hold no NUL character"),
+        ("/v1/blast-radius?item=a%00", "item", "must not contain a NUL character"),
     ],
 )
 async def test_what_is_wrong_with_a_url_is_named(front: Running, path: str, field: str, said: str) -> None:
@@ -153,7 +153,7 @@ async def test_what_is_wrong_with_a_body_that_is_no_message_is_said_in_the_same_
 )
 async def test_what_cannot_be_looked_for_is_named(front: Running, path: str, body: dict[str, Any], field: str) -> None:
     found = problem(await front.me.post(path, json=body), 422, "invalid")
-    assert found["errors"] == [{"field": field, "problem": "must hold no NUL character"}]
+    assert found["errors"] == [{"field": field, "problem": "must not contain a NUL character"}]
 
 
 async def test_an_idempotency_key_that_is_none_is_refused(front: Running) -> None:

@@ -165,7 +165,7 @@ async def test_a_task_from_its_beginning_has_a_gap_when_it_was_forgotten_and_no_
 async def test_a_stream_that_retention_has_passed_meanwhile_is_told(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.02, heartbeat_s=0.05) as patient, stream(patient.me, DECISIONS) as events:
         patient.house.away = True
-        assert await events.next() == ": still here"
+        assert await events.next() == ": keep-alive"
         for number in range(3):
             decided(patient, number)
         patient.house.forget(patient.house.log[1].seq)
@@ -185,8 +185,8 @@ async def test_nothing_is_lost_when_no_live_message_comes(listener: tuple[HttpAp
 async def test_a_stream_outlives_an_absence_of_memory(listener: tuple[HttpApi, str]) -> None:
     async with running(*listener, poll_s=0.02, heartbeat_s=0.05) as patient, stream(patient.me, DECISIONS) as events:
         patient.house.away = True
-        assert await events.next() == ": still here"
-        assert await events.next() == ": still here"
+        assert await events.next() == ": keep-alive"
+        assert await events.next() == ": keep-alive"
         decided(patient, 1)
         patient.house.away = False
         assert list(steps(await events.events(1))) == ["step 1"]

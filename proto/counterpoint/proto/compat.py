@@ -54,7 +54,7 @@ def breaks(old: Mapping[str, Schema], new: Mapping[str, Schema]) -> tuple[Break,
 def read(folder: Path) -> dict[str, Schema]:
     """Return the schemas of a folder by message type. Raises `FileNotFoundError`."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no folder")
+        raise FileNotFoundError(f"{folder} is not a folder")
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
         case [before, after]:
             old, new = read(before), read(after)
         case _:
-            parser.error("name two folders or none")
+            parser.error("give two folders or none")
     if old is None:
         print("no commit to compare with", file=sys.stderr)
         return 2
@@ -115,14 +115,14 @@ class _Comparison:
         for arm in before:
             yield from min((list(self._arm(arm, other, path, above)) for other in after), key=len)
         if self._emitted and (more := _all_types(after) - _all_types(before)):
-            yield path, f"readers may now get {', '.join(sorted(more))}"
+            yield path, f"readers may now receive {', '.join(sorted(more))}"
 
     def _arm(self, old: Schema, new: Schema, path: str, above: Above) -> Iterator[tuple[str, str]]:
         if (id(old), id(new)) in above:
             return
         above = above | {(id(old), id(new))}
         if missing := _types(old) - _types(new):
-            yield path, f"the type was narrowed: {', '.join(sorted(missing))} is no longer taken"
+            yield path, f"the type was narrowed: {', '.join(sorted(missing))} is no longer accepted"
             return
         yield from _values(old, new, path)
         yield from _bounds(old, new, path)
@@ -130,7 +130,7 @@ class _Comparison:
         for keyword, suffix in (("items", "[]"), ("additionalProperties", ".*")):
             before, after = old.get(keyword, True), new.get(keyword, True)
             if after is False and before is not False:
-                yield path + suffix, "is no longer taken"
+                yield path + suffix, "is no longer accepted"
             elif isinstance(after, Mapping) and before is not False:
                 yield from self._compare(before if isinstance(before, Mapping) else {}, after, path + suffix, above)
 
@@ -190,7 +190,7 @@ def _values(old: Schema, new: Schema, path: str) -> Iterator[tuple[str, str]]:
     if after is None:
         return
     if before is None:
-        yield path, f"only {', '.join(map(str, after))} is taken now"
+        yield path, f"only {', '.join(map(str, after))} is accepted now"
     elif removed := [value for value in before if value not in after]:
         yield path, f"the value {', '.join(map(str, removed))} was removed"
 

@@ -36,5 +36,5 @@ class PastIncident(Shape):
     @model_validator(mode="after")
     def _has_failure(self) -> "PastIncident":
         if not f"{self.error_message or ''}{self.description or ''}".strip():
-            raise ValueError("error_message or description must say what broke")
+            raise ValueError("error_message or description is required")
         return self

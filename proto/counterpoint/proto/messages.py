@@ -32,7 +32,7 @@ def _in_utc(value: datetime) -> datetime:
     try:
         return value.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError("is beyond the calendar") from error
+        raise ValueError("is outside of the supported years") from error
 
 
 def _plain_decimal(value: Any) -> Any:

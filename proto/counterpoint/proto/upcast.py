@@ -58,7 +58,7 @@ class Upcasters:
         An older writer would drop fields that it does not know.
         """
         if writer_version < stored_version:
-            problem = f"{name} is stored at version {stored_version}, the writer knows {writer_version}"
+            problem = f"{name} is stored at version {stored_version}, but the writer has version {writer_version}"
             raise Permanent(ErrorCode.OLD_WRITER, (Problem(field="version", problem=problem),))
 
 

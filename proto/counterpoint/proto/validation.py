@@ -40,9 +40,9 @@ OPAQUE: frozenset[str] = frozenset({LineageEvent.TYPE})
 
 _PATTERNS = {
     r"\S": "must not be empty",
-    r"^[^\x00]*$": "must hold no NUL character",
+    r"^[^\x00]*$": "must not contain a NUL character",
     get_args(Id)[1].pattern: "must be 1 to 64 letters, digits, `_` or `-`",
-    get_args(ProjectName)[1].pattern: "must be 1 to 63 lower-case letters, digits or `-`, not beginning with `-`",
+    get_args(ProjectName)[1].pattern: "must be 1 to 63 lower-case letters, digits or `-`, not starting with `-`",
     r"^\*$": "must be `*`",
     r"^\d{1,18}$": "must be the `next_cursor` of a page",
     r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$": "must be 1 to 63 letters, digits or `._@-`, the first a letter or digit",
@@ -109,7 +109,7 @@ def _unstorable(value: Any, path: Path) -> Iterator[Problem]:
         case float() if not math.isfinite(value):
             yield Problem(field=_shown(path), problem="must be a finite number")
         case int() if value.bit_length() > NUMBER_LIMIT_BITS:
-            yield Problem(field=_shown(path), problem="is too large a number")
+            yield Problem(field=_shown(path), problem="is a number outside of the supported range")
         case dict() | list() if len(path) >= DEPTH_LIMIT:
             yield Problem(field=_shown(path), problem=f"is nested more than {DEPTH_LIMIT} deep")
         case dict():

@@ -102,7 +102,7 @@ def decode(
     known = envelope(subject, headers, stream=stream, sequence=sequence, delivered=delivered, stored_at=stored_at)
     if not known.trusted:
         if len(data) > MESSAGE_LIMIT_BYTES:
-            raise _refused(ErrorCode.TOO_LARGE, "body", f"{len(data)} bytes, more than {MESSAGE_LIMIT_BYTES}")
+            raise _refused(ErrorCode.TOO_LARGE, "body", f"has {len(data)} bytes; the limit is {MESSAGE_LIMIT_BYTES}")
         return _foreign(known, headers, data)
     _require(headers, ("ce-id", "ce-type", "ce-time"))
     try:

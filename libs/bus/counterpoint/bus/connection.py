@@ -112,7 +112,7 @@ class Connection(StreamApi):
         When a request finds no responder, pending requests to the same service fail at once: their responder is gone.
         """
         if not self.connected:
-            raise Away("the bus is away")
+            raise Away("the bus is unavailable")
         pending = self._requests.setdefault(subject.partition(".")[0], set())
         try:
             async with asyncio.timeout(None) as timeout:
@@ -122,7 +122,7 @@ class Connection(StreamApi):
                 finally:
                     pending.discard(timeout)
         except nats.errors.MaxPayloadError as error:
-            problem = Problem(field="body", problem="is larger than the bus allows")
+            problem = Problem(field="body", problem="exceeds the message size limit of the bus")
             raise Permanent(ErrorCode.TOO_LARGE, (problem,)) from error
         except (nats.errors.Error, TimeoutError, OSError) as error:
             if isinstance(error, nats.errors.NoRespondersError):
@@ -130,7 +130,7 @@ class Connection(StreamApi):
                 for other in pending:
                     other.reschedule(now)
                 pending.clear()
-            raise Away(f"no answer on {subject}: {type(error).__name__}") from error
+            raise Away(f"no reply on {subject}: {type(error).__name__}") from error
         return reply.data
 
     async def respond(self, subject: str, respond: Responder) -> None:
@@ -170,7 +170,7 @@ class Connection(StreamApi):
         again under the same id. The future fails when the stream refuses the message. Raises `Away` while disconnected.
         """
         if not self.connected or self._publisher is None:
-            raise Away("the bus is away")
+            raise Away("the bus is unavailable")
         try:
             stored = await self._publisher.publish(subjects.stream_of(subject), subject, body, headers)
         except (nats.errors.Error, OSError) as error:
@@ -214,7 +214,7 @@ async def _retry_transient(handle: Callable[[bytes], Awaitable[None]], data: byt
         try:
             return await handle(data)
         except Transient as error:
-            log.warning("bus.again", reason=str(error))
+            log.warning("bus.retrying", reason=str(error))
             await asyncio.sleep(_RETRY_S)
 
 

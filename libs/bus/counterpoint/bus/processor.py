@@ -72,7 +72,7 @@ class DeliveryProcessor:
             try:
                 await self._bury(raw, inbound, disposition)
             except Exception as error:
-                log.error("burial.failed", message_id=inbound.id, exc_info=error)
+                log.error("dead_letter.failed", message_id=inbound.id, exc_info=error)
                 return Retry(DELAYS_S[-1])
         return disposition
 
@@ -84,7 +84,7 @@ class DeliveryProcessor:
         """
         handler = self.handlers.get(inbound.type)
         if handler is None:
-            problem = Problem(field="ce-type", problem=f"{inbound.type} is not handled here")
+            problem = Problem(field="ce-type", problem=f"this service does not handle {inbound.type}")
             raise Permanent(ErrorCode.UNKNOWN_TYPE, (problem,))
         message = _parsed(inbound)
         run = conflicts = outages = 0

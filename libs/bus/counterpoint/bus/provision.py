@@ -164,7 +164,7 @@ async def _settle(js: JetStreamContext, spec: StreamSpec) -> None:
     changes = {name: getattr(wanted, name) for name in names if _differs(wanted, found.config, name)}
     if changes:
         await js.update_stream(found.config.evolve(**changes))
-        log.info("stream.settled", stream=spec.name, changed=sorted(changes))
+        log.info("stream.updated", stream=spec.name, changed=sorted(changes))
 
 
 async def _consumer(js: JetStreamContext, spec: ConsumerSpec) -> list[str]:
@@ -203,7 +203,7 @@ def _differences(what: str, wanted: object, found: object, names: tuple[str, ...
     differences = []
     for name in names:
         if _differs(wanted, found, name):
-            differences.append(f"{what}: {name} is {getattr(found, name)}, wanted {getattr(wanted, name)}")
+            differences.append(f"{what}: {name} is {getattr(found, name)}, expected {getattr(wanted, name)}")
     return differences
 
 

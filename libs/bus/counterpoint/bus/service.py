@@ -170,7 +170,7 @@ class Service:
         if self._deliveries:
             _, late = await asyncio.wait(self._deliveries, timeout=self.settings.drain_s)
             for delivery in late:
-                log.warning("delivery.cut")
+                log.warning("delivery.cancelled")
                 delivery.cancel()
 
     async def _consume(self, message: NatsMessage) -> None:
@@ -245,7 +245,7 @@ class Service:
 
 async def _must_not_return(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     await work()
-    raise CounterpointError(f"{work.__qualname__} has ended")
+    raise CounterpointError(f"{work.__qualname__} ended unexpectedly")
 
 
 async def _undecoded(message: NatsMessage) -> NatsMessage:

@@ -45,7 +45,7 @@ class StreamApi:
         """Return the age and extent of a stream. Raises `Away`, also when there is no such stream."""
         answer = await self._ask(f"STREAM.INFO.{stream}")
         if answer is None:
-            raise Away(f"there is no stream {stream}")
+            raise Away(f"stream {stream} does not exist")
         state = answer["state"]
         kept_since = None
         if state["first_seq"] > 1:

@@ -2,7 +2,7 @@
 
 from prometheus_client import Counter, Gauge
 
-DELIVERIES = Counter("counterpoint_deliveries", "Deliveries by how they ended", ["service", "outcome"])
+DELIVERIES = Counter("counterpoint_deliveries", "Deliveries by outcome", ["service", "outcome"])
 BACKLOG = Gauge(
-    "counterpoint_consumer_pending", "Messages that wait for a consumer or its acks", ["stream", "consumer"]
+    "counterpoint_consumer_pending", "Messages that wait for a consumer or its acknowledgement", ["stream", "consumer"]
 )

@@ -173,13 +173,13 @@ class Gateway:
                 }
                 answer = await self._client.post(path, json=body, headers=headers)
         except TimeoutError as late:
-            raise Transient(f"the gateway did not answer within {deadline_s} s") from late
+            raise Transient(f"the gateway did not respond within {deadline_s} s") from late
         except httpx.TransportError as error:
             raise Transient(f"the gateway is not reachable: {type(error).__name__}", retry_after_s=1.0) from error
         try:
             reply = answer.json()
         except json.JSONDecodeError as error:
-            raise Transient(f"the gateway answered {answer.status_code} without JSON") from error
+            raise Transient(f"the gateway returned HTTP {answer.status_code} without valid JSON") from error
         if answer.status_code != httpx.codes.OK:
             raise error_from(reply)
         return dict(reply)
@@ -200,7 +200,7 @@ def error_from(reply: Any) -> CounterpointError:
     try:
         error = GatewayError.model_validate(reply["error"])
     except (ValidationError, KeyError, TypeError):
-        return Transient("the gateway replied with an error of another format")
+        return Transient("the gateway returned an error of an unknown form")
     match error.type:
         case "transient":
             return Transient(error.message, error.retry_after_s)
@@ -223,4 +223,4 @@ def _usage(reply: Mapping[str, Any]) -> Usage:
 
 
 def _not_configured(code: str, setting: str) -> Permanent:
-    return Permanent(code, (Problem(field=setting, problem="is not set, and without it there is no gateway"),))
+    return Permanent(code, (Problem(field=setting, problem="is not set; the gateway needs it"),))

@@ -15,7 +15,11 @@ from counterpoint.proto.validation import field_problems
 
 log = structlog.get_logger()
 
-UNREADABLE = Counter("counterpoint_unreadable_records_total", "Records that were left out", ["store"])
+UNREADABLE = Counter(
+    "counterpoint_unreadable_records_total",
+    "Records skipped because they do not match the model of their store",
+    ["store"],
+)
 
 Record = TypeVar("Record", bound=Shape)
 

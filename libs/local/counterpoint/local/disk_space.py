@@ -32,7 +32,7 @@ def reserve_streams(data_dir: Path, configured: int | None) -> int:
     needed = max(0, streams - held) + RECORD_BYTES
     if free < needed:
         problem = (
-            f"{free // MIB} MiB are free on its disk, {needed // MIB} MiB are needed: {streams // MIB} MiB for the"
+            f"its disk has {free // MIB} MiB free and needs {needed // MIB} MiB: {streams // MIB} MiB for the"
             f" streams of the bus (COUNTERPOINT_STREAMS_BYTES), {RECORD_BYTES // MIB} MiB for PostgreSQL"
         )
         raise Permanent(ErrorCode.DISK_FULL, (Problem(field=str(data_dir), problem=problem),))

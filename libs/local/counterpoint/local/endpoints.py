@@ -60,4 +60,4 @@ def read_endpoints(data_dir: Path) -> Endpoints:
     try:
         return Endpoints.model_validate_json((data_dir / "endpoints.json").read_bytes())
     except FileNotFoundError:
-        raise Transient(f"nothing is ready on {data_dir}") from None
+        raise Transient(f"no stack is ready on {data_dir}") from None

@@ -150,11 +150,11 @@ class ManagedProcess(ABC):
                 while not ended.done() and not await self.answers():
                     await asyncio.wait({ended}, timeout=_POLL_S)
         except TimeoutError as error:
-            raise Transient(f"{self.name} did not answer within {timeout_s:g} s\n{self._exit_text()}") from error
+            raise Transient(f"{self.name} did not respond within {timeout_s:g} s\n{self._exit_text()}") from error
         finally:
             ended.cancel()
         if not self.running:
-            raise Transient(f"{self.name} ended before it answered\n{self._exit_text()}")
+            raise Transient(f"{self.name} ended before it responded\n{self._exit_text()}")
         self.ready.set()
 
     async def exited(self) -> int:

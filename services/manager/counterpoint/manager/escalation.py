@@ -22,7 +22,7 @@ def escalate_stop(task: Task, worked: TaskWorked) -> Escalation:
 
 def escalate_failures(task: Task, to: str, attempts: int, same: int) -> Escalation:
     """Escalate repeated failures for a decision."""
-    what = f"how to go on after {attempts} attempts, {same} of them with the same error"
+    what = f"how to continue after {attempts} attempts, {same} of them with the same error"
     need = _with_how(task, Need(kind="decision", what=what, how=""))
     return Escalation(to=to, code="repeated_failure", needs=(need,))
 
@@ -32,9 +32,9 @@ def ask_cause(task: Task, attempt: int | None) -> Need:
     report = f"counterpoint outcome {task.task_id} succeeded"
     how = f'{report} --by something-else --note "WHAT WAS CHANGED" --project {task.project}'
     if attempt is None:
-        return Need(kind="outcome", what="say what was changed, it works again", how=how)
+        return Need(kind="outcome", what="the job works again: report what was changed", how=how)
     credited = f"{report} --by proposal --project {task.project}"
-    what = f"say what was changed, it works again: attempt {attempt} (`{credited}`), or something else"
+    what = f"the job works again: report what was changed, attempt {attempt} (`{credited}`) or something else"
     return Need(kind="outcome", what=what, how=how)
 
 
@@ -51,7 +51,7 @@ def _default_need(code: str, missing: tuple[str, ...]) -> Need:
     if code in ANSWERED_BY_DOCUMENTS:
         subject = ", ".join(missing) or "the subject of the task"
         return Need(kind="document", what=f"documentation about {subject}", how="")
-    return Need(kind="decision", what=f"how to go on: {code}", how="")
+    return Need(kind="decision", what=f"how to continue: {code}", how="")
 
 
 def _with_how(task: Task, need: Need) -> Need:

@@ -27,7 +27,7 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
         return without_effect(history, f"an override by {override.by} ({override.by_kind})")
     number, waited = history.next_attempt, history.workflow_state in ESCALATED
     reason = f"override by {override.by} ({override.by_kind}), {len(override.constraints)} constraints"
-    gate = "confidence gate waived" if override.confidence_override else "confidence gate as it is"
+    gate = "confidence gate bypassed" if override.confidence_override else "confidence gate applies"
     return TaskUpdate(
         steps=(
             ReasoningStep("resume" if waited else "plan", f"{reason}, {gate}: attempt {number} goes to the developer"),
@@ -51,7 +51,7 @@ def on_amendment(history: TaskHistory, message: AmendTask, now: datetime) -> Tas
         return without_effect(history, f"an amendment by {message.by}")
     if all(getattr(history.task, name) == value for name, value in fields.items()):
         return TaskUpdate(
-            steps=(ReasoningStep("late", f"an amendment by {message.by}: no effect, the task is as it says"),)
+            steps=(ReasoningStep("late", f"an amendment by {message.by}: no effect, the task is unchanged"),)
         )
     if message.error_message is not None:
         fields["error_signature"] = signature(message.error_message).digest
@@ -59,7 +59,7 @@ def on_amendment(history: TaskHistory, message: AmendTask, now: datetime) -> Tas
     reason = f"amended by {message.by}: {message.reason}"
     return TaskUpdate(
         steps=(ReasoningStep("resume" if waited else "plan", f"{reason}; attempt {number} goes to the developer"),),
-        decision=f"delegate attempt {number} at another error",
+        decision=f"delegate attempt {number} with the new error",
         task=with_attempt(history.task, row, now, number, confidence=None, findings=None, **fields),
         delegate="work",
         messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
@@ -141,12 +141,12 @@ def _outcome_missing(history: TaskHistory, now: datetime, limits: TaskLimits) ->
 def _quiet(history: TaskHistory, now: datetime, failed_at: datetime | None) -> TaskUpdate:
     row, quiet_s = transition(history.workflow_state, WorkflowEvent.QUIET_DUE), history.task.quiet_s
     if row is None or quiet_s is None:
-        return without_effect(history, "the end of a quiet time")
+        return without_effect(history, "the end of the quiet time")
     quiet_at = failed_at + timedelta(seconds=quiet_s) if failed_at else now
     if quiet_at > now:
-        step = ReasoningStep("assess", f"it failed last at {failed_at}: it is not quiet yet")
+        step = ReasoningStep("assess", f"the last failure was at {failed_at}: the quiet time is not over")
         return TaskUpdate(steps=(step,), timers=(("quiet", quiet_at),))
-    result = f"no failure for {quiet_s:.0f} s, closed by itself"
+    result = f"no failure for {quiet_s:.0f} s, closed automatically"
     findings = with_attempts(history.task.findings, history.ordered_attempts)
     task = with_transition(history.task, row, now, result=result, resolution="quiet", findings=findings)
     return TaskUpdate(
@@ -163,9 +163,7 @@ def _delegate_reassessment(history: TaskHistory, now: datetime) -> TaskUpdate:
         return without_effect(history, "new knowledge")
     escalation, number = history.task.escalation, history.next_attempt
     return TaskUpdate(
-        steps=(
-            ReasoningStep("assess", "knowledge has changed: the developer is asked for the confidence as it is now"),
-        ),
+        steps=(ReasoningStep("assess", "knowledge has changed: the developer computes the confidence again"),),
         task=with_attempt(history.task, row, now, number, escalation=escalation),
         delegate="reassess",
     )

@@ -128,7 +128,7 @@ def _recovered(history: TaskHistory, message: TaskOutcomeReported, summary: str,
     result = "\n".join((message.note or f"recovered ({message.evidence} by {message.by})", *message.changed))
     task = with_transition(history.task, row, now, result=result, resolution="resolved", findings=findings, needs=needs)
     return TaskUpdate(
-        steps=(ReasoningStep("complete", f"{summary}: it is over, and no attempt is credited with it"),),
+        steps=(ReasoningStep("complete", f"{summary}: the failure is over, and no attempt is credited"),),
         decision="complete as resolved",
         task=task,
         messages=(completion(task, "resolved", result, findings, now),),
@@ -141,9 +141,9 @@ def _end_reason(attempt: Attempt) -> str:
         return "\n".join((attempt.note or f"recovered {source}", *attempt.changed))
     match attempt.fixed_by:
         case "nothing":
-            return attempt.note or f"recovered by itself {source}"
+            return attempt.note or f"recovered without a fix {source}"
         case "something_else":
-            return f"fixed by something else than the proposal {source}"
+            return f"fixed by something other than the proposal {source}"
         case _:
             return f"{attempt.outcome} {source}"
 

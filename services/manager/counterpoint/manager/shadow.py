@@ -38,13 +38,15 @@ async def on_shadow_due(message: ShadowDue, memory: Memory) -> Commit:
 def counts_text(counts: ShadowCounts) -> str:
     """Return the counts in words."""
     if not counts.proposed:
-        return "nothing would have been proposed"
-    proposals = f"{counts.proposed} proposal{'s' if counts.proposed > 1 else ''} unshown, {counts.explained} explained"
+        return "no proposal was made in shadow"
+    proposals = (
+        f"{counts.proposed} proposal{'s' if counts.proposed > 1 else ''} not shown, {counts.explained} explained"
+    )
     return f"{proposals}, {counts.right} right" + (f" ({counts.share:.0%})" if counts.share is not None else "")
 
 
 def advice(counts: ShadowCounts) -> str:
     """Return advice based on the counts."""
     if counts.share is None:
-        return "no incident in shadow has been explained: report what fixed them, and they are compared"
+        return "no fix was reported for an incident in shadow: report what fixed them to compare"
     return "proposals and reported fixes are compared by their words: `counterpoint shadow` lists the pairs"

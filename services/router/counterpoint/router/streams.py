@@ -153,7 +153,7 @@ async def _events(start: StreamStart) -> AsyncIterator[ServerSentEvent]:
             if listener.closed:
                 return
             if clock.time() - quiet_since >= settings.heartbeat_s:
-                yield ServerSentEvent(comment="still here")
+                yield ServerSentEvent(comment="keep-alive")
                 quiet_since = clock.time()
             listener.clear()
             try:

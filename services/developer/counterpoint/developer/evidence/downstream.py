@@ -56,7 +56,7 @@ def with_downstream(findings: Findings, task: SubmitTask, lookup: DownstreamLook
     if lookup.name and lookup.radius is None:
         caveats = (*caveats, f"lineage does not know the {lookup.name}: nothing downstream could be looked up")
     if lookup.radius and (lookup.radius.truncated or len(lookup.radius.downstream) > ROWS):
-        caveats = (*caveats, f"more is downstream of the {lookup.name} than is listed: these are the nearest")
+        caveats = (*caveats, f"the {lookup.name} has more downstream than listed: these are the nearest")
     return findings.model_copy(update={"downstream": (*found, *more[:ROWS]), "caveats": (*findings.caveats, *caveats)})
 
 

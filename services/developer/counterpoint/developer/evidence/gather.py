@@ -157,7 +157,7 @@ def evidence_of(
     instruction = None
     if message.override:
         if not items("task"):
-            raise Transient("the record of the task is not there yet")
+            raise Transient("the record of the task does not exist yet")
         support = hits(message.override.instruction, items("support"), calibration.topic)
         instruction = Instruction(message.override, items("task")[0], support)
     text = query.text if query else failure.text
@@ -185,7 +185,7 @@ def _searched_for(message: TaskDelegated, failure: Failure, text: str, partial: 
     if message.task.systems and _needs_providers(message):
         texts.append(f"providers of: {', '.join(message.task.systems)}")
     if partial:
-        texts.append("of all that only as much as one answer holds, the best and the newest")
+        texts.append("limited to what fits into one reply: the best and the newest")
     return texts
 
 

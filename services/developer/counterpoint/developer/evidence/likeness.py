@@ -137,7 +137,7 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
     if circumstances.report:
         said.append("same report")
     if circumstances.template:
-        said.append("same message, which names no cause" if circumstances.generic else "same error message")
+        said.append("same message, but it names no cause" if circumstances.generic else "same error message")
     if circumstances.job:
         said.append("same job")
     elif pair.system:
@@ -151,9 +151,9 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
         said.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
     if not said:
-        said.append("few words and little meaning in common")
+        said.append("few words in common, and not similar in meaning")
     if pair.ruled_out:
-        said.append("against it: this report rules a cause out")
+        said.append("against: this report rules a cause out")
     return tuple(said)
 
 

@@ -167,7 +167,7 @@ def grade(found_hits: Sequence[Hit], curve: Curve) -> Grade:
     best = max(found_hits, key=lambda hit: hit.relevance)
     sufficient = best.relevance >= curve.threshold
     figures = (
-        f"{best.relevance:.2f} where {curve.threshold:.2f} is enough "
+        f"{best.relevance:.2f}, threshold {curve.threshold:.2f} "
         f"(cosine {best.features.cosine:.2f}, words covered {best.features.overlap:.2f})"
     )
     verdict = "the best passage is likely to answer" if sufficient else "no passage is likely enough to answer"

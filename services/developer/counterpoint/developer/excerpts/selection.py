@@ -214,7 +214,7 @@ class Selection:
         verdict = "the best section is likely to answer" if sufficient else "no section is likely to answer"
         best = self.ranked[0]
         figures = (
-            f"{self.likelihood:.2f} where {enough:.2f} is enough "
+            f"{self.likelihood:.2f}, threshold {enough:.2f} "
             f"(cosine {best.cosine:.2f}, words covered {best.covered:.2f})"
         )
         return Grade(sufficient=sufficient, probability=self.likelihood, reason=f"{verdict}: {figures}")

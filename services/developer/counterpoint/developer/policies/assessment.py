@@ -73,8 +73,8 @@ def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration)
     answering = _procedures(message, evidence) if message.lane == "investigate" else ()
     if answering:
         best = answering[0]
-        reasoning += f"; {best.source} answers it with a likelihood of {best.likelihood:.2f}"
-        reasoning += f", for it names {best.code}" if best.code else ""
+        reasoning += f"; {best.source} contains the answer with a likelihood of {best.likelihood:.2f}"
+        reasoning += f", because it names {best.code}" if best.code else ""
     made = Assessment(assessed, None, waived, reasoning, weaknesses(assessed), answering)
     return _waivable(made, message.override)
 
@@ -93,12 +93,15 @@ def _waivable(assessment: Assessment, override: OverrideGiven | None) -> Assessm
         assessment = replace(
             assessment,
             confidence=below_high(assessment.confidence),
-            caveats=(*assessment.caveats, f"{assessment.waived_by} is an agent: nobody has vouched for what it said"),
+            caveats=(
+                *assessment.caveats,
+                f"{assessment.waived_by} is an agent, and no trusted person has confirmed its statement",
+            ),
         )
     return replace(
         assessment,
-        reasoning=f"{assessment.reasoning}; the gate is skipped under the override of {assessment.waived_by}",
-        caveats=(*assessment.caveats, f"the gate was skipped: {assessment.waived_by} gave an override"),
+        reasoning=f"{assessment.reasoning}; the confidence gate is bypassed by the override of {assessment.waived_by}",
+        caveats=(*assessment.caveats, f"the confidence gate was bypassed by an override of {assessment.waived_by}"),
     )
 
 

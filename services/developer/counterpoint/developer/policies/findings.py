@@ -34,7 +34,7 @@ def unvouched_sources(evidence: Evidence, citations: Sequence[Citation]) -> tupl
     cited = {citation.id for citation in citations}
     hits = (*evidence.answers, *evidence.neighbours, *evidence.found)
     sources = dict.fromkeys(hit.source for hit in hits if hit.item.id in cited and not hit.trusted)
-    return tuple(f"nobody trusted has vouched for {source}" for source in sources)
+    return tuple(f"no trusted person has vouched for {source}" for source in sources)
 
 
 def under_caveats(caveats: Sequence[str], text: str) -> str:

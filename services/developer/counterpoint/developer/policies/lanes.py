@@ -32,7 +32,7 @@ def conclude(message: TaskDelegated, evidence: Evidence, calibration: Calibratio
     """Assess the evidence for a task and decide by its lane. Raises `Permanent` for an unknown lane."""
     decide = _DECIDE.get(message.lane)
     if decide is None:
-        problem = f"nobody works in lane {message.lane}"
+        problem = f"unknown lane {message.lane}"
         raise Permanent(ErrorCode.UNKNOWN_LANE, (Problem(field="lane", problem=problem),))
     assessment = assess(message, evidence, calibration)
     return conclusion_of(message.task, evidence, assessment, decide(message, evidence, assessment, calibration))
@@ -52,7 +52,7 @@ def _answer(message: TaskDelegated, evidence: Evidence, assessment: Assessment, 
 def _instructed(message: TaskDelegated, evidence: Evidence, assessment: Assessment, calibration: Calibration) -> Result:
     proposal = propose((), (), calibration.topic.threshold, evidence.instruction)
     if proposal is None:
-        raise ValueError("an instruction always makes a text")
+        raise ValueError("an instruction always results in a proposal")
     findings = findings_of(evidence, proposal.citations, assessment.caveats)
     return AnswerResult(proposal.text, assessment.reasoning, findings)
 
@@ -70,7 +70,7 @@ def _investigate(
     if proposal is None:
         return StopResult(
             "repeated_failure",
-            "everything known was tried for this failure, and there is no reason to try any of it again",
+            "every known fix was tried for this failure, and there is no reason to try one again",
             findings_of(evidence, (), (*assessment.caveats, *failed)),
             (_document_need(message), _override_need()),
         )
@@ -104,11 +104,14 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
     text, citations = _outline(evidence, calibration)
     caveats = (*assessment.caveats, *warnings(evidence.lessons))
     if text is None:
-        citations, caveats = candidates(evidence.found), (*caveats, "the citations are candidates, no plan")
-    what = "a language model that writes code; this release has none: write it and say so, or cancel the task"
+        citations, caveats = candidates(evidence.found), (*caveats, "the citations are candidates, not a plan")
+    what = (
+        "a language model that writes code, which this release does not have: write the code and report the outcome, "
+        "or cancel the task"
+    )
     return StopResult(
         "no_model",
-        f"{assessment.reasoning}; code is written by a model, and there is none",
+        f"{assessment.reasoning}; writing code needs a model, and none is configured",
         findings_of(evidence, citations, caveats),
         (Need(kind="model", what=what, how=""),),
         text,
@@ -117,7 +120,7 @@ def _build(message: TaskDelegated, evidence: Evidence, assessment: Assessment, c
 
 def insufficient_evidence(message: TaskDelegated, evidence: Evidence, assessment: Assessment) -> StopResult:
     """Stop for lack of evidence, with candidates to read instead of an answer."""
-    caveats = (*assessment.caveats, "the citations are candidates, no answer")
+    caveats = (*assessment.caveats, "the citations are candidates, not an answer")
     return StopResult(
         "insufficient_evidence",
         assessment.reasoning,
@@ -144,7 +147,7 @@ def _no_provider(message: TaskDelegated, evidence: Evidence) -> StopResult:
     missing = evidence.providers.missing
     return StopResult(
         "no_provider",
-        f"no official provider is known for {', '.join(missing)}; nothing is built around a missing provider",
+        f"no official provider is known for {', '.join(missing)}; no plan is made around a missing provider",
         findings_of(evidence, candidates(evidence.found), ()),
         provider_needs(missing, message.project),
     )

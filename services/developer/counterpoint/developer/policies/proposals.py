@@ -116,7 +116,9 @@ def _from_instruction(
     ]
     label = f"Instruction of {override.by} ({override.by_kind})"
     if is_agent_override(override):
-        label = f"Said by {override.by}, an agent; nobody has vouched for it, so check it before acting on it"
+        label = (
+            f"Stated by {override.by}, an agent; no trusted person has confirmed it, so check it before you act on it"
+        )
     parts = labelled_quote(label, override.instruction, 1)
     parts += labelled_quote(f"Reason given by {override.by}", override.reasoning, 2)
     for number, text in enumerate(override.constraints, 3):
@@ -150,16 +152,18 @@ def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | 
     told = f"{attempt.outcome.capitalize()} on {cited.day} ({attempt.evidence} by {attempt.by}{under})"
     parts = [f"Proposed again because it {lesson.retry_reason}."] if lesson.retry_reason else []
     if not lesson.recognised:
-        parts.append("This looks alike, and may be another failure. Check that it is the same before acting on it.")
-        told = f"It was then: {told[0].lower()}{told[1:]}"
+        parts.append(
+            "This failure is similar, but may be a different one. Check that it is the same before you act on it."
+        )
+        told = f"At that time: {told[0].lower()}{told[1:]}"
     elif not lesson.confirmed:
-        parts.append("This failure was seen before. Nobody trusted has confirmed that this fixed it.")
+        parts.append("This failure was seen before. No trusted person has confirmed that this fixed it.")
     citations = [_field(cited.item, "tried", attempt.tried)]
     parts += labelled_quote(told, attempt.tried, 1)
     beside = [
         ("note", "Noted with its outcome", attempt.note if attempt.note != attempt.tried else None),
-        ("reason", "Reason given then", attempt.reason),
-        *((f"constraints.{n}", "Constraint that stood then", text) for n, text in enumerate(attempt.constraints)),
+        ("reason", "Reason given at that time", attempt.reason),
+        *((f"constraints.{n}", "Constraint at that time", text) for n, text in enumerate(attempt.constraints)),
         *((f"changed.{n}", "Changed between failure and recovery", text) for n, text in enumerate(attempt.changed)),
     ]
     for field, label, text in beside:
@@ -167,7 +171,7 @@ def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | 
             citations.append(_field(cited.item, field, text))
             parts += labelled_quote(label, text, len(citations))
     if current is not None and (unlike := differences(cited.failure, current)):
-        label = "Different then:" if lesson.recognised else "Tell them apart by:"
+        label = "Differences from that failure:" if lesson.recognised else "Distinguish them by:"
         parts += [label, "\n".join(f"- {difference}" for difference in unlike)]
     made = _proposal(parts, attempt.tried, citations, rest, lesson.retry_reason)
     return replace(made, likelihood=lesson.likelihood, summary=attempt.summary)

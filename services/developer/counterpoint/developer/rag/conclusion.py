@@ -17,7 +17,7 @@ from counterpoint.proto.tasks import Need, TaskDelegated
 
 def conclude_run(message: TaskDelegated, evidence: Evidence, run: Run) -> Conclusion:
     """Return the conclusion of an ended run: its draft as an answer, or a stop."""
-    grade = run.graded or Grade(sufficient=False, probability=0.0, reason="nothing could be looked up")
+    grade = run.graded or Grade(sufficient=False, probability=0.0, reason="the search failed")
     confidence = Confidence(
         score=round(grade.probability, 4), band=band(grade.probability) if run.ending == "answered" else "low"
     )
@@ -43,7 +43,7 @@ def _stop(message: TaskDelegated, stop: StopResult, run: Run) -> StopResult:
     leads = tuple(
         Need(
             kind="document",
-            what=f"a page that may hold it, which nobody has vouched for: {lead.title}",
+            what=f"an untrusted page that may contain the answer: {lead.title}",
             how=f"counterpoint ingest {lead.url} --project {message.project}",
         )
         for lead in run.leads
@@ -57,4 +57,4 @@ def _fallback_caveats(run: Run) -> tuple[str, ...]:
         return ()
     unsupported = [verdict.problem for verdict in run.verdicts if not verdict.supported]
     reason = f": the answer drafted from them was not supported ({unsupported[0]})" if unsupported else ""
-    return (f"these are the passages as they were found{reason}",)
+    return (f"the passages are shown as they were found{reason}",)

@@ -94,5 +94,5 @@ def _expanded(question: str, hits: Sequence[Hit]) -> SearchQuery | None:
     text = " ".join([*keywords, *beside[:EXPANSION_WORDS]])[:QUERY_CHARS]
     if not keywords:
         return None
-    why = "its words, and those that stand beside them in what was found"
+    why = "its words, and words next to them in the results"
     return SearchQuery(text=point.text, also=(text, *point.also), why=why)

@@ -31,18 +31,20 @@ _LINE_CHARS = 200
 def route(question: str) -> Route:
     """Return the route of a question by its words."""
     if not content_words(question):
-        return Route(mode="vector", reason="no word of it tells texts apart, so it is looked up by meaning alone")
+        return Route(mode="vector", reason="no word distinguishes texts, so the search is by meaning alone")
     outside = _OUTSIDE.search(question)
     if outside is None:
-        return Route(mode="hybrid", reason="looked up in memory by words and by meaning")
-    return Route(mode="web", reason=f"{outside[0]!r} is about the world outside: memory, and pages of the web as leads")
+        return Route(mode="hybrid", reason="search in memory by words and by meaning")
+    return Route(
+        mode="web", reason=f"{outside[0]!r} is about the outside world: search in memory, and web pages as leads"
+    )
 
 
 def available_route(route: Route, web: bool) -> Route:
     """Return the route, or a substitute without web search."""
     if route.mode != "web" or web:
         return route
-    reason = f"{route.reason}; but web_unavailable: no search is configured, so memory alone"
+    reason = f"{route.reason}; web_unavailable: no web search is configured, so memory alone"
     return route.model_copy(update={"mode": "hybrid", "reason": reason})
 
 
@@ -63,7 +65,7 @@ def search_query_of(question: str, earlier: Sequence[str]) -> SearchQuery:
         if not follows_on(turn):
             break
     return SearchQuery(
-        text=" ".join([*turns, question])[:QUERY_CHARS], also=(question,), why=f"it follows on: {turns[0]}"
+        text=" ".join([*turns, question])[:QUERY_CHARS], also=(question,), why=f"follow-up question: {turns[0]}"
     )
 
 

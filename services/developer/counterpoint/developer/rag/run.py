@@ -129,7 +129,7 @@ def after_validate(run: Run, verdicts: tuple[Verdict, ...], late: bool) -> Run:
 
 def search_again(run: Run) -> Run:
     """Return the run at its search again, after its evidence has changed."""
-    asked = (run.asked or SearchQuery(text=run.question)).model_copy(update={"why": "what was found has changed since"})
+    asked = (run.asked or SearchQuery(text=run.question)).model_copy(update={"why": "the results have changed since"})
     gone = {"found": (), "graded": None, "draft": None, "verdicts": (), "ending": None}
     return run.model_copy(update={"next": "retrieve", "asked": asked, **gone})
 

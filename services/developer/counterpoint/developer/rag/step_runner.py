@@ -181,7 +181,7 @@ class StepRunner:
         item = await self._memory.get("routes", key)
         if item is not None:
             route = record(item, Route)
-            return route.model_copy(update={"reason": f"{route.reason} (as for the same words before)"}), ()
+            return route.model_copy(update={"reason": f"{route.reason} (cached for the same words)"}), ()
         messages = [{"role": "system", "content": _ROUTE_TASK}, {"role": "user", "content": text}]
         try:
             reply = await self._gateway.generate(
@@ -202,7 +202,7 @@ class StepRunner:
         if run.route is not None and run.route.mode == "web" and not run.leads and not self._is_late:
             run = await self._leads(run)
         texts = " | ".join((query.text, *query.also))
-        reason = f"{query.why}: {texts}" if query.why else f"looked for: {texts}"
+        reason = f"{query.why}: {texts}" if query.why else f"searched for: {texts}"
         counts = f"{len(found)} passages, {len(self.evidence.attempts)} earlier attempts"
         return _StepResult(transitions.after_retrieve(run, found), counts, reason)
 
@@ -230,7 +230,7 @@ class StepRunner:
         rewritten = rewrite(run.meant, query, self.evidence.answers, run.rewrites)
         after = transitions.after_evaluate(run, grade, rewritten, late := self._is_late)
         if after.next is None and late and rewritten is not None and run.rewrites < transitions.MAX_REWRITES:
-            after = after.with_notes("the time for it was over before other words could be tried")
+            after = after.with_notes("the time limit was reached before the question could be rewritten")
         decisions = {"generate": "go on", "retrieve": f"look again: {rewritten.text if rewritten else ''}"}
         confidence = Confidence(score=grade.probability, band=band(grade.probability) if grade.sufficient else "low")
         if self.evidence.answers and not self.evidence.answers[0].trusted:
@@ -253,11 +253,11 @@ class StepRunner:
                     self._memory, messages, key=_key(run, "generate"), deadline_s=self._time_s("generate")
                 )
             except (Permanent, Denied, Transient) as error:
-                notes = (f"the model was not available, so the answer is made of quotes: {error}",)
+                notes = (f"the model was not available, so the answer consists of quotes: {error}",)
             else:
                 if reply.text.strip():
                     return draft_of_model(storable(reply.text), found, reply.usage.model), ()
-                notes = ("the model wrote nothing, so the answer is made of quotes",)
+                notes = ("the model wrote nothing, so the answer consists of quotes",)
         if run.draft is not None and run.draft.by == QUOTES:
             return supported_part(run.draft, run.verdicts), notes
         quotes = draft_of_quotes(

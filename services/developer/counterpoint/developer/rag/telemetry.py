@@ -4,12 +4,10 @@ from prometheus_client import Counter
 
 from counterpoint.developer.rag.run import RULES, Node, Run
 
-ROUTES = Counter(
-    "counterpoint_rag_routes_total", "Questions by where they were looked up, and who said so", ["mode", "by"]
-)
-CORRECTIONS = Counter("counterpoint_rag_corrections_total", "Questions that were put in other words")
+ROUTES = Counter("counterpoint_rag_routes_total", "Questions by search mode, and who chose it", ["mode", "by"])
+CORRECTIONS = Counter("counterpoint_rag_corrections_total", "Rewrites of questions")
 VALIDATIONS = Counter("counterpoint_rag_validations_total", "Sentences of drafts", ["verdict"])
-ENDINGS = Counter("counterpoint_rag_endings_total", "Runs by how they ended", ["ending"])
+ENDINGS = Counter("counterpoint_rag_endings_total", "Runs by outcome", ["ending"])
 
 
 def observe(node: Node, before: Run, after: Run) -> None:

@@ -35,21 +35,21 @@ def _verdict(sentence: Sentence, citations: Sequence[Citation], chunks: Mapping[
         return Verdict(supported=False, problem="cites nothing")
     cited = [citations[n] for n in sentence.rests_on if 0 <= n < len(citations)]
     if len(cited) < len(sentence.rests_on):
-        return Verdict(supported=False, problem="cites what is not there")
+        return Verdict(supported=False, problem="cites a passage that does not exist")
     for citation in cited:
         if not resolves(citation, chunks.get((citation.store, citation.id, citation.version))):
-            return Verdict(supported=False, problem=f"what it quotes is not at {citation.source_path}:{citation.start}")
+            return Verdict(supported=False, problem=f"its quote does not match {citation.source_path}:{citation.start}")
     said = MARK.sub("", sentence.text)
     hits = [chunks[citation.store, citation.id, citation.version] for citation in cited]
     held = " ".join([*(citation.quote for citation in cited), *(hit.context for hit in hits)])
     missing = sorted(exact(said) - exact(held))
     if missing:
-        return Verdict(supported=False, problem=f"says {', '.join(missing[:5])}, which what it cites does not")
+        return Verdict(supported=False, problem=f"contains {', '.join(missing[:5])}, which the cited text does not")
     if any(said.split() == citation.quote.split() for citation in cited):
         return Verdict(supported=True)
     words = words_of(said)
     if not words and not exact(said):
-        return Verdict(supported=False, problem="says nothing that can be compared with what it cites")
+        return Verdict(supported=False, problem="contains nothing that can be compared with the cited text")
     if words and len(words & words_of(held)) < SHARED * len(words):
-        return Verdict(supported=False, problem="has little in common with what it cites")
+        return Verdict(supported=False, problem="has little in common with the cited text")
     return Verdict(supported=True)

@@ -162,6 +162,6 @@ def _decisions(memory: Memory, context: IncidentContext, changes: IncidentChange
 
 
 def _reason(incident: IncidentRecord) -> str:
-    counts = f"{incident.count} flows, {len(incident.failures)} failures, {incident.affected_count} that follow"
+    counts = f"{incident.count} flows, {len(incident.failures)} failures, {incident.affected_count} downstream"
     end = f", {incident.ending.value} {incident.closed_by}" if incident.ending else ""
     return f"{incident.incident_id}: {counts}{end}"

@@ -71,4 +71,4 @@ def _action(context: IncidentContext, after: IncidentRecord) -> str:
 
 def _reason(incident: IncidentRecord) -> str:
     into = ", ".join(join.into for join in incident.joins)
-    return f"{incident.incident_id}: a part of {into}" if into else f"{incident.incident_id}: a part of none"
+    return f"{incident.incident_id}: merged into {into}" if into else f"{incident.incident_id}: not merged"

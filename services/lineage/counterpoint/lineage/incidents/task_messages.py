@@ -19,7 +19,7 @@ AGENT = "lineage"
 _DESCRIPTION_LIMIT_CHARS = 16_000
 _ROWS_LIMIT = 100
 _INTEGRATION_HINTS = {
-    "DBT": "dbt sends errors with its structured logs alone: run it as `dbt-ol --consume-structured-logs`"
+    "DBT": "dbt reports errors only with structured logs: run it as `dbt-ol --consume-structured-logs`"
 }
 """Hints by integration, for errors that are not in its events by default."""
 
@@ -120,7 +120,7 @@ def amendment(task: SubmitTask, incident: IncidentRecord) -> AmendTask:
         task_id=incident.incident_id,
         by=AGENT,
         by_kind="system",
-        reason=f"{node_of(incident.job)} is what failed",
+        reason=f"{node_of(incident.job)} is the root cause",
         title=task.title,
         description=task.description,
         error_message=task.error_message,
@@ -135,7 +135,7 @@ def cancellation(incident: IncidentRecord, into: IncidentRecord | None) -> Cance
     cause = f"{node_of(into.job)} ({into.incident_id})" if into else "another failure"
     reason = f"{node_of(incident.job)} is the same failure as {cause}"
     if into is not None and into.job != incident.job:
-        reason = f"the failure of {node_of(incident.job)} follows from that of {cause}"
+        reason = f"the failure of {node_of(incident.job)} is downstream of {cause}"
     return CancelTask(task_id=incident.incident_id, by=AGENT, by_kind="system", reason=reason)
 
 

@@ -107,7 +107,7 @@ async def _authenticate(request: Request, memory: MemoryFor, role: Role) -> tupl
         raise Denied(ErrorCode.UNAUTHENTICATED, "the token of a principal that is not revoked")
     project = request.query_params.get("project") or _project(principal)
     if project is None or not subjects.PROJECT_PATTERN.fullmatch(project):
-        problem = "is not a project name" if project else "is required: this principal has several projects"
+        problem = "is not a valid project name" if project else "is required: this principal has several projects"
         raise Permanent(ErrorCode.INVALID, (Problem(field="project", problem=problem),))
     if not principal.may(role, project):
         raise Denied(ErrorCode.ROLE, f"the role {role} in project {project}")
@@ -130,7 +130,7 @@ async def _body(request: Request) -> bytes:
         body += part
         if len(body) > MESSAGE_LIMIT_BYTES:
             raise Permanent(
-                ErrorCode.TOO_LARGE, (Problem(field="body", problem=f"is more than {MESSAGE_LIMIT_BYTES} bytes"),)
+                ErrorCode.TOO_LARGE, (Problem(field="body", problem=f"is larger than {MESSAGE_LIMIT_BYTES} bytes"),)
             )
     return body
 

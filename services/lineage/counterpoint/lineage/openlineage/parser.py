@@ -73,7 +73,7 @@ class _Parser:
                 if at is not None and use is not None:
                     return DatasetEvent(at=at, dataset=use, ignored=tuple(self.ignored))
             case _:
-                self._refuse("job", "is missing: an event names a run and its job, a job, or a dataset")
+                self._refuse("job", "is missing: an event needs a run and its job, a job, or a dataset")
         return None
 
     def _run_event(self, raw: Mapping[str, Any], at: datetime | None, run: Mapping[str, Any]) -> RunEvent | None:
@@ -145,7 +145,7 @@ class _Parser:
         if node is None or not isinstance(job, Mapping):
             return None
         if node.namespace == OWN_NAMESPACE:
-            self._refuse("job.namespace", "is for the lineage of Counterpoint's own tasks")
+            self._refuse("job.namespace", "is reserved for the lineage of Counterpoint's own tasks")
             return None
         facets = self._facets(job, "job.facets")
         return JobFacts(

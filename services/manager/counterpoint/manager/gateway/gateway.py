@@ -133,7 +133,7 @@ class ModelGateway:
             raise unknown_outcome(str(error)) from error
         except Exception as error:
             # The call may have been made: its reservation is ended at the estimate.
-            log.error("call.unforeseen", call=call_id, exc_info=error)
+            log.error("call.failed", call=call_id, exc_info=error)
             why = f"unexpected {type(error).__name__}"
             await self._reservations.settle(request, call_id, CallState.UNKNOWN, reserved.estimate, error=why)
             raise unknown_outcome(why) from error

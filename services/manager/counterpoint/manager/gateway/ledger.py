@@ -84,18 +84,18 @@ class SpendRecord(Shape):
         """Add a reservation. Raises `Denied` `budget` when it could exceed a limit."""
         if self.limit_usd is not None:
             if estimate.usd == UNKNOWN:
-                raise Denied(ErrorCode.BUDGET, "a model whose price is known, where the budget is in USD")
+                raise Denied(ErrorCode.BUDGET, "a model whose price is known, because the budget is in USD")
             remaining_usd = self.limit_usd - self.spent_usd - self.reserved_usd
             if estimate.usd > remaining_usd:
                 raise Denied(
                     ErrorCode.BUDGET,
-                    f"{estimate.usd:f} USD for this call at most, of the {remaining_usd:f} that are left",
+                    f"{estimate.usd:f} USD at most for this call; {remaining_usd:f} USD are left",
                 )
         if self.limit_tokens is not None:
             remaining_tokens = self.limit_tokens - self.spent_tokens - self.reserved_tokens
             if estimate.tokens > remaining_tokens:
                 raise Denied(
-                    ErrorCode.BUDGET, f"{estimate.tokens} tokens for this call at most, of the {remaining_tokens} left"
+                    ErrorCode.BUDGET, f"{estimate.tokens} tokens at most for this call; {remaining_tokens} are left"
                 )
         return self.model_copy(
             update={

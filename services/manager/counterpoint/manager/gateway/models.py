@@ -70,7 +70,7 @@ class ModelProvider:
                 wait_s = away.retry_after_s or _FIRST_WAIT_S * 2 ** (number - 1) * random.uniform(0.8, 1.2)
                 if number >= self._tries or asyncio.get_running_loop().time() + wait_s >= deadline:
                     raise
-                log.info("provider.again", model=call.model, reason=str(away), number=number)
+                log.info("provider.retrying", model=call.model, reason=str(away), number=number)
             await asyncio.sleep(wait_s)
             number += 1
 
@@ -125,7 +125,7 @@ class ModelProvider:
             async with asyncio.timeout(remaining_s):
                 return await request
         except TimeoutError as late:
-            raise UnknownCallOutcome("the provider did not answer in time") from late
+            raise UnknownCallOutcome("the provider did not respond in time") from late
         except self._litellm.exceptions.openai.OpenAIError as error:
             raise _provider_error(error) from error
 
@@ -163,11 +163,11 @@ def _provider_error(error: Any) -> CounterpointError:
     if any(isinstance(each, _NEVER_SENT) for each in causes):
         return Transient(f"the provider is not reachable: {kind}")
     if status is None or any(type(each).__name__ in _NO_REPLY for each in causes):
-        return UnknownCallOutcome(f"the provider went away: {kind}")
+        return UnknownCallOutcome(f"the connection to the provider was lost: {kind}")
     if status in _RETRYABLE:
-        return Transient(f"the provider answered {status}", _retry_after_s(error))
+        return Transient(f"the provider returned HTTP {status}", _retry_after_s(error))
     field = "prompt" if status in _PROMPT_ERRORS else "model"
-    problem = Problem(field=field, problem=f"the provider answered {status} ({kind})")
+    problem = Problem(field=field, problem=f"the provider returned HTTP {status} ({kind})")
     return Permanent(ErrorCode.REFUSED, (problem,))
 
 

@@ -27,10 +27,8 @@ from counterpoint.proto.tasks import Budget
 
 log = structlog.get_logger()
 
-COST = Counter(
-    "counterpoint_llm_cost_usd_total", "What calls of models have cost, as far as known", ["project", "model"]
-)
-CALLS = Counter("counterpoint_llm_calls_total", "Calls outside by how they ended", ["project", "model", "outcome"])
+COST = Counter("counterpoint_llm_cost_usd_total", "Cost of model calls whose prices are known", ["project", "model"])
+CALLS = Counter("counterpoint_llm_calls_total", "External calls by outcome", ["project", "model", "outcome"])
 
 SETTLE_TIMEOUT_S = 30.0
 """Time reserved at the end of a token's life to settle its call; memory may be unavailable that long."""
@@ -161,7 +159,7 @@ class Reservations:
             case CallState.SETTLED if before.response is not None:
                 return CallOutcome(before.response, before.model, before.usage, replayed=True)
             case CallState.SETTLED:
-                problem = Problem(field="key", problem="the call was made, but its response is not kept")
+                problem = Problem(field="key", problem="the call was made, but its response is no longer stored")
                 raise Permanent(ErrorCode.NOT_KEPT, (problem,))
             case CallState.RESERVED if before.holder != self._holder and utc_now() < before.deadline:
                 raise Transient("another process is making this call", retry_after_s=1.0)

@@ -36,22 +36,22 @@ class WebSearchProvider:
             async with asyncio.timeout(remaining_s):
                 answer, content = await self._fetch(call.query)
         except TimeoutError as late:
-            raise UnknownCallOutcome("the search did not answer in time") from late
+            raise UnknownCallOutcome("the search did not respond in time") from late
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Transient("the search is not reachable") from error
         except httpx.RequestError as error:
-            raise UnknownCallOutcome(f"the search went away: {type(error).__name__}") from error
+            raise UnknownCallOutcome(f"the connection to the search was lost: {type(error).__name__}") from error
         if answer.status_code == httpx.codes.TOO_MANY_REQUESTS or answer.is_server_error:
-            raise Transient(f"the search answered {answer.status_code}")
+            raise Transient(f"the search returned HTTP {answer.status_code}")
         if answer.status_code != httpx.codes.OK:
-            raise _refused(f"the search answered {answer.status_code}")
+            raise _refused(f"the search returned HTTP {answer.status_code}")
         if len(content) > _ANSWER_BYTES:
-            raise _refused(f"the search answered more than {_ANSWER_BYTES} bytes")
+            raise _refused(f"the search returned more than {_ANSWER_BYTES} bytes")
         try:
             rows = json.loads(content)["results"]
             results = [_result(each) for each in rows if isinstance(each, dict)]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _refused("the search answered with something else than results in JSON") from error
+            raise _refused("the search returned something other than JSON results") from error
         pages = [page for page in results if page["url"].startswith(("http://", "https://"))]
         result = {"results": pages[: call.count], "engine": self._host}
         return CallOutcome(result, call.model, CallUsage(dollars(0)))

@@ -102,9 +102,7 @@ def gateway(
     if held.task is None:
         raise Denied(ErrorCode.TASK, "the capability of a task")
     if label > clearance:
-        raise Denied(
-            ErrorCode.LABEL, f"nothing read above {policy.labels[clearance]}, which is what providers may be told"
-        )
+        raise Denied(ErrorCode.LABEL, f"nothing read above {policy.labels[clearance]}, the highest label for providers")
     return _of_gateway(
         policy, held.project, held.task, held.message, purpose, clearance, min(expires_at, held.expires_at)
     )

@@ -115,7 +115,10 @@ class Screening:
         return record_id
 
     def _refuse(self, where: str) -> None:
-        problem = Problem(field=where, problem="contains what looks like a secret, and is what something is known by")
+        problem = Problem(
+            field=where,
+            problem="contains what looks like a secret, and cannot be redacted because it identifies something",
+        )
         self._refused.setdefault(where, problem)
 
     def settle(self) -> None:

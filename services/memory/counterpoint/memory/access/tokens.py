@@ -32,7 +32,7 @@ class Tokens:
     def minted_of_job(self, project: str, job: str, label: int) -> str:
         """Return a token for a job. Raises `Denied` `label`."""
         if label > self._clearance:
-            raise Denied(ErrorCode.LABEL, f"texts that are no more than {self._policy.labels[self._clearance]}")
+            raise Denied(ErrorCode.LABEL, f"texts labelled {self._policy.labels[self._clearance]} at most")
         return mint(self._keyring, diode.gateway_of_job(self._policy, project, job, self._clearance, _in(_JOB_LIFE_S)))
 
 
@@ -48,7 +48,7 @@ class JobHolder:
     async def gateway_token(self, purpose: TokenPurpose) -> str:
         """Return a token for models; a job of memory's own has none for the web."""
         if purpose != "model":
-            raise Denied(ErrorCode.GATEWAY, "a task, to search the web")
+            raise Denied(ErrorCode.GATEWAY, "a task; a job has no access to web search")
         return self.tokens.minted_of_job(self.project, self.job, self.label)
 
 

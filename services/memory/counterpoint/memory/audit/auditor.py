@@ -53,11 +53,11 @@ class Auditor:
         unread: list[str] = []
         recorded = await self._recorded()
         faults += [
-            f"the record does not have the checkpoint of {row['size']} leaves as it was signed"
+            f"the record has an altered checkpoint of {row['size']} leaves"
             for row in recorded
             if not self._is_recorded_correctly(row["note"], row["size"], row["root"])
         ]
-        texts = {"the asker": query.checkpoints, "the record": "\n".join(row["note"] for row in recorded)}
+        texts = {"the caller": query.checkpoints, "the record": "\n".join(row["note"] for row in recorded)}
         for copy in self._copies:
             try:
                 texts[f"the {copy.name}"] = await copy.read()
@@ -67,7 +67,7 @@ class Auditor:
         for where, text in texts.items():
             read = self._sequencer.key.read(text)
             if read.forged:
-                faults.append(f"{where} holds {read.forged} checkpoints whose signature is wrong")
+                faults.append(f"{where} has {read.forged} checkpoints with an invalid signature")
             known += [KnownCheckpoint(size=each.size, root=each.root.hex(), where=where) for each in read]
             if read.last is not None and (last is None or read.last.size > last.size):
                 last = read.last
@@ -96,7 +96,7 @@ class Auditor:
             last, edge = self._sequencer.base()
             rows = await self._rows_of(project, query)
         if last is None or edge is None:
-            raise Transient(self._sequencer.fault or "nothing was signed yet")
+            raise Transient(self._sequencer.fault or "no checkpoint was signed yet")
         covered = [row for row in rows if row["position"] is not None and row["position"] <= last.size]
         page = _first_page(covered)
         more = len(page) < len(covered) or len(rows) == query.limit
@@ -122,7 +122,7 @@ class Auditor:
         try:
             paths = [proof(each, lambda subtree: edge.root_of(subtree, full)) for each in parts]
         except KeyError as error:
-            raise Transient("the tree is not whole") from error
+            raise Transient("the tree is incomplete") from error
         return [
             _leaf_view(row) | {"path": [node.hex() for node in path]} for row, path in zip(rows, paths, strict=True)
         ]
@@ -163,7 +163,7 @@ class Auditor:
                 _SQL["refusals_before"], project, query.id, query.before or 2**63 - 1, query.limit + 1
             )
         if query.id is not None and not rows:
-            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is no refusal of this project"),))
+            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is not a refusal of this project"),))
         items = [explained(row, project) for row in rows[: query.limit]]
         next_before = rows[query.limit - 1]["place"] if len(rows) > query.limit else None
         return {"items": items, "next": next_before}

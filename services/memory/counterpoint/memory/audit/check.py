@@ -87,7 +87,7 @@ async def check(scope: VerificationScope) -> dict[str, Any]:
 
 async def _check(connection: Any, scope: VerificationScope) -> dict[str, Any]:
     head = await connection.fetchval(_SQL["head_position"])
-    faults = list(scope.faults) if head is not None else [*scope.faults, "nothing says where the log ends"]
+    faults = list(scope.faults) if head is not None else [*scope.faults, "the end of the log is not recorded"]
     head = head or 0
     leaves = _Leaves(scope.project, scope.task_id, head)
     for project in await all_projects(connection):
@@ -113,7 +113,7 @@ async def _check(connection: Any, scope: VerificationScope) -> dict[str, Any]:
         records.read(rows)
     if len(records.broken) == before:
         for row in await connection.fetch(_SQL["differing_sources"], scope.project):
-            records.broken.append(f"what commit {row['commit_id']} rests on is not what its read set says")
+            records.broken.append(f"the sources of commit {row['commit_id']} differ from its read set")
     broken = [*faults, *leaves.broken, *records.broken]
     covered = max((known.size for known in scope.known), default=0)
     return {
@@ -183,16 +183,16 @@ class _Leaves:
             if own is not None:
                 self._read(position, task, *own)
                 if older and (own[2] or "").startswith('{"placed":'):
-                    self.broken.append(f"leaf {position} is of no release before")
+                    self.broken.append(f"leaf {position} is marked as written by an older release, but was not")
             if position is None:
                 self.waiting += 1
                 continue
             if task is not None:
                 if previous != of_task.get(task) and not (older and previous is None):
-                    self.broken.append(f"leaf {position} does not follow the one before it of its task")
+                    self.broken.append(f"leaf {position} does not follow the previous leaf of its task")
                 of_task[task] = leaf
             elif previous is not None:
-                self.broken.append(f"leaf {position} follows another, of no task")
+                self.broken.append(f"leaf {position} follows another leaf, but belongs to no task")
             if 0 < position <= self._head:
                 places[position - 1] = leaf or b""
             else:
@@ -211,7 +211,7 @@ class _Leaves:
         except ValueError:
             return
         if (hashed.get("task"), "refused" not in hashed) != (task, kind == "commit"):
-            self.broken.append(f"leaf {position} is filed as what it is not")
+            self.broken.append(f"leaf {position} is stored with a wrong task or kind")
         if (wrong := self.standing.take(hashed, commit, self._project, seq, at)) is not None:
             self.broken.append(f"leaf {position} {wrong}")
         erased = hashed.get("erased") or {}
@@ -230,7 +230,7 @@ class _Leaves:
     def erasures(self) -> None:
         """Verify that every leaf without content is listed as erased, after all leaves."""
         for position in sorted(self.unknown.keys() - self.erased_positions):
-            self.broken.append(f"leaf {position} has no content, and no erasure says that it forgot it")
+            self.broken.append(f"leaf {position} has no content, and no erasure accounts for it")
 
     def tree(self, known: Sequence[KnownCheckpoint], kept: Mapping[TileId, bytes]) -> bytes:
         """Build the tree over all leaves, compare it with checkpoints and stored tiles; return its root."""
@@ -244,9 +244,9 @@ class _Leaves:
         self.broken += _tiles_broken(built, kept, signed)
         for size, root, where in sorted({(each.size, each.root, each.where) for each in known}):
             if size > len(nodes):
-                self.broken.append(f"the log ends at leaf {len(nodes)}, {where} vouches for {size}")
+                self.broken.append(f"the log ends at leaf {len(nodes)}, but a checkpoint of {where} has {size}")
             elif built.root(size).hex() != root:
-                self.broken.append(f"the first {size} leaves are not those that {where} vouches for")
+                self.broken.append(f"the first {size} leaves differ from a checkpoint of {where}")
         return built.root(len(nodes))
 
 
@@ -255,10 +255,10 @@ def _tiles_broken(built: "_Built", kept: Mapping[TileId, bytes], signed: int) ->
     for place, hashed in kept.items():
         tile = built.tile(place)
         if tile is None:
-            yield f"a tile is kept at level {place.level}, number {place.number}, where the tree has none"
+            yield f"an extra tile is stored at level {place.level}, number {place.number}"
         elif b"".join(tile) != hashed:
             at = next(n for n, node in enumerate([*hashes(hashed), b""]) if n == WIDTH or node != tile[n])
-            yield f"the tree as it is kept differs at leaf {((place.number * WIDTH + at) << HEIGHT * place.level) + 1}"
+            yield f"the stored tree differs at leaf {((place.number * WIDTH + at) << HEIGHT * place.level) + 1}"
     for level in range(signed.bit_length() // HEIGHT):
         for number in range(signed >> HEIGHT * (level + 1)):
             if TileId(level, number) not in kept:

@@ -46,22 +46,22 @@ class RowVerifier:
             name = f"{store}/{record_id} at version {version}"
             sha256 = hashlib.sha256(text.encode()).hexdigest()
             if committed is None or committed.sha256 != sha256 or hashed not in (sha256, None):
-                self.broken.append(f"{name} is not as it was committed")
+                self.broken.append(f"{name} differs from what was committed")
             elif committed.stamps is not None and committed.stamps != json.loads(stamps):
-                self.broken.append(f"{name} is not stamped as it was committed")
+                self.broken.append(f"{name} has other stamps than were committed")
             elif committed.commit not in (str(commit), None):
-                self.broken.append(f"{name} is not of the commit that wrote it")
+                self.broken.append(f"{name} names another commit than the one that wrote it")
             elif committed.place not in (json.loads(place), None):
-                self.broken.append(f"{name} does not stand at its place and time")
+                self.broken.append(f"{name} is stored with a wrong position or time")
             elif erased and (store, record_id) not in self._leaves.gone:
-                self.broken.append(f"{name} is marked as erased, and no erasure says so")
+                self.broken.append(f"{name} is marked as erased, but no erasure accounts for it")
             if not self._leaves.standing.superseded(store, record_id, version, superseded):
-                self.broken.append(f"{name} was not followed at the place that it says")
+                self.broken.append(f"{name} has a wrong position of its successor")
 
     def gone(self) -> None:
         """Report records that are missing, after all records."""
         for store, record_id, version in self._leaves.written:
-            self.broken.append(f"{store}/{record_id} at version {version} is gone")
+            self.broken.append(f"{store}/{record_id} at version {version} is missing")
 
     def sent(self, rows: Iterable[Any]) -> None:
         """Verify some messages."""
@@ -71,15 +71,15 @@ class RowVerifier:
             committed = self._leaves.messages.get(str(message_id))
             if committed is None:
                 if commit not in erased and commit not in standing.older:
-                    self.broken.append(f"message {message_id} is of no commit")
+                    self.broken.append(f"message {message_id} belongs to no commit")
                 continue
             now = [kind, hashlib.sha256(body.encode()).hexdigest(), json.loads(stamps)]
             if now[2][5] is not None and ((json.loads(columns)[1], now[2][5]) in standing.cancelled or not whole):
                 self._timers[str(message_id)] = now[2][2]
             if committed[:2] != now[:2] or (len(committed) > 2 and committed[2][:6] != now[2]):
-                self.broken.append(f"message {message_id} is not as it was sent")
+                self.broken.append(f"message {message_id} differs from what was sent")
             elif not standing.sent(str(message_id), json.loads(columns), version, whole):
-                self.broken.append(f"message {message_id} does not stand where and when it was sent")
+                self.broken.append(f"message {message_id} is stored with a wrong position or time")
 
     def applied(self, rows: Iterable[Any]) -> None:
         """Verify some steps of the inbox."""
@@ -91,7 +91,7 @@ class RowVerifier:
             now = [*columns, hashlib.sha256(canonical(json.loads(reply)).encode()).hexdigest(), at]
             known = standing.applied(consumer, message, step, now)
             if known is False or (known is None and whole):
-                self.broken.append(f"step {step} of {message} for {consumer} is not as it was applied")
+                self.broken.append(f"step {step} of {message} for {consumer} differs from what was applied")
 
     def read(self, rows: Iterable[Any]) -> None:
         """Verify some read sets."""
@@ -99,4 +99,4 @@ class RowVerifier:
         for commit, cause, reads, at in rows:
             now = [cause, hashlib.sha256(canonical(json.loads(reads)).encode()).hexdigest(), at]
             if standing.unknown(commit, erased) or not standing.read(commit, now):
-                self.broken.append(f"the read set of commit {commit} is not as it was kept")
+                self.broken.append(f"the read set of commit {commit} differs from what was stored")

@@ -210,7 +210,7 @@ class Sequencer:
             known[copy.name] = self.key.read(await copy.read())
         for name, read in known.items():
             if read.forged:
-                raise LogMismatch(f"{name} holds a checkpoint that was not signed by this key")
+                raise LogMismatch(f"{name} has a checkpoint that was not signed by this key")
             for checkpoint in _newest(read):
                 await self._fits(edge, checkpoint, name)
         checkpoints = [checkpoint for read in known.values() for checkpoint in read]
@@ -227,9 +227,9 @@ class Sequencer:
 
     async def _fits(self, edge: RightEdge, checkpoint: Checkpoint, name: str) -> None:
         if checkpoint.size > edge.size:
-            raise LogMismatch(f"{name} vouches for {checkpoint.size} leaves, the log has {edge.size}")
+            raise LogMismatch(f"{name} covers {checkpoint.size} leaves, but the log has {edge.size}")
         if await self._root(edge, checkpoint.size) != checkpoint.root:
-            raise LogMismatch(f"{name} vouches for another tree of {checkpoint.size} leaves")
+            raise LogMismatch(f"{name} covers a different tree of {checkpoint.size} leaves")
 
     async def _give(self, checkpoint: Checkpoint) -> None:
         """Add a checkpoint to the copies, then to the record: one in the record alone could be removed without a trace.

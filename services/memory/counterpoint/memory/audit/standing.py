@@ -102,7 +102,7 @@ class ExpectedRows:
             return None
         named = said.get("commit") or said.get("refusal")
         if (named, said.get("project"), place[2], place[0] + len(said.get("writes", ()))) != (commit, project, at, seq):
-            return "is filed under another id, project, place or time"
+            return "is stored under another id, project, position or time"
         self._commits.add(commit)
         for store, record_id, version, _, _, (own, changed, _) in placed(said):
             self._superseded[store, record_id, version - 1] = changed or own

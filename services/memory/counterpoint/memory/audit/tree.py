@@ -74,7 +74,7 @@ def inclusion(index: int, size: int) -> list[Range]:
     """Return the subtrees of the inclusion proof of leaf `index` (from 0) in a tree of `size` leaves, from the leaf
     upwards."""
     if not 0 <= index < size:
-        raise ValueError("there is no such leaf")
+        raise ValueError("the leaf does not exist")
     parts = []
     first, end = 0, size
     while end - first > 1:
@@ -91,7 +91,7 @@ def inclusion(index: int, size: int) -> list[Range]:
 def consistency(old: int, size: int) -> list[Range]:
     """Return the subtrees of the consistency proof between the trees of `old` and `size` leaves."""
     if not 0 < old <= size:
-        raise ValueError("there is no such smaller tree")
+        raise ValueError("the smaller tree does not exist")
     parts = []
     first, end, whole = 0, size, True
     while old != end:

@@ -64,7 +64,7 @@ class Valkey:
         try:
             return self._box.decrypt(sealed, key)
         except (CryptoError, ValueError):
-            log.warning("cache.not_authentic", level="l2")
+            log.warning("cache.decryption_failed", level="l2")
             return None
 
     def put(self, key: bytes, value: bytes) -> None:

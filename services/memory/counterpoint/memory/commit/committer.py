@@ -278,7 +278,7 @@ def _error(found: StepFault) -> CounterpointError:
     store, _, record_id = found.text.partition("/")
     match found.fault:
         case Fault.STEP_KNOWN | Fault.DUPLICATE:
-            return Transient(f"the database refused: {found.text}")
+            return Transient(f"the database rejected the commit: {found.text}")
         case Fault.FENCED:
             return Denied(ErrorCode.FENCE, "the newest delivery of the message")
         case Fault.EARLY:
@@ -295,10 +295,10 @@ def _error(found: StepFault) -> CounterpointError:
             return Conflict(store, record_id)
         case Fault.NOT_NOW | Fault.LEASE_LOST:
             log.error("commit.failed", reason=found.text)
-            return Transient("the database could not apply it now")
+            return Transient("the database could not apply the commit now")
         case Fault.INVALID_DATA | Fault.STALE:
             log.error("commit.refused", reason=found.text)
-            return Permanent(ErrorCode.REFUSED, (Problem(field="commit", problem="the database refused it"),))
+            return Permanent(ErrorCode.REFUSED, (Problem(field="commit", problem="the database rejected the commit"),))
         case _:
             assert_never(found.fault)
 

@@ -65,12 +65,10 @@ class DeadLetters:
             task_id, version = letter.get("task_id"), headers.get("ce-taskversion")
             current = await connection.fetchval(_VERSION, project, task_id) if task_id else None
         if version is not None and int(version) != (current or 0):
-            raise Permanent(ErrorCode.CONFLICT, (Problem(field="task_id", problem="the task has moved on since"),))
+            raise Permanent(ErrorCode.CONFLICT, (Problem(field="task_id", problem="the task has changed since"),))
         message_type = headers.get("ce-type") or subjects.bare_type(letter["subject"])
         if message_type is None or message_type not in self._policy.messages:
-            raise Permanent(
-                ErrorCode.CONFLICT, (Problem(field="type", problem=f"{message_type} is handled by nobody"),)
-            )
+            raise Permanent(ErrorCode.CONFLICT, (Problem(field="type", problem=f"no service handles {message_type}"),))
         message_id = derived_id(commit_id, "retry", letter_id)
         foreign = subjects.stream_of(letter["subject"]) == subjects.INTAKE
         event = _event(headers, letter["body"], message_type, message_id) if foreign else None
@@ -91,7 +89,7 @@ class DeadLetters:
 
 
 def _unknown() -> Permanent:
-    return Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is no dead letter of this project"),))
+    return Permanent(ErrorCode.NOT_FOUND, (Problem(field="id", problem="is not a dead letter of this project"),))
 
 
 def _event(headers: dict[str, str], body: str, message_type: str, message_id: str) -> str | None:
@@ -160,7 +158,7 @@ def _harmless(policy: Policy, screen: Screen, body: str, label: int) -> str:
     except ValueError:
         return plain()
     except RecursionError:
-        return f"[{len(body)} characters, nested too deeply to be looked through]"
+        return f"[{len(body)} characters, nested too deeply to be scanned]"
 
 
 def _finite(number: str) -> float | str:

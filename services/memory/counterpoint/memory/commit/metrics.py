@@ -9,7 +9,7 @@ from prometheus_client import Counter, Histogram
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.tasks import ENDED
 
-TASKS = Counter("counterpoint_tasks", "Tasks by the state they came to", ["project", "kind", "state"])
+TASKS = Counter("counterpoint_tasks", "Tasks by the state they reached", ["project", "kind", "state"])
 DURATION = Histogram(
     "counterpoint_task_duration_seconds",
     "From submission to the end",
@@ -17,7 +17,7 @@ DURATION = Histogram(
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120, 600, 3600, 21_600, 86_400),
 )
 CONFIDENCE = Counter("counterpoint_confidence", "Decisions by their band of confidence", ["band"])
-DEAD_LETTERS = Counter("counterpoint_dead_letters", "Messages that were dead-lettered", ["project", "consumer"])
+DEAD_LETTERS = Counter("counterpoint_dead_letters", "Messages that became dead letters", ["project", "consumer"])
 
 
 def observe(applied: CommitPlan) -> None:

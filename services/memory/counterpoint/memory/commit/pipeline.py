@@ -128,7 +128,7 @@ class EmbeddingPipeline:
         except (CounterpointError, TimeoutError) as error:
             if not isinstance(error, Denied | ModelGone):
                 self._rests[model.model_id] = time.monotonic() + _REST_S
-            log.info("embedding.later", model=model.model_id, project=project, reason=str(error))
+            log.info("embedding.deferred", model=model.model_id, project=project, reason=str(error))
             return None
 
     def ask_again(self, model: str) -> None:

@@ -171,7 +171,7 @@ def _write_row(
     owners: Mapping[tuple[str, str], str],
 ) -> PlannedWrite:
     if not _RECORD_ID.fullmatch(screening.id(f"writes.{write.store}.id", write.id)):
-        problem = "has control characters or outer spaces, or begins like a path of a parent folder"
+        problem = "contains control characters, leading or trailing spaces, or starts like a path to a parent folder"
         raise Permanent(ErrorCode.INVALID, (Problem(field=f"writes.{write.store}.id", problem=problem),))
     body = write.body or {}
     task = write.id if write.store == "tasks" else body.get("task_id", origin.task_id)

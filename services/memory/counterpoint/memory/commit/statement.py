@@ -161,7 +161,7 @@ async def apply_steps(connection: Any, epoch: int, project: str, steps: Sequence
     except asyncpg.DiskFullError as error:
         raise DiskFull("the disk of the database is full") from error
     except AWAY as error:
-        raise Away(f"the database is away: {type(error).__name__}") from error
+        raise Away(f"the database is unavailable: {type(error).__name__}") from error
     except asyncpg.UniqueViolationError as error:
         raise StepFault(Fault.DUPLICATE, str(error)) from error
     except asyncpg.PostgresError as error:

@@ -76,7 +76,7 @@ def build_model(model: str = MODEL_ID) -> bytes:
     content = build(load(weights), precision)
     if _sha256(content) != sha256:
         raise Permanent(
-            ErrorCode.MODEL_BUILD_DIFFERS, (Problem(field="onnx", problem="other bytes than the known model"),)
+            ErrorCode.MODEL_BUILD_DIFFERS, (Problem(field="onnx", problem="the content differs from the known model"),)
         )
     return content
 

@@ -43,11 +43,11 @@ class Folder:
 
     def __post_init__(self) -> None:
         if not self.path.is_dir():
-            raise self.fault(ErrorCode.MODEL_MISSING, f"{self.path} is no folder")
+            raise self.fault(ErrorCode.MODEL_MISSING, f"{self.path} is not a folder")
         if self._graph is None:
-            raise self.fault(ErrorCode.MODEL_MISSING, f"{self.path} holds neither {' nor '.join(_GRAPHS)}")
+            raise self.fault(ErrorCode.MODEL_MISSING, f"{self.path} contains neither {' nor '.join(_GRAPHS)}")
         if not (self.path / _TOKENIZER).is_file():
-            raise self.fault(ErrorCode.MODEL_MISSING, f"{self.path} holds no {_TOKENIZER}")
+            raise self.fault(ErrorCode.MODEL_MISSING, f"{self.path} does not contain {_TOKENIZER}")
 
     @property
     def graph(self) -> Path:
@@ -104,7 +104,7 @@ def folder_of(name: str, variable: str) -> Folder:
     path = Path(name.removeprefix(SCHEME)).expanduser()
     if not name.startswith(SCHEME) or not path.is_absolute():
         raise Permanent(
-            ErrorCode.INVALID, (Problem(field=variable, problem=f"{name} is no {SCHEME}/DIR with a whole path"),)
+            ErrorCode.INVALID, (Problem(field=variable, problem=f"{name} is not {SCHEME}/DIR with an absolute path"),)
         )
     return Folder(path, variable)
 
@@ -127,7 +127,9 @@ def remembered(model_id: str, cache_dir: Path, variable: str) -> Folder:
     link = cache_dir.expanduser() / model_id
     folder = Folder(link.resolve(), variable)
     if folder.model_id != model_id:
-        raise folder.fault(ErrorCode.MODEL_DIFFERS, f"{folder.path} was {model_id} and is {folder.model_id} now")
+        raise folder.fault(
+            ErrorCode.MODEL_DIFFERS, f"{folder.path} has changed: it was {model_id} and is now {folder.model_id}"
+        )
     return folder
 
 
@@ -195,9 +197,7 @@ class LocalModel:
         inputs = {each.name for each in session.get_inputs()}
         if not inputs & set(_IDS) or inputs - _INPUTS:
             required, known = ", ".join(sorted(inputs)), ", ".join(sorted(_INPUTS))
-            problem = (
-                f"{self.folder.graph} asks for {required}; a model of texts asks for input_ids and, of {known}, others"
-            )
+            problem = f"{self.folder.graph} has the inputs {required}; a text model has input_ids and at most {known}"
             raise self.folder.fault(ErrorCode.MODEL_INPUTS, problem)
         ranks: dict[str, int] = {each.name: len(each.shape) for each in session.get_outputs()}
         named = [name for name in _OUTPUTS if ranks.get(name) in (2, 3)]
@@ -205,7 +205,7 @@ class LocalModel:
             named += [name for name, found in ranks.items() if found == rank]
         if named:
             return named[0]
-        problem = f"{self.folder.graph} gives {', '.join(ranks)}, none of them (1, n) or (1, tokens, n)"
+        problem = f"{self.folder.graph} has the outputs {', '.join(ranks)}, none of shape (1, n) or (1, tokens, n)"
         raise self.folder.fault(ErrorCode.MODEL_OUTPUTS, problem)
 
 

@@ -33,12 +33,12 @@ class FolderEmbedder:
         self.model_id = folder.model_id
         self.dimensions = self._vector(_PROBE).shape[0]
         if self.dimensions < 2 or self.dimensions > MAX_DIMENSIONS:
-            output = "one number: is it a cross-encoder, for COUNTERPOINT_RERANKER?"
+            output = "one number: a cross-encoder belongs in COUNTERPOINT_RERANKER"
             problem = output if self.dimensions < 2 else f"{self.dimensions} numbers, more than {MAX_DIMENSIONS}"
-            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{folder.path} makes of a text {problem}")
+            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{folder.path} returns for a text {problem}")
         if dimensions is not None and dimensions != self.dimensions:
-            problem = f"{folder.path} makes vectors of {self.dimensions}, not of {dimensions}"
-            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem}, as COUNTERPOINT_EMBEDDING_DIMENSIONS says")
+            problem = f"{folder.path} returns vectors of {self.dimensions} dimensions, not {dimensions}"
+            raise folder.fault(ErrorCode.EMBEDDING_DIMENSIONS, f"{problem} as in COUNTERPOINT_EMBEDDING_DIMENSIONS")
 
     async def embed(self, texts: Sequence[str], context: TextContext | None = None) -> Vectors:
         """Return the vectors of `texts`, (n, dimensions), in their order; computed in threads, so that the loop stays

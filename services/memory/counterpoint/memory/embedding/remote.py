@@ -50,9 +50,7 @@ class RemoteEmbedder:
         vectors of another length and `embedding_invalid` for invalid ones, and the errors of the gateway.
         """
         if context is None:
-            raise Permanent(
-                ErrorCode.INVALID, (Problem(field="whose", problem="a model outside is told whose texts they are"),)
-            )
+            raise Permanent(ErrorCode.INVALID, (Problem(field="whose", problem="is required for an external model"),))
         sent = [_sent(text) for text in texts]
         unique = list(dict.fromkeys(sent))
         if not unique:
@@ -81,7 +79,7 @@ class RemoteEmbedder:
             except CounterpointError as error:
                 if number >= TRIES or not _may_pass(error):
                     raise
-                log.info("embedding.retried", reason=str(error), number=number)
+                log.info("embedding.retrying", reason=str(error), number=number)
                 await asyncio.sleep((isinstance(error, Transient) and error.retry_after_s) or _WAIT_S * number)
             number += 1
 
@@ -93,15 +91,18 @@ class RemoteEmbedder:
                     (
                         Problem(
                             field="COUNTERPOINT_EMBEDDING_DIMENSIONS",
-                            problem=f"{self._gateway.embedding_model} makes vectors of {len(each) // 4},"
-                            f" not of {self.dimensions}",
+                            problem=f"{self._gateway.embedding_model} returns vectors of {len(each) // 4} dimensions,"
+                            f" not {self.dimensions}",
                         ),
                     ),
                 )
         vectors = np.frombuffer(b"".join(packed), "<f4").reshape(-1, self.dimensions).astype(np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(lengths).all() or not lengths.all():
-            raise Permanent(ErrorCode.EMBEDDING_INVALID, (Problem(field="vectors", problem="one has no direction"),))
+            raise Permanent(
+                ErrorCode.EMBEDDING_INVALID,
+                (Problem(field="vectors", problem="contains a zero vector or values that are not finite"),),
+            )
         return np.asarray(vectors / lengths, np.float32)
 
 

@@ -38,7 +38,9 @@ class Blobs:
             await connection.execute(_SQL["add_blob"], project, digest, request.bytes)
             known = await connection.fetchrow(_SQL["blob"], project, digest)
             if known is None or known["bytes"] != request.bytes:
-                raise Permanent(ErrorCode.INVALID, (Problem(field="bytes", problem="was another number before"),))
+                raise Permanent(
+                    ErrorCode.INVALID, (Problem(field="bytes", problem="differs from the number given before"),)
+                )
             if known["complete"]:
                 return PutReply(received=tuple(range(parts)), blob=_blob(request))
             if request.content is not None:
@@ -87,9 +89,7 @@ class Blobs:
 
     def _fault(self, content: bytes, sha256: str, screen: Screen) -> Permanent | None:
         if hashlib.sha256(content).hexdigest() != sha256:
-            return Permanent(
-                ErrorCode.INVALID, (Problem(field="content", problem="has another hash than was announced"),)
-            )
+            return Permanent(ErrorCode.INVALID, (Problem(field="content", problem="does not match sha256"),))
         body = {"content": content.decode(errors="replace")}
         try:
             judged = screen.judge(self._policy, body, ("content",), self._policy.store_level("documents"))
@@ -106,7 +106,9 @@ def _blob(request: PutPart) -> Blob:
 
 def _check_part(request: PutPart, parts: int) -> None:
     if request.part >= parts:
-        raise Permanent(ErrorCode.INVALID, (Problem(field="part", problem=f"there are {parts} parts"),))
+        raise Permanent(
+            ErrorCode.INVALID, (Problem(field="part", problem=f"must be below {parts}, the number of parts"),)
+        )
     size = PART_BYTES if request.part < parts - 1 else request.bytes - PART_BYTES * (parts - 1)
     if len(request.content or b"") != size:
         raise Permanent(ErrorCode.INVALID, (Problem(field="content", problem=f"must have {size} bytes"),))

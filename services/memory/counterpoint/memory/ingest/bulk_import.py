@@ -208,6 +208,6 @@ def _without_repeats(planned: Sequence[_PlannedRecord]) -> list[_PlannedRecord]:
     checked = []
     for one in planned:
         if one.problem is None and first.setdefault(one.id, one.body) != one.body:
-            one = _PlannedRecord(one.id, one.body, "says otherwise than one before it that is about the same")
+            one = _PlannedRecord(one.id, one.body, "contradicts an earlier row about the same attempt")
         checked.append(one)
     return checked

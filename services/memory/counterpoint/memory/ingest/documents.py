@@ -109,7 +109,7 @@ class Ingest:
                 for source in sources:
                     await self._delete_orphans(Origin(message_id=new_id(), project=project), source)
         except CounterpointError as error:
-            log.warning("documents.orphans_left", reason=str(error))
+            log.warning("documents.cleanup_failed", reason=str(error))
 
     async def _delete_orphans(self, origin: Origin, source: str) -> None:
         document_id = ids.document_id(source)
@@ -279,7 +279,7 @@ def _or_refusal(work: Callable[[], T]) -> T:
     except CounterpointError:
         raise
     except Exception as error:
-        log.error("document.unexpected_error", exc_info=error)
+        log.error("document.failed", exc_info=error)
         problem = Problem(field="text", problem=f"cannot be read: unexpected {type(error).__name__}")
         raise Permanent(ErrorCode.UNREADABLE, (problem,)) from error
 
@@ -288,7 +288,7 @@ def _read(document: Document, content: bytes | None) -> ParsedDocument:
     """Return the text and type of a document. Raises `Permanent` if it cannot be read."""
     found = read(document.source, document.text if content is None else content, document.type)
     if "\x00" in found.text:
-        raise Permanent(ErrorCode.INVALID, (Problem(field="text", problem="holds a NUL character: is it binary?"),))
+        raise Permanent(ErrorCode.INVALID, (Problem(field="text", problem="contains a NUL character: is it binary?"),))
     if len(found.text) > DOCUMENT_LIMIT_CHARS:
         problem = f"{len(found.text)} characters, more than {DOCUMENT_LIMIT_CHARS}"
         raise Permanent(ErrorCode.TOO_LARGE, (Problem(field="text", problem=problem),))

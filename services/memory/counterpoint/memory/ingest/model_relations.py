@@ -42,7 +42,7 @@ from counterpoint.proto.memory import Commit, Origin, Ref, Write
 log = structlog.get_logger()
 
 RELATIONS = Metric(
-    "counterpoint_relations_total", "Relations that a model found in documents, by what became of them",
+    "counterpoint_relations_total", "Relations extracted by a model from documents, by outcome",
     ["project", "outcome"],
 )  # fmt: skip
 PASSAGES = 500

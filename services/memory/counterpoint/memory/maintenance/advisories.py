@@ -57,13 +57,13 @@ class Advisories:
                 await self._add_dead_letter(message, stream, consumer, sequence)
                 if stream == subjects.INTAKE:
                     if connection_number is None or connection_number != self._connection.connection_number:
-                        raise Away("the bus was away")
+                        raise Away("the bus was unavailable")
                     await self._connection.delete_message(stream, sequence)
                 return
             except Transient:
                 raise
             except Exception as error:
-                log.error("advisory.failed", stream=stream, sequence=sequence, consumer=consumer, exc_info=error)
+                log.error("dead_letter.failed", stream=stream, sequence=sequence, consumer=consumer, exc_info=error)
 
     async def _add_dead_letter(self, stored: StoredMessage, stream: str, consumer: str, sequence: int) -> None:
         inbound = envelope(

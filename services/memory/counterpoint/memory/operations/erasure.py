@@ -98,7 +98,7 @@ class Erasures:
                     rows = await connection.fetch(_SQL["records_older_than"], project, store, before, _AGED_AT_ONCE)
                 if not rows:
                     continue
-                request = Erase(scope="project", what=store, reason=f"kept for {days} days")
+                request = Erase(scope="project", what=store, reason=f"older than its retention of {days} days")
                 erasure_id = derived_id(project, store, before.isoformat())
                 origin = Origin(message_id=erasure_id, project=project)
                 keys = {(row["store"], row["id"]) for row in rows}
@@ -107,12 +107,12 @@ class Erasures:
                         await self._erase(origin, erasure_id, request, keys, 0)
                     except Conflict as changed:
                         # Records that are still too old are erased by the next run.
-                        log.info("erasure.postponed", project=project, store=store, reason=str(changed))
+                        log.info("erasure.deferred", project=project, store=store, reason=str(changed))
 
     async def _erase_derived(self, origin: Origin, erasure_id: str, request: Erase) -> CommitReply:
         roots = await self._roots(origin.project, request)
         if not roots:
-            problem = f"{request.scope} {request.what} is nothing that project {origin.project} holds"
+            problem = f"{request.scope} {request.what} does not exist in project {origin.project}"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="what", problem=problem),))
         keys, shown_to = await self._with_derived(origin.project, request, roots)
         return await self._erase(origin, erasure_id, request, keys, shown_to)

@@ -33,8 +33,8 @@ class Extent:
         home = SHARED_PROJECT if shared else project
         roots = await self._influence.roots(home, take_back.store, take_back.id, take_back.version or 1, before)
         if not roots or not self._changes.learned(take_back.store):
-            item = f"{take_back.store}/{take_back.id} from version {take_back.version or 1} on"
-            problem = f"{item} is nothing that can be taken back"
+            item = f"{take_back.store}/{take_back.id} has no version from {take_back.version or 1} on"
+            problem = f"{item} that can be taken back"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="item", problem=problem),))
         return roots
 

@@ -167,27 +167,27 @@ class Reembedding:
 
     async def _begin(self, caller: str, origin: Origin, command: ChangeEmbeddingModel) -> None:
         if command.model is None:
-            raise Permanent(ErrorCode.INVALID, (Problem(field="model", problem="is not named"),))
+            raise Permanent(ErrorCode.INVALID, (Problem(field="model", problem="is required"),))
         model = await asyncio.to_thread(self._models.model_of, command.model)
         other = self._search.other
         if model.model_id == self._search.model_id:
             raise Permanent(
-                ErrorCode.CONFLICT, (Problem(field="model", problem=f"{model.model_id} is searched by already"),)
+                ErrorCode.CONFLICT, (Problem(field="model", problem=f"{model.model_id} is already active"),)
             )
         if other is not None and model.model_id == other.model_id:
             if self._models.other_is == "before":
-                problem = f"the vectors of {model.model_id} are kept: roll back to it"
+                problem = f"{model.model_id} is the previous model: roll back to it"
                 raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
             return
         if other is not None and self._models.other_is == "next":
-            problem = f"vectors of {other.model_id} are being made: drop it first"
+            problem = f"the change to {other.model_id} is in progress: drop it first"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
         # A model that cannot be called is refused before anything changes.
         try:
             async with asyncio.timeout(_PROBE_S):
                 await model.embed(["ready?"], TextContext(origin.project, 0, "reembedding"))
         except TimeoutError as error:
-            raise Transient(f"{model.model_id} does not answer") from error
+            raise Transient(f"{model.model_id} does not respond") from error
         await self._audit(caller, origin, command, model.model_id)
         self._filled, self._took_s = 0, 0.0
         await self._models.add_other(model)
@@ -196,7 +196,7 @@ class Reembedding:
         other = await self._other(command)
         back = command.act == "rollback"
         if back != (self._models.other_is == "before"):
-            problem = f"{other.model_id} is {'not yet searched by' if back else 'the model before'}"
+            problem = f"{other.model_id} is {'not active yet' if back else 'the previous model'}"
             problem += ": switch to it" if back else ": roll back to it"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
         missing = await self._missing(other.model_id)
@@ -205,7 +205,7 @@ class Reembedding:
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
         waiting = [] if command.unindexed else (await self.status())["unindexed"]
         if waiting:
-            problem = f"{', '.join(waiting)}: no index of {other.model_id} yet, which the index job makes"
+            problem = f"{', '.join(waiting)}: no index of {other.model_id} yet; the index job creates it"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="unindexed", problem=problem),))
         await self._audit(caller, origin, command, other.model_id)
         self._embeddings.ask_again(other.model_id)
@@ -213,7 +213,7 @@ class Reembedding:
             if await self._models.switch("next" if back else "before"):
                 return
             await self._fill_model(other)
-        problem = f"commits are faster than {other.model_id}: try again"
+        problem = f"commits write faster than {other.model_id} embeds: try again"
         raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
 
     async def _missing(self, model: str) -> int:

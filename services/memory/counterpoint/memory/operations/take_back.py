@@ -161,7 +161,7 @@ class TakeBacks:
                 try:
                     await retry_on_conflict(partial(self._catch_up, origin, home, take_back_id), _ATTEMPTS)
                 except Conflict:
-                    log.warning("takeback.overtaken", project=project, commit_id=applied.commit_id)
+                    log.warning("takeback.conflict", project=project, commit_id=applied.commit_id)
 
     async def _catch_up(self, origin: Origin, home: str, take_back_id: str) -> None:
         """Take back in a project what was committed since a take-back in force."""
@@ -275,10 +275,10 @@ class TakeBacks:
         records = await self._records.all(project)
         known = next((each for each in records if each.id == take_back.id and each.done.kind != "lift"), None)
         if known is None:
-            problem = Problem(field="item", problem=f"{take_back.id} is no quarantine and no rollback of this project")
+            problem = Problem(field="item", problem=f"{take_back.id} is not a quarantine or rollback of this project")
             raise Permanent(ErrorCode.NOT_FOUND, (problem,))
         if known.done.lifted:
-            raise Permanent(ErrorCode.CONFLICT, (Problem(field="item", problem=f"{take_back.id} was lifted already"),))
+            raise Permanent(ErrorCode.CONFLICT, (Problem(field="item", problem=f"{take_back.id} was already lifted"),))
         parts = [each for each in records if take_back.id in (each.id, each.done.of)]
         standing = await self._extent.standing(project, records, take_back.id)
         wrong = await self._extent.of_record(project, known, take_back.id)

@@ -59,11 +59,11 @@ def check_words(query: str) -> None:
     """Raise `Permanent` `cypher` for a query that is not one reading statement."""
     words = [word.lower() for word in _words(query)]
     if not words or words[0] not in _FIRST:
-        raise refused("begins with MATCH, OPTIONAL MATCH, UNWIND, WITH or RETURN: nothing is written here")
+        raise refused("must start with MATCH, OPTIONAL MATCH, UNWIND, WITH or RETURN, because it is read-only")
     wrong = next((word for word in words if word in _REFUSED), None)
     if wrong is not None:
         raise refused(
-            f"{wrong.upper()} is not allowed: this only reads. A name that is spelled so stands in backquotes"
+            f"{wrong.upper()} is not allowed in a read-only query. Put backquotes around a name spelled like this"
         )
 
 
@@ -72,7 +72,7 @@ def check_plan(plan: str) -> None:
     wrong = {operator for operator in _OPERATOR.findall(plan) if _DOING.fullmatch(operator)}
     wrong |= set(_FUNCTION.findall(plan)) - _READING_FUNCTIONS
     if wrong:
-        raise refused(f"{min(wrong)} is not allowed: this only reads")
+        raise refused(f"{min(wrong)} is not allowed in a read-only query")
 
 
 def cut(columns: Sequence[str], rows: Iterator[Sequence[Any]], limit: int) -> CypherResult:
@@ -100,9 +100,9 @@ def _words(query: str) -> Iterator[str]:
             case "word":
                 yield token.group()
             case "sign" if token.group() in "'\"`":
-                raise refused("has a string that does not end")
+                raise refused("contains an unterminated string")
             case "sign" if token.group() == ";" and query[token.end() :].strip():
-                raise refused("is more than one statement")
+                raise refused("must be one statement")
             case _:
                 pass
 

@@ -98,7 +98,7 @@ class Episodic(SearchingTier):
         query_vector = self.fits(vector).tolist()
         async with self.opened(scope.project, False) as points:
             if await points.position() is None:
-                raise Away(f"{self.name} holds nothing of {scope.project} yet")
+                raise Away(f"{self.name} has no data of {scope.project} yet")
             found = await points.nearest(query_vector, scope.stores, facets, scope.clearance, k + TIES)
         hits = [TierHit(payload["store"], payload["id"], payload["version"], round(s, DIGITS)) for payload, s in found]
         return sorted(hits, key=lambda hit: (-hit.score, hit.store, hit.id))[:k]
@@ -143,7 +143,7 @@ def facet(name: str, value: Any) -> str:
     """Return a field and its value as one keyword, as text, because the engine takes true for 1. Raises `Permanent` for
     a value that cannot be filtered by."""
     if not _plain(value):
-        problem = f"is no text of at most {FACET_CHARS} characters, whole number, true or false"
+        problem = f"must be text of at most {FACET_CHARS} characters, a whole number, true or false"
         raise Permanent(ErrorCode.INVALID, (Problem(field=f"where.{name[:40]}", problem=problem),))
     return f"{name}={json.dumps(value, ensure_ascii=False)}"
 

@@ -154,14 +154,14 @@ class _Database:
             self._run("CHECKPOINT", {})
         except RuntimeError as later:
             # A checkpoint waits for readers. Written changes are in the write-ahead log, so it can be retried later.
-            log.info("graph.checkpoint_postponed", reason=str(later)[:200])
+            log.info("graph.checkpoint_deferred", reason=str(later)[:200])
 
     def _run(self, query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
         return _rows(self._writer, query, parameters)
 
     def read(self, query: str, parameters: Mapping[str, Any], limit: int, timeout_ms: int) -> CypherResult:
         if not self._settled and self.position() is None:
-            raise Away("the graph holds nothing of the project yet")
+            raise Away("the graph has no data of the project yet")
         reader = self._readers.pop() if self._readers else self._reader()
         try:
             rows = self._read(reader, query, parameters, limit, timeout_ms)
@@ -190,7 +190,7 @@ class _Database:
                     self._checked.pop(next(iter(self._checked)), None)
             answer = reader.execute(query, dict(parameters))
             if isinstance(answer, list):
-                raise refused("is more than one statement")
+                raise refused("must be one statement")
             with answer:
                 rows = cut(answer.get_column_names(), (list(row) for row in answer), limit)
             _rows(reader, "COMMIT", {})
@@ -223,7 +223,7 @@ def _failing(what: str) -> Iterator[None]:
 def _rows(connection: "Connection", query: str, parameters: Mapping[str, Any]) -> list[list[Any]]:
     answer = connection.execute(query, dict(parameters))
     if isinstance(answer, list):
-        raise refused("is more than one statement")
+        raise refused("must be one statement")
     with answer:
         return [list(row) for row in answer]
 
@@ -233,10 +233,10 @@ def _error_of(reason: str, timeout_ms: int) -> CounterpointError:
     if "Interrupted" in reason:
         return refused(f"took longer than {timeout_ms} ms")
     if "buffer pool" in reason.lower() or "allocate memory" in reason:
-        return refused("needs more memory than a query may take")
+        return refused("exceeds the memory limit of a query")
     if _PARAMETERS.match(reason):
-        problem = "must be texts, numbers, and lists of one kind of them, and no very large ones"
+        problem = "must be texts, numbers, or lists of one of these types, within the range of the engine"
         return Permanent(ErrorCode.CYPHER, (Problem(field="parameters", problem=problem),))
     if _ASKER.match(reason):
         return refused(" ".join(reason.split())[:300])
-    return Away(f"the graph engine does not answer: {reason}"[:300])
+    return Away(f"the graph engine does not respond: {reason}"[:300])

@@ -60,7 +60,7 @@ class HandlePool(Generic[H]):
             opened = self._open_handles.get(key)
             if opened is not None and not opened.path.exists():
                 await self._close_handle(key)
-                raise Away(f"{opened.path.parent.name} of {project} is gone from the disk")
+                raise Away(f"{opened.path.parent.name} of {project} was removed from the disk")
             if opened is None:
                 opened = self._open_handles[key] = await self._open(key)
             opened.users += 1

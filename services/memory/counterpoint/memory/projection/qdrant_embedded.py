@@ -114,7 +114,7 @@ class _Shard:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
-            raise Away(f"where the shard is cannot be read: {type(error).__name__}") from error
+            raise Away(f"the location of the shard cannot be read: {type(error).__name__}") from error
 
     async def settle(self, position: TierPosition) -> None:
         def keep() -> None:
@@ -144,7 +144,7 @@ class _Shard:
         try:
             return await asyncio.to_thread(locked)
         except Exception as error:
-            raise Away(f"the episodic engine does not answer: {error}"[:300]) from error
+            raise Away(f"the episodic engine does not respond: {error}"[:300]) from error
 
 
 def _created(path: Path, dimensions: int) -> "EdgeShard":

@@ -160,4 +160,4 @@ async def _do(call: Awaitable[T]) -> T:
     try:
         return await call
     except Exception as error:
-        raise Away(f"the episodic engine does not answer: {type(error).__name__}") from error
+        raise Away(f"the episodic engine does not respond: {type(error).__name__}") from error

@@ -107,7 +107,7 @@ class SearchingTier(Tier):
         shape = None if vector is None else vector.shape
         if vector is None or shape != (self.dimensions,):
             size = "no vector" if shape is None else f"{'x'.join(map(str, shape))} numbers"
-            problem = f"{size}, where {self.model} has {self.dimensions}"
+            problem = f"{size}, but {self.model} has {self.dimensions} dimensions"
             raise Permanent(ErrorCode.VECTOR, (Problem(field=f"{self.name}.vector", problem=problem),))
         return vector
 

@@ -65,7 +65,7 @@ class Radius:
     def whole(self) -> "Radius":
         """Itself, for who must not leave anything out. Raises `Permanent` `too_much` when there is more."""
         if self.truncated:
-            problem = f"more than {len(self.touched)} versions of records rest on it: begin with one of these"
+            problem = f"more than {len(self.touched)} versions of records depend on it: start with one of these"
             raise Permanent(ErrorCode.TOO_MUCH, (Problem(field="item", problem=problem),))
         return self
 

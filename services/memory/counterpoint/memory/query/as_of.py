@@ -47,7 +47,7 @@ class AsOfReader:
                 sql, values = then(everything, positions)
                 if "metadata" in query.where:
                     raise Permanent(
-                        ErrorCode.INVALID, (Problem(field="where.metadata", problem="is not known of the past"),)
+                        ErrorCode.INVALID, (Problem(field="where.metadata", problem="is not available with as_of"),)
                     )
         rows = await connection.fetch(sql, *values)
         if isinstance(query, Get):

@@ -160,7 +160,8 @@ class QueryExecutor:
                         answer = await self._one(connection, grant, query, embedded, got or {}, neighbour_ids[n])
                 except asyncpg.DataError as error:
                     raise Permanent(
-                        ErrorCode.INVALID, (Problem(field=query.op, problem="cannot be looked for"),)
+                        ErrorCode.INVALID,
+                        (Problem(field=query.op, problem="contains a value that the database cannot search for"),),
                     ) from error
                 took_us = int((time.perf_counter() - started) * 1e6)
                 found.append(answer.model_copy(update={"took_us": took_us}))
@@ -182,7 +183,9 @@ class QueryExecutor:
                 return None
             case VectorSearch() | HybridSearch() if self._policy.stores[query.store].tier == "episodic":
                 if query.under or query.since or query.until:
-                    raise Permanent(ErrorCode.INVALID, (Problem(field="under", problem="is not asked of this store"),))
+                    raise Permanent(
+                        ErrorCode.INVALID, (Problem(field="under", problem="is not available for this store"),)
+                    )
                 return await self._tiers.search_episodic(grant, query, embedded[query.text], embedded.model)
             case _:
                 return None

@@ -43,7 +43,9 @@ async def moment(connection: Any, project: str, as_of: str) -> Moment:
     if (commit := _commit(as_of)) is not None:
         row = await connection.fetchrow(_SQL["position_of_commit"], project, commit)
         if row["seq"] is None:
-            raise Permanent(ErrorCode.UNKNOWN_COMMIT, (Problem(field="as_of", problem="is no commit of this project"),))
+            raise Permanent(
+                ErrorCode.UNKNOWN_COMMIT, (Problem(field="as_of", problem="is not a commit of this project"),)
+            )
         at, seq = row["at"], row["seq"]
     else:
         at = _time(as_of)

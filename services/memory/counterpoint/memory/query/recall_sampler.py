@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 RECALL = Gauge(
     "counterpoint_memory_recall_ratio",
-    "Share of the exact answer that searches found, the mean of the last samples",
+    "Recall of searches against the exact answer, mean of the last samples",
     ["store", "plan"],
 )
 WINDOW = 200

@@ -19,7 +19,7 @@ def canonical(value: Any) -> str:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except ValueError as error:
         raise Permanent(
-            ErrorCode.INVALID, (Problem(field="body", problem="holds a number that is not finite"),)
+            ErrorCode.INVALID, (Problem(field="body", problem="contains a number that is not finite"),)
         ) from error
     if "e+" in text or "-0.0" in text:
         plain = json.loads(text, parse_float=_as_stored)

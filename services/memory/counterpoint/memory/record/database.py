@@ -86,7 +86,7 @@ class Database:
         try:
             await self._connect()
         except AWAY as error:
-            raise Away(f"the database is away: {type(error).__name__}") from error
+            raise Away(f"the database is unavailable: {type(error).__name__}") from error
 
     async def _connect(self) -> None:
         self._pool = await asyncpg.create_pool(
@@ -124,7 +124,7 @@ class Database:
         except asyncpg.DataError:
             raise
         except AWAY as error:
-            raise Away(f"the database is away: {type(error).__name__}") from error
+            raise Away(f"the database is unavailable: {type(error).__name__}") from error
 
     async def projects(self) -> list[str]:
         """Return the names of all projects, sorted. Raises `Away`."""

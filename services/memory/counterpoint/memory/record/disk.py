@@ -41,7 +41,7 @@ class DiskSpace:
     def check(self) -> None:
         """Raise `Away` while writes are stopped."""
         if self.low:
-            raise Away("the disk is full: nothing is written until there is room again")
+            raise Away("the disk is full: memory is read-only until there is space")
 
     def database_full(self) -> None:
         """Take note that the database had no room."""
@@ -59,7 +59,7 @@ class DiskSpace:
         if low and not self._low:
             log.error("disk.full", of=str(self._folder), free_bytes=free, reserve_bytes=self._reserve)
         elif self._low and not low:
-            log.warning("disk.room_again", of=str(self._folder), free_bytes=free)
+            log.warning("disk.recovered", of=str(self._folder), free_bytes=free)
         self._low = low
 
     async def watch(self) -> None:

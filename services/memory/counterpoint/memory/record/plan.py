@@ -136,5 +136,5 @@ def storable(text: str, where: str) -> str:
             ErrorCode.TOO_LARGE, (Problem(field=where, problem=f"{size} bytes, more than {BODY_LIMIT_BYTES}"),)
         )
     if "\\u0000" in text and NUL.search(text):
-        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="holds a NUL character"),))
+        raise Permanent(ErrorCode.INVALID, (Problem(field=where, problem="contains a NUL character"),))
     return text

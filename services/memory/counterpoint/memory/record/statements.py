@@ -37,7 +37,9 @@ def conditions(query: List, *, indexed: bool = True) -> tuple[list[str], list[An
         clause("task_id =", query.task_id)
     for name, wanted in query.where.items():
         if not _FIELD.fullmatch(name):
-            raise Permanent(ErrorCode.INVALID, (Problem(field=f"where.{name[:40]}", problem="is no field name"),))
+            raise Permanent(
+                ErrorCode.INVALID, (Problem(field=f"where.{name[:40]}", problem="is not a valid field name"),)
+            )
         if not isinstance(wanted, str):
             clause("body @>", {name: wanted})
             continue

@@ -40,7 +40,7 @@ class Authority:
     async def authorise(self, caller: str, origin: Origin, accesses: tuple[Access, ...] = ()) -> tuple[Grant, int]:
         """Return the grant of a caller for an origin, and the integrity of its work. Raises `Denied`."""
         if not is_project(origin.project):
-            raise Denied(ErrorCode.PROJECT, "a project name, in which nothing looks like a secret")
+            raise Denied(ErrorCode.PROJECT, "a valid project name that does not look like a secret")
         request = diode.AccessRequest(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
         if origin.capability is not None:
             revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
@@ -93,7 +93,7 @@ def remembered(lookup: Callable[[], ReadSet]) -> ReadSet:
     try:
         return lookup()
     except ReadSetLost as error:
-        raise Transient("what this delivery has read is not known any more") from error
+        raise Transient("the read set of this delivery was lost") from error
 
 
 def key_of(caller: str, origin: Origin) -> Key:

@@ -28,7 +28,7 @@ class IngestHandler:
         origin = request.origin
         integrity = await self._authority.ingests(caller, origin)
         if request.job is not None and has_secret(request.job.job_id):
-            problem = "contains what looks like a secret, and is what the job is known by"
+            problem = "contains what looks like a secret, and cannot be redacted because it identifies the job"
             raise Permanent(ErrorCode.SENSITIVE, (Problem(field="job.job_id", problem=problem),))
         return IngestReply(
             documents=await self._documents.documents(origin, integrity, request.documents, request.job),

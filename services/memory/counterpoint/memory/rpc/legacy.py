@@ -36,7 +36,7 @@ def command_in_commit(commit: Commit) -> Command | None:
     if write is None:
         return None
     if len(commit.writes) > 1 or commit.messages or commit.dead_letter is not None:
-        raise Denied(ErrorCode.STORE, "a commit with nothing but the one command")
+        raise Denied(ErrorCode.STORE, "a commit that contains only the command")
     try:
         match write.store:
             case quarantines.STORE:

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-REFUSALS = Counter("counterpoint_diode_refusals_total", "What the diode refused", ["store", "rule"])
+REFUSALS = Counter("counterpoint_diode_refusals_total", "Refusals by the diode", ["store", "rule"])
 
 
 class Refusals:
@@ -61,7 +61,9 @@ async def mapped(work: Awaitable[T]) -> T:
     except CounterpointError:
         raise
     except asyncpg.DataError as error:
-        problem = Problem(field="request", problem="holds a value that cannot be looked for or kept, as a NUL is none")
+        problem = Problem(
+            field="request", problem="contains a value that the database cannot store or search for, such as NUL"
+        )
         raise Permanent(ErrorCode.INVALID, (problem,)) from error
     except Exception as error:
         log.error("request.failed", exc_info=error)

@@ -20,7 +20,7 @@ def shortened(found: Sequence[QueryResult], limit_bytes: int) -> tuple[QueryResu
     while sum(totals) > limit_bytes - _AROUND_BYTES * len(found):
         at = max(range(len(found)), key=lambda n: totals[n] if counts[n] > 1 else -1)
         if counts[at] <= 1:
-            problem = Problem(field="queries", problem=f"the answer has over {limit_bytes} bytes, ask for less")
+            problem = Problem(field="queries", problem=f"the reply exceeds {limit_bytes} bytes; request less")
             raise Permanent(ErrorCode.TOO_LARGE, (problem,))
         counts[at] -= 1
         totals[at] -= weights[at][counts[at]]

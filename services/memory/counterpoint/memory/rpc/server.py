@@ -16,7 +16,7 @@ from counterpoint.proto.errors import CounterpointError
 from counterpoint.proto.ingest import IngestReply, IngestRequest, PutPart, PutReply
 from counterpoint.proto.memory import CommitReply, CommitRequest, QueryReply, QueryRequest
 
-COMMITS = Histogram("counterpoint_commit_duration_seconds", "From request to reply", ["service"])
+COMMITS = Histogram("counterpoint_commit_duration_seconds", "Time from request to reply", ["service"])
 
 
 class RequestServer:

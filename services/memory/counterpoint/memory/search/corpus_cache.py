@@ -122,10 +122,10 @@ class CorpusCache:
                 row = await connection.fetchrow(_SQL["corpus"], *store, model)
                 corpus = await asyncio.to_thread(_corpus, store, row, dimensions)
         except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
-            log.warning("corpus.not_loaded", project=store[0], store=store[1], reason=str(error) or "too slow")
+            log.warning("corpus.not_cached", project=store[0], store=store[1], reason=str(error) or "too slow")
         except Exception as error:
             # Nobody awaits this task, so nobody else would report the error.
-            log.error("corpus.failed", project=store[0], store=store[1], exc_info=error)
+            log.error("corpus.load_failed", project=store[0], store=store[1], exc_info=error)
         else:
             if self._loading_store == store:
                 self._add(key, corpus)

@@ -76,13 +76,11 @@ class SearchResult:
 def parse_query(text: str) -> Terms:
     """Parse a query. Raises `Permanent` if it is empty or longer than 32,000 characters."""
     if len(text) > MAX_QUERY_CHARS:
-        problem = Problem(
-            field="text", problem=f"{len(text)} characters, at most {MAX_QUERY_CHARS} can be searched for"
-        )
+        problem = Problem(field="text", problem=f"has {len(text)} characters, the limit is {MAX_QUERY_CHARS}")
         raise Permanent(ErrorCode.QUERY_TOO_LONG, (problem,))
     prepared = terms(text)
     if not prepared.words and not prepared.exact:
-        raise Permanent(ErrorCode.EMPTY_QUERY, (Problem(field="text", problem="holds no word to look for"),))
+        raise Permanent(ErrorCode.EMPTY_QUERY, (Problem(field="text", problem="contains no word to search for"),))
     return prepared
 
 

@@ -106,8 +106,7 @@ class ModelRegistry:
         if remote is None or (dimensions is None and "/" not in text) or (dimensions or 0) > MAX_DIMENSIONS:
             known_here = " or ".join(GRAPHS)
             problem = (
-                f"{text} is no model in the house ({known_here}), no file:/DIR, and no provider/model or"
-                " provider/model@dimensions"
+                f"{text} is not a built-in model ({known_here}), file:/DIR, provider/model or provider/model@dimensions"
             )
             raise Permanent(ErrorCode.INVALID, (Problem(field="model", problem=problem),))
         return self._make(ModelName(remote["name"], dimensions))

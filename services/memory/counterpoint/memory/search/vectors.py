@@ -159,7 +159,7 @@ class SearchEngine:
         missing = [text for text in query_texts if text not in known]
         if missing:
             if label is None and model.is_remote:
-                raise ModelGone("a model outside is the active one now", retry_after_s=0.1)
+                raise ModelGone("an external model is now active", retry_after_s=0.1)
             vectors = await model.embed(missing, TextContext(project, label or 0))
             for text, vector in zip(missing, vectors, strict=True):
                 known[text] = vector

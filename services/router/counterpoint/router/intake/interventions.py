@@ -126,7 +126,7 @@ async def _for_parts(
     fix = await _fix_of(memory, task, report)
     writes, messages = list[Write](), list[Outgoing]()
     for part in parts:
-        reasoning = fix or f"resolved with {task.task_id}, which it is a part of"
+        reasoning = fix or f"resolved with {task.task_id}, into which it is merged"
         action = act(
             memory, signer(reporter.by_kind), "outcome", reasoning, task_id=part, result=report.outcome, step=part
         )

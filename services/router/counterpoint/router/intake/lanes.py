@@ -18,13 +18,13 @@ def routing(task: SubmitTask) -> Routing:
     """Return the lane of a task, by its kind. The reason names the other facts."""
     match task.kind:
         case "question":
-            return Routing("answer", f"a question is answered out of memory: {_facts(task)}")
+            return Routing("answer", f"a question is answered from memory: {_facts(task)}")
         case "troubleshoot":
             return Routing("investigate", f"a failure is investigated: {_facts(task)}")
         case "plan":
-            return Routing("plan", f"a plan is written and no code: {_facts(task)}")
+            return Routing("plan", f"a plan is written, without code: {_facts(task)}")
         case "develop":
-            return Routing("build", f"code is to be changed: {_facts(task)}")
+            return Routing("build", f"code has to be changed: {_facts(task)}")
         case _:
             assert_never(task.kind)
 

@@ -15,14 +15,14 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
     A report without a number about an ended task concerns its latest attempt. Reports replace observations.
     """
     if report.by and report.outcome != "succeeded":
-        problem = f"says what fixed it, and the outcome is {report.outcome}"
+        problem = f"is only allowed with the outcome succeeded, not {report.outcome}"
         raise Permanent(ErrorCode.INVALID, (Problem(field="by", problem=problem),))
     latest = _latest(task)
     # Without a pending outcome the report is about the reporter's own next attempt.
     possible = latest if task.state in ENDED or task.waiting_for == "outcome" else latest + 1
     if report.attempt and report.attempt > possible:
         problem = (
-            f"attempt {report.attempt} was never made, the latest is {latest}" if latest else "no attempt was made"
+            f"attempt {report.attempt} does not exist; the latest is {latest}" if latest else "no attempt was made"
         )
         raise Permanent(ErrorCode.INVALID, (Problem(field="attempt", problem=problem),))
     number = report.attempt if evidence == "observed" else _number(task, report)
@@ -32,7 +32,7 @@ def check_outcome(task: Task, report: ReportOutcome, evidence: Evidence) -> None
     if evidence == "reported" and _explains(task, report):
         return
     if stored["evidence"] == "reported" or evidence == "observed":
-        problem = f"is another one than is known for attempt {number}, {stored['outcome']}"
+        problem = f"contradicts the reported outcome of attempt {number}, {stored['outcome']}"
         raise Permanent(ErrorCode.CONFLICT, (Problem(field="outcome", problem=problem),))
 
 

@@ -45,7 +45,7 @@ async def sides_of(memory: Memory, ids: Sequence[str], field: str = "tasks") -> 
     if problems:
         raise Permanent(ErrorCode.INVALID, tuple(problems))
     if field == "tasks" and len({side.task_id for side in sides}) < len(sides):
-        raise Permanent(ErrorCode.INVALID, (Problem(field=field, problem="names one task twice"),))
+        raise Permanent(ErrorCode.INVALID, (Problem(field=field, problem="names a task twice"),))
     return sides
 
 
@@ -105,7 +105,7 @@ async def check_not_merged(memory: Memory, side: Side) -> None:
     for link in await _merges(memory, side.task_id):
         parent, part = link.pair
         if part.task_id == side.task_id:
-            problem = f"{side.task_id} is merged into {parent.task_id}: name that one first"
+            problem = f"{side.task_id} is merged into {parent.task_id}: give that one as the first task"
             raise Permanent(ErrorCode.INVALID, (Problem(field="tasks[0]", problem=problem),))
 
 

@@ -17,7 +17,7 @@ def decoded(content: bytes, *, html: bool = False) -> str:
     if content.startswith(_MARKS):
         return _strictly(content, "utf-16")
     if b"\0" in content[:_PROBE_BYTES]:
-        raise Permanent(ErrorCode.BINARY, (Problem(field="content", problem="is binary, of a kind that is not read"),))
+        raise Permanent(ErrorCode.BINARY, (Problem(field="content", problem="is binary, of an unsupported format"),))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -32,7 +32,7 @@ def _strictly(content: bytes, encoding: str) -> str:
         codecs.lookup(encoding)
         return content.decode(encoding)
     except (LookupError, UnicodeError) as error:
-        raise _no_encoding(f"is not in the encoding that it says, {encoding}") from error
+        raise _no_encoding(f"is not in its declared encoding, {encoding}") from error
 
 
 def _no_encoding(problem: str) -> Permanent:

@@ -17,10 +17,10 @@ def notebook(source: str) -> str:
     try:
         known = json.loads(source)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"is no notebook: {error}") from error
+        raise ValueError(f"is not a notebook: {error}") from error
     cells = _cells(known)
     if cells is None:
-        raise ValueError("is no notebook: it has no cells")
+        raise ValueError("is not a notebook: it has no cells")
     language = _language(known.get("metadata"))
     return "\n\n".join(part for cell in cells if isinstance(cell, dict) for part in _parts(cell, language)) + "\n"
 

@@ -32,7 +32,7 @@ def pdf(content: bytes) -> Pages:
     pages: list[str] = result["pages"]
     bare = [n for n, page in enumerate(pages, 1) if not page.strip()]
     if len(bare) == len(pages):
-        raise _refused("is a PDF without a text layer: its pages are pictures")
+        raise _refused("is a PDF without a text layer: its pages are images")
     problem = f"{len(bare)} of {len(pages)} pages have no text: {_some(bare)}" if bare else None
     return Pages("\f".join(pages), result["title"] or None, problem)
 

@@ -29,11 +29,11 @@ def read_in_worker(kind: Literal["pdf", "html"], content: bytes) -> dict[str, An
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"is {name} that takes longer than {LIMIT_S} s to read") from error
+        raise ValueError(f"is {name} that took longer than {LIMIT_S} s to read") from error
     if process.returncode < 0:
-        raise ValueError(f"is {name} that ends its reader ({signal.Signals(-process.returncode).name})")
+        raise ValueError(f"is {name} that crashed its reader ({signal.Signals(-process.returncode).name})")
     if process.returncode > 0:
-        raise ValueError(f"is {name} that its reader cannot take ({_last_line(process.stderr)})")
+        raise ValueError(f"is {name} that its reader cannot process ({_last_line(process.stderr)})")
     result: dict[str, Any] = json.loads(process.stdout)
     if "refused" in result:
         raise ValueError(result["refused"])
@@ -42,4 +42,4 @@ def read_in_worker(kind: Literal["pdf", "html"], content: bytes) -> dict[str, An
 
 def _last_line(stderr: bytes) -> str:
     lines = stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else "it says nothing"
+    return lines[-1][:200] if lines else "no output"

@@ -28,12 +28,12 @@ def turns_of(text: str) -> list[Turn] | None:
         turns = turns_of_json(text)
         if turns:
             return turns
-        raise ValueError("its JSON is no list of what somebody said")
+        raise ValueError("its JSON is not a list of messages with a speaker")
     if TURN.match(stripped):
         return None
     if _TIMED.match(stripped):
         return list(_plain(stripped))
-    raise ValueError("it does not begin with `<speaker>: ` or `[<time>] <speaker>: `")
+    raise ValueError("it does not start with `<speaker>: ` or `[<time>] <speaker>: `")
 
 
 def turns_of_json(text: str) -> list[Turn]:
@@ -52,13 +52,13 @@ def _loaded(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         if not error.msg.startswith("Extra data"):
-            raise ValueError(f"it is no JSON: {error}") from error
+            raise ValueError(f"it is not valid JSON: {error}") from error
     found = []
     for n, line in enumerate(text.split("\n"), 1):
         try:
             found += [json.loads(line)] if line.strip() else []
         except ValueError as error:
-            raise ValueError(f"line {n} is no JSON") from error
+            raise ValueError(f"line {n} is not valid JSON") from error
     return found
 
 

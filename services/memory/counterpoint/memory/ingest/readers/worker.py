@@ -37,7 +37,7 @@ def pdf(content: bytes) -> dict[str, Any]:
     except pypdfium2.PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
             return {"refused": "is an encrypted PDF: it needs a password"}
-        return {"refused": f"is no PDF that can be read ({error})"}
+        return {"refused": f"is not a readable PDF ({error})"}
     pages, chars = list[str](), 0
     for n in range(len(document)):
         page = document[n]
