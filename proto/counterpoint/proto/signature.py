@@ -111,9 +111,10 @@ def _codes(message: str) -> tuple[str, ...]:
     text = message[:MESSAGE_LIMIT_CHARS]
     found = [
         f"{_CODE_KIND.sub(' ', match[1].casefold()).strip()} {match[2].casefold()}"
-        for match in _CODE_RULE.finditer(text)
+        for rule in _CODE_RULES
+        for match in rule.finditer(text)
     ]
-    found += [f"sqlstate {match[2].casefold()}" for match in _SQLSTATE_RULE.finditer(text)]
+    found += [f"sqlstate {match[2].casefold()}" for rule in _SQLSTATE_RULES for match in rule.finditer(text)]
     found += [match[2].casefold() for match in _PRODUCT_CODE_RULE.finditer(text)]
     found += [match[0].casefold() for match in _ERRNO_NAME.finditer(text)]
     return tuple(dict.fromkeys(found))
@@ -177,9 +178,15 @@ _LETTERS = str.maketrans("0123456789", "⓪①②③④⑤⑥⑦⑧⑨")
 _DIGITS = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
 _CODE = (
     r"(\b(?:http(?:/\d(?:\.\d)?)?(?:\s+(?:status|error))?|status(?:\s?code)?|errno|exit(?:ed with)?\s+(?:code|status)"
-    r"|exit_code|(?:error|return)\s?code|returncode|signal|code)\s?[:=\[(]?\s?-?)(\d{1,5})(?!\w|\.\d)"
+    r"|exit_code|(?:error|return)\s?code|returncode|signal|code|sqlcode|winerror|rc)\s?[:=\[(]?\s?-?)"
+    r"(\d{1,5})(?!\w|\.\d)"
 )
+_ERROR_NUMBER = r"(\b(?:error\s[#(]?|msg\s))(\d{3,5})(?=\s\(|[:,)]|\.?$)"
+_HRESULT = r"(\b(?:error|hresult|status|code)\s?[:=(]?\s?)(0x[8c][0-9a-f]{7})\b"
 _SQLSTATE = r"(\bsql\s?state\s?[:=\[(]?\s?['\"]?)([0-9A-Z]{5})(?!\w)"
+_BRACKETED_SQLSTATE = (
+    r"([\[(]'?)(?=[0-9A-Z]*[0-9])(?=[0-9A-Z]*[A-Z])((?:[0-5][0-9A-Z]|F0|H[VYZ]|IM|P0|XX)[0-9A-Z]{3})(?='?[\]),])"
+)
 _PRODUCT_CODE = r"(?<![\w-])()([A-Z]{2,6}-[0-9]{4,6}|[A-Z]{2,5}[0-9]{4,6}[A-Z]?|E[0-9]{4})(?=[:,)\]\s.]|$)"
 _BEFORE_VALUE = "|".join(
     f"(?<={lead})"
@@ -193,8 +200,8 @@ _BEFORE_VALUE = "|".join(
 )  # fmt: skip
 """Words of conversion and constraint errors after which a quoted text is a value, not a name."""
 _VALUE = rf"(?:{_BEFORE_VALUE})(?P<quote>['\"`])[^'\"`\n]{{0,200}}(?P=quote)"
-_CODE_RULE = re.compile(f"{_CODE}", re.I)
-_SQLSTATE_RULE = re.compile(_SQLSTATE, re.I)
+_CODE_RULES = tuple(re.compile(pattern, re.I) for pattern in (_CODE, _ERROR_NUMBER, _HRESULT))
+_SQLSTATE_RULES = (re.compile(_SQLSTATE, re.I), re.compile(_BRACKETED_SQLSTATE))
 _PRODUCT_CODE_RULE = re.compile(_PRODUCT_CODE)
 _CODE_KIND = re.compile(r"[^a-z/]+")
 _ERRNO_NAME = re.compile(r"\bE(?:[A-Z]{3,}(?:_[A-Z]+)*)\b")
@@ -206,21 +213,25 @@ _GENERIC_CODES = frozenset({"exit code 1", "exit status 1", "exit code 255", "re
 _GENERIC_WORDS = frozenset(
     re.findall(
         r"\w+",
-        """a airflow an and application as at bash been by called caused check code command container could dag
-        dbt did does due during ended error errors exception execution exit exited fail failed failing fails
-        failure fatal finished for found from full had has have ignoring in internal is it its job jobs log
-        logs look message model more no non none not null occurred of on operator or other out output please
-        pod process processing raised received refer result return returned run running runtime script see
-        sh shell signal something spark state status step stderr stdout stopped subprocess success
-        successful successfully system task tasks terminated test than that the there this to trace
-        traceback trigger unable unexpected unexpectedly unknown unsuccessful unsuccessfully was went were
-        while with without worker workflow wrong your zero""",
+        """a aborted airflow an and application as at backoff backofflimitexceeded bash been by called caused check
+        code command container could dag dbt did does due during ended error errors exception execution
+        exit exited fail failed failing fails failure fatal finished for found from full had has have
+        ignoring in internal is it its job jobs limit log logs look message model more no non none not
+        null occurred of on operator or other out output please pod process processing raised reached
+        received refer result return returned run running runtime script see sh shell signal something
+        spark specified stage state status stderr stdout step stopped subprocess success successful
+        successfully system task tasks terminated test than that the there this to trace traceback
+        trigger unable unexpected unexpectedly unknown unsuccessful unsuccessfully was went were while
+        with without worker workflow wrong your zero""",
     )
 )
 
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     _rule(_CODE, _spelled),
+    _rule(_ERROR_NUMBER, _spelled),
+    _rule(_HRESULT, _spelled),
     _rule(_SQLSTATE, _spelled),
+    _rule(_BRACKETED_SQLSTATE, _spelled, re.NOFLAG),
     _rule(_PRODUCT_CODE, _spelled, re.NOFLAG),
     _rule(_VALUE, "'#'"),
     _rule(
