@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from memory_service.house import House, running_house
 
 from counterpoint.local.stack import Stack
+from counterpoint.memory.audit import auditor, check
 
 # The same commit has the same verdict, however busy the machine; `--hypothesis-profile=default` goes exploring.
 settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -54,6 +55,17 @@ def plain_logs() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.__stderr__),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checks_in_process() -> Iterator[None]:
+    """Check audit logs in the process of the tests: one of its own per check costs its imports each time.
+
+    `tests/audit/test_audit.py`, `tests/query/test_long_queries.py` and every stack use the process.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auditor, "checked", check.check)
+        yield
 
 
 @pytest_asyncio.fixture(scope="session")
