@@ -34,10 +34,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, (os.cpu_count() or 1) + 1)
 
 
+def pytest_configure() -> None:
+    """Collect no garbage while modules are imported and tests collected: there is none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Exempt what was imported and collected from garbage collection, which would visit it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
