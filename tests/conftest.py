@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -15,6 +16,7 @@ import pytest_asyncio
 import structlog
 from hypothesis import HealthCheck, settings
 from memory_service.house import House, running_house
+from xdist.scheduler import LoadGroupScheduling
 
 from counterpoint.local.stack import Stack
 from counterpoint.memory.audit import auditor, check
@@ -32,6 +34,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are processors, at most four: the tests wait for engines much of their time."""
     return min(4, (os.cpu_count() or 1) + 1)
+
+
+class GroupOrFile(LoadGroupScheduling):
+    """Tests of one group on one worker, so that what they share starts once; all others by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = str(super()._split_scope(nodeid))
+        return scope.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupOrFile | None:
+    """Distribute tests by group or file with `--dist loadgroup`."""
+    return GroupOrFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group the files that use the running stack, and put groups first: they are the longest units of work."""
+    on_stack = {item.path for item in items if "stack" in getattr(item, "fixturenames", ())}
+    for item in items:
+        if item.path in on_stack:
+            item.add_marker(pytest.mark.xdist_group("stack"))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 def pytest_configure() -> None:
