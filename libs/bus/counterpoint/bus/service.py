@@ -105,7 +105,7 @@ class Service:
         try:
             await self.live()
         finally:
-            # The process ends: its last collections would look through every imported module, for a quarter of a second.
+            # The process ends: its last collections would look through every imported module, for .25 s.
             gc.freeze()
 
     def stop(self) -> None:
