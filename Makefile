@@ -28,7 +28,7 @@ demo: setup ## Play one real incident through five services, and check it
 	@$(BIN)/counterpoint demo
 
 test: setup ## The fast suite, on real engines
-	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder
 
 test-model: setup ## The tests with a real small language model, which is installed first (1.1 GB)
 	$(BIN)/counterpoint model install
@@ -53,7 +53,7 @@ proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the tables 
 	$(BIN)/python deploy/nats/generate.py
 
 proofs: setup ## The proofs of the diode in full: 1,000,000 accesses, 16,000 updates, more seeds (minutes)
-	$(BIN)/pytest -q -m slow -n auto --dist loadfile
+	$(BIN)/pytest -q -m slow -n auto --dist loadgroup
 
 chaos: setup ## The long kill test: 1,000 tasks, 200 kills, five seeds (hours)
 	$(BIN)/python tests/chaos/harness.py --tasks 1000 --kills 200 --seeds 5

@@ -5,8 +5,9 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -15,8 +16,10 @@ import pytest_asyncio
 import structlog
 from hypothesis import HealthCheck, settings
 from memory_service.house import House, running_house
+from xdist.scheduler import LoadGroupScheduling
 
 from counterpoint.local.stack import Stack
+from counterpoint.memory.audit import auditor, check
 
 # The same commit has the same verdict, however busy the machine; `--hypothesis-profile=default` goes exploring.
 settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -33,10 +36,39 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, (os.cpu_count() or 1) + 1)
 
 
+class GroupOrFile(LoadGroupScheduling):
+    """Tests of one group on one worker, so that what they share starts once; all others by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = str(super()._split_scope(nodeid))
+        return scope.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupOrFile | None:
+    """Distribute tests by group or file with `--dist loadgroup`."""
+    return GroupOrFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group the files that use the running stack, and put groups first: they are the longest units of work."""
+    on_stack = {item.path for item in items if "stack" in getattr(item, "fixturenames", ())}
+    for item in items:
+        if item.path in on_stack:
+            item.add_marker(pytest.mark.xdist_group("stack"))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def pytest_configure() -> None:
+    """Collect no garbage while modules are imported and tests collected: there is none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Exempt what was imported and collected from garbage collection, which would visit it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +86,17 @@ def plain_logs() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.__stderr__),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checks_in_process() -> Iterator[None]:
+    """Check audit logs in the process of the tests: one of its own per check costs its imports each time.
+
+    `tests/audit/test_audit.py`, `tests/query/test_long_queries.py` and every stack use the process.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auditor, "checked", check.check)
+        yield
 
 
 @pytest_asyncio.fixture(scope="session")

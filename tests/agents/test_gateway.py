@@ -36,6 +36,7 @@ from counterpoint.proto.errors import Denied, Permanent, Transient
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, Write
 
+pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 QUESTION = [{"role": "user", "content": "Why did it fail?"}]
 OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED), embedding_models=(EMBEDDING,))
 

@@ -29,6 +29,7 @@ from counterpoint.proto.errors import Transient
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Item, List, Write
 
+pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 PAGE = "The tides team owns harbour_tides. The job harbour_tides reads\ngauges.readings every morning."
 OWNS = {
     "subject": "tides team",

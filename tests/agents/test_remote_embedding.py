@@ -18,6 +18,7 @@ from counterpoint.memory.embedding.model import Embedder, EmbeddingModel, TextCo
 from counterpoint.memory.embedding.remote import BATCH_CHARS, BATCH_TEXTS, PARALLEL, RemoteEmbedder
 from counterpoint.proto.errors import Denied, Permanent
 
+pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
 DIMENSIONS = 96
 
 

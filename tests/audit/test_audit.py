@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from memory_service.house import House, task_body
 
+from counterpoint.memory.audit import auditor
+from counterpoint.memory.audit.check import checked
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import List, Write
 
@@ -146,22 +148,23 @@ class TestTampering:
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%audit_tiles%'"
 
 
-async def test_a_long_check_holds_up_nobody(house: House, project: str) -> None:
+async def test_a_long_check_holds_up_nobody(house: House, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped where it reads the tiles; others commit in the same project meanwhile, and it sees none of that."""
+    monkeypatch.setattr(auditor, "checked", checked)
     await story(house, project)
     await house.sequencer.once(sign=True)
     async with house.superuser() as connection, house.superuser() as observer:
         async with connection.transaction():
             await connection.execute("LOCK TABLE audit_tiles IN ACCESS EXCLUSIVE MODE")
-            checked = asyncio.create_task(house.verify(project))
+            checking = asyncio.create_task(house.verify(project))
             async with asyncio.timeout(20):
                 while not await observer.fetchval(BLOCKED):  # noqa: ASYNC110 - the database has no event for it
                     await asyncio.sleep(0.01)
             before = await house.found("router", house.standing(project), List(store="submissions"))
             write = Write(store="submissions", id="meanwhile", body={"n": 1})
             await house.done("router", house.standing(project), writes=(write,))
-            assert not checked.done()
-        report = await checked
+            assert not checking.done()
+        report = await checking
     assert len(before.items) == 1
     assert (report["broken"], report["records"]) == ([], 3)
 

@@ -9,6 +9,18 @@ from bus.small_house import SmallHouse, alive, small_house
 
 from counterpoint.bus import Service
 
+FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group the files that use the small house."""
+    here = [item for item in items if item.path.is_relative_to(FOLDER)]
+    in_house = {item.path for item in here if "house" in getattr(item, "fixturenames", ())}
+    for item in here:
+        if item.path in in_house:
+            item.add_marker(pytest.mark.xdist_group("small house"))
+
 
 @pytest.fixture(scope="session")
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SmallHouse]:

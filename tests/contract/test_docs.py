@@ -14,7 +14,8 @@ from typing import Any, get_args
 import pytest
 import typer
 from contract.pages import PAGES, ROOT, anchors, blocks, card, commands, inline, links, mentions, table
-from contract.test_house import DEVELOPER_ROOMS, LIBS, MEMORY_ROOMS
+from contract.product import LIBS
+from contract.test_house import DEVELOPER_ROOMS, MEMORY_ROOMS
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 from typer.testing import CliRunner

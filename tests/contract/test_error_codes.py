@@ -2,11 +2,10 @@
 
 import ast
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
 from contract.pages import ROOT, table
+from contract.product import sources, walked
 
 from counterpoint.proto.errors import ErrorCode
 
@@ -14,16 +13,6 @@ DOCUMENT = (ROOT / "docs" / "errors.md").read_text()
 HOME = ROOT / "proto" / "counterpoint" / "proto" / "errors.py"
 TAKES_CODE = {"Permanent", "Denied", "Bury", "Refusal", "ProblemDetails"}
 """Classes whose first argument, or whose argument `code` or `rule`, is an error code."""
-
-
-@cache
-def _sources() -> tuple[tuple[Path, ast.Module], ...]:
-    paths = [path for member in ("proto", "libs", "services") for path in sorted((ROOT / member).rglob("*.py"))]
-    return tuple(
-        (path, ast.parse(path.read_text()))
-        for path in paths
-        if path != HOME and not {".venv", "build"} & set(path.parts)
-    )
 
 
 def _literals(node: ast.AST) -> Iterator[str]:
@@ -35,7 +24,7 @@ def _literals(node: ast.AST) -> Iterator[str]:
 def spelled(tree: ast.Module) -> Iterator[int]:
     """Lines where an error is made with a literal code, or a code is compared with one."""
     codes = {code.value for code in ErrorCode}
-    for node in ast.walk(tree):
+    for node in walked(tree):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in TAKES_CODE:
                 given = [*node.args[:1], *(each.value for each in node.keywords if each.arg in ("code", "rule"))]
@@ -57,7 +46,9 @@ def test_each_code_has_its_cause_and_what_the_caller_does() -> None:
 
 
 def test_no_code_is_spelled_outside_the_enum() -> None:
-    found = [f"{path.relative_to(ROOT)}:{line}" for path, tree in _sources() for line in spelled(tree)]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}" for _, path, tree in sources() if path != HOME for line in spelled(tree)
+    ]
     assert found == []
 
 
@@ -78,8 +69,9 @@ def test_a_spelled_code_would_be_found(text: str) -> None:
 def test_each_code_is_used() -> None:
     used = {
         node.attr
-        for _, tree in _sources()
-        for node in ast.walk(tree)
+        for _, path, tree in sources()
+        if path != HOME
+        for node in walked(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ErrorCode"
     }
     assert used == {code.name for code in ErrorCode}

@@ -5,10 +5,10 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from contract.product import LIBS, MEMBERS, ROOT, SERVICES, sources, walked
 
 from counterpoint.guard.policy import policy
 from counterpoint.memory.record.sql_files import load_statements, parse_statements
@@ -20,9 +20,6 @@ from counterpoint.proto.messages import Message
 from counterpoint.proto.principals import Principal
 from counterpoint.proto.tasks import Task
 
-ROOT = Path(__file__).parents[2]
-LIBS = sorted(path.name for path in (ROOT / "libs").iterdir() if (path / "pyproject.toml").exists())
-SERVICES = sorted(path.name for path in (ROOT / "services").iterdir() if (path / "pyproject.toml").exists())
 ONLY = {
     "asyncpg": {"memory"},
     "pgvector": {"memory"},
@@ -70,25 +67,17 @@ POSSESSIVE = re.compile(r"\(\?>|(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+")
 
 
 @cache
-def sources() -> tuple[tuple[str, Path, ast.Module], ...]:
-    """Member, path and tree of every module of the product."""
-    found = []
-    for member in ("proto", *(f"libs/{name}" for name in LIBS), *(f"services/{name}" for name in SERVICES)):
-        for path in sorted((ROOT / member / "counterpoint").rglob("*.py")):
-            found.append((member.rpartition("/")[2], path, ast.parse(path.read_text(), str(path))))
-    return tuple(found)
-
-
-def imported(tree: ast.AST) -> Iterator[str]:
+def imported(tree: ast.AST) -> tuple[str, ...]:
     """Every module a tree imports, wherever in it."""
-    for node in ast.walk(tree):
+    found: list[str] = []
+    for node in walked(tree):
         match node:
             case ast.Import():
-                yield from (alias.name for alias in node.names)
+                found += [alias.name for alias in node.names]
             case ast.ImportFrom(module=str(module)):
                 assert node.level == 0, "imports are absolute"
-                yield module
-                yield from (f"{module}.{alias.name}" for alias in node.names)
+                found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return tuple(found)
 
 
 def members(name: str) -> set[str]:
@@ -163,26 +152,28 @@ def test_a_member_declares_the_members_it_imports() -> None:
 
 
 def test_no_member_claims_the_namespace_for_itself() -> None:
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
     assert not [
         path
-        for path in ROOT.glob("**/counterpoint/__init__.py")
-        if not {".venv", ".tools", "node_modules"} & set(path.relative_to(ROOT).parts)
+        for folder in folders
+        for path in folder.glob("**/counterpoint/__init__.py")
+        if "node_modules" not in path.parts
     ]
 
 
 def test_every_member_is_typed() -> None:
-    for member in {path.parts[path.parts.index("counterpoint") + 1] for _, path, _ in sources()}:
-        assert list(ROOT.glob(f"**/counterpoint/{member}/py.typed")), member
+    for folder in {ROOT / part / "counterpoint" / member for member, part in MEMBERS.items()}:
+        assert (folder / "py.typed").is_file(), folder
 
 
 def _docstrings(tree: ast.Module) -> set[int]:
-    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {id(node.value) for node in walked(tree) if isinstance(node, ast.Expr)}
 
 
 def _log_events(tree: ast.Module) -> set[int]:
     return {
         id(node.args[0])
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
@@ -199,7 +190,7 @@ def test_a_subject_is_spelled_in_one_file() -> None:
         passed = _docstrings(tree) | _log_events(tree)
         wrong += [
             f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
-            for node in ast.walk(tree)
+            for node in walked(tree)
             if isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and id(node) not in passed
@@ -229,7 +220,7 @@ def test_no_pattern_repeats_a_group_possessively() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
         for _, path, tree in sources()
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and POSSESSIVE.search(node.value)
     ]
     assert not wrong
@@ -240,7 +231,7 @@ def test_no_group_is_caught_by_a_star() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for _, path, tree in sources()
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.TryStar)
     ]
     assert found == []
@@ -250,7 +241,7 @@ def test_every_setting_is_read() -> None:
     settings: dict[str, str] = {}
     read: set[str] = set()
     for _, path, tree in sources():
-        for node in ast.walk(tree):
+        for node in walked(tree):
             if isinstance(node, ast.ClassDef) and node.name.endswith("Settings"):
                 settings |= {
                     item.target.id: f"{path.relative_to(ROOT)}: {item.target.id}"
@@ -351,7 +342,7 @@ PLAN_ROW = re.compile(r"\(?\brows? [A-M]\d|\bseeds? 0\d\d\b")
 def nodes(*kinds: type[Node]) -> Iterator[tuple[str, Node]]:
     """Every node of these kinds in the product, with its place."""
     for _, path, tree in sources():
-        for node in ast.walk(tree):
+        for node in walked(tree):
             if isinstance(node, kinds):
                 yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", node
 

@@ -1,58 +1,122 @@
-"""A house that embeds by a model outside; and one that does not, which knows nothing of it."""
+"""A house whose models are outside: documents embedded and read by them, and a change to the model inside and back."""
 
 import asyncio
 import json
+import os
 import re
-import subprocess
 import sys
 import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from agents.gateway_world import EMBEDDING, PRICED, world
+import pytest_asyncio
+from agents.gateway_world import EMBEDDING, PRICED, World, world
+from flows.providers import environment, has_litellm
 
 from counterpoint.local.endpoints import Endpoints
-from counterpoint.local.service import COMMANDS
 from counterpoint.local.stack import Stack
-from counterpoint.local.state_file import is_free, read_state
 from counterpoint.memory.query.executor import SLOTS
 
+pytestmark = pytest.mark.timeout(240)
+COMMAND = Path(sys.executable).with_name("counterpoint")
+OUTSIDE, INSIDE = f"{EMBEDDING}@256", "minilm-l6-v2-int8"
+TEXTS = ("The disk of orders was full.", "The network of billing was down.", "Nobody could log in to the shop.")
 KEY = "sk-of-the-provider"
 OWNS = {"subject": "quay team", "relation": "owns", "object": "billing", "span": "The quay team owns billing."}
 
 
-def has_litellm(pid: int) -> bool:
-    """Whether a process has loaded what LiteLLM brings along."""
-    return "fastuuid" in Path(f"/proc/{pid}/maps").read_text()
+@pytest_asyncio.fixture(scope="module")
+async def outside() -> AsyncIterator[World]:
+    """The world in which the models are."""
+    async with world() as made:
+        made.text = json.dumps({"relations": [OWNS]})
+        made.dimensions = 256
+        yield made
 
 
-def environment(pid: int) -> str:
-    """What a process was given."""
-    return Path(f"/proc/{pid}/environ").read_text()
-
-
-@pytest.mark.timeout(240)
-async def test_documents_are_embedded_and_found_and_read_for_relations_by_models_outside(
-    monkeypatch: pytest.MonkeyPatch, project: str
-) -> None:
-    async with world() as outside:
-        outside.text = json.dumps({"relations": [OWNS]})
+@pytest_asyncio.fixture(scope="module")
+async def outward(outside: World) -> AsyncIterator[Stack]:
+    """One house for both tests: LiteLLM, which its manager loads, takes seconds."""
+    with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
         monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
         monkeypatch.setenv("COUNTERPOINT_EMBEDDING_MODEL", EMBEDDING)
+        monkeypatch.setenv("COUNTERPOINT_EMBEDDING_DIMENSIONS", "256")
         monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-            started = Stack(Path(folder) / "data", http_port=0)
-            await started.start()
-            try:
-                await _embedded(started.endpoints, project)
-                await _related(started.endpoints, project)
-            finally:
-                await started.stop()
-        told = [text for body in outside.seen for text in body.get("input", ())]
-        assert "The disk of orders was full." in told
-        assert "orders disk" in told
+        started = Stack(Path(folder) / "data", http_port=0)
+        await started.start()
+        try:
+            yield started
+        finally:
+            await started.stop()
+
+
+async def reembed(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """How the command ends, what it prints, as JSON and as text."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERPOINT_")}
+    process = await asyncio.create_subprocess_exec(
+        str(COMMAND), "reembed", *arguments, "--json", "--data-dir", str(folder),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    return process.returncode or 0, json.loads(out), out.decode()
+
+
+def _embeddings(outside: World) -> int:
+    """How often the embedding model outside was called."""
+    return sum("input" in body for body in outside.seen)
+
+
+async def test_the_house_changes_to_a_model_of_another_length_and_back(
+    outward: Stack, outside: World, project: str
+) -> None:
+    headers = {"Authorization": f"Bearer {outward.endpoints.token}"}
+    folder = outward.data_dir
+
+    async def found(text: str) -> list[tuple[str, float]]:
+        response = await http.post("/v1/search", json={"text": text, "project": project, "vector_weight": 1})
+        response.raise_for_status()
+        return [(item["source"], item["scores"]["cosine"]) for item in response.json()["items"]]
+
+    async with httpx.AsyncClient(base_url=outward.endpoints.http, headers=headers, timeout=60) as http:
+        for n, text in enumerate(TEXTS):
+            body = {"source": f"{n}.md", "text": text, "project": project}
+            (await http.post("/v1/documents", json=body)).raise_for_status()
+        by_words = await found("orders disk")
+        code, said, _ = await reembed(folder)
+        assert (code, said["active"], said["dimensions"], said["state"]) == (0, OUTSIDE, 256, "none")
+        code, _, why = await reembed(folder, "minilm-l7")
+        assert (code, "minilm-l6-v2-int8" in why) == (1, True)
+        code, _, why = await reembed(folder, "openai/nobody-knows@64")
+        assert (code, "model" in why) == (1, True)
+        code, said, _ = await reembed(folder, INSIDE, "--switch")
+        assert (code, said["active"], said["state"], said["vectors"]) == (0, INSIDE, "kept", 3)
+        embedded = _embeddings(outside)
+        assert (await found("is the storage exhausted?"))[0][0] == "0.md"
+        assert _embeddings(outside) == embedded
+        body = {"source": "3.md", "text": "The disk of billing was slow.", "project": project}
+        (await http.post("/v1/documents", json=body)).raise_for_status()
+        outward.kill("memory")
+        await outward.ready("memory")
+        code, said, _ = await reembed(folder, "--rollback")
+        assert (code, said["active"], said["state"], said["vectors"]) == (0, OUTSIDE, "ready", 4)
+        assert [hit for hit in await found("orders disk") if hit[0] != "3.md"] == by_words
+        code, said, _ = await reembed(folder, "--drop")
+        assert (code, said["active"], said["state"]) == (0, OUTSIDE, "none")
+        assert (await reembed(folder, "--rollback"))[0] == 1
+
+
+async def test_documents_are_embedded_and_found_and_read_for_relations_by_models_outside(
+    outward: Stack, outside: World, project: str
+) -> None:
+    await _embedded(outward.endpoints, project)
+    await _related(outward.endpoints, project)
+    told = [text for body in outside.seen for text in body.get("input", ())]
+    assert "The disk of orders was full." in told
+    assert "orders disk" in told
 
 
 async def _embedded(endpoints: Endpoints, project: str) -> None:
@@ -94,51 +158,3 @@ async def _related(endpoints: Endpoints, project: str) -> None:
     assert (owns["source"]["name"], owns["kind"], owns["target"]["name"]) == ("quay team", "owns", "billing")
     said = owns["provenance"]
     assert (said["by"], said["model"], said["source"], said["quote"]) == ("model", PRICED, "teams.md", OWNS["span"])
-
-
-@pytest.mark.timeout(240)
-async def test_a_developer_killed_during_a_call_finds_its_outcome_and_asks_nobody_again(
-    monkeypatch: pytest.MonkeyPatch, project: str
-) -> None:
-    async with world() as outside:
-        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
-        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        outside.hold.clear()
-        developer = (sys.executable, str(Path(__file__).with_name("asking_developer.py")))
-        with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
-            started = Stack(Path(folder) / "data", http_port=0, commands={**COMMANDS, "developer": developer})
-            await started.start()
-            try:
-                endpoints = started.endpoints
-                headers = {"Authorization": f"Bearer {endpoints.token}"}
-                async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=120) as http:
-                    task = {"kind": "question", "description": "Why did orders fail?", "project": project,
-                            "budget": {"usd": "0.01"}}  # fmt: skip
-                    (await http.post("/v1/tasks", json=task | {"task_id": "t-1"})).raise_for_status()
-                    async with asyncio.timeout(60):
-                        await outside.arrived.wait()
-                    started.kill("developer")
-                    outside.hold.set()
-                    await started.ready("developer")
-                    waiting = {"project": project, "wait": "60"}
-                    shown = (await http.get("/v1/tasks/t-1", params=waiting)).json()
-                    assert shown["waiting_for"] == "documents"
-                    metrics = (await http.get(f"{endpoints.services['manager'].health}/metrics")).text
-            finally:
-                await started.stop()
-        assert len(outside.seen) == 1
-        assert f'counterpoint_llm_calls_total{{model="{PRICED}",outcome="settled",project="{project}"}} 1.0' in metrics
-
-
-async def test_where_nothing_is_configured_there_is_no_gateway(stack: Stack) -> None:
-    assert is_free(read_state(stack.data_dir / "state.json").ports["gateway"])
-    manager = stack.endpoints.services["manager"].pid
-    assert not has_litellm(manager)
-    assert "API_KEY" not in environment(manager)
-
-
-@pytest.mark.parametrize("module", ["main", "gateway.api"])
-def test_litellm_is_not_imported_before_a_model_is_called(module: str) -> None:
-    look = f"import sys, counterpoint.manager.{module}; sys.exit('litellm' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from flows.test_reembed import INSIDE, TEXTS, reembed
+from flows.test_gateway import INSIDE, TEXTS, reembed
 from search.local_models import minilm
 
 from counterpoint.local.stack import Stack

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
-from flows.test_answering import ask, settled
+from flows.questions import ask, settled
 
 QUESTION = "Who owns finance_daily?"
 OWNED = "# Ownership\n\nfinance_daily is owned by the finance team, which is reached in #finance-data.\n"

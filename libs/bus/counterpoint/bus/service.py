@@ -1,6 +1,7 @@
 """A service: it pulls its messages, runs their handlers with memory, and acknowledges what was committed."""
 
 import asyncio
+import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -101,7 +102,11 @@ class Service:
         configure(self.name, self.settings.log_level)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
-        await self.live()
+        try:
+            await self.live()
+        finally:
+            # The process ends: its last collections would look through every imported module, for .25 s.
+            gc.freeze()
 
     def stop(self) -> None:
         """Make `live` return: no more messages are taken, deliveries under way have `drain_s` seconds to finish."""
