@@ -92,7 +92,7 @@ class CommitPlan:
     """A step ready to be applied: everything decided but what only the record knows (versions, duplicates, fences).
 
     A refusal is one too: it has no rows and no step, only its audit leaf. `provenance` is what its messages carry,
-    `cause` the commit whose message it works on.
+    `cause` the commit whose message it works on. The `announcement` is not logged: no service consumes it.
     """
 
     project: str
@@ -111,6 +111,7 @@ class CommitPlan:
     reads: str | None
     writes: tuple[PlannedWrite, ...] = ()
     messages: tuple[PlannedMessage, ...] = ()
+    announcement: PlannedMessage | None = None
     cancel_timers: tuple[str, ...] = ()
     bound_to: str | None = None
     reply: CommitReply = field(default_factory=lambda: CommitReply(status="done"))
