@@ -17,7 +17,6 @@ from counterpoint.guard.capabilities import Keyring
 from counterpoint.guard.policy import policy
 from counterpoint.memory.commit.relay import Relay
 from counterpoint.memory.maintenance.reconcile import Reconciler
-from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.settings import MemorySettings
@@ -197,7 +196,6 @@ async def relaying(house: SmallHouse) -> AsyncIterator[tuple[Relay, Reconciler]]
                 record,
                 connection,
                 relay,
-                Influence(record),
                 nothing_ages,
                 nothing_ages,
                 every_s=60,

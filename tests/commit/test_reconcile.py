@@ -7,7 +7,6 @@ from memory_service.house import DUE, House, task_body
 
 from counterpoint.bus.stream_api import StreamInfo
 from counterpoint.memory.maintenance.reconcile import Reconciler
-from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.memory import Outgoing, Write
 
 HOUR = timedelta(hours=1)
@@ -39,7 +38,6 @@ def reconciler(house: House, bus: Any) -> Reconciler:
         house.database,
         bus,
         relayed,
-        Influence(house.database),
         nothing_ages,
         nothing_ages,
         every_s=60,

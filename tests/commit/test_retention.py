@@ -6,7 +6,6 @@ import hashlib
 from memory_service.house import PERSON, House, decision
 
 from counterpoint.memory.maintenance.reconcile import Reconciler
-from counterpoint.memory.provenance.influence import Influence
 from counterpoint.proto.ingest import PutPart
 from counterpoint.proto.memory import LogAfter
 from counterpoint.proto.messages import PART_BYTES
@@ -24,7 +23,6 @@ async def forgotten(house: House, project: str, upto: int) -> None:
         house.database,
         None,
         None,
-        Influence(house.database),
         nothing_ages,
         nothing_ages,
         every_s=60,

@@ -133,7 +133,6 @@ class MemoryProcess:
             self._database,
             self.service.connection,
             self._relay,
-            parts.influence,
             parts.erasures.age,
             parts.takebacks.settle,
             every_s=settings.reconcile_every_s,

@@ -100,3 +100,8 @@ class RowVerifier:
             now = [cause, hashlib.sha256(canonical(json.loads(reads)).encode()).hexdigest(), at]
             if standing.unknown(commit, erased) or not standing.read(commit, now):
                 self.broken.append(f"the read set of commit {commit} is not as it was kept")
+
+    def unread(self, deleted: set[str]) -> None:
+        """All read sets were seen but those that an earlier release has deleted."""
+        for commit in sorted(self._leaves.standing.unread() - deleted):
+            self.broken.append(f"the read set of commit {commit} is gone")

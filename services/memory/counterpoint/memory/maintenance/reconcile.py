@@ -1,5 +1,4 @@
-"""Reconciliation: what the bus has lost goes back to pending; what rests on what is noted; and what memory no longer
-needs is forgotten."""
+"""Reconciliation: what the bus has lost goes back to pending, and what memory no longer needs is forgotten."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +8,6 @@ import structlog
 
 from counterpoint.bus.connection import Connection
 from counterpoint.memory.commit.relay import Relay
-from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.record.database import Database
 from counterpoint.proto import subjects
 from counterpoint.proto.errors import Transient
@@ -29,10 +27,6 @@ _RESTORE_S = 600.0
 """The first round of a process looks at all that was sent before its streams were made."""
 
 _FORGET = (
-    """
-    DELETE FROM read_sets WHERE at < $1 AND n <= (
-        SELECT upto FROM linked WHERE project = current_setting('counterpoint.project'))
-    """,
     """
     WITH gone AS (DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1 RETURNING seq),
     upto AS (SELECT max(seq) AS seq FROM gone)
@@ -59,7 +53,6 @@ class Reconciler:
         database: Database,
         connection: Connection,
         relay: Relay,
-        influence: Influence,
         age: Callable[[], Awaitable[None]],
         settle: Callable[[], Awaitable[None]],
         *,
@@ -69,7 +62,6 @@ class Reconciler:
         self._database = database
         self._connection = connection
         self._relay = relay
-        self._influence = influence
         self._age = age
         self._settle = settle
         self._every_s = every_s
@@ -91,7 +83,6 @@ class Reconciler:
             try:
                 await self.once()
                 await self._settle()
-                await self.link()
                 await self.forget()
             except Transient as away:
                 log.warning("reconcile.waiting", reason=str(away))
@@ -169,13 +160,6 @@ class Reconciler:
         if restored:
             log.warning("reconcile.restored", messages=restored)
         return restored
-
-    async def link(self) -> None:
-        """Note for ever what the commits since the last round rest on."""
-        async with self._database.connection() as connection:
-            projects = [row["project"] for row in await connection.fetch("SELECT project FROM projects")]
-        for project in projects:
-            await self._influence.link(project)
 
     async def forget(self) -> None:
         """Delete what is older than the retention, at most once an hour, and note how far the log is gone."""

@@ -186,6 +186,7 @@ class TakeBacks:
             first = await self._influence.said_since(home, wish.store, wish.id) if wish.kind == "rollback" else 1
             wish = wish.model_copy(update={"version": first})
         roots = await self._extent.roots(project, wish, shared=shared, before=before)
+        position = await self._influence.latest(project)
         wrong, tasks = await self._extent.of(project, roots, shared=shared)
         # From here on nobody's commit may rest on it: what is read until it is out would be read wrongly.
         before_it = self._known(project).get(wish_id)
@@ -203,7 +204,8 @@ class TakeBacks:
             self._unsure[project, wish_id] = time.monotonic()
             raise
         self._unsure.pop((project, wish_id), None)
-        await self._stragglers(origin, wish_id, wish, roots, shared=shared)
+        if await self._influence.latest(project) != position:
+            await self._stragglers(origin, wish_id, wish, roots, shared=shared)
         return reply
 
     async def _elsewhere(self, origin: Origin, wish_id: str, wish: TakeBack, before: int | None = None) -> None:
@@ -230,8 +232,6 @@ class TakeBacks:
         self, origin: Origin, wish_id: str, wish: TakeBack, roots: frozenset[Version], *, shared: bool
     ) -> None:
         """Take back what was committed while it was looked for."""
-        if not await self._influence.link(origin.project):
-            return
         wrong, tasks = await self._extent.of(origin.project, roots, shared=shared)
         if wrong <= self._known(origin.project)[wish_id]:
             return

@@ -17,17 +17,12 @@ from counterpoint.memory.provenance.read_sets import sources_of
 from counterpoint.memory.record.database import Database
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
-LINKED_AT_ONCE = 2000
-"""Commits whose read sets become edges in one transaction."""
-
 _NEVER = 2**62
 
 Reach = Literal["used", "named", "shown"]
 """Edges to follow: to what was used; also to what was quoted or came by any message; also to what was only shown."""
 
-_EDGES: dict[Reach, str] = {"used": "coalesce(used, cited)", "named": "cited", "shown": "true"}
-
-_LINK = "SELECT link_sources($1, $2)"
+_LATEST = "SELECT coalesce(max(n), 0) FROM read_sets WHERE project = $1"
 _VERSIONS = """
 SELECT version, seq, changed, sha256, body IS NOT NULL AS there FROM records
 WHERE project = $1 AND store = $2 AND id = $3
@@ -44,17 +39,7 @@ SELECT id, version FROM history
 WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-9999999999'
     AND seq > $3 AND greatest(seq, changed) < $4
 """
-# Edge by edge through the primary key, whatever the planner thinks of a young table.
-_READERS = """
-SELECT found.commit_id, array_agg((given.n - 1)::int) FILTER (WHERE found.follows) AS followed
-FROM unnest($2::text[], $3::text[], $4::int[]) WITH ORDINALITY AS given (store, id, version, n)
-CROSS JOIN LATERAL (
-    SELECT commit_id, {edges} AS follows FROM sources
-    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version AND shared = $5
-    OFFSET 0) AS found
-WHERE found.follows
-GROUP BY found.commit_id
-"""
+_READERS = "SELECT reader, items FROM readers_of($1, $2, $3, $4, $5)"
 _WRITTEN = """
 SELECT given.commit_id, made.* FROM unnest($2::uuid[]) AS given (commit_id)
 CROSS JOIN LATERAL (
@@ -170,15 +155,11 @@ class Influence:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def link(self, project: str) -> int:
-        """Bring the edges up to date with the read sets; how many commits were new."""
-        total = 0
-        while True:
-            async with self._database.connection() as connection:
-                noted: int = await connection.fetchval(_LINK, project, LINKED_AT_ONCE)
-            total += noted
-            if noted < LINKED_AT_ONCE:
-                return total
+    async def latest(self, project: str) -> int:
+        """The position of the latest read set of a project; another one means that there are new edges."""
+        async with self._database.reading(project) as connection:
+            position: int = await connection.fetchval(_LATEST, project)
+        return position
 
     async def roots(
         self, project: str, store: str, record_id: str, version: int = 1, before: int | None = None
@@ -225,10 +206,8 @@ class Influence:
     ) -> Radius:
         """All that rests on these versions in a project; `shared` when they are those of the shared project. What is
         `without` is left out, and so is what rests on nothing else."""
-        await self.link(project)
         passed = without if shared else roots | without
         walk = _Walk(reach, passed)
-        readers = _READERS.format(edges=_EDGES[reach])
         hops = 0
         async with self._database.snapshot(project) as connection:
             frontier = sorted(roots)
@@ -237,8 +216,8 @@ class Influence:
             while frontier and len(walk.touched) <= limit:
                 hops += 1
                 columns = list(map(list, zip(*frontier, strict=True)))
-                rows = await connection.fetch(readers, project, *columns, shared and hops == 1)
-                reached = {commit: [frontier[n] for n in followed] for commit, followed in rows}
+                rows = await connection.fetch(_READERS, *columns, reach, shared and hops == 1)
+                reached = {commit: [frontier[n] for n in items] for commit, items in rows}
                 fresh = [commit for commit, sources in reached.items() if walk.reached(commit, sources)]
                 for row in await connection.fetch(_WRITTEN, project, fresh):
                     walk.wrote(row["commit_id"], row, hops)
