@@ -1,5 +1,6 @@
 """A capability is worth exactly what memory minted: it can be narrowed by its holder, and by nobody widened."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from access.attenuation import attenuate
-from biscuit_auth import AuthorizerBuilder, Biscuit, BiscuitBuilder, BlockBuilder
+from biscuit_auth import AuthorizerBuilder, Biscuit, BiscuitBuilder, BlockBuilder, UnverifiedBiscuit
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,10 +22,13 @@ from counterpoint.guard.capabilities import (
     Grant,
     Keyring,
     SigningKey,
+    claimed,
     mint,
     revocation_ids,
+    service_grant,
     verify,
 )
+from counterpoint.guard.policy import policy
 from counterpoint.proto.errors import Denied, Transient
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
@@ -74,6 +78,31 @@ def grant(**changes: object) -> Grant:
         }
         | changes
     )
+
+
+@pytest.mark.parametrize("service", ["manager", "developer", "lineage"])
+def test_the_rights_of_the_policy_are_left_out_and_hold_after_a_restart(service: str) -> None:
+    whole = service_grant(policy(), service)
+    given = {name: getattr(whole, name) for name in ("rights", "sends", "clearance", "agents")}
+    granted = grant(audience=service, **given)
+    token = mint(KEYRING, granted)
+    assert len(token) < 700
+    assert "decisions" not in UnverifiedBiscuit.from_base64(token).block_source(0)
+    assert verify(Keyring([NEW, OLD]), token, [], now=NOW) == granted
+    assert claimed(token) == granted
+    narrower = granted.model_copy(update={"rights": granted.rights - {("decisions", "read")}})
+    assert verify(Keyring([NEW, OLD]), mint(KEYRING, narrower), [], now=NOW) == narrower
+
+
+@pytest.mark.parametrize("given", [{"rights": []}, {"clearance": 3}, {"audience": "nobody"}, {"audience": ["manager"]}])
+def test_a_token_that_names_some_of_its_rights_or_no_service_has_none(given: dict[str, object]) -> None:
+    fields = {"audience": "developer", "project": "web", "task": None, "message": "m", "expires_at": str(NOW)} | given
+    builder = BiscuitBuilder(
+        "grant({root}, {grant});", {"root": KEYRING.newest.public_key.to_bytes(), "grant": json.dumps(fields)}
+    )
+    builder.set_root_key_id(NEW.id)
+    token = builder.build(KEYRING.newest.private_key).to_base64()
+    assert refusal(token, keyring=Keyring([NEW, OLD])) == "malformed"
 
 
 def refusal(token: str, *requested: Access, keyring: Keyring = KEYRING, now: datetime = NOW, **more: object) -> str:

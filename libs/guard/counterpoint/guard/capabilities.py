@@ -2,14 +2,16 @@
 
 A token is a biscuit. Its authority block has one fact, `grant(root key, grant as JSON)`, written by memory; later
 blocks can only narrow it, and any holder can append one. Memory mints and verifies: this module evaluates the
-attenuations of later blocks, the diode compares the `Grant` with the request.
+attenuations of later blocks, the diode compares the `Grant` with the request. Rights that are all that the policy gives
+the audience are left out, and added from the policy when the token is read.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple, Self
 
@@ -29,6 +31,7 @@ from biscuit_auth import (
 from cachetools import LRUCache
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr
 
+from counterpoint.guard.policy import Policy, policy
 from counterpoint.proto.errors import Denied, ErrorCode, Transient
 
 TOKEN_MAX_BYTES = 16_384
@@ -75,6 +78,44 @@ class Grant(BaseModel):
     clearance: int = Field(ge=0)
     agents: frozenset[str]
     expires_at: AwareDatetime
+
+
+_RIGHTS = frozenset({"rights", "sends", "clearance", "agents"})
+
+
+@lru_cache(maxsize=64)
+def service_grant(rules: Policy, service: str) -> Grant:
+    """Return all that the policy lets a service do, without a project, task, message and expiry."""
+    rights = {(name, "read") for name in rules.readable(service)} | {
+        (name, "write") for name in rules.writable(service) if not rules.stores[name].persons
+    }
+    return Grant(
+        audience=service,
+        project="_",
+        task=None,
+        message="_",
+        rights=frozenset(rights),
+        sends=rules.sendable(service),
+        clearance=rules.clearance(service),
+        agents=frozenset(rules.services[service].agents),
+        expires_at=datetime.min.replace(tzinfo=UTC),
+    )
+
+
+def _encode(grant: Grant) -> str:
+    if grant.audience in policy().services:
+        whole = service_grant(policy(), grant.audience)
+        if all(getattr(grant, name) == getattr(whole, name) for name in _RIGHTS):
+            return grant.model_dump_json(exclude=set(_RIGHTS))
+    return grant.model_dump_json()
+
+
+def _decode(text: str) -> Grant:
+    """Return the grant of a token. Raises `ValueError`."""
+    fields = json.loads(text)
+    if isinstance(fields, dict) and _RIGHTS.isdisjoint(fields) and str(fields.get("audience")) in policy().services:
+        fields |= service_grant(policy(), fields["audience"]).model_dump(mode="json", include=set(_RIGHTS))
+    return Grant.model_validate_json(json.dumps(fields))
 
 
 class SigningKey(BaseModel):
@@ -140,7 +181,7 @@ class Keyring:
                 raise Denied(ErrorCode.MALFORMED, "attenuations of the known kind only")
         try:
             (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
-            grant = Grant.model_validate_json(fact.terms[0])
+            grant = _decode(fact.terms[0])
         except ValueError as error:
             raise Denied(ErrorCode.MALFORMED, "one grant, of this version") from error
         except (AuthorizationError, DataLogError) as error:
@@ -160,7 +201,7 @@ def mint(keyring: Keyring, grant: Grant) -> str:
     """Return a token for `grant` signed by the newest key, as URL-safe base64."""
     builder = BiscuitBuilder(
         "grant({root}, {grant});",
-        {"root": keyring.newest.public_key.to_bytes(), "grant": grant.model_dump_json()},
+        {"root": keyring.newest.public_key.to_bytes(), "grant": _encode(grant)},
     )
     builder.set_root_key_id(keyring.newest_id)
     biscuit = builder.build(keyring.newest.private_key)
@@ -207,7 +248,7 @@ def claimed(token: str) -> Grant:
     try:
         biscuit = parsed.verify(PublicKey(f"ed25519/{root[1]}"))
         (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
-        return Grant.model_validate_json(fact.terms[0])
+        return _decode(fact.terms[0])
     except BiscuitValidationError as error:
         raise Denied(ErrorCode.SIGNATURE, "an unaltered token") from error
     except ValueError as error:
