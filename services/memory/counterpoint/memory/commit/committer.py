@@ -16,6 +16,7 @@ from typing import Any, assert_never
 import structlog
 from cachetools import LRUCache
 
+from counterpoint.memory.commit.leaf import stored_reply
 from counterpoint.memory.commit.statement import DiskFull, Fault, LeaseLost, StepFault, apply_steps
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.disk import DiskSpace
@@ -40,7 +41,10 @@ _REMEMBERED = 10_000
 """Applied steps that are answered from RAM."""
 
 _STOPPING = "memory is stopping"
-_STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
+_STORED = """
+SELECT i.reply, a.body AS leaf FROM inbox i LEFT JOIN audit a ON a.project = i.project AND a.id = $4
+WHERE i.consumer = $1 AND i.message_id = $2 AND i.step = $3
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +247,10 @@ class Committer:
         step = waiting.step
         if found.fault in (Fault.STEP_KNOWN, Fault.DUPLICATE):
             async with self._database.reading(step.project) as connection:
-                stored = await connection.fetchval(_STORED, step.consumer, step.message_id, step.step)
+                key = (step.consumer, step.message_id, step.step, step.commit_id)
+                stored = await connection.fetchrow(_STORED, *key)
             if stored is not None:
-                reply = CommitReply.model_validate(stored)
+                reply = stored_reply(stored["reply"], stored["leaf"])
                 _settle(waiting, reply.model_copy(update={"status": "replayed"}))
                 return
         if found.fault is Fault.STALE:

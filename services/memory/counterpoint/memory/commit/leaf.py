@@ -12,7 +12,7 @@ from typing import Any
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import is_harmless, is_project, kept, unnamed
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadSet
-from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, outcome
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
@@ -47,7 +47,7 @@ def leaf(
             **({"redacted": redacted} if redacted else {}),
             "commit": commit_id,
             "project": project,
-            "inbox": [commit.last, origin.fence, reply.status, _sha256(canonical(json.loads(reply.model_dump_json())))],
+            "inbox": [commit.last, origin.fence, reply.status, _sha256(outcome(reply))],
             "read_set": None if reads is None and cause is None else [cause, _sha256(reads or "[]")],
             **({"cancels": list(commit.cancel_timers)} if commit.cancel_timers else {}),
             "service": grant.audience,
@@ -67,7 +67,20 @@ def also_sending(prepared: CommitPlan, messages: Sequence[PlannedMessage]) -> Co
     """The same commit with more messages, which its leaf has too."""
     said = json.loads(prepared.audit)
     said["messages"] += [_sent(message) for message in messages]
-    return replace(prepared, messages=(*prepared.messages, *messages), audit=canonical(said))
+    sent = (*prepared.messages, *messages)
+    reply = prepared.reply.model_copy(update={"message_ids": tuple(message.id for message in sent)})
+    return replace(prepared, messages=sent, reply=reply, audit=canonical(said))
+
+
+def stored_reply(kept: Any, body: str | None) -> CommitReply:
+    """Return the reply to a step that was applied, from what the inbox keeps of it and from its leaf; without versions
+    and messages when the leaf was erased. Earlier releases kept whole replies."""
+    reply = CommitReply.model_validate(kept)
+    if body is None or reply.versions or reply.message_ids:
+        return reply
+    said = json.loads(body)
+    versions = {f"{store}/{record}": version for store, record, version, *_ in said["writes"]}
+    return reply.model_copy(update={"versions": versions, "message_ids": tuple(sent[0] for sent in said["messages"])})
 
 
 def _sent(message: PlannedMessage) -> list[Any]:
