@@ -25,10 +25,10 @@ from counterpoint.guard.capabilities import (
     claimed,
     mint,
     revocation_ids,
-    service_grant,
     verify,
 )
 from counterpoint.guard.policy import policy
+from counterpoint.guard.rights import service_rights
 from counterpoint.proto.errors import Denied, Transient
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
@@ -82,9 +82,7 @@ def grant(**changes: object) -> Grant:
 
 @pytest.mark.parametrize("service", ["manager", "developer", "lineage"])
 def test_the_rights_of_the_policy_are_left_out_and_hold_after_a_restart(service: str) -> None:
-    whole = service_grant(policy(), service)
-    given = {name: getattr(whole, name) for name in ("rights", "sends", "clearance", "agents")}
-    granted = grant(audience=service, **given)
+    granted = grant(audience=service, **service_rights(policy(), service))
     token = mint(KEYRING, granted)
     assert len(token) < 700
     assert "decisions" not in UnverifiedBiscuit.from_base64(token).block_source(0)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple, Self
 
@@ -31,7 +31,8 @@ from biscuit_auth import (
 from cachetools import LRUCache
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr
 
-from counterpoint.guard.policy import Policy, policy
+from counterpoint.guard.policy import policy
+from counterpoint.guard.rights import service_rights
 from counterpoint.proto.errors import Denied, ErrorCode, Transient
 
 TOKEN_MAX_BYTES = 16_384
@@ -64,8 +65,8 @@ class Access(NamedTuple):
     agent: str = ""
 
 
-class Grant(BaseModel):
-    """The rights of a capability: for one audience (service), project, task and inbound message."""
+class Claims(BaseModel):
+    """The binding of a capability: one audience (service), project, task and inbound message, and its expiry."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -73,49 +74,34 @@ class Grant(BaseModel):
     project: str = Field(min_length=1)
     task: str | None
     message: str = Field(min_length=1)
+    expires_at: AwareDatetime
+
+
+class Grant(Claims):
+    """The rights of a capability, and its binding."""
+
     rights: frozenset[tuple[str, str]]
     sends: frozenset[str]
     clearance: int = Field(ge=0)
     agents: frozenset[str]
-    expires_at: AwareDatetime
-
-
-_RIGHTS = frozenset({"rights", "sends", "clearance", "agents"})
-
-
-@lru_cache(maxsize=64)
-def service_grant(rules: Policy, service: str) -> Grant:
-    """Return all that the policy lets a service do, without a project, task, message and expiry."""
-    rights = {(name, "read") for name in rules.readable(service)} | {
-        (name, "write") for name in rules.writable(service) if not rules.stores[name].persons
-    }
-    return Grant(
-        audience=service,
-        project="_",
-        task=None,
-        message="_",
-        rights=frozenset(rights),
-        sends=rules.sendable(service),
-        clearance=rules.clearance(service),
-        agents=frozenset(rules.services[service].agents),
-        expires_at=datetime.min.replace(tzinfo=UTC),
-    )
 
 
 def _encode(grant: Grant) -> str:
     if grant.audience in policy().services:
-        whole = service_grant(policy(), grant.audience)
-        if all(getattr(grant, name) == getattr(whole, name) for name in _RIGHTS):
-            return grant.model_dump_json(exclude=set(_RIGHTS))
+        rights = service_rights(policy(), grant.audience)
+        if all(getattr(grant, name) == value for name, value in rights.items()):
+            return grant.model_dump_json(exclude=set(rights))
     return grant.model_dump_json()
 
 
 def _decode(text: str) -> Grant:
     """Return the grant of a token. Raises `ValueError`."""
     fields = json.loads(text)
-    if isinstance(fields, dict) and _RIGHTS.isdisjoint(fields) and str(fields.get("audience")) in policy().services:
-        fields |= service_grant(policy(), fields["audience"]).model_dump(mode="json", include=set(_RIGHTS))
-    return Grant.model_validate_json(json.dumps(fields))
+    if isinstance(fields, dict) and str(fields.get("audience")) in policy().services:
+        rights = service_rights(policy(), fields["audience"])
+        if rights.keys().isdisjoint(fields):
+            return Grant.model_validate({**Claims.model_validate_json(text).model_dump(), **rights})
+    return Grant.model_validate_json(text)
 
 
 class SigningKey(BaseModel):

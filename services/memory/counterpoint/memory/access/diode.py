@@ -6,11 +6,12 @@ policy narrowed to one project. What it says is the one rule that refuses, or no
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from counterpoint.guard.capabilities import Grant, service_grant
+from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
+from counterpoint.guard.rights import service_rights
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import TokenPurpose
@@ -242,6 +243,14 @@ def _allowed(policy: Policy, service: str, roles: tuple[str, ...]) -> tuple[froz
 def _standing(
     policy: Policy, service: str, project: str, task: str | None, message: str, expires_at: datetime
 ) -> Grant:
-    return service_grant(policy, service).model_copy(
+    return _service(policy, service).model_copy(
         update={"project": project, "task": task, "message": message, "expires_at": expires_at}
     )
+
+
+@lru_cache(maxsize=64)
+def _service(policy: Policy, service: str) -> Grant:
+    """All that the policy lets a service do; project, task, message and end are another's to fill in."""
+    never = datetime.min.replace(tzinfo=UTC)
+    bound = {"audience": service, "project": "_", "task": None, "message": "_", "expires_at": never}
+    return Grant(**bound, **service_rights(policy, service))
