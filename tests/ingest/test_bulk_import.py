@@ -103,7 +103,7 @@ class TestAnIncident:
     ) -> None:
         became = await recorded(house, project, incident(), incident(), incident(outcome="failed"))
         assert [one.status for one in became] == ["added", "unchanged", "refused"]
-        assert "otherwise" in (became[2].problem or "")
+        assert "contradicts an earlier row" in (became[2].problem or "")
         assert [row["body"]["outcome"] for row in (await kept(house, project)).values()] == ["succeeded"]
 
     async def test_with_a_secret_is_refused_and_the_others_are_kept(self, house: House, project: str) -> None:

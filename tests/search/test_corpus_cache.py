@@ -380,7 +380,7 @@ async def test_a_search_that_began_before_an_erasure_has_nothing_read_that_was_e
 
 @pytest.mark.parametrize(
     ("instead", "said"),
-    [("SELECT 1 / 0", "not_loaded"), ("SELECT pg_sleep(60)", "not_loaded"), (b"no statement", "failed")],
+    [("SELECT 1 / 0", "not_cached"), ("SELECT pg_sleep(60)", "not_cached"), (b"no statement", "load_failed")],
 )
 async def test_a_search_does_without_what_cannot_be_read(
     owner: Connection, memory: Connection, reading: Reading, monkeypatch: pytest.MonkeyPatch, instead: Any, said: str
