@@ -1,4 +1,4 @@
-"""What a process of a house has of a provider of models."""
+"""Traces of a model provider in a process of a stack."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ def has_litellm(pid: int) -> bool:
 
 
 def environment(pid: int) -> str:
-    """What a process was given."""
+    """Environment of a process."""
     return Path(f"/proc/{pid}/environ").read_text()

@@ -28,7 +28,7 @@ async def told(http: httpx.AsyncClient, project: str, documents: dict[str, str])
 
 
 async def shown(http: httpx.AsyncClient, project: str, task_id: str) -> tuple[list[Any], list[Any]]:
-    """What the developer did and decided, in order."""
+    """Actions and decisions of the developer, in order."""
     said = (await http.get(f"/v1/tasks/{task_id}/line", params={"project": project})).raise_for_status().json()
     actions, decisions = (
         [each for each in said[name] if each["agent"] == "developer"] for name in ("items", "decisions")
@@ -37,6 +37,6 @@ async def shown(http: httpx.AsyncClient, project: str, task_id: str) -> tuple[li
 
 
 async def line(http: httpx.AsyncClient, project: str, task_id: str) -> tuple[list[str], list[str]]:
-    """Of what sort that was."""
+    """Kinds of those actions, and types of those decisions."""
     actions, decisions = await shown(http, project, task_id)
     return [each["kind"] for each in actions], [each["decision_type"] for each in decisions]

@@ -89,7 +89,7 @@ async def test_a_developer_killed_at_a_node_has_one_effect(dying: Dying, place: 
 
 
 async def _sent(dying: Dying, task_id: str) -> Counter[str]:
-    """How often each message about a task is in the record."""
+    """Count of each message about a task in the record."""
     found, after = Counter[str](), 0
     while True:
         (page,) = await dying.router.memory("killed", None).query(LogAfter(after=after, kinds=("tasks",), limit=1000))

@@ -55,7 +55,7 @@ async def outward(outside: World) -> AsyncIterator[Stack]:
 
 
 async def reembed(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    """How the command ends, what it prints, as JSON and as text."""
+    """Exit code of the command, its JSON, and its text."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERPOINT_")}
     process = await asyncio.create_subprocess_exec(
         str(COMMAND), "reembed", *arguments, "--json", "--data-dir", str(folder),
@@ -66,7 +66,7 @@ async def reembed(folder: Path, *arguments: str) -> tuple[int, dict[str, Any], s
 
 
 def _embeddings(outside: World) -> int:
-    """How often the embedding model outside was called."""
+    """Number of calls of the external embedding model."""
     return sum("input" in body for body in outside.seen)
 
 
