@@ -135,6 +135,32 @@ async def test_what_has_come_and_was_not_handed_on_goes_back_at_once(lone: Bus) 
     assert [message.metadata.sequence.stream for message in again] == [2, 3]
 
 
+async def test_what_is_still_in_the_queue_of_the_client_goes_back_at_once(lone: Bus) -> None:
+    released = asyncio.Event()
+
+    class Slow(StandingPull):
+        async def _receive(self, message: Msg) -> None:
+            await released.wait()
+            await super()._receive(message)
+
+    async with pulling(lone) as (developer, pull):
+        slow = Slow(developer, subjects.TASKS, "developer", lambda: 50)
+        await slow.open()
+        fetching = asyncio.create_task(slow.fetch(2, LONG_S))
+        await publish(lone, 2)
+        await eventually(lambda: developer.stats["in_msgs"] == 2)
+        fetching.cancel()
+        ending = asyncio.create_task(slow.unsubscribe())
+        await asyncio.sleep(0)
+        released.set()
+        await ending
+        again: list[Msg] = []
+        async with asyncio.timeout(ACK_WAIT_S / 2):
+            while len(again) < 2:
+                again += await pull.fetch(50, LONG_S)
+    assert [message.metadata.sequence.stream for message in again] == [1, 2]
+
+
 async def test_a_request_that_a_restarted_server_forgot_is_repeated(tmp_path: Path) -> None:
     async with run_nats(tmp_path, CONFIG) as server:
         await provision(server.url, "provisioner", PASSWORDS["provisioner"])

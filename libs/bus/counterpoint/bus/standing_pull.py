@@ -6,6 +6,7 @@ The fetch of nats-py sends a request per message, or holds the first message bac
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import nats.errors
@@ -19,6 +20,8 @@ from counterpoint.proto import subjects
 _END_STATUSES = frozenset({"404", "408"})
 """Status codes that end a pull request: no messages, and request timeout. Other conditions are temporary."""
 _GRACE_S = 0.5
+_DRAIN_S = 1.0
+"""Time to receive what the server has sent before an unsubscription, below the ack wait."""
 _RECONNECT_CHECK_S = 0.2
 """Seconds between checks for the server while disconnected; requests sent meanwhile would queue up in the client."""
 
@@ -87,12 +90,19 @@ class StandingPull:
         return taken
 
     async def unsubscribe(self) -> None:
-        """Unsubscribe, and return undelivered messages to the server while connected."""
+        """Unsubscribe, and return undelivered messages to the server while connected.
+
+        If the server does not confirm in time, it delivers them again after the ack wait.
+        """
         assert self._subscription is not None
-        await self._subscription.unsubscribe()
-        if self._client.is_connected:
-            for message in self._messages:
-                await message.nak()
+        if not self._client.is_connected:
+            await self._subscription.unsubscribe()
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_S):
+                await self._subscription.drain()  # type: ignore[no-untyped-call]
+        for message in self._messages:
+            await message.nak()
 
     async def _request(self, batch: int, timeout: float) -> None:
         self._outstanding, self._requests = batch, self._requests + 1
