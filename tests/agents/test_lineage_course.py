@@ -100,6 +100,23 @@ def test_the_incident_of_a_part_names_the_last_one_of_its_job_whichever_event_co
     assert second.context["previous_incident"] == first.task_id
 
 
+def test_a_failure_received_after_the_end_of_the_task_counts_for_the_next_incident_only() -> None:
+    """It is added to the incident when nobody has read yet that the task has ended."""
+    simulation = IncidentSimulation()
+    (first,) = simulation.take([run_event("FAIL", 0, run_id="r0", error="disk full")]).tasks
+    assert first.task_id is not None
+    ended_at = simulation.now
+    simulation.now += timedelta(seconds=1)
+    simulation.take([run_event("FAIL", 9, run_id="r9", error="disk full")])
+    assert simulation.only.count == 2
+    simulation.end_task(first.task_id, ended_at)
+    assert simulation.incidents[first.task_id].count == 1
+    second = simulation.tasks[-1].context
+    assert second is not None
+    assert second["previous_incident"] == first.task_id
+    assert second["repeats"]["count"] == 2
+
+
 def test_many_failures_are_counted_though_few_are_kept() -> None:
     simulation = IncidentSimulation().take(
         run_event("FAIL", at, run_id=f"r{at}", error="disk full") for at in range(FAILURES_LIMIT + 10)

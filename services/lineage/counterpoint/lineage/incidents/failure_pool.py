@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from counterpoint.lineage.incidents.failures import FailedRun
+from counterpoint.lineage.incidents.grouping import flow_hashes
 from counterpoint.lineage.incidents.incident import IncidentEnding, IncidentRecord, IncidentState
 
 MOMENT = timedelta(microseconds=1)
@@ -34,7 +35,9 @@ def close_with_task(incident: IncidentRecord, ended_at: datetime) -> tuple[Incid
     remaining = tuple(failed for failed in incident.failures if failed.run_id not in runs)
     if not any(failed.job == incident.job for failed in remaining):
         remaining, late = incident.failures, ()
-    existing = [failed.at for failed in remaining]
+    flows = flow_hashes(incident.members.values())
+    own = {flows[failed.run_id] for failed in remaining if failed.job == incident.job}
+    removed = {flows[failed.run_id] for failed in late if failed.job == incident.job} - own
     closed = incident.model_copy(
         update={
             "state": IncidentState.CLOSED,
@@ -43,7 +46,9 @@ def close_with_task(incident: IncidentRecord, ended_at: datetime) -> tuple[Incid
             "closed_by": incident.incident_id,
             "failures": remaining,
             "affected": tuple(failed for failed in incident.affected if failed.run_id not in runs),
-            "last_at": max(existing),
+            "flows": tuple(flow for flow in incident.flows if flow not in removed),
+            "count": incident.count - len(removed),
+            "last_at": max(failed.at for failed in remaining),
         }
     )
     return closed, late

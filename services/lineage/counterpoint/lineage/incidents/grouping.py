@@ -4,6 +4,7 @@ A pure function of the set of failures and of the downstream relation, so its gr
 repetition of events.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ class FailedUnit:
     def job(self) -> str:
         """The job, as `Node.ref`."""
         return self.tries[0].job
+
+    @property
+    def flow(self) -> str:
+        """Short hash of the flow and the DAG run."""
+        return flow_hash(self.key[2], self.key[3])
 
     @property
     def first(self) -> datetime:
@@ -97,6 +103,17 @@ class FailureGroup:
     def waits(self) -> bool:
         """Whether the incident still waits before it is opened."""
         return all(unit.waits for unit in self.units) and not any(echo.waited for echo in self.echoes)
+
+
+def flow_hash(flow: str, dag_run: str) -> str:
+    """Return a short hash of a flow and its DAG run."""
+    return hashlib.sha256(f"{flow}{dag_run}".encode()).hexdigest()[:8]
+
+
+def flow_hashes(failures: Collection[FailedRun]) -> dict[str, str]:
+    """Return the short hash of the flow of each failed run."""
+    flows = _flows(failures)
+    return {failed.run_id: flow_hash(flows[failed.run_id], failed.dag_run_id or "") for failed in failures}
 
 
 _Name = tuple[str, str, str]

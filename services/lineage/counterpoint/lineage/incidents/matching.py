@@ -137,7 +137,7 @@ class _Matching:
     def _record_of(self, group: FailureGroup, existing: IncidentRecord | None) -> IncidentRecord:
         """Return the record of an unresolved group: `existing` updated, or a new one."""
         origin, roots = group.origin, group.roots
-        flows = {_short_hash(unit.key[2] + unit.key[3]) for unit in group.units}
+        flows = {unit.flow for unit in group.units}
         first = group.first
         if existing and existing.job == origin.job and len(existing.failures) >= FAILURES_LIMIT:
             flows |= set(existing.flows)
@@ -230,7 +230,7 @@ class _Matching:
     def _closed_record(self, group: FailureGroup) -> IncidentRecord:
         """Return a new closed record for failures that were resolved before they were received."""
         origin = group.origin
-        flows = tuple(sorted({_short_hash(unit.key[2] + unit.key[3]) for unit in group.units}))
+        flows = tuple(sorted({unit.flow for unit in group.units}))
         return IncidentRecord(
             incident_id=self._new_id(group.roots[0]),
             state=IncidentState.CLOSED,
@@ -336,7 +336,3 @@ def _span(incident: IncidentRecord) -> IncidentSpan | None:
 
 def _newest(failures: Iterable[FailedRun], limit: int) -> tuple[FailedRun, ...]:
     return tuple(sorted(failures, key=lambda failed: (failed.at, failed.run_id))[-limit:])
-
-
-def _short_hash(flow: str) -> str:
-    return hashlib.sha256(flow.encode()).hexdigest()[:8]
