@@ -1,5 +1,6 @@
 """Row A8: the outcome of every attempt is remembered once, by its best evidence, and decides how the task goes on."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.manager.attempts import count_same_failures, with_attempts
+from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.findings import Findings, SimilarAttempt
 from counterpoint.proto.tasks import TaskCompleted, TaskDelegated
@@ -37,6 +39,21 @@ def test_a_success_completes_the_task_and_is_kept_on_the_attempt() -> None:
     assert (completed.cost_usd, completed.tokens, completed.duration_ms) == (0, 0, 90_000)
     assert completed.findings.similar_attempts[0].outcome == "succeeded"
     assert house.task().outcomes["1"]["outcome"] == "succeeded"
+
+
+@pytest.mark.parametrize("end", ["succeeded", "answered", "none"])
+def test_a_completed_task_states_what_its_model_calls_cost(end: str) -> None:
+    house = House()
+    house.route()
+    spend = SpendRecord(task_id="t1", spent_usd=Decimal("0.0301"), spent_tokens=812, calls=3, unpriced=1)
+    house.put("spend", "t1", spend.model_dump(mode="json"))
+    house.developer("answered" if end == "answered" else "proposed")
+    if end == "succeeded":
+        house.outcome("succeeded")
+    elif end == "none":
+        house.wait(house.bounds.outcome_wait_s + 1)
+    completed = house.last(TaskCompleted)
+    assert (completed.cost_usd, completed.tokens, completed.unpriced_calls) == (Decimal("0.0301"), 812, 1)
 
 
 def test_a_failure_is_kept_and_the_next_attempt_delegated() -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from flows.providers import environment, has_litellm
 from counterpoint.local.endpoints import Endpoints
 from counterpoint.local.stack import Stack
 from counterpoint.memory.query.executor import SLOTS
+from counterpoint.proto.tasks import TaskCompleted
 
 pytestmark = pytest.mark.timeout(240)
 COMMAND = Path(sys.executable).with_name("counterpoint")
@@ -117,6 +119,7 @@ async def test_documents_are_embedded_and_found_and_read_for_relations_by_models
     told = [text for body in outside.seen for text in body.get("input", ())]
     assert "The disk of orders was full." in told
     assert "orders disk" in told
+    await _accounted(outward.endpoints, project)
 
 
 async def _embedded(endpoints: Endpoints, project: str) -> None:
@@ -142,6 +145,28 @@ async def _embedded(endpoints: Endpoints, project: str) -> None:
     holders = {name for name, service in endpoints.services.items() if KEY in environment(service.pid)}
     assert holders == {"manager"}
     assert [name for name, service in endpoints.services.items() if has_litellm(service.pid)] == ["manager"]
+
+
+async def _accounted(endpoints: Endpoints, project: str) -> None:
+    headers = {"Authorization": f"Bearer {endpoints.token}"}
+    async with httpx.AsyncClient(base_url=endpoints.http, headers=headers, timeout=120) as http:
+        body = {"kind": "question", "description": "Was the disk of orders full?", "project": project}
+        task_id = (await http.post("/v1/tasks", json=body)).raise_for_status().json()["task_id"]
+        completed = await _completed(http, task_id, project)
+    assert Decimal(completed["cost_usd"]) > 0
+    assert completed["tokens"] > 0
+    assert completed["unpriced_calls"] == 0
+
+
+async def _completed(http: httpx.AsyncClient, task_id: str, project: str) -> dict[str, Any]:
+    """The data of the event that ends the task."""
+    async with http.stream("GET", f"/v1/tasks/{task_id}/events", params={"project": project}) as stream:
+        async for line in stream.aiter_lines():
+            event = json.loads(line.removeprefix("data:")) if line.startswith("data:") else {}
+            if event.get("type") == TaskCompleted.TYPE:
+                data: dict[str, Any] = event["data"]
+                return data
+    raise AssertionError("the stream ended before the task")
 
 
 async def _related(endpoints: Endpoints, project: str) -> None:

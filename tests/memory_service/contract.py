@@ -183,6 +183,8 @@ class MemoryContract:
         times = {"ended_at": "2026-01-01T00:00:00Z"}
         await manager.step(Commit(writes=(write("tasks", "t-1", state="completed", **times),)))
         await denied("ended", late.step(Commit(writes=(write("plans", "p", task_id="t-1", text="on"),))))
+        assert await late.get("tasks", "t-1") is not None
+        await denied("ended", late.get("spend", "t-1"))
 
     async def test_a_secret_in_a_name_is_taken_out(self, memory: MemoryDriver) -> None:
         key = "AKIA" + "Z7QF3MPLKD2WXYTB"

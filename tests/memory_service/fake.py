@@ -306,6 +306,8 @@ class FakeMemory:
         rule = diode.read(policy(), grant, store)
         if rule is not None:
             raise Denied(rule, f"the right to read {store}")
+        if self._ended(grant.task) and diode.read_after_end(policy(), self.deliveries.get(grant.message), store):
+            raise Denied("ended", "a task that has not ended")
         if isinstance(query, LogAfter):
             return self._logged(grant, query)
         items = self.items(store, grant.project)
@@ -366,13 +368,16 @@ class FakeMemory:
         return plan.reply
 
     def _check(self, plan: CommitPlan) -> None:
-        task = self.records.get((plan.project, "tasks", plan.task_id or ""))
-        if task is not None and task.body.get("state") in ENDED and not plan.ended_ok:
+        if self._ended(plan.task_id) and not plan.ended_ok:
             raise Denied("ended", "a task that has not ended")
         for row in plan.writes:
             known = self.records.get((plan.project, row.store, row.id))
             if row.expect != (known.version if known else 0):
                 raise Conflict(row.store, row.id)
+
+    def _ended(self, task_id: str | None) -> bool:
+        task = self.item("tasks", task_id) if task_id else None
+        return task is not None and task.body.get("state") in ENDED
 
     def _apply(self, plan: CommitPlan, commit: Commit) -> None:
         self.commits.append(commit)

@@ -240,7 +240,11 @@ class Change(Shape):
 
 
 class TaskCompleted(Message):
-    """A task ended successfully."""
+    """A task ended successfully.
+
+    `cost_usd` and `tokens` are those of its model calls so far; `unpriced_calls` had no known price and are not in
+    `cost_usd`.
+    """
 
     TYPE: ClassVar[str] = "counterpoint.task.completed.v1"
 
@@ -251,6 +255,7 @@ class TaskCompleted(Message):
     confidence: Confidence | None = None
     cost_usd: Usd
     tokens: int
+    unpriced_calls: int = 0
     duration_ms: int
     findings: Findings
 

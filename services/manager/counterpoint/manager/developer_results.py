@@ -2,7 +2,6 @@
 
 import hashlib
 from datetime import datetime
-from decimal import Decimal
 
 from counterpoint.manager.attempts import with_attempts
 from counterpoint.manager.escalation import escalate_stop, guard_for_needs
@@ -45,15 +44,19 @@ def on_worked(
             raise _invalid("outcome", f"{unknown} must be answered, proposed or stopped")
 
 
-def completion(task: Task, resolution: str, result: str, findings: Findings, now: datetime) -> TaskCompleted:
-    """Build the message of a completed task. Cost and tokens are 0 in offline work."""
+def completion(
+    history: TaskHistory, task: Task, resolution: str, result: str, findings: Findings, now: datetime
+) -> TaskCompleted:
+    """Build the message of a completed task, with the spending in `history`."""
+    spend = history.spend
     return TaskCompleted(
         task_id=task.task_id,
         resolution=resolution,
         result=result,
         confidence=task.confidence,
-        cost_usd=Decimal(0),
-        tokens=0,
+        cost_usd=spend.spent_usd,
+        tokens=spend.spent_tokens,
+        unpriced_calls=spend.unpriced,
         duration_ms=max(0, round((now - task.submitted_at).total_seconds() * 1000)),
         findings=findings,
     )
@@ -80,7 +83,7 @@ def _answered(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
         decision=f"complete as {resolution}",
         confidence=message.confidence,
         task=task,
-        messages=(*_resumed(history, message), completion(task, resolution, result, message.findings, now)),
+        messages=(*_resumed(history, message), completion(history, task, resolution, result, message.findings, now)),
     )
 
 

@@ -10,7 +10,7 @@ from counterpoint.manager.routing import first_attempt
 from counterpoint.manager.sessions import session_id_of, with_task
 from counterpoint.manager.shadow import on_shadow_due
 from counterpoint.manager.task_commit import task_commit
-from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history
+from counterpoint.manager.task_history import TaskHistory, read_task_history, task_history, with_spend
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, without_effect
 from counterpoint.manager.timers import reassessment, timer_name
@@ -64,7 +64,7 @@ class ManagerHandlers:
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:
         """Propose, complete, escalate or resume by the developer's result."""
-        history = await read_task_history(memory, message.task_id)
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
         recently_ingested = message.outcome == "stopped" and await _was_ingested_since(
             memory, history.task.submitted_at
         )
@@ -75,7 +75,7 @@ class ManagerHandlers:
 
     async def on_outcome(self, message: TaskOutcomeReported, memory: Memory) -> Commit:
         """Record the outcome of an attempt; complete the task, try again, or escalate."""
-        history = await read_task_history(memory, message.task_id)
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
         update = outcomes.on_outcome(history, message, memory.now, self.limits)
         return self._commit(memory, history, update, history.task.attempt_action_id, message.action_id)
 
@@ -99,7 +99,7 @@ class ManagerHandlers:
 
     async def on_due(self, message: TaskDue, memory: Memory) -> Commit:
         """Handle a due timer of the task."""
-        history = await read_task_history(memory, message.task_id)
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
         failed_at = await _last_failure(memory, message.task_id) if message.timer == "quiet" else None
         update = interventions.on_timer(history, message, memory.now, self.limits, failed_at)
         return self._commit(memory, history, update, history.task.last_action_id)

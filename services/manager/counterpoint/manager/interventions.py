@@ -134,7 +134,7 @@ def _outcome_missing(history: TaskHistory, now: datetime, limits: TaskLimits) ->
         steps=(ReasoningStep("complete", f"attempt {task.attempt} had no outcome for {limits.outcome_wait_s:.0f} s"),),
         decision="complete as proposed",
         task=task,
-        messages=(completion(task, "proposed", result, findings, now),),
+        messages=(completion(history, task, "proposed", result, findings, now),),
     )
 
 
@@ -153,7 +153,7 @@ def _quiet(history: TaskHistory, now: datetime, failed_at: datetime | None) -> T
         steps=(ReasoningStep("complete", result),),
         decision="complete as quiet",
         task=task,
-        messages=(completion(task, "quiet", result, findings, now),),
+        messages=(completion(history, task, "quiet", result, findings, now),),
     )
 
 

@@ -110,7 +110,7 @@ def _resolved(history: TaskHistory, learned: tuple[Attempt, ...], learn: Reasoni
         steps=(learn, ReasoningStep("complete", reasoning)),
         decision="complete as resolved",
         task=task,
-        messages=(completion(task, "resolved", result, findings, now),),
+        messages=(completion(history, task, "resolved", result, findings, now),),
         learned=learned,
     )
 
@@ -131,7 +131,7 @@ def _recovered(history: TaskHistory, message: TaskOutcomeReported, summary: str,
         steps=(ReasoningStep("complete", f"{summary}: the failure is over, and no attempt is credited"),),
         decision="complete as resolved",
         task=task,
-        messages=(completion(task, "resolved", result, findings, now),),
+        messages=(completion(history, task, "resolved", result, findings, now),),
     )
 
 

@@ -1,10 +1,11 @@
 """The history of a task that a decision is based on: its record and all its attempts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from counterpoint.client import Memory, readable, record
+from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.manager.workflow import AWAITS_OUTCOME, WORKING, WorkflowState
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
@@ -18,11 +19,12 @@ RETRY_UNKNOWN_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class TaskHistory:
-    """A task and its attempts by number, with the versions read."""
+    """A task and its attempts by number, with the versions read, and what a live task has spent if that was read."""
 
     task: Task
     item: Item
     attempts: dict[int, tuple[Attempt, Item]]
+    spend: SpendRecord = field(default_factory=SpendRecord)
 
     @property
     def workflow_state(self) -> WorkflowState:
@@ -66,3 +68,11 @@ async def read_task_history(memory: Memory, task_id: str) -> TaskHistory:
         raise Transient(f"task {task_id} has no record yet", retry_after_s=RETRY_UNKNOWN_S)
     known = [item async for page in memory.pages(attempts, first) for item in page.items]
     return task_history(tasks.items[0], known)
+
+
+async def with_spend(memory: Memory, history: TaskHistory) -> TaskHistory:
+    """Add the spending of a live task, which is complete without it when no model was called."""
+    if history.workflow_state.ended:
+        return history
+    item = await memory.get("spend", history.task.task_id)
+    return replace(history, spend=record(item, SpendRecord)) if item else history
