@@ -156,6 +156,23 @@ async def _accounted(endpoints: Endpoints, project: str) -> None:
     assert Decimal(completed["cost_usd"]) > 0
     assert completed["tokens"] > 0
     assert completed["unpriced_calls"] == 0
+    sums = {by: await _costs(endpoints, project, by) for by in ("task", "agent", "model")}
+    assert sums["task"][task_id] == Decimal(completed["cost_usd"])
+    assert sums["agent"]["developer"] == Decimal(completed["cost_usd"])
+    assert sums["agent"].keys() <= {"developer", "memory"}
+    assert {sum(each.values()) for each in sums.values()} == {sum(sums["model"].values())}
+    assert EMBEDDING in sums["model"]
+
+
+async def _costs(endpoints: Endpoints, project: str, by: str) -> dict[str, Decimal]:
+    """What the command says of each group."""
+    process = await asyncio.create_subprocess_exec(
+        str(COMMAND), "costs", "--by", by, "--json", "--project", project, "--url", endpoints.http,
+        "--token", endpoints.token, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    return {line["key"]: Decimal(line["usd"]) for line in json.loads(out)["lines"]}
 
 
 async def _completed(http: httpx.AsyncClient, task_id: str, project: str) -> dict[str, Any]:

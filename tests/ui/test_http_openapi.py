@@ -25,6 +25,7 @@ CONTRACT = {
     "/v1/recoveries": {"get"},
     "/v1/incident-settings": {"get", "put", "delete"},
     "/v1/shadow": {"get"},
+    "/v1/costs": {"get"},
     "/v1/escalations": {"get"},
     "/v1/documents": {"get", "post"},
     "/v1/ingests/{job_id}": {"get"},

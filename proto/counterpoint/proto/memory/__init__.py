@@ -23,6 +23,11 @@ from counterpoint.proto.memory.operations import (
 )
 from counterpoint.proto.memory.query import (
     AsOf,
+    CostGroup,
+    CostLine,
+    CostReport,
+    Costs,
+    CostSum,
     Cypher,
     Dependents,
     EdgeWalk,
@@ -50,6 +55,11 @@ __all__ = [
     "Commit",
     "CommitReply",
     "CommitRequest",
+    "CostGroup",
+    "CostLine",
+    "CostReport",
+    "CostSum",
+    "Costs",
     "Cypher",
     "DeadLetter",
     "Dependents",

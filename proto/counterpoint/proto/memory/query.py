@@ -1,5 +1,6 @@
 """Queries of the record, and the request that carries them."""
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -7,7 +8,7 @@ from pydantic import Field
 from counterpoint.proto.memory.audit import AuditQuery
 from counterpoint.proto.memory.operations import Rebuild, Reembed
 from counterpoint.proto.memory.request import Item, Origin, Ref, Refusal
-from counterpoint.proto.messages import Shape, Time
+from counterpoint.proto.messages import Shape, Time, Usd
 
 AsOf = Annotated[str, Field(min_length=1, max_length=64)]
 """A past moment: an RFC 3339 time, or the id of a commit of the project, meaning the state right after it."""
@@ -145,6 +146,22 @@ class Cypher(Shape):
     timeout_ms: int = Field(default=1000, ge=1, le=2500)
 
 
+CostGroup = Literal["agent", "day", "model", "project", "task"]
+
+
+class Costs(Shape):
+    """Sums of the model calls of the project by `by`; the `report` is a `CostReport`.
+
+    `since` and `until` bound the time of the call, `until` exclusively. Groups are ordered by cost, days by date.
+    """
+
+    op: Literal["costs"] = "costs"
+    by: CostGroup = "model"
+    since: Time | None = None
+    until: Time | None = None
+    limit: int = Field(default=200, ge=1, le=1000)
+
+
 MemoryQuery = Annotated[
     Get
     | List
@@ -154,6 +171,7 @@ MemoryQuery = Annotated[
     | Line
     | LogAfter
     | Dependents
+    | Costs
     | Cypher
     | Rebuild
     | Reembed
@@ -214,3 +232,35 @@ class QueryReply(Shape):
     token: str | None = None
     names: tuple[str, ...] = ()
     refusal: Refusal | None = None
+
+
+class CostSum(Shape):
+    """The sum of some calls.
+
+    `unpriced` calls had no known price and are not in `usd`; `unknown` calls had no known outcome and count at their
+    estimate. `under_way` calls have reserved `reserved_usd` and are in no other field.
+    """
+
+    calls: int = 0
+    unpriced: int = 0
+    unknown: int = 0
+    usd: Usd = Decimal(0)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    under_way: int = 0
+    reserved_usd: Usd = Decimal(0)
+
+
+class CostLine(CostSum):
+    """The sum of one group. The key of calls that no task made is empty where tasks are groups; days are UTC."""
+
+    key: str
+
+
+class CostReport(Shape):
+    """The costs of a project by group. `total` includes the groups that a `truncated` report leaves out."""
+
+    by: CostGroup
+    lines: tuple[CostLine, ...] = ()
+    total: CostSum = CostSum()
+    truncated: bool = False

@@ -122,10 +122,12 @@ class SpendRecord(Shape):
 class ModelCallRecord(Shape):
     """One call: hash of its request, estimate, usage, and the response where it is stored.
 
-    `holder` is the process that makes it; after `deadline` that process has given up.
+    `agent` is the service that asked for the call. `holder` is the process that makes it; after `deadline` that process
+    has given up.
     """
 
     task_id: str | None = None
+    agent: str | None = None
     key: str
     kind: Literal["generate", "embed", "search"]
     model: str

@@ -138,6 +138,7 @@ class Reservations:
         left_s = max(request.deadline - asyncio.get_running_loop().time(), 0.0)
         return ModelCallRecord(
             task_id=request.grant.task,
+            agent=next(iter(request.grant.agents), None),
             key=request.key,
             kind=request.call.kind,
             model=request.call.model,

@@ -103,14 +103,23 @@ def gateway(
         raise Denied(ErrorCode.TASK, "the capability of a task")
     if label > clearance:
         raise Denied(ErrorCode.LABEL, f"nothing read above {policy.labels[clearance]}, the highest label for providers")
-    return _of_gateway(
-        policy, held.project, held.task, held.message, purpose, clearance, min(expires_at, held.expires_at)
-    )
+    return _of_gateway(policy, held, purpose, clearance, min(expires_at, held.expires_at))
 
 
 def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expires_at: datetime) -> Grant:
     """Return the grant of a gateway token for a job of memory's own, which has neither task nor message: see `JOB`."""
-    return _of_gateway(policy, project, None, f"{JOB}{job}", "model", clearance, expires_at)
+    held = Grant(
+        audience="memory",
+        project=project,
+        task=None,
+        message=f"{JOB}{job}",
+        rights=frozenset(),
+        sends=frozenset(),
+        clearance=clearance,
+        agents=frozenset(),
+        expires_at=expires_at,
+    )
+    return _of_gateway(policy, held, "model", clearance, expires_at)
 
 
 def of_gateway(grant: Grant) -> bool:
@@ -194,18 +203,17 @@ def erasing(policy: Policy, project: str, message: str, now: datetime) -> Grant:
     return grant.model_copy(update={"rights": grant.rights | stores})
 
 
-def _of_gateway(
-    policy: Policy, project: str, task: str | None, message: str, purpose: TokenPurpose, clearance: int, end: datetime
-) -> Grant:
+def _of_gateway(policy: Policy, held: Grant, purpose: TokenPurpose, clearance: int, end: datetime) -> Grant:
+    """Return a grant of the ledger alone; its agent is the service that calls the gateway."""
     return Grant(
         audience="manager",
-        project=project,
-        task=task,
-        message=message,
+        project=held.project,
+        task=held.task,
+        message=held.message,
         rights=_LEDGER | {("tasks", "read"), (purpose, _CALL)},
         sends=frozenset(),
         clearance=min(clearance, policy.clearance("manager")),
-        agents=frozenset(policy.services["manager"].agents),
+        agents=frozenset({held.audience}),
         expires_at=end,
     )
 

@@ -17,6 +17,7 @@ from counterpoint.memory.projection.episodic_search import EpisodicResults
 from counterpoint.memory.projection.projections import Tiers
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.query.as_of import AsOfReader
+from counterpoint.memory.query.costs import costs
 from counterpoint.memory.query.dependents import dependents
 from counterpoint.memory.query.item_view import item, projects, visible
 from counterpoint.memory.query.message_log import log_page
@@ -32,6 +33,7 @@ from counterpoint.proto.memory import (
     AuditLeaves,
     AuditQuery,
     Checkpoints,
+    Costs,
     Cypher,
     Dependents,
     EdgeWalk,
@@ -54,6 +56,7 @@ from counterpoint.proto.memory import (
 _SQL = load_statements(__package__)
 _STORE_OF = {
     "line": "actions",
+    "costs": "spend",
     "log_after": "decisions",
     "cypher": "projections",
     "rebuild": "projections",
@@ -131,7 +134,7 @@ class QueryExecutor:
     ) -> tuple[tuple[QueryResult, ...], str]:
         """Return the answers, and the model by which they were searched."""
         embedded = await self._search.embed(grant.project, queries, label) if self.embeds_remotely else None
-        is_long = any(isinstance(query, Verify | Cypher) for query in queries)
+        is_long = any(isinstance(query, Verify | Cypher | Costs) for query in queries)
         slots = self._gateway_slots if diode.of_gateway(grant) else self._long_slots if is_long else self._slots
         async with slots.slot(grant.project, SLOT_TIMEOUT_S):
             if embedded is None:
@@ -240,6 +243,8 @@ class QueryExecutor:
                 return QueryResult(items=items, tier="vector", plan=plan, took_us=0)
             case Dependents():
                 return await dependents(self._policy, self._influence, grant, query)
+            case Costs():
+                return await costs(connection, grant, query)
             case Cypher() | Rebuild() | Reembed() | Verify() | Prove() | Checkpoints() | AuditLeaves() | Explain():
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:

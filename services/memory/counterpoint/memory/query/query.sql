@@ -57,3 +57,35 @@ ORDER BY seq {direction} LIMIT {limit})
 FROM history WHERE project = {project} AND seq <= {position} AND (changed IS NULL OR changed <= {position})
     AND superseded > {position} AND {conditions} AND (body IS NOT NULL OR erased IS NOT NULL)
 ORDER BY seq {direction} LIMIT {limit})
+
+-- name: costs
+-- The model calls of a project by group, and their total. A call is of the agent that its token was issued to.
+WITH calls AS (
+    SELECT CASE $3
+            WHEN 'agent' THEN coalesce(body ->> 'agent', CASE WHEN task_id IS NULL THEN 'memory' ELSE 'developer' END)
+            WHEN 'day' THEN left(body ->> 'reserved_at', 10)
+            WHEN 'model' THEN body ->> 'model'
+            WHEN 'project' THEN project
+            ELSE coalesce(task_id, '') END AS key,
+        body ->> 'state' AS state,
+        coalesce(body ->> 'cost_usd', body ->> 'estimate_usd') AS usd,
+        coalesce((body ->> 'input_tokens')::bigint, 0) AS input_tokens,
+        coalesce((body ->> 'output_tokens')::bigint, 0) AS output_tokens
+    FROM records
+    WHERE project = $1 AND store = 'model_calls' AND body IS NOT NULL AND label <= $2
+        AND ($4::timestamptz IS NULL OR (body ->> 'reserved_at')::timestamptz >= $4)
+        AND ($5::timestamptz IS NULL OR (body ->> 'reserved_at')::timestamptz < $5)
+        AND body ->> 'state' <> 'released'
+)
+SELECT key, grouping(key) = 1 AS is_total,
+    count(*) FILTER (WHERE state <> 'reserved') AS calls,
+    count(*) FILTER (WHERE state <> 'reserved' AND usd = 'unknown') AS unpriced,
+    count(*) FILTER (WHERE state = 'unknown') AS unknown,
+    coalesce(sum(nullif(usd, 'unknown')::numeric) FILTER (WHERE state <> 'reserved'), 0) AS usd,
+    coalesce(sum(input_tokens) FILTER (WHERE state <> 'reserved'), 0) AS input_tokens,
+    coalesce(sum(output_tokens) FILTER (WHERE state <> 'reserved'), 0) AS output_tokens,
+    count(*) FILTER (WHERE state = 'reserved') AS under_way,
+    coalesce(sum(nullif(usd, 'unknown')::numeric) FILTER (WHERE state = 'reserved'), 0) AS reserved_usd
+FROM calls GROUP BY GROUPING SETS ((key), ())
+ORDER BY is_total DESC, CASE WHEN $3 = 'day' THEN key END DESC, usd DESC, key
+LIMIT 1 + $6

@@ -16,6 +16,7 @@ from counterpoint.router import streams
 from counterpoint.router.api import (
     audit,
     bulk_import,
+    costs,
     dead_letters,
     documents,
     entities,
@@ -61,6 +62,7 @@ class HttpApi(FastAPI):
             links,
             incident_settings,
             shadow,
+            costs,
             streams,
             documents,
             search,
