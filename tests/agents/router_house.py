@@ -1,7 +1,7 @@
 """The router on a fake memory: intake messages are delivered as the bus does, principals have tokens."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +21,8 @@ from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import (
     Commit,
+    CostReport,
+    Costs,
     Get,
     QueryResult,
 )
@@ -47,6 +49,7 @@ class House(FakeMemory):
     announce: Any = None
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
     report: dict[str, Any] = field(default_factory=dict)
+    costs: Callable[[Costs], CostReport] = lambda query: CostReport(by=query.by)
     asked: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -143,13 +146,14 @@ class House(FakeMemory):
 
     def reported(self, grant: Grant, query: Any) -> QueryResult:
         """What an operator or auditor asks is answered with `report`."""
-        store = "projections" if query.op in OPERATED else "actions"
+        store = "projections" if query.op in OPERATED else "spend" if query.op == "costs" else "actions"
         rule = diode.read(policy(), grant, store)
         if rule is not None:
             raise Denied(rule, f"the right to read {store}")
         if store == "projections":
             self.asked.append(query)
-        return QueryResult(tier="graph", plan=query.op, took_us=7, report=self.report)
+        report = self.costs(query).model_dump(mode="json") if query.op == "costs" else self.report
+        return QueryResult(tier="graph", plan=query.op, took_us=7, report=report)
 
     def command(self, request: CommandRequest) -> CommandReply:
         """Retry a dead letter, or note the command and answer with `report`."""

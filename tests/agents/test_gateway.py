@@ -478,14 +478,15 @@ class TestTokens:
         held = await memory.gateway_token("model")
         grant = unverified_grant(held)
         other = Keyring((SigningKey.generate(1),))
-        for token, code in (
-            ("-", "malformed"),
-            ("no token", "malformed"),
-            (held[:-8] + "AAAAAAAA", "malformed"),
-            (mint(other, grant), "signature"),
+        for token, codes in (
+            ("-", {"malformed"}),
+            ("no token", {"malformed"}),
+            (held[:-8] + "AAAAAAAA", {"malformed", "signature"}),  # by the padding of the token
+            (mint(other, grant), {"signature"}),
         ):
             answer = await posted(listening[0], "/v1/chat/completions", token, {"messages": QUESTION})
-            assert (answer.status_code, answer.json()["error"]["code"]) == (401, code), answer.text
+            assert answer.status_code == 401
+            assert answer.json()["error"]["code"] in codes, answer.text
         assert not outside.seen
 
     async def test_one_that_memory_has_made_for_something_else_is_refused(

@@ -46,6 +46,8 @@ def rest(store: str, record_id: str, project: str, task: str | None = None, agen
             return {"link_id": record_id, "project": project, "relation": "same", "pair": pair, **_BY, "at": _AT}
         case "incident_settings":
             return {"project": project, "by": "a person", "at": _AT}
+        case "limits":
+            return {"project": project, "usd": "1", "by": "a person", "at": _AT}
         case "principals":
             return {"name": record_id, "kind": "person", "projects": [project], "roles": []}
         case "providers":

@@ -22,6 +22,7 @@ INSERT = (
 KEYS: dict[CostGroup, Callable[[ModelCallRecord], str]] = {
     "agent": lambda call: call.agent or ("developer" if call.task_id else "memory"),
     "day": lambda call: call.reserved_at.strftime("%Y-%m-%d"),
+    "session": lambda call: call.session_id or "",
     "model": lambda call: call.model,
     "task": lambda call: call.task_id or "",
 }
@@ -39,6 +40,7 @@ def _call(random: Random) -> ModelCallRecord:
     price = random.choice(("unknown", Decimal(random.randrange(10**6)) / 10**9))
     return ModelCallRecord(
         task_id=random.choice((None, "t-1", "t-2")),
+        session_id=random.choice((None, "s-1")),
         agent=random.choice((None, "developer", "router")),
         key=new_id(),
         kind="generate",
@@ -82,6 +84,7 @@ def summed(calls: list[ModelCallRecord]) -> CostSum:
         output_tokens=sum(call.usage.output_tokens for call in ended),
         under_way=len(under_way),
         reserved_usd=sum((call.estimate.known_usd for call in under_way), Decimal(0)),
+        reserved_tokens=sum(call.estimate.tokens for call in under_way),
     )
 
 
@@ -98,6 +101,8 @@ async def test_costs_are_the_sums_of_the_calls_by_each_group(house: House, proje
             found = await report(house, project, by=by, **asked)
             assert {line.key: CostSum(**line.model_dump(exclude={"key"})) for line in found.lines} == expected
             assert found.total == summed(chosen)
+            one = await report(house, project, by=by, key="t-1", **asked)
+            assert one.total == summed([call for call in chosen if key(call) == "t-1"])
             order = [(line.key if by == "day" else line.usd) for line in found.lines]
             assert order == sorted(order, reverse=True)
 

@@ -21,7 +21,8 @@ def api() -> Iterator[Played]:
 
 
 def line(key: str | None, usd: str, **more: Any) -> dict[str, Any]:
-    rest = {"calls": 3, "unpriced": 0, "unknown": 0, "input_tokens": 2100, "output_tokens": 40, "under_way": 0}
+    rest = {"calls": 3, "unpriced": 0, "unknown": 0, "input_tokens": 2100, "output_tokens": 40}
+    rest |= {"under_way": 0, "reserved_tokens": 0}
     return rest | {"usd": usd, "reserved_usd": "0"} | more | ({"key": key} if key is not None else {})
 
 
@@ -54,7 +55,7 @@ def test_no_calls_and_an_unknown_group(api: Played) -> None:
     assert run(api, "--by", "day") == (0, "no model calls\n")
     code, shown = run(api, "--by", "colour")
     assert code == 2
-    assert "costs are grouped by agent, day, model, project, task, not colour" in " ".join(shown.split())
+    assert "costs are grouped by agent, day, model, project, session, task, not colour" in " ".join(shown.split())
 
 
 def test_every_project_is_summed_up(api: Played) -> None:

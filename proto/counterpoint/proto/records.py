@@ -9,6 +9,7 @@ from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Problem
 from counterpoint.proto.incident_settings import StoredIncidentSettings
+from counterpoint.proto.limits import StoredLimit
 from counterpoint.proto.line import Action
 from counterpoint.proto.links import Link
 from counterpoint.proto.messages import Id, ProjectName, Shape, Time
@@ -76,6 +77,7 @@ MODELS: Mapping[str, type[Shape]] = {
     "edges": EdgeEnds,
     "incident_settings": StoredIncidentSettings,
     "jobs": OwnedNode,
+    "limits": StoredLimit,
     "links": Link,
     "principals": Principal,
     "providers": Provider,

@@ -146,17 +146,19 @@ class Cypher(Shape):
     timeout_ms: int = Field(default=1000, ge=1, le=2500)
 
 
-CostGroup = Literal["agent", "day", "model", "project", "task"]
+CostGroup = Literal["agent", "day", "model", "project", "session", "task"]
 
 
 class Costs(Shape):
     """Sums of the model calls of the project by `by`; the `report` is a `CostReport`.
 
-    `since` and `until` bound the time of the call, `until` exclusively. Groups are ordered by cost, days by date.
+    `since` and `until` bound the time of the call, `until` exclusively. `key` selects one group. Groups are ordered by
+    cost, days by date, the greatest first.
     """
 
     op: Literal["costs"] = "costs"
     by: CostGroup = "model"
+    key: str | None = Field(default=None, max_length=200)
     since: Time | None = None
     until: Time | None = None
     limit: int = Field(default=200, ge=1, le=1000)
@@ -238,7 +240,7 @@ class CostSum(Shape):
     """The sum of some calls.
 
     `unpriced` calls had no known price and are not in `usd`; `unknown` calls had no known outcome and count at their
-    estimate. `under_way` calls have reserved `reserved_usd` and are in no other field.
+    estimate. `under_way` calls have reserved `reserved_usd` and `reserved_tokens`, and are in no other field.
     """
 
     calls: int = 0
@@ -249,10 +251,16 @@ class CostSum(Shape):
     output_tokens: int = 0
     under_way: int = 0
     reserved_usd: Usd = Decimal(0)
+    reserved_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
 
 
 class CostLine(CostSum):
-    """The sum of one group. The key of calls that no task made is empty where tasks are groups; days are UTC."""
+    """The sum of one group. The key of calls that no task made is empty for tasks and sessions. Days are UTC."""
 
     key: str
 

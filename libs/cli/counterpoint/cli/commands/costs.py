@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from counterpoint.cli.api import ApiClient
 
-GROUPS = ("agent", "day", "model", "project", "task")
-_COUNTS = ("calls", "unpriced", "unknown", "input_tokens", "output_tokens", "under_way")
+GROUPS = ("agent", "day", "model", "project", "session", "task")
+_COUNTS = ("calls", "unpriced", "unknown", "input_tokens", "output_tokens", "under_way", "reserved_tokens")
 _AMOUNTS = ("usd", "reserved_usd")
 
 

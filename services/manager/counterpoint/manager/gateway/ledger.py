@@ -54,13 +54,15 @@ class CallUsage:
 
 
 class SpendRecord(Shape):
-    """Limits, spending and reservations of a task, or of a job of the memory service.
+    """Limits, spending and reservations of a task, of a job of the memory service, or under a limit of the project.
 
+    `limit` describes the latter.
     `unpriced` calls had an unknown price and are in no sum of dollars. `unknown` calls had an unknown outcome and count
     at their estimate.
     """
 
     task_id: str | None = None
+    limit: str | None = None
     limit_usd: Usd | None = None
     limit_tokens: int | None = None
     spent_usd: Usd = Decimal(0)
@@ -82,20 +84,22 @@ class SpendRecord(Shape):
 
     def with_reserved(self, estimate: CallUsage) -> "SpendRecord":
         """Add a reservation. Raises `Denied` `budget` when it could exceed a limit."""
+        budget = self.limit or "the budget of the task"
         if self.limit_usd is not None:
             if estimate.usd == UNKNOWN:
-                raise Denied(ErrorCode.BUDGET, "a model whose price is known, because the budget is in USD")
-            remaining_usd = self.limit_usd - self.spent_usd - self.reserved_usd
+                raise Denied(ErrorCode.BUDGET, f"a model whose price is known, because {budget} is in USD")
+            remaining_usd = max(self.limit_usd - self.spent_usd - self.reserved_usd, Decimal(0))
             if estimate.usd > remaining_usd:
                 raise Denied(
                     ErrorCode.BUDGET,
-                    f"{estimate.usd:f} USD at most for this call; {remaining_usd:f} USD are left",
+                    f"{estimate.usd:f} USD at most for this call; {remaining_usd:f} USD of {budget} are left",
                 )
         if self.limit_tokens is not None:
-            remaining_tokens = self.limit_tokens - self.spent_tokens - self.reserved_tokens
-            if estimate.tokens > remaining_tokens:
+            remaining = max(self.limit_tokens - self.spent_tokens - self.reserved_tokens, 0)
+            if estimate.tokens > remaining:
                 raise Denied(
-                    ErrorCode.BUDGET, f"{estimate.tokens} tokens at most for this call; {remaining_tokens} are left"
+                    ErrorCode.BUDGET,
+                    f"{estimate.tokens} tokens at most for this call; {remaining} of {budget} are left",
                 )
         return self.model_copy(
             update={
@@ -122,11 +126,12 @@ class SpendRecord(Shape):
 class ModelCallRecord(Shape):
     """One call: hash of its request, estimate, usage, and the response where it is stored.
 
-    `agent` is the service that asked for the call. `holder` is the process that makes it; after `deadline` that process
-    has given up.
+    `agent` is the service that asked for the call, `limited_by` the records of the limits that it counts against.
+    `holder` is the process that makes it; after `deadline` that process has given up.
     """
 
     task_id: str | None = None
+    session_id: str | None = None
     agent: str | None = None
     key: str
     kind: Literal["generate", "embed", "search"]
@@ -134,6 +139,7 @@ class ModelCallRecord(Shape):
     request_sha256: str
     state: CallState
     holder: str
+    limited_by: tuple[str, ...] = ()
     reserved_at: Time
     deadline: Time
     estimate_usd: Amount

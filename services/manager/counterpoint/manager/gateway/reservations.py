@@ -6,7 +6,8 @@ label of what was read. No call is made without a reservation.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,13 +16,16 @@ from weakref import WeakValueDictionary
 import structlog
 from prometheus_client import Counter
 
-from counterpoint.client import Memory, put, record, retry_on_conflict
+from counterpoint.client import Memory, put, record, records, retry_on_conflict
 from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.calls import CallOutcome, ProviderCall, call_digest
 from counterpoint.manager.gateway.ledger import UNKNOWN, CallState, CallUsage, ModelCallRecord, SpendRecord
+from counterpoint.manager.gateway.limits import AppliedLimit, applied_limits
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import derived_id, new_id
-from counterpoint.proto.memory import Commit, Get, Item, Origin, Write
+from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
+from counterpoint.proto.limits import STORE as LIMITS
+from counterpoint.proto.memory import Commit, CostReport, Get, Item, List, Origin, Write
 from counterpoint.proto.messages import Shape, utc_now
 from counterpoint.proto.tasks import Budget
 
@@ -60,10 +64,21 @@ class CallRequest:
         return self.grant.project, self.grant.message, self.key
 
 
-class _BudgetedTask(Shape):
-    """The budget of a task record."""
+class _CallingTask(Shape):
+    """The fields of a task record that say whose limits apply."""
 
     budget: Budget | None = None
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The records that a reservation rests on."""
+
+    call: Item | None
+    spend: Item | None
+    task: _CallingTask
+    limits: tuple[AppliedLimit, ...]
 
 
 class Reservations:
@@ -84,7 +99,7 @@ class Reservations:
 
         Raises `Denied` when the budget does not cover it, `Permanent` for a call of unknown outcome, or `Transient`.
         """
-        async with self._lock(request):
+        async with self._lock(request.grant.project, request.scope):
             try:
                 return await retry_on_conflict(lambda: self._reserve_once(request, estimate), _COMMIT_ATTEMPTS)
             except Conflict as error:
@@ -97,34 +112,37 @@ class Reservations:
         for number in range(_RELEASES_LIMIT):
             call_id = derived_id(request.grant.message, "call", request.key, number)
             memory = self._memory(request)
-            item, spend_item, budget = await _read_records(memory, request, call_id)
-            if item is None:
-                return await self._commit_reservation(memory, request, call_id, estimate, spend_item, budget)
-            call = record(item, ModelCallRecord)
+            found = await _read_records(memory, request, call_id)
+            if found.call is None:
+                if not found.limits:
+                    return await self._commit_reservation(memory, request, call_id, estimate, found)
+                async with self._lock(request.grant.project):
+                    return await self._commit_reservation(memory, request, call_id, estimate, found)
+            call = record(found.call, ModelCallRecord)
             if call.state != CallState.RELEASED or call.request_sha256 != call_digest(request.call):
                 return await self._stored_outcome(request, call_id, call)
         raise Transient("the provider failed too often for this key", retry_after_s=0.5)
 
     async def _commit_reservation(
-        self,
-        memory: Memory,
-        request: CallRequest,
-        call_id: str,
-        estimate: CallUsage,
-        spend_item: Item | None,
-        budget: Budget | None,
+        self, memory: Memory, request: CallRequest, call_id: str, estimate: CallUsage, found: _Found
     ) -> tuple[str, ModelCallRecord]:
-        spend = record(spend_item, SpendRecord) if spend_item else SpendRecord.initial(request.grant.task, budget)
+        budget = found.task.budget
+        spend = record(found.spend, SpendRecord) if found.spend else SpendRecord.initial(request.grant.task, budget)
         if request.grant.task is None:
             spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
+        limited = await _limited_spending(memory, found.limits)
         try:
-            spend = spend.with_reserved(estimate)
+            writes = [put("spend", request.scope, spend.with_reserved(estimate), existing=found.spend)]
+            writes += [
+                put("spend", limit.spend_id, spent.with_reserved(estimate), existing=item)
+                for limit, spent, item in limited
+            ]
         except Denied:
             CALLS.labels(request.grant.project, request.call.model, "refused").inc()
             raise
-        call = self._reservation(request, estimate)
-        writes = (put("model_calls", call_id, call), put("spend", request.scope, spend, existing=spend_item))
-        reply = await memory.step(Commit(step=f"reserve {call_id}", last=False, writes=writes))
+        call = self._reservation(request, estimate, found)
+        writes.append(put("model_calls", call_id, call))
+        reply = await memory.step(Commit(step=f"reserve {call_id}", last=False, writes=tuple(writes)))
         match reply.status:
             case "done":
                 return call_id, call
@@ -133,18 +151,20 @@ class Reservations:
             case _:
                 raise Conflict("model_calls", call_id)
 
-    def _reservation(self, request: CallRequest, estimate: CallUsage) -> ModelCallRecord:
+    def _reservation(self, request: CallRequest, estimate: CallUsage, found: _Found) -> ModelCallRecord:
         now = utc_now()
         left_s = max(request.deadline - asyncio.get_running_loop().time(), 0.0)
         return ModelCallRecord(
             task_id=request.grant.task,
-            agent=next(iter(request.grant.agents), None),
+            session_id=found.task.session_id,
+            agent=_agent(request.grant),
             key=request.key,
             kind=request.call.kind,
             model=request.call.model,
             request_sha256=call_digest(request.call),
             state=CallState.RESERVED,
             holder=self._holder,
+            limited_by=tuple(limit.spend_id for limit in found.limits),
             reserved_at=now,
             deadline=now + timedelta(seconds=left_s + SETTLE_TIMEOUT_S),
             estimate_usd=estimate.usd,
@@ -217,21 +237,19 @@ class Reservations:
         error: str | None,
     ) -> bool:
         memory = self._memory(request)
-        calls, spends = await memory.query(Get(store="model_calls", id=call_id), Get(store="spend", id=request.scope))
-        if not calls.items or not spends.items:
-            return False
-        (call,), (spend,) = calls.items, spends.items
-        before = record(call, ModelCallRecord)
-        if before.state != CallState.RESERVED:
+        call = await memory.get("model_calls", call_id)
+        if call is None or (before := record(call, ModelCallRecord)).state != CallState.RESERVED:
             return False
         ended = before.ended(state, usage, utc_now(), response=response, error=error)
-        after = record(spend, SpendRecord).with_settled(before.estimate, state, usage)
+        writes: tuple[Write, ...] = (put("model_calls", call_id, ended, existing=call),)
         suffix = "" if response is not None else " bare"
-        writes: tuple[Write, ...] = (
-            put("model_calls", call_id, ended, existing=call),
-            put("spend", request.scope, after, existing=spend),
-        )
-        await memory.step(Commit(step=f"settle {call_id}{suffix}", last=False, writes=writes))
+        async with self._lock(request.grant.project) if before.limited_by else nullcontext():
+            ids = (request.scope, *before.limited_by)
+            for found in await memory.query(*(Get(store="spend", id=each) for each in ids)):
+                for spend in found.items:
+                    after = record(spend, SpendRecord).with_settled(before.estimate, state, usage)
+                    writes += (put("spend", spend.id, after, existing=spend),)
+            await memory.step(Commit(step=f"settle {call_id}{suffix}", last=False, writes=writes))
         return True
 
     def _count(self, request: CallRequest, state: CallState, usage: CallUsage) -> None:
@@ -253,28 +271,60 @@ class Reservations:
             )
         )
 
-    def _lock(self, request: CallRequest) -> asyncio.Lock:
-        """Return the lock of a budget in this process; the record's version detects other processes."""
-        identity = (request.grant.project, request.scope)
-        lock = self._locks.get(identity)
+    def _lock(self, project: str, scope: str = "") -> asyncio.Lock:
+        """Return the lock of a budget, or of the limits of a project, in this process.
+
+        The versions of the records detect other processes.
+        """
+        lock = self._locks.get((project, scope))
         if lock is None:
-            lock = self._locks[identity] = asyncio.Lock()
+            lock = self._locks[project, scope] = asyncio.Lock()
         return lock
 
 
-async def _read_records(
-    memory: Memory, request: CallRequest, call_id: str
-) -> tuple[Item | None, Item | None, Budget | None]:
-    """Return the records of the call and its spending, and the budget of the task. Raises `Denied` `task`."""
+async def _read_records(memory: Memory, request: CallRequest, call_id: str) -> _Found:
+    """Return the records of the call, its spending, its task, and the limits of the project. Raises `Denied` `task`."""
+    grant = request.grant
     gets = [Get(store="model_calls", id=call_id), Get(store="spend", id=request.scope)]
-    if request.grant.task is not None:
-        gets.append(Get(store="tasks", id=request.grant.task))
-    items = [found.items[0] if found.items else None for found in await memory.query(*gets)]
-    if request.grant.task is None:
-        return items[0], items[1], None
-    if items[2] is None:
+    if grant.task is not None:
+        gets.append(Get(store="tasks", id=grant.task))
+    limits, *results = await memory.query(List(store=LIMITS, limit=LIMITS_MAX), *gets)
+    call, spend, *tasks = (result.items[0] if result.items else None for result in results)
+    if tasks == [None]:
         raise Denied(ErrorCode.TASK, "a task that may be read, for its budget")
-    return items[0], items[1], record(items[2], _BudgetedTask).budget
+    task = record(tasks[0], _CallingTask) if tasks and tasks[0] else _CallingTask()
+    names: dict[LimitScope, str | None] = {
+        "project": grant.project,
+        "agent": _agent(grant),
+        "session": task.session_id,
+        "task": grant.task,
+    }
+    return _Found(call, spend, task, applied_limits(records(limits.items, StoredLimit), names, utc_now()))
+
+
+async def _limited_spending(
+    memory: Memory, limits: Sequence[AppliedLimit]
+) -> list[tuple[AppliedLimit, SpendRecord, Item | None]]:
+    """Return the spending under each limit, and its record if there is one."""
+    if not limits:
+        return []
+    stored = await memory.query(*(Get(store="spend", id=limit.spend_id) for limit in limits))
+    items = [found.items[0] if found.items else None for found in stored]
+    new = [limit for limit, item in zip(limits, items, strict=True) if item is None]
+    reports = iter(await memory.query(*(limit.costs_so_far for limit in new)) if new else ())
+    spending = []
+    for limit, item in zip(limits, items, strict=True):
+        if item is None:
+            spent = limit.opened(CostReport.model_validate(next(reports).report).total)
+        else:
+            spent = record(item, SpendRecord)
+        spending.append((limit, limit.with_limit(spent), item))
+    return spending
+
+
+def _agent(grant: Grant) -> str | None:
+    """Return the service that calls the gateway with a token."""
+    return next(iter(grant.agents), None)
 
 
 def unknown_outcome(reason: str) -> Permanent:

@@ -210,7 +210,7 @@ def _of_gateway(policy: Policy, held: Grant, purpose: TokenPurpose, clearance: i
         project=held.project,
         task=held.task,
         message=held.message,
-        rights=_LEDGER | {("tasks", "read"), (purpose, _CALL)},
+        rights=_LEDGER | {("tasks", "read"), ("limits", "read"), (purpose, _CALL)},
         sends=frozenset(),
         clearance=min(clearance, policy.clearance("manager")),
         agents=frozenset({held.audience}),

@@ -12,7 +12,7 @@ _SQL = load_statements(__package__)
 async def costs(connection: Any, grant: Grant, query: Costs) -> QueryResult:
     """Return the costs of the project of a grant, of the calls that its clearance may see."""
     rows = await connection.fetch(
-        _SQL["costs"], grant.project, grant.clearance, query.by, query.since, query.until, query.limit + 1
+        _SQL["costs"], grant.project, grant.clearance, query.by, query.since, query.until, query.limit + 1, query.key
     )
     (total,), groups = [row for row in rows if row["is_total"]], [row for row in rows if not row["is_total"]]
     report = CostReport(

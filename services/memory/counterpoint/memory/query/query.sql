@@ -66,11 +66,13 @@ WITH calls AS (
             WHEN 'day' THEN left(body ->> 'reserved_at', 10)
             WHEN 'model' THEN body ->> 'model'
             WHEN 'project' THEN project
+            WHEN 'session' THEN coalesce(body ->> 'session_id', '')
             ELSE coalesce(task_id, '') END AS key,
         body ->> 'state' AS state,
         coalesce(body ->> 'cost_usd', body ->> 'estimate_usd') AS usd,
         coalesce((body ->> 'input_tokens')::bigint, 0) AS input_tokens,
-        coalesce((body ->> 'output_tokens')::bigint, 0) AS output_tokens
+        coalesce((body ->> 'output_tokens')::bigint, 0) AS output_tokens,
+        (body ->> 'estimate_input_tokens')::bigint + (body ->> 'estimate_output_tokens')::bigint AS estimate_tokens
     FROM records
     WHERE project = $1 AND store = 'model_calls' AND body IS NOT NULL AND label <= $2
         AND ($4::timestamptz IS NULL OR (body ->> 'reserved_at')::timestamptz >= $4)
@@ -85,7 +87,8 @@ SELECT key, grouping(key) = 1 AS is_total,
     coalesce(sum(input_tokens) FILTER (WHERE state <> 'reserved'), 0) AS input_tokens,
     coalesce(sum(output_tokens) FILTER (WHERE state <> 'reserved'), 0) AS output_tokens,
     count(*) FILTER (WHERE state = 'reserved') AS under_way,
-    coalesce(sum(nullif(usd, 'unknown')::numeric) FILTER (WHERE state = 'reserved'), 0) AS reserved_usd
-FROM calls GROUP BY GROUPING SETS ((key), ())
+    coalesce(sum(nullif(usd, 'unknown')::numeric) FILTER (WHERE state = 'reserved'), 0) AS reserved_usd,
+    coalesce(sum(estimate_tokens) FILTER (WHERE state = 'reserved'), 0) AS reserved_tokens
+FROM calls WHERE $7::text IS NULL OR key = $7 GROUP BY GROUPING SETS ((key), ())
 ORDER BY is_total DESC, CASE WHEN $3 = 'day' THEN key END DESC, usd DESC, key
 LIMIT 1 + $6

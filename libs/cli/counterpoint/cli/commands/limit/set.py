@@ -1,0 +1,32 @@
+"""`counterpoint limit set`: set a limit."""
+
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.commands.limit.scope import Name, Period, Scope, describe_limit, limit_key
+from counterpoint.cli.errors import UsageError
+from counterpoint.cli.session import CommandSession
+
+
+@command("set", Panel.OPERATE, "counterpoint limit set project --usd 20 --per month")
+def set_limit(
+    session: CommandSession,
+    scope: Scope,
+    name: Name = None,
+    usd: Annotated[str | None, typer.Option("--usd", help="Maximum cost in US dollars.")] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", min=0, help="Maximum number of tokens.")] = None,
+    period: Period = "total",
+) -> None:
+    """Set a limit, in place of one for the same scope, name and period.
+
+    A call that could exceed a limit is refused, and the work goes on by rules. A model without a known price is refused
+    under a limit in dollars.
+    """
+    key = limit_key(scope, name, period)
+    if usd is None and tokens is None:
+        raise UsageError("a limit needs --usd, --tokens, or both")
+    with session.connect() as api:
+        limit = api.put("/v1/limits", {**key, "usd": usd, "tokens": tokens}, project=session.project)
+    session.show(limit, lambda: describe_limit(limit))

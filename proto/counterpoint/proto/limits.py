@@ -1,0 +1,76 @@
+"""Limits of what model calls may cost, by project, agent, session or task, and by day, month or in all."""
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from counterpoint.proto.messages import ProjectName, Shape, Time, Usd
+
+STORE = "limits"
+LIMITS_MAX = 200
+"""Maximum number of limits of a project. Each call reads them all."""
+
+LimitScope = Literal["project", "agent", "session", "task"]
+LimitPeriod = Literal["day", "month", "total"]
+LimitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+"""An agent, or the id of a session or task."""
+
+
+class LimitKey(Shape):
+    """The key of a limit. Without a name it holds for each agent, session or task by itself. Days are UTC."""
+
+    scope: LimitScope = "project"
+    name: LimitName | None = None
+    period: LimitPeriod = "total"
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if self.scope == "project" and self.name is not None:
+            raise ValueError("name must be absent for the project")
+        return self
+
+    @property
+    def record_id(self) -> str:
+        """Return the id of the record in the store `limits`."""
+        return hashed_id("limit", self.scope, self.name or "", self.period)
+
+
+class SpendLimit(LimitKey):
+    """A limit in US dollars, in tokens, or both. A call whose estimate exceeds what is left is refused."""
+
+    usd: Usd | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0, le=10**12)
+
+    @model_validator(mode="after")
+    def _check_amount(self) -> Self:
+        if self.usd is None and self.tokens is None:
+            raise ValueError("usd or tokens must be given")
+        return self
+
+
+class StoredLimit(SpendLimit):
+    """A record of the store `limits`."""
+
+    project: ProjectName
+    by: str
+    at: Time
+
+
+def hashed_id(*parts: str) -> str:
+    """Return an id made of the first part and a hash of all."""
+    return f"{parts[0]}-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:32]}"
+
+
+def bounds(period: LimitPeriod, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """Return start and end of the period of `now`, None for a total."""
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    match period:
+        case "day":
+            return day, day + timedelta(days=1)
+        case "month":
+            start = day.replace(day=1)
+            return start, (start + timedelta(days=32)).replace(day=1)
+        case "total":
+            return None, None

@@ -1,0 +1,142 @@
+"""Limits of what model calls may cost, over HTTP."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from counterpoint.client import Memory, delete, put, record, records
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.limits import (
+    LIMITS_MAX,
+    STORE,
+    LimitKey,
+    LimitName,
+    LimitPeriod,
+    LimitScope,
+    SpendLimit,
+    StoredLimit,
+    bounds,
+)
+from counterpoint.proto.memory import Commit, CostReport, Costs, CostSum, List
+from counterpoint.proto.messages import Time, Usd
+from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
+from counterpoint.router.api.context import Context
+from counterpoint.router.api.openapi import request_body
+from counterpoint.router.paging import ListPage, page
+
+router = APIRouter(prefix="/v1/limits", tags=["operate"])
+
+
+class LimitView(StoredLimit):
+    """A limit and what was used of it in the present period, reservations included.
+
+    Without a name `used_*` are those of `most_used`, the agent, session or task that used most. `until` is the end of
+    the period. `reached_at`: when the limit is reached at the average pace of the period so far, absent if that is not
+    before its end.
+    """
+
+    used_usd: Usd
+    used_tokens: int
+    most_used: str | None = None
+    until: Time | None = None
+    reached_at: Time | None = None
+
+
+@router.get("", responses={200: {"model": ListPage[LimitView]}}, response_model=None)
+async def limits(context: Context) -> Response:
+    """List the limits of the project, with what was used of each, the newest first."""
+    context.require("read")
+    memory = context.memory()
+    (found,) = await memory.query(List(store=STORE, limit=LIMITS_MAX))
+    stored = records(found.items, StoredLimit)
+    queries = [_used(limit, memory.now) for limit in stored]
+    reports = await context.memory().query(*queries) if queries else ()
+    views = [
+        _view(limit, CostReport.model_validate(result.report), memory.now)
+        for limit, result in zip(stored, reports, strict=True)
+    ]
+    return page(map(item_json, views), None)
+
+
+@router.put("", responses={200: {"model": StoredLimit}}, response_model=None, openapi_extra=request_body(SpendLimit))
+async def change(body: Annotated[RequestBody[SpendLimit], json_body(SpendLimit, "operate")]) -> Response:
+    """Set a limit, in place of one for the same scope, name and period. It holds from the next call on."""
+    context = body.context
+
+    async def changed(memory: Memory) -> tuple[StoredLimit, Commit]:
+        (known,) = await memory.query(List(store=STORE, limit=LIMITS_MAX))
+        item = next((each for each in known.items if each.id == body.value.record_id), None)
+        if item is None and len(known.items) >= LIMITS_MAX:
+            problem = f"the project has {LIMITS_MAX} limits, the maximum; remove one first"
+            raise Permanent(ErrorCode.INVALID, (Problem(field="scope", problem=problem),))
+        fields = body.value.model_dump() | {"project": context.project, "by": context.principal.name, "at": memory.now}
+        limit = StoredLimit.model_validate(fields)
+        return limit, Commit(writes=(put(STORE, limit.record_id, limit, existing=item),))
+
+    return reply(await context.commit(changed))
+
+
+@router.delete("", responses={200: {"model": StoredLimit}}, response_model=None)
+async def remove(
+    context: Context,
+    scope: Annotated[LimitScope, Query()] = "project",
+    name: Annotated[LimitName | None, Query(description="An agent, session or task; of each without one.")] = None,
+    period: Annotated[LimitPeriod, Query()] = "total",
+) -> Response:
+    """Remove a limit."""
+    context.require("operate")
+    key = LimitKey(scope=scope, name=name if scope != "project" else None, period=period)
+
+    async def removed(memory: Memory) -> tuple[StoredLimit, Commit]:
+        item = await memory.get(STORE, key.record_id)
+        if item is None:
+            raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="scope", problem="has no such limit"),))
+        return record(item, StoredLimit), Commit(writes=(delete(item),))
+
+    return reply(await context.commit(removed))
+
+
+def _used(limit: StoredLimit, now: datetime) -> Costs:
+    since, until = bounds(limit.period, now)
+    name = limit.project if limit.scope == "project" else limit.name
+    return Costs(by=limit.scope, key=name, since=since, until=until, limit=1000)
+
+
+def _view(limit: StoredLimit, report: CostReport, now: datetime) -> LimitView:
+    named = [line for line in report.lines if line.key]
+    in_usd = limit.usd is not None
+    most = max(named, key=lambda line: _amount(line, in_usd=in_usd), default=None)
+    used = most or CostSum()
+    since, until = bounds(limit.period, now)
+    return LimitView(
+        **limit.model_dump(),
+        used_usd=used.usd + used.reserved_usd,
+        used_tokens=used.tokens + used.reserved_tokens,
+        most_used=most.key if most and limit.scope != "project" and limit.name is None else None,
+        until=until,
+        reached_at=_reached_at(limit, used, since, until, now),
+    )
+
+
+def _reached_at(
+    limit: StoredLimit, used: CostSum, since: datetime | None, until: datetime | None, now: datetime
+) -> datetime | None:
+    """Return when a limit is reached at the pace of the period so far; None if not before its end."""
+    shares = [
+        _amount(used, in_usd=in_usd) / Decimal(most) if most else Decimal(1)
+        for most, in_usd in ((limit.usd, True), (limit.tokens, False))
+        if most is not None
+    ]
+    share = max(shares)
+    if share >= 1:
+        return now
+    if since is None or until is None or not share:
+        return None
+    reached = since + (now - since) / float(share)
+    return reached if reached < until else None
+
+
+def _amount(used: CostSum, *, in_usd: bool) -> Decimal:
+    return used.usd + used.reserved_usd if in_usd else Decimal(used.tokens + used.reserved_tokens)

@@ -1,0 +1,197 @@
+"""Limits of what model calls may cost: over HTTP, and as the commands send and show them."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from agents.router_house import NOW, PROJECT
+from typer.testing import CliRunner
+from ui.cli_server import Played, playing
+from ui.http_front import Running, listening, running
+
+from counterpoint.cli.main import app
+from counterpoint.proto.limits import LIMITS_MAX
+from counterpoint.proto.memory import CostLine, CostReport, Costs
+from counterpoint.router.api.application import HttpApi
+
+URL = "/v1/limits"
+
+
+@pytest.fixture(scope="module")
+async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
+    async with running(*listener) as found:
+        yield found
+
+
+def used(front: Running, *lines: CostLine) -> list[Costs]:
+    """The calls of the period, as memory sums them up; the queries are kept."""
+    asked: list[Costs] = []
+
+    def reported(query: Costs) -> CostReport:
+        asked.append(query)
+        of_group = [line for line in lines if (line.key == PROJECT) == (query.by == "project")]
+        return CostReport(by=query.by, lines=tuple(line for line in of_group if query.key in (None, line.key)))
+
+    front.house.costs = reported
+    return asked
+
+
+async def test_a_limit_is_set_changed_listed_and_removed(front: Running) -> None:
+    used(front)
+    first = (await front.me.put(URL, json={"usd": "20", "period": "month"})).json()
+    assert (first["scope"], first["usd"], first["by"], first["project"]) == ("project", "20", "me", PROJECT)
+    await front.me.put(URL, json={"usd": "25", "tokens": 10**6, "period": "month"})
+    await front.me.put(URL, json={"scope": "task", "tokens": 500})
+    listed = (await front.me.get(URL)).json()["items"]
+    assert [(one["scope"], one.get("usd"), one["tokens"]) for one in listed] == [
+        ("task", None, 500),
+        ("project", "25", 10**6),
+    ]
+    removed = await front.me.delete(URL, params={"period": "month"})
+    assert removed.json()["usd"] == "25"
+    assert (await front.me.delete(URL, params={"period": "month"})).status_code == 404
+    assert [one["scope"] for one in (await front.me.get(URL)).json()["items"]] == ["task"]
+
+
+async def test_a_list_says_what_was_used_and_when_a_limit_is_reached(front: Running) -> None:
+    since = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+    pace = (NOW - since) / timedelta(days=1)
+    lines = [
+        CostLine(key=PROJECT, usd=Decimal(5), input_tokens=100, output_tokens=20, under_way=1, reserved_usd=Decimal(1)),
+        CostLine(key="t-7", usd=Decimal(3), input_tokens=90),
+        CostLine(key="t-8", usd=Decimal(2), input_tokens=30),
+        CostLine(key="", usd=Decimal(9)),
+    ]
+    asked = used(front, *lines)
+    for body in (
+        {"usd": f"{3 / pace:.6f}", "period": "day"},
+        {"usd": "6"},
+        {"usd": "1000", "period": "day"},
+        {"scope": "task", "usd": "4", "period": "day"},
+        {"scope": "task", "name": "t-8", "tokens": 60},
+    ):
+        assert (await front.me.put(URL, json=body)).status_code == 200
+        (newest, *_) = (await front.me.get(URL)).json()["items"]
+        match body:
+            case {"scope": "task", "name": _}:
+                assert (newest["used_tokens"], newest.get("most_used"), newest.get("reached_at")) == (30, None, None)
+            case {"scope": "task"}:
+                assert (newest["used_usd"], newest["most_used"]) == ("3", "t-7")
+            case {"period": "day", "usd": "1000"}:
+                assert "reached_at" not in newest
+            case {"period": "day"}:
+                assert newest["used_usd"] == "6"
+                reached = since + timedelta(days=0.5)
+                assert abs(timestamp(newest["reached_at"]) - reached.timestamp()) < 1
+            case _:
+                assert timestamp(newest["reached_at"]) == NOW.timestamp()
+    assert asked[0].since == since
+    assert asked[0].until == since + timedelta(days=1)
+
+
+def timestamp(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+async def test_limits_are_set_by_operators_in_words_that_make_sense(front: Running) -> None:
+    async with front.as_principal("reader", "read", "report") as reader:
+        assert (await reader.put(URL, json={"usd": "1"})).status_code == 403
+        assert (await reader.get(URL)).status_code == 200
+    for body, field in (
+        ({"period": "day"}, "usd or tokens"),
+        ({"usd": "-1"}, "usd"),
+        ({"scope": "planet", "usd": "1"}, "scope"),
+        ({"scope": "project", "name": "x", "usd": "1"}, "name must be absent"),
+        ({"scope": "task", "name": "a b", "usd": "1"}, "name"),
+    ):
+        refused = await front.me.put(URL, json=body)
+        assert refused.status_code == 422
+        assert field in refused.text
+
+
+async def test_limits_are_set_by_persons_alone(front: Running) -> None:
+    async with front.as_principal("bot", "operate", "read", kind="agent") as bot:
+        assert (await bot.put(URL, json={"usd": "100000"})).status_code == 403
+
+
+async def test_a_project_has_so_many_limits_at_most(front: Running) -> None:
+    for n in range(LIMITS_MAX):
+        limit = {"project": PROJECT, "scope": "task", "name": f"t-{n}", "period": "total", "tokens": 1}
+        front.house.put("limits", f"limit-{n}", limit | {"by": "me", "at": NOW.isoformat()})
+    refused = await front.me.put(URL, json={"scope": "task", "name": "t-more", "tokens": 1})
+    assert (refused.status_code, "the maximum" in refused.text) == (422, True)
+
+
+@pytest.fixture
+def api() -> Iterator[Played]:
+    with playing() as played:
+        yield played
+
+
+def run(api: Played, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["limit", *words, *api.options()], env={"COLUMNS": "120"})
+    return done.exit_code, " ".join(done.output.split())
+
+
+STORED = {
+    "project": "orders",
+    "scope": "project",
+    "period": "month",
+    "usd": "20",
+    "by": "me",
+    "at": "2026-03-02T03:00Z",
+}
+
+
+def test_the_commands_send_what_was_named(api: Played) -> None:
+    api.on(f"PUT {URL}", (200, STORED), (200, STORED | {"scope": "agent", "tokens": 5000}))
+    api.on(f"DELETE {URL}", (200, STORED | {"scope": "task", "name": "t-1", "period": "total"}))
+    assert run(api, "set", "project", "--usd", "20", "--per", "month", "--project", "orders") == (
+        0,
+        "project orders: 20 USD a month",
+    )
+    assert run(api, "set", "agent", "--tokens", "5000") == (0, "each agent: 20 USD and 5,000 tokens a month")
+    assert run(api, "remove", "task", "t-1") == (0, "removed: task t-1: 20 USD")
+    said = [{name: value for name, value in asked.body.items() if value is not None} for asked in api.asked[:2]]
+    assert said == [
+        {"scope": "project", "period": "month", "usd": "20"},
+        {"scope": "agent", "period": "total", "tokens": 5000},
+    ]
+    assert api.asked[2].params == {"scope": "task", "name": "t-1", "period": "total"}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("set", "planet", "--usd", "1"), "a scope is one of project, agent, session, task, not planet"),
+        (("set", "project", "orders", "--usd", "1"), "--project selects the project"),
+        (("set", "task", "t-1"), "a limit needs --usd, --tokens, or both"),
+        (("remove", "task", "--per", "week"), "a period is one of day, month, total, not week"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_sent(api: Played, words: tuple[str, ...], problem: str) -> None:
+    code, shown = run(api, *words)
+    assert (code, problem in shown, api.asked) == (2, True, [])
+
+
+def test_the_list_shows_what_was_used(api: Played) -> None:
+    items: list[dict[str, Any]] = [
+        STORED | {"used_usd": "12.5", "used_tokens": 9000, "reached_at": "2026-03-20T10:00:00Z"},
+        STORED
+        | {"scope": "task", "usd": None, "tokens": 5000, "used_usd": "0", "used_tokens": 410}
+        | {"most_used": "t-9"},
+    ]
+    api.on(f"GET {URL}", (200, {"items": items, "next_cursor": None}), (200, {"items": [], "next_cursor": None}))
+    code, shown = run(api, "list", "--project", "orders")
+    assert code == 0
+    assert "project month 12.50 of 20 - - 2026-03-20 10:00:00 UTC" in shown
+    assert "task (each) month - 410 of 5,000 t-9 -" in shown
+    assert run(api, "list", "--project", "orders") == (0, "no limits")
