@@ -7,7 +7,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.dead_letters import DeadLetters
-from counterpoint.memory.commit.leaf import also_sending
+from counterpoint.memory.commit.leaf import with_messages
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import accesses_of, owned, plan_commit
 from counterpoint.memory.operations.take_back import TakeBacks
@@ -60,7 +60,7 @@ class CommitHandler:
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
             caused_by = caused_by.with_(self._authority.reads.by_any(origin.message_id))
         while True:
-            prepared = plan_commit(
+            plan = plan_commit(
                 self._policy,
                 grant,
                 origin,
@@ -73,16 +73,16 @@ class CommitHandler:
                 screen=await self._releases.screen(origin.project),
             )
             if resend is not None:
-                retried = await self._dead_letters.message(origin.project, resend, prepared.commit_id)
-                prepared = also_sending(prepared, [retried])
+                retried = await self._dead_letters.message(origin.project, resend, plan.commit_id)
+                plan = with_messages(plan, [retried])
             try:
-                reply = await self.apply(prepared)
+                reply = await self.apply(plan)
             except TombstoneConflict as conflict:
                 commit = _over_tombstone(commit, conflict)
             else:
                 break
-        if self._takebacks.carried(origin.project, prepared.provenance.refs):
-            await self._takebacks.follow(origin, prepared)
+        if self._takebacks.carried(origin.project, plan.provenance.refs):
+            await self._takebacks.follow(origin, plan)
         if commit.last or diode.of_gateway(grant):
             self._authority.reads.finish(caller, origin.message_id)
         return reply
@@ -93,14 +93,14 @@ class CommitHandler:
         reads, key = self._authority.reads, key_of(caller, request.origin)
         return remembered(lambda: reads.so_far(key, 0) if command else reads.of(key, request.reads))
 
-    async def apply(self, prepared: CommitPlan) -> CommitReply:
+    async def apply(self, plan: CommitPlan) -> CommitReply:
         """Apply a plan with the vectors of its rows."""
         try:
-            reply, _ = await self._pipeline.applied(self._committer, prepared)
+            reply, _ = await self._pipeline.applied(self._committer, plan)
             return reply
         finally:
-            self._releases.changed(prepared)
-            self._authority.changed(prepared)
+            self._releases.changed(plan)
+            self._authority.changed(plan)
 
 
 def _over_tombstone(commit: Commit, conflict: TombstoneConflict) -> Commit:
