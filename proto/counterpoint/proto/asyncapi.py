@@ -79,7 +79,7 @@ def document() -> Node:
     }
 
 
-def who_may(message_type: str) -> tuple[str, ...]:
+def user_kinds(message_type: str) -> tuple[str, ...]:
     """Return the kinds of NATS user that may send (intake) or watch (others) a message type."""
     stream = subjects.stream_of(subjects.of(message_type, "*"))
     if stream == subjects.INTAKE:
@@ -123,7 +123,7 @@ def _operation(message_type: str) -> Node:
         "action": "send" if schemas.sender(message_type) == "other-systems" else "receive",
         "channel": {"$ref": f"#/channels/{_channel_name(message_type)}"},
         "summary": _summary(message_type),
-        "tags": [{"name": user} for user in who_may(message_type)],
+        "tags": [{"name": user} for user in user_kinds(message_type)],
     }
 
 

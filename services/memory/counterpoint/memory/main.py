@@ -156,7 +156,7 @@ class MemoryProcess:
         settings, connection = self._settings, self.service.connection
         origins = OriginCache(settings.read_set_items)
         self._causes = InboundMessages(self._database, self._rules, origins)
-        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.certain_number)
+        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.valid_acquisition)
         self._relay = Relay(
             self._record,
             connection,

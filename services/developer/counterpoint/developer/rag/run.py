@@ -32,7 +32,7 @@ class PassageVersion(Shape):
     version: int
 
 
-class Lead(Shape):
+class WebPage(Shape):
     """A web page for further reading."""
 
     title: str
@@ -81,7 +81,7 @@ class Run(Shape):
     verdicts: tuple[Verdict, ...] = ()
     regenerations: int = 0
     ending: Ending | None = None
-    leads: tuple[Lead, ...] = ()
+    leads: tuple[WebPage, ...] = ()
     notes: tuple[str, ...] = ()
     spent_s: float = 0.0
 

@@ -26,7 +26,7 @@ from counterpoint.developer.rag.generate import (
     supported_part,
 )
 from counterpoint.developer.rag.rewrite import rewrite, text_to_grade
-from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Lead, Node, PassageVersion, Route, Run
+from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Node, PassageVersion, Route, Run, WebPage
 from counterpoint.developer.rag.validate import verdicts_of
 from counterpoint.proto.decisions import Confidence, Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
@@ -214,7 +214,7 @@ class StepRunner:
             )
         except (Permanent, Denied, Transient) as error:
             return run.with_notes(f"web_unavailable: {error}")
-        leads = tuple(Lead(title=storable(each.title)[:200], url=storable(each.url)[:500]) for each in found.results)
+        leads = tuple(WebPage(title=storable(each.title)[:200], url=storable(each.url)[:500]) for each in found.results)
         return run.model_copy(update={"leads": leads})
 
     def _evaluate(self, run: Run) -> _StepResult:

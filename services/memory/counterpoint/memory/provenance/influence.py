@@ -60,7 +60,7 @@ class Radius:
     touched: tuple[DerivedItem, ...]
     truncated: bool
 
-    def whole(self) -> "Radius":
+    def complete(self) -> "Radius":
         """Return the radius if it is complete. Raises `Permanent` `too_much` if it is truncated."""
         if self.truncated:
             problem = f"more than {len(self.touched)} versions of records depend on it: start with one of these"

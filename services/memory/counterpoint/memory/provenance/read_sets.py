@@ -153,7 +153,7 @@ class ReadSets:
             if not others:
                 del self._of_message[key[1]]
 
-    def by_any(self, message_id: str) -> Provenance:
+    def provenance_of(self, message_id: str) -> Provenance:
         """Return the provenance of all known deliveries of a message, of any caller."""
         known = [self._sets[key] for key in self._of_message.get(message_id, ())]
         return Provenance(

@@ -24,7 +24,7 @@ from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.record.statements import RECORDS_BY_KEY, listing, walking
+from counterpoint.memory.record.statements import RECORDS_BY_KEY, edge_walk, listing
 from counterpoint.memory.search.rerank import reranked, widened
 from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -225,7 +225,7 @@ class QueryExecutor:
                 rows = rows[::-1] if query.newest_first else rows
                 return self._result(grant, rows[: query.limit], "record", "task index")
             case EdgeWalk():
-                sql, values = walking(query, grant.project)
+                sql, values = edge_walk(query, grant.project)
                 rows = await connection.fetch(sql, *values)
                 return self._result(grant, rows, "record", "recursive", score="hops")
             case LogAfter():

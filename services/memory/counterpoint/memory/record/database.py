@@ -179,8 +179,8 @@ class Lease:
         self.epoch = 0
 
     @property
-    def certain_number(self) -> int | None:
-        """Return the count of acquisitions while no other process can have been active since; else None."""
+    def valid_acquisition(self) -> int | None:
+        """Return the number of the current acquisition; None once another process may have been active."""
         connected = self._connection is not None and not self._connection.is_closed()
         return self._acquired if connected and time.monotonic() - self._confirmed < _VALID_S else None
 

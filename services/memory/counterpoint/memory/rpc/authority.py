@@ -80,15 +80,15 @@ class Authority:
         if not self.reads.fence(caller, origin.message_id, origin.fence):
             raise Denied(ErrorCode.FENCE, "the newest delivery of the message")
 
-    def changed(self, prepared: CommitPlan) -> None:
+    def changed(self, plan: CommitPlan) -> None:
         """Invalidate principals, revocations and ends of tasks that a commit changes."""
-        if any(row.store == "principals" for row in prepared.writes):
+        if any(row.store == "principals" for row in plan.writes):
             self._principals.clear()
-        self._revocations.changed(prepared)
-        self.causes.changed(prepared)
+        self._revocations.changed(plan)
+        self.causes.changed(plan)
 
 
-def remembered(lookup: Callable[[], ReadSet]) -> ReadSet:
+def require_read_set(lookup: Callable[[], ReadSet]) -> ReadSet:
     """Return the read set of a delivery. Raises `Transient` if it is no longer in RAM."""
     try:
         return lookup()

@@ -14,7 +14,7 @@ from counterpoint.memory.operations.take_back import TakeBacks
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
-from counterpoint.memory.rpc.authority import Authority, key_of, remembered
+from counterpoint.memory.rpc.authority import Authority, key_of, require_read_set
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.memory import Commit, CommitReply, CommitRequest
 
@@ -58,7 +58,7 @@ class CommitHandler:
             origin = origin.model_copy(update={"principal": cause.principal})
         caused_by = cause.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
-            caused_by = caused_by.with_(self._authority.reads.by_any(origin.message_id))
+            caused_by = caused_by.with_(self._authority.reads.provenance_of(origin.message_id))
         while True:
             plan = plan_commit(
                 self._policy,
@@ -91,7 +91,7 @@ class CommitHandler:
         """Return the read set of the delivery. A command has no content of the sender's, so missing reads do no harm.
         Raises `Transient`."""
         reads, key = self._authority.reads, key_of(caller, request.origin)
-        return remembered(lambda: reads.so_far(key, 0) if command else reads.of(key, request.reads))
+        return require_read_set(lambda: reads.so_far(key, 0) if command else reads.of(key, request.reads))
 
     async def apply(self, plan: CommitPlan) -> CommitReply:
         """Apply a plan with the vectors of its rows."""

@@ -97,7 +97,7 @@ class QueryHandler:
         if not self._executor.embeds_remotely:
             return None
         cause, _ = await self._authority.causes.of(origin)
-        return cause.with_(self._authority.reads.by_any(origin.message_id)).label
+        return cause.with_(self._authority.reads.provenance_of(origin.message_id)).label
 
 
 def _reply(results: Sequence[bytes]) -> bytes:

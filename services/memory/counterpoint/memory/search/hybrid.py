@@ -10,7 +10,7 @@ import numpy as np
 from counterpoint.memory.embedding.model import Vectors
 from counterpoint.memory.record.projects import StoreKey
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.search.bm25 import bringing, idf
+from counterpoint.memory.search.bm25 import candidate_terms, idf
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
 from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
 from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Weights, adaptive, fixed, fuse
@@ -78,10 +78,10 @@ def parse_query(text: str) -> Terms:
     if len(text) > MAX_QUERY_CHARS:
         problem = Problem(field="text", problem=f"has {len(text)} characters, the limit is {MAX_QUERY_CHARS}")
         raise Permanent(ErrorCode.QUERY_TOO_LONG, (problem,))
-    prepared = terms(text)
-    if not prepared.words and not prepared.exact:
+    parsed = terms(text)
+    if not parsed.words and not parsed.exact:
         raise Permanent(ErrorCode.EMPTY_QUERY, (Problem(field="text", problem="contains no word to search for"),))
-    return prepared
+    return parsed
 
 
 async def search(
@@ -162,17 +162,17 @@ class _AnalysedQuery:
         )
 
 
-async def _analyse(connection: "Connection", scope: SearchScope, prepared: Terms) -> _AnalysedQuery:
+async def _analyse(connection: "Connection", scope: SearchScope, query_terms: Terms) -> _AnalysedQuery:
     # At most half of the terms are exact forms: a long stack trace must not displace its words.
-    exact = list(prepared.exact[: MAX_TERMS // 2])
+    exact = list(query_terms.exact[: MAX_TERMS // 2])
     row = await connection.fetchrow(
         _SQL["analyse_query"],
         scope.project,
         list(scope.stores),
         scope.max_label,
-        prepared.words,
+        query_terms.words,
         exact,
-        list(prepared.phrases),
+        list(query_terms.phrases),
         MAX_TERMS,
         index_of(scope.project, scope.model),
     )
@@ -182,8 +182,8 @@ async def _analyse(connection: "Connection", scope: SearchScope, prepared: Terms
     return _AnalysedQuery(
         words=list(dict.fromkeys([*exact, *row["words"]]))[: MAX_TERMS - len(phrases)],
         phrases=phrases,
-        names=prepared.names,
-        plain=frozenset(prepared.words.split()),
+        names=query_terms.names,
+        plain=frozenset(query_terms.words.split()),
         holders=dict(zip(row["terms"], row["holders"], strict=True)),
         hashes=dict(zip(row["terms"], row["hashes"], strict=True)),
         rows=row["rows"],
@@ -273,7 +273,7 @@ def _z(value: float, mean: float, deviation: float) -> float:
 
 def _divided(idf_of_terms: dict[str, float]) -> dict[str, dict[str, float]]:
     """Divide terms into those that `bring` candidates and `other` ones, each with its idf."""
-    brings = bringing(idf_of_terms)
+    brings = candidate_terms(idf_of_terms)
     return {
         "bring": {term: value for term, value in idf_of_terms.items() if term in brings},
         "other": {term: value for term, value in idf_of_terms.items() if term not in brings},
