@@ -134,7 +134,7 @@ async def test_a_search_reads_the_postings_of_its_terms_alone(
 
     wrapped = _Spy(memory, explained)
     found = await search(wrapped, SCOPE, "common row with word77 of kind37", VECTOR, 10)  # type: ignore[arg-type]
-    assert (found.hits[0].id, found.method) == ("c-77", "exact")
+    assert (found.hits[0].id, found.plan) == ("c-77", "exact")
     assert sum(hit.scores["lexical"] > 1 for hit in found.hits) == 10, "of the same kind"
     # `word77` and `kind37` bring one and 75 rows; `common` and `row`, in every row, are looked up for candidates only.
     assert read["postings"] <= 76 + 3 * 2 * 200

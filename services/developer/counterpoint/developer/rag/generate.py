@@ -90,15 +90,15 @@ def draft_of_model(text: str, hits: Sequence[Hit], model: str) -> Draft:
     drafted = []
     for statement, marks in _statements(text[:_ANSWER_CHARS]):
         rests = []
-        for number in dict.fromkeys(int(number) for mark in marks for number in _NUMBERS.findall(mark)):
-            if 1 <= number <= len(shown):
-                citation = _best_citation(shown[number - 1], statement)
-                if citation not in citations:
-                    citations.append(citation)
-                rests.append(citations.index(citation))
-            else:
-                rests.append(-1)
-        drafted.append(Sentence(text=statement, rests_on=tuple(dict.fromkeys(rests))))
+        numbers = dict.fromkeys(int(number) for mark in marks for number in _NUMBERS.findall(mark))
+        known = [number for number in numbers if 1 <= number <= len(shown)]
+        for number in known:
+            citation = _best_citation(shown[number - 1], statement)
+            if citation not in citations:
+                citations.append(citation)
+            rests.append(citations.index(citation))
+        unknown = len(known) < len(numbers)
+        drafted.append(Sentence(text=statement, rests_on=tuple(dict.fromkeys(rests)), cites_unknown=unknown))
     return Draft(sentences=tuple(drafted), citations=tuple(citations), by=model)
 
 

@@ -40,10 +40,14 @@ class WebPage(Shape):
 
 
 class Sentence(Shape):
-    """A sentence of a draft and the indexes of its citations in the draft."""
+    """A sentence of a draft and the indexes of its citations in the draft.
+
+    `cites_unknown`: it also cites passages that do not exist.
+    """
 
     text: str
     rests_on: tuple[int, ...]
+    cites_unknown: bool = False
 
 
 class Draft(Shape):

@@ -31,10 +31,11 @@ def resolves(citation: Citation, hit: Hit | None) -> bool:
 
 
 def _verdict(sentence: Sentence, citations: Sequence[Citation], chunks: Mapping[tuple[str, str, int], Hit]) -> Verdict:
-    if not sentence.rests_on:
+    if not sentence.rests_on and not sentence.cites_unknown:
         return Verdict(supported=False, problem="cites nothing")
+    # In checkpoints of older releases an unknown citation is an index out of range.
     cited = [citations[n] for n in sentence.rests_on if 0 <= n < len(citations)]
-    if len(cited) < len(sentence.rests_on):
+    if sentence.cites_unknown or len(cited) < len(sentence.rests_on):
         return Verdict(supported=False, problem="cites a passage that does not exist")
     for citation in cited:
         if not resolves(citation, chunks.get((citation.store, citation.id, citation.version))):

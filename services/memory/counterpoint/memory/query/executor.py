@@ -44,6 +44,7 @@ from counterpoint.proto.memory import (
     LogAfter,
     MemoryQuery,
     Prove,
+    QueryPlan,
     QueryResult,
     Rebuild,
     Reembed,
@@ -178,7 +179,7 @@ class QueryExecutor:
                 started = time.perf_counter()
                 report = await self._auditor.answer(grant.project, query)
                 took_us = int((time.perf_counter() - started) * 1e6)
-                return QueryResult(tier="record", plan="audit", took_us=took_us, report=report)
+                return QueryResult(tier="record", plan=QueryPlan.AUDIT, took_us=took_us, report=report)
             case VectorSearch() | HybridSearch() if query.as_of is not None:
                 return None
             case VectorSearch() | HybridSearch() if self._policy.stores[query.store].tier == "episodic":
@@ -217,24 +218,24 @@ class QueryExecutor:
         match query:
             case Get():
                 row = got.get((query.store, query.id))
-                return self._result(grant, [row] if row else [], "record", "primary key")
+                return self._result(grant, [row] if row else [], QueryPlan.PRIMARY_KEY)
             case List():
                 return await self._list(connection, grant, query)
             case Line():
                 rows = await connection.fetch(_SQL["line_of_task"], grant.project, query.task_id)
                 rows = rows[::-1] if query.newest_first else rows
-                return self._result(grant, rows[: query.limit], "record", "task index")
+                return self._result(grant, rows[: query.limit], QueryPlan.TASK_INDEX)
             case EdgeWalk():
                 sql, values = edge_walk(query, grant.project)
                 rows = await connection.fetch(sql, *values)
-                return self._result(grant, rows, "record", "recursive", score="hops")
+                return self._result(grant, rows, QueryPlan.RECURSIVE, score="hops")
             case LogAfter():
                 return await log_page(connection, grant, query)
             case VectorSearch() | HybridSearch() if neighbour_ids is not None:
                 return await self._current_items(connection, grant, query, neighbour_ids)
             case VectorSearch() | HybridSearch():
                 items, plan = await self._best(connection, grant, query, embedded)
-                if plan == "indexed" or (query.filters and plan != "none"):
+                if plan == QueryPlan.INDEXED or (query.filters and plan != QueryPlan.NONE):
                     self.sampler.offer(query.store, plan, partial(self._compared, grant, query, embedded))
                 items += await self._neighbours(connection, grant, query, items)
                 return QueryResult(items=items, tier="vector", plan=plan, took_us=0)
@@ -247,7 +248,7 @@ class QueryExecutor:
 
     async def _best(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, embedded: EmbeddedTexts
-    ) -> tuple[tuple[Item, ...], str]:
+    ) -> tuple[tuple[Item, ...], QueryPlan]:
         """Return the best hits of a search, reordered if there is a reranker."""
         reranker = self._search.reranker
         wider = widened(query) if reranker is not None and isinstance(query, HybridSearch) else None
@@ -264,7 +265,7 @@ class QueryExecutor:
         embedded: EmbeddedTexts,
         *,
         exact: bool = False,
-    ) -> tuple[tuple[Item, ...], str]:
+    ) -> tuple[tuple[Item, ...], QueryPlan]:
         hits, plan = await self._search.run(connection, grant.project, query, embedded, grant.clearance, exact=exact)
         rows = await connection.fetch(_SQL["records_by_ids"], query.store, [hit.id for hit in hits]) if hits else []
         known = {(row["project"], row["id"]): row for row in rows}
@@ -317,13 +318,13 @@ class QueryExecutor:
     async def _list(self, connection: Any, grant: Grant, query: List) -> QueryResult:
         sql, values = listing(query, projects(self._policy, grant, query.store))
         rows = await connection.fetch(sql, *values)
-        found = self._result(grant, rows[: query.limit], "record", "list")
+        found = self._result(grant, rows[: query.limit], QueryPlan.LIST)
         more = len(rows) > query.limit
         return found.model_copy(update={"next_cursor": rows[query.limit - 1]["seq"] if more else None})
 
-    def _result(self, grant: Grant, rows: Sequence[Any], tier: str, plan: str, score: str | None = None) -> QueryResult:
+    def _result(self, grant: Grant, rows: Sequence[Any], plan: QueryPlan, score: str | None = None) -> QueryResult:
         items = tuple(item(row, row[score] if score else None) for row in rows if visible(self._policy, grant, row))
-        return QueryResult(items=items, tier=tier, plan=plan, took_us=0)
+        return QueryResult(items=items, tier="record", plan=plan, took_us=0)
 
 
 def _ids(items: Sequence[Item]) -> Ids:

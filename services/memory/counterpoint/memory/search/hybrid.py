@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Wei
 from counterpoint.memory.search.scan import index_of, indexed_as, scan_all, search_index
 from counterpoint.memory.search.terms import Terms, terms
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import QueryPlan
 
 if TYPE_CHECKING:
     import asyncpg
@@ -62,14 +63,14 @@ class HybridHit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The hits, best first, and the method: `none` if the query or the scope is empty.
+    """The hits, best first, and the plan: `NONE` if the query or the scope is empty.
 
     `terms` are those of the lexical leg; without any (a query of stop words) there are no hits, unless only the dense
     leg is used.
     """
 
     hits: tuple[HybridHit, ...]
-    method: Literal["exact", "indexed", "none"]
+    plan: QueryPlan
     terms: tuple[str, ...]
 
 
@@ -108,18 +109,18 @@ async def search(
     query = await _analyse(connection, scope, parse_query(text))
     dense_alone = weights == fixed(1)
     if not query.rows or not (query.lexical_terms or dense_alone):
-        return SearchResult((), "none", query.lexical_terms)
+        return SearchResult((), QueryPlan.NONE, query.lexical_terms)
     parsed_query = query.parsed(vector, max(CANDIDATES, 4 * k))
-    method: Literal["exact", "indexed"] = "exact"
+    plan = QueryPlan.EXACT
     found = Candidates()
     kind = indexed_as(len(vector))
     if of_rows is None and query.rows > exact_rows and query.has_index and kind is not None:
         found = await search_index(connection, scope, parsed_query, kind, ef_search or min(parsed_query.most, 1000))
     if found.nearest >= min(parsed_query.most, query.rows):
-        method = "indexed"
+        plan = QueryPlan.INDEXED
     else:
         found = await scan_all(connection, scope, query.states, parsed_query, of_rows, corpus_cache)
-    return SearchResult(_ranked(query, found, vector, weights, k), method, query.lexical_terms)
+    return SearchResult(_ranked(query, found, vector, weights, k), plan, query.lexical_terms)
 
 
 @dataclass(frozen=True)
