@@ -129,7 +129,7 @@ class Stack:
         self._lock = None
 
     async def watch(self) -> None:
-        """Wait for ever; raises when the supervision itself fails."""
+        """Wait without limit; raises when the supervision itself fails."""
         await self._supervisor.watch()
 
     def kill(self, name: str) -> None:

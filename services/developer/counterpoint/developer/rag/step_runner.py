@@ -207,7 +207,7 @@ class StepRunner:
         return _StepResult(transitions.after_retrieve(run, found), counts, reason)
 
     async def _leads(self, run: Run) -> Run:
-        """Return the run with web pages as leads. They are untrusted, and so are no evidence."""
+        """Return the run with web pages as leads. They are untrusted and do not count as evidence."""
         try:
             found = await self._gateway.search_web(
                 self._memory, run.meant[:400], key=_key(run, "web"), deadline_s=self._time_s("web")

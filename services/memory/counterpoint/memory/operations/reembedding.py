@@ -81,7 +81,7 @@ class Reembedding:
                     return
 
     async def run(self) -> None:
-        """Add missing vectors for ever, beginning with those that the last process left."""
+        """Add missing vectors until cancelled, first those that the previous process left."""
         failed = 0
         while True:
             await self._wake.wait()

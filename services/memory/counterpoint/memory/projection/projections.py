@@ -100,7 +100,7 @@ class Tiers:
         self.graph.applied(steps)
 
     async def run(self) -> None:
-        """Follow the record for ever."""
+        """Follow the record until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._of(self._search.active)
             for each in self._episodic.values():

@@ -39,7 +39,7 @@ async def log_page(connection: Any, grant: Grant, query: LogAfter) -> QueryResul
         )
         for row in rows
     ]
-    # A reader who has all its messages is at the end of the log, whatever other messages follow.
+    # A reader that has all its messages is at the end of the log, even if other messages follow.
     cursor = rows[-1]["seq"] if len(rows) == query.limit else max(last, query.after)
     gap = query.after < forgotten
     return QueryResult(items=tuple(items), tier="record", plan=QueryPlan.LOG, took_us=0, next_cursor=cursor, gap=gap)

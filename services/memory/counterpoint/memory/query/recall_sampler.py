@@ -1,6 +1,6 @@
 """Recall sampler: some searches by an index or with a filter are compared with the exact result.
 
-It runs in the background, one comparison at a time, and not while requests wait, so that it delays nobody. Skipped
+It runs in the background, one comparison at a time, and not while requests wait, so that it delays no request. Skipped
 searches are only missing in the sample.
 """
 

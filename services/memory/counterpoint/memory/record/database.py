@@ -185,7 +185,7 @@ class Lease:
         return self._acquired if connected and time.monotonic() - self._confirmed < _VALID_S else None
 
     async def acquire(self, retry_s: float) -> int:
-        """Wait for the lease; return its epoch, the same as before if nobody else has held the lease since."""
+        """Wait for the lease; return its epoch, the same as before if no other process has held the lease since."""
         while True:
             try:
                 if self._connection is None or self._connection.is_closed():

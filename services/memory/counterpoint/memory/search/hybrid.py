@@ -33,7 +33,7 @@ EXACT_ROWS = 20_000
 CANDIDATES = 100
 # The best candidates, to which the others are compared where the type of the candidates allows it.
 BEST = 5
-# Fewer rows than these are no sample of the scores: missing ones count as rows without any of the terms.
+# Fewer rows than these are not a sample of the scores: missing ones count as rows without any of the terms.
 FEW = 40
 # Of a score. Further decimals depend on the order of summation in PostgreSQL: on the plan, and so on other rows of the
 # table.
