@@ -40,7 +40,7 @@ check: setup ## Formatting, lint, types, import rules, generated files
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/contract/test_house.py
 	$(BIN)/python -m counterpoint.proto.generate --check
-	$(BIN)/python -m counterpoint.router.api.openapi --check
+	$(BIN)/python -m counterpoint.router.api.generate --check
 
 format: setup ## Format the code
 	$(BIN)/ruff format .
@@ -48,7 +48,7 @@ format: setup ## Format the code
 
 proto: setup ## Write what is generated: schemas, AsyncAPI, OpenAPI, the tables of workflow and errors, NATS permissions
 	$(BIN)/python -m counterpoint.proto.generate
-	$(BIN)/python -m counterpoint.router.api.openapi
+	$(BIN)/python -m counterpoint.router.api.generate
 	$(BIN)/python docs/generate.py
 	$(BIN)/python deploy/nats/generate.py
 

@@ -54,7 +54,7 @@ def of_one_run(reads: ReadSets, key: Any, requests: int) -> Any:
 
 
 async def whoever_is_named(self: Authority, origin: Any) -> Any:
-    return await self._principals.of(origin.principal)
+    return await self.principals.of(origin.principal)
 
 
 SO_FAR: Callable[..., Any] = ReadSets.so_far

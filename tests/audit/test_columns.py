@@ -24,13 +24,51 @@ from counterpoint.guard.fingerprints import Fingerprints
 from counterpoint.guard.policy import policy
 from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.audit.check import VerificationScope, check
-from counterpoint.memory.audit.standing import AUDITED, EXEMPT, TREE, UNAUDITED
 from counterpoint.memory.audit.tiles import WIDTH
 from counterpoint.memory.ingest.blobs import Blobs
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import AuditLeaves, Outgoing, Write
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "verify" / "verify_records.py"
+AUDITED = ("records", "history", "messages", "inbox", "read_sets", "sources", "audit")
+"""Tables whose columns, except `EXEMPT`, are compared with the leaves; `sources` with the stored read sets."""
+EXEMPT = {
+    "records.by_*": "generated from the body by the database",
+    "history.by_*": "written by older releases, and not read",
+    "messages.traceparent": "names a trace, and decides nothing",
+    "read_sets.n": "the order in which read sets are linked",
+    "audit.arrival": "the order in which leaves get their positions, which the tree attests",
+}
+"""Columns of audited tables that no leaf attests, with the reason."""
+TREE: dict[str, frozenset[str]] = {
+    "audit_head": frozenset({"chain"}),
+    "audit_tiles": frozenset(),
+    "audit_checkpoints": frozenset({"at"}),
+}
+"""Tables of the tree, which `verify` compares with the leaves and with signed checkpoints; and their columns without
+effect: those of older releases, and the time of a checkpoint."""
+_SEARCHED = "derived from the record, to search in it; results are read from the record"
+_BUS = "state of the bus as far as it is known; reconciliation restores it"
+UNAUDITED = {
+    "vectors": _SEARCHED,
+    "meanings": _SEARCHED,
+    "embeddings": _SEARCHED,
+    "postings": _SEARCHED,
+    "lexicon": _SEARCHED,
+    "corpora": _SEARCHED,
+    "models": "the active embedding model",
+    "pending": "the times at which messages of the log are published; their content is read from the log",
+    "restored": _BUS,
+    "streams": _BUS,
+    "blobs": "content is addressed by its hash, which is compared when it is read",
+    "blob_parts": "content is addressed by its hash, which is compared when it is read",
+    "lease": "the active memory process",
+    "projects": "the last position in the order of each project; the positions of its rows are compared",
+    "extracted": "progress of the knowledge graph",
+    "linked": "progress of `sources`, which are added again from there",
+    "migrations": "applied migrations",
+}
+"""Tables that no leaf attests, with the reason."""
 OTHER = "billing"
 BOTH = (PROJECT, OTHER)
 CHANGED = {

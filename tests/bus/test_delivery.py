@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.bus.delivery import DELAYS_S, LAST_DELIVERY, Bury, Drop, Leave, Retry, decide
+from counterpoint.bus.delivery import (
+    DELAYS_S,
+    LAST_DELIVERY,
+    Drop,
+    LeaveUnacknowledged,
+    MoveToDeadLetters,
+    Retry,
+    decide,
+)
 from counterpoint.proto.errors import Away, Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 
 PROBLEM = Problem(field="a", problem="b")
@@ -24,17 +32,17 @@ ERRORS = (
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (Permanent("invalid", (PROBLEM,)), Bury("invalid", (PROBLEM,))),
-        (Denied("fence"), Leave()),
+        (Permanent("invalid", (PROBLEM,)), MoveToDeadLetters("invalid", (PROBLEM,))),
+        (Denied("fence"), LeaveUnacknowledged()),
         (Denied("ended"), Drop()),
         (
             Denied("store", "the right to read x"),
-            Bury("denied", (Problem(field="store", problem="needs the right to read x"),)),
+            MoveToDeadLetters("denied", (Problem(field="store", problem="needs the right to read x"),)),
         ),
         (Transient("busy", retry_after_s=0.7), Retry(0.7)),
         (Away("memory"), Retry(DELAYS_S[0])),
         (Conflict("tasks", "t", 1, 2), Retry(DELAYS_S[0])),
-        (CounterpointError("odd"), Bury("refused", (Problem(field="", problem="odd"),))),
+        (CounterpointError("odd"), MoveToDeadLetters("refused", (Problem(field="", problem="odd"),))),
         (KeyError("k"), Retry(DELAYS_S[0])),
     ],
 )
@@ -44,7 +52,9 @@ def test_each_error_has_one_verdict(error: Exception, verdict: object) -> None:
 
 def test_an_error_that_nobody_foresaw_is_buried_at_the_last_delivery_without_its_text() -> None:
     assert isinstance(decide(KeyError("secret"), LAST_DELIVERY - 1), Retry)
-    assert decide(KeyError("secret"), LAST_DELIVERY) == Bury("unexpected", (Problem(field="", problem="KeyError"),))
+    assert decide(KeyError("secret"), LAST_DELIVERY) == MoveToDeadLetters(
+        "unexpected", (Problem(field="", problem="KeyError"),)
+    )
 
 
 @given(st.sampled_from(ERRORS), st.integers(1, 10_000))

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 
 from counterpoint.bench.processes import descendants
 from counterpoint.local.credentials import load_credentials
-from counterpoint.local.lock import AlreadyRunning, is_held
+from counterpoint.local.lock import AlreadyRunning, is_locked
 from counterpoint.local.postgres import PostgresUrls
 from counterpoint.local.process import ManagedProcess
 from counterpoint.local.serve import run_detached, run_supervisor
@@ -274,9 +274,9 @@ async def test_a_failed_job_says_why_and_leaves_nothing_running(tmp_path: Path) 
     with pytest.raises(Transient, match="migrate failed with code 1\nno such table: tasks"):
         await stack_of(tmp_path, commands=failing).start()
     assert descendants(os.getpid()) <= before
-    assert not is_held(tmp_path)
+    assert not is_locked(tmp_path)
     async with started(stack_of(tmp_path)):
-        assert is_held(tmp_path)
+        assert is_locked(tmp_path)
 
 
 async def test_a_service_that_does_not_drain_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

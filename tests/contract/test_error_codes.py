@@ -11,7 +11,7 @@ from counterpoint.proto.errors import ErrorCode
 
 DOCUMENT = (ROOT / "docs" / "errors.md").read_text()
 HOME = ROOT / "proto" / "counterpoint" / "proto" / "errors.py"
-TAKES_CODE = {"Permanent", "Denied", "Bury", "Refusal", "ProblemDetails"}
+TAKES_CODE = {"Permanent", "Denied", "MoveToDeadLetters", "Refusal", "ProblemDetails"}
 """Classes whose first argument, or whose argument `code` or `rule`, is an error code."""
 
 

@@ -81,6 +81,12 @@ def imported(tree: ast.AST) -> tuple[str, ...]:
     return tuple(found)
 
 
+def module_name(path: Path) -> str:
+    """The name by which a module of the product is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[parts.index("counterpoint") :]).removesuffix(".__init__")
+
+
 def members(name: str) -> set[str]:
     """The members that a member may import."""
     if name == "proto":
@@ -100,15 +106,29 @@ def test_nobody_imports_a_service_and_proto_imports_nobody() -> None:
     assert not wrong
 
 
+def circular(needs: dict[str, set[str]]) -> set[str]:
+    """The names that need each other in a circle, or need such ones."""
+    needs = dict(needs)
+    while free := [name for name, needed in needs.items() if not (needed - {name}) & needs.keys()]:
+        for name in free:
+            del needs[name]
+    return set(needs)
+
+
 def test_libraries_do_not_import_each_other_in_a_circle() -> None:
     needs = {name: set[str]() for name in LIBS}
     for member, _, tree in sources():
         if member in needs:
             needs[member] |= {module.split(".")[1] for module in imported(tree) if module.startswith("counterpoint.")}
-    while free := [name for name, wanted in needs.items() if not (wanted - {name}) & set(needs)]:
-        for name in free:
-            del needs[name]
-    assert not needs
+    assert not circular(needs)
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Neither at the top nor in functions nor for types."""
+    trees = {module_name(path): tree for _, path, tree in sources()}
+    needs = {name: {module for module in imported(tree) if module in trees} for name, tree in trees.items()}
+    assert sum(map(len, needs.values())) > len(trees)
+    assert not circular(needs)
 
 
 @pytest.mark.parametrize("service", ROOMS)

@@ -176,7 +176,7 @@ async def test_every_hit_carries_both_raw_scores_and_the_fused_one(
 ) -> None:
     await indexed(postgres, owner, "orders", rows=0)
     found = await look(stored, "cats", vector_weight=0.5, exact_rows=exact_rows)
-    assert found.method == ("exact" if exact_rows else "indexed")
+    assert found.plan == ("exact" if exact_rows else "indexed")
     assert sorted(ids(found)) == sorted(TEXTS)
     for hit in found.hits:
         assert hit.scores["cosine"] == pytest.approx(float(unit(99) @ unit(list(TEXTS).index(hit.id))), abs=1e-5)
@@ -236,7 +236,7 @@ async def test_a_long_stack_trace_does_not_crowd_its_words_out(stored: Connectio
 
 async def test_a_query_of_stop_words_finds_nothing_unless_meaning_alone_is_asked(stored: Connection) -> None:
     found = await look(stored, "to be or not to be", vector_weight=0.5)
-    assert (found.hits, found.method, found.terms) == ((), "none", ())
+    assert (found.hits, found.plan, found.terms) == ((), "none", ())
     assert len((await look(stored, "to be or not to be", vector_weight=1)).hits) == len(TEXTS)
 
 
@@ -262,7 +262,7 @@ async def test_an_empty_project_is_an_empty_answer(memory: Connection) -> None:
 )
 async def test_no_query_is_syntax(stored: Connection, query: str) -> None:
     found = await look(stored, query, vector_weight=0.5)
-    assert found.method == ("exact" if found.terms else "none")
+    assert found.plan == ("exact" if found.terms else "none")
     assert ids(await look(stored, "cats"))[0] == "cats"
 
 
@@ -328,12 +328,12 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
             await memory.execute("SET LOCAL enable_sort = off")
             lost += 10 - len(await memory.fetch(nearest.replace("MODEL", MODEL), vector.tolist()))
         found = await search(memory, SCOPE, "common", vector, 10, fixed(1))
-        assert (found.method, len(found.hits)) == ("exact", 10)
+        assert (found.plan, len(found.hits)) == ("exact", 10)
         exact += recall(found.hits, expected) / queries
         async with memory.transaction():
             await memory.execute("SET LOCAL enable_sort = off")
             found = await search(memory, SCOPE, "common", vector, 10, fixed(1), exact_rows=0)
-        assert (found.method, len(found.hits)) == ("indexed", 10)
+        assert (found.plan, len(found.hits)) == ("indexed", 10)
         walked += recall(found.hits, expected) / queries
     assert lost > 0, "the index alone no longer loses rows: is this test still on its path?"
     assert exact >= 0.99
@@ -342,19 +342,19 @@ async def test_a_filtered_search_by_index_gets_its_k_rows(
         await memory.execute("SET LOCAL enable_sort = off")
         await memory.execute("SET LOCAL hnsw.max_scan_tuples = 1")
         given_up = await search(memory, SCOPE, "common", unit(0), 10, fixed(1), exact_rows=0)
-    assert (given_up.method, len(given_up.hits)) == ("exact", 10)
+    assert (given_up.plan, len(given_up.hits)) == ("exact", 10)
 
 
 async def test_a_project_that_has_grown_gets_an_index_and_one_that_has_shrunk_loses_it(
     postgres: PostgresUrls, stored: Connection, owner: Connection
 ) -> None:
-    assert (await look(stored, "cats", exact_rows=0)).method == "exact"
+    assert (await look(stored, "cats", exact_rows=0)).plan == "exact"
     assert await indexed(postgres, owner, "orders", rows=len(TEXTS)) == []
     assert await indexed(postgres, owner, "orders", rows=len(TEXTS) - 1) == ["orders"]
-    assert (await look(stored, "cats", exact_rows=0)).method == "indexed"
+    assert (await look(stored, "cats", exact_rows=0)).plan == "indexed"
     assert await indexed(postgres, owner, "orders", rows=len(TEXTS) - 1) == []
     assert await indexed(postgres, owner, "orders", rows=3 * len(TEXTS)) == []
-    assert (await look(stored, "cats", exact_rows=0)).method == "exact"
+    assert (await look(stored, "cats", exact_rows=0)).plan == "exact"
 
 
 async def test_an_index_that_was_not_finished_is_not_used_and_made_again(
@@ -364,9 +364,9 @@ async def test_an_index_that_was_not_finished_is_not_used_and_made_again(
     await owner.execute(
         f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{index_of('orders', MODEL)}'::regclass"
     )
-    assert (await look(stored, "cats", exact_rows=0)).method == "exact"
+    assert (await look(stored, "cats", exact_rows=0)).plan == "exact"
     assert await indexed(postgres, owner, "orders", rows=0) == ["orders"]
-    assert (await look(stored, "cats", exact_rows=0)).method == "indexed"
+    assert (await look(stored, "cats", exact_rows=0)).plan == "indexed"
 
 
 def test_a_query_is_prepared_as_texts_are() -> None:

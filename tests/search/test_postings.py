@@ -16,7 +16,7 @@ from counterpoint.local.postgres import PostgresUrls
 from counterpoint.memory.embedding.model import DIMENSIONS
 from counterpoint.memory.record.migrate import migrate
 from counterpoint.memory.search import hybrid as searching
-from counterpoint.memory.search.bm25 import NEGLIGIBLE, bringing, idf
+from counterpoint.memory.search.bm25 import NEGLIGIBLE, candidate_terms, idf
 from counterpoint.memory.search.candidates import SearchScope
 from counterpoint.memory.search.fusion import fixed
 from counterpoint.memory.search.hybrid import search
@@ -134,11 +134,11 @@ async def test_a_search_reads_the_postings_of_its_terms_alone(
 
     wrapped = _Spy(memory, explained)
     found = await search(wrapped, SCOPE, "common row with word77 of kind37", VECTOR, 10)  # type: ignore[arg-type]
-    assert (found.hits[0].id, found.method) == ("c-77", "exact")
+    assert (found.hits[0].id, found.plan) == ("c-77", "exact")
     assert sum(hit.scores["lexical"] > 1 for hit in found.hits) == 10, "of the same kind"
     # `word77` and `kind37` bring one and 75 rows; `common` and `row`, in every row, are looked up for candidates only.
     assert read["postings"] <= 76 + 3 * 2 * 200
-    monkeypatch.setattr(searching, "bringing", frozenset)
+    monkeypatch.setattr(searching, "candidate_terms", frozenset)
     everything = await search(memory, SCOPE, "common row with word77 of kind37", VECTOR, 10)
     assert [(hit.id, round(hit.scores["lexical"], 9)) for hit in everything.hits] == [
         (hit.id, round(hit.scores["lexical"], 9)) for hit in found.hits
@@ -171,7 +171,7 @@ async def test_a_phrase_is_looked_for_where_its_rarest_word_is(owner: Connection
 
 @given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(1e-6, 20), max_size=48))
 def test_what_brings_no_candidates_is_worth_next_to_nothing(worth: dict[str, float]) -> None:
-    brings = bringing(worth)
+    brings = candidate_terms(worth)
     left = set(worth) - brings
     assert sum(worth[term] for term in left) <= NEGLIGIBLE * sum(worth.values()) + 1e-9
     assert all(worth[dropped] <= worth[kept] for dropped in left for kept in brings)

@@ -159,11 +159,11 @@ async def test_a_lease_keeps_its_epoch_until_somebody_else_has_held_it(house: Ho
     """What was sent under it may still be on its way."""
     async with lease_of_its_own(house, "ended") as url, Wire(url) as wire, house.superuser() as record:
         ours, theirs = Lease(wire.url, "ours"), Lease(url, "theirs")
-        first, sure = await ours.acquire(0.01), ours.certain_number
+        first, sure = await ours.acquire(0.01), ours.valid_acquisition
         watching = asyncio.create_task(ours.watch())
         await wire.cut(house, await record.fetchval("SELECT pid FROM pg_stat_activity WHERE datname = 'ended'"))
         async with asyncio.timeout(30):
-            while ours.certain_number in (None, sure):
+            while ours.valid_acquisition in (None, sure):
                 assert not watching.done()
                 await asyncio.sleep(0.01)
         assert ours.epoch == first

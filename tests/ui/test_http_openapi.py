@@ -9,7 +9,7 @@ import pytest
 
 from counterpoint.proto import schemas
 from counterpoint.proto.messages import Message
-from counterpoint.router.api import openapi
+from counterpoint.router.api import generate
 from counterpoint.router.api.application import HttpApi
 
 DOCUMENT = HttpApi().openapi()
@@ -64,17 +64,17 @@ CONTRACT = {
 
 
 def test_the_committed_document_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
-    assert openapi.main(["--check"]) == 0, capsys.readouterr().out
+    assert generate.main(["--check"]) == 0, capsys.readouterr().out
 
 
 def test_check_writes_nothing_and_tells_of_a_difference(tmp_path: Path) -> None:
     file = tmp_path / "openapi.json"
-    assert openapi.main(["--check", str(file)]) == 1
+    assert generate.main(["--check", str(file)]) == 1
     assert not file.exists()
-    assert openapi.main([str(file)]) == 0
-    assert openapi.main(["--check", str(file)]) == 0
+    assert generate.main([str(file)]) == 0
+    assert generate.main(["--check", str(file)]) == 0
     file.write_text("{}", encoding="utf-8")
-    assert openapi.main(["--check", str(file)]) == 1
+    assert generate.main(["--check", str(file)]) == 1
 
 
 def test_every_path_of_the_contract_is_there_and_no_other() -> None:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from counterpoint.cli.main import app
-from counterpoint.local.lock import try_hold
+from counterpoint.local.lock import try_lock
 from counterpoint.local.small_model.install import install, remove
 from counterpoint.local.small_model.package import ModelFolder, ModelPackage
 from counterpoint.local.small_model.serve import NotInstalled, serving
@@ -121,9 +121,9 @@ def test_a_second_install_at_once_and_a_full_disk_are_refused(
     folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.path.mkdir(parents=True)
-    with try_hold(folder.path), pytest.raises(Transient, match="another install"):
+    with try_lock(folder.path), pytest.raises(Transient, match="another install"):
         install(PACKAGE, folder, lambda _: None)
-    with try_hold(folder.path), pytest.raises(Transient, match="is running"):
+    with try_lock(folder.path), pytest.raises(Transient, match="is running"):
         remove(folder)
     with pytest.raises(Permanent, match="MiB are needed"):
         install(replace(PACKAGE, size_bytes=1 << 60), folder, lambda _: None)

@@ -16,10 +16,10 @@ of an operation say which NATS users may do it.
 
 A message to an intake subject is bare JSON, or a CloudEvent in binary mode (`ce-` headers) or in structured mode
 (`content-type: application/cloudevents+json`), of at most {MESSAGE_LIMIT_BYTES // 1024} KiB. A request on an intake
-subject is answered by the stream's acknowledgement: the message is stored. Where an `error` stands in it, the
-message is nowhere: with code 503 too many of its kind wait in the project, publish it again later. What becomes of
-a message is told below `live.`, at most once; the record is asked by HTTP. A user listens on its own inbox only:
-set the inbox prefix that was handed out with its password.
+subject is answered by the stream's acknowledgement: the message is stored. An acknowledgement with an `error` means
+that it is not stored; code 503 means that too many messages of its kind wait in the project, so publish it again later.
+Events about a message are republished below `live.`, at most once; the record is read by HTTP. A user listens on its
+own inbox only: set the inbox prefix that was issued with its password.
 
 Readers accept unknown fields and unknown values. An absent value is left out, never null.
 """
@@ -79,7 +79,7 @@ def document() -> Node:
     }
 
 
-def who_may(message_type: str) -> tuple[str, ...]:
+def user_kinds(message_type: str) -> tuple[str, ...]:
     """Return the kinds of NATS user that may send (intake) or watch (others) a message type."""
     stream = subjects.stream_of(subjects.of(message_type, "*"))
     if stream == subjects.INTAKE:
@@ -123,7 +123,7 @@ def _operation(message_type: str) -> Node:
         "action": "send" if schemas.sender(message_type) == "other-systems" else "receive",
         "channel": {"$ref": f"#/channels/{_channel_name(message_type)}"},
         "summary": _summary(message_type),
-        "tags": [{"name": user} for user in who_may(message_type)],
+        "tags": [{"name": user} for user in user_kinds(message_type)],
     }
 
 

@@ -34,7 +34,7 @@ class RetryDeadLetter(Shape):
 
 
 class RebuildProjection(Shape):
-    """Build a projection of the project anew from the record, beside the one in use."""
+    """Rebuild a projection of the project from the record, beside the one in use."""
 
     op: Literal["rebuild_projection"] = "rebuild_projection"
     tier: Literal["episodic", "graph"]
@@ -67,7 +67,7 @@ Command = Annotated[
 
 
 class CommandRequest(Shape):
-    """A command on somebody's behalf."""
+    """A command, and the origin that it acts for."""
 
     origin: Origin
     command: Command

@@ -40,7 +40,7 @@ class Break(BaseModel):
 
 
 def breaks(old: Mapping[str, Schema], new: Mapping[str, Schema]) -> tuple[Break, ...]:
-    """Return the breaks between two sets of schemas by message type. An added type is no break."""
+    """Return the breaks between two sets of schemas by message type. An added type is not a break."""
     found: list[Break] = []
     for name, before in sorted(old.items()):
         after = new.get(name)

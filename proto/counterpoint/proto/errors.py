@@ -36,7 +36,7 @@ class ErrorCode(StrEnum):
     UNKNOWN_LANE = "unknown_lane"
     """The task is in a lane that the developer does not know. Run manager and developer at one release."""
     CONFLICT = "conflict"
-    """The item changed meanwhile, or its state does not allow the request. Read it again and decide anew."""
+    """The item changed meanwhile, or its state does not allow the request. Read it again and repeat the request."""
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     """The Idempotency-Key was used with another body. Use a new key, or send the same body."""
     AWAY = "away"
@@ -94,7 +94,7 @@ class ErrorCode(StrEnum):
     Use the token that it was made from.
     """
     SIGNATURE = "signature"
-    """The token was not signed by this memory service, or was altered. Use the token as it was handed out."""
+    """The token was not signed by this memory service, or was altered. Use the token as it was issued."""
     GATEWAY = "gateway"
     """The policy does not let the service use the gateway. Change the policy."""
     BUDGET = "budget"
@@ -107,9 +107,9 @@ class ErrorCode(StrEnum):
     Move the write to the last step.
     """
     FENCE = "fence"
-    """A newer delivery of the message is under way. Stop; the newer delivery goes on."""
+    """A newer delivery of the message is under way. Stop; the newer delivery continues."""
     ENDED = "ended"
-    """The task has ended. Stop; only what is late by nature is taken."""
+    """The task has ended. Stop; only records and messages allowed after the end are accepted."""
 
     # Content
     SENSITIVE = "sensitive"

@@ -61,8 +61,8 @@ def settings_id(job: JobRef | None) -> str:
     """Return the record id of a job's settings, or of the project's."""
     if job is None:
         return PROJECT_ID
-    said = f"{job.namespace}\x1f{job.name}"
-    return f"job-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+    identity = f"{job.namespace}\x1f{job.name}"
+    return f"job-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def shadow_timer(record_id: str) -> str:

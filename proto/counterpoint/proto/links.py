@@ -45,5 +45,5 @@ class Link(Shape):
 
 def link_id(one: str, other: str) -> str:
     """Return the record id of an unordered pair of tasks."""
-    said = "\x1f".join(sorted((one, other)))
-    return f"link-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+    identity = "\x1f".join(sorted((one, other)))
+    return f"link-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"

@@ -48,9 +48,9 @@ def title_of(description: str, title: str | None = None, error: str | None = Non
 def failure_title(job: str | None, error: str) -> str:
     """Return `<job> failed: <class>: <message>`, dropping parentheses and then last clauses of the message to fit."""
     name = _end_of(job, _JOB_CHARS) if job else ""
-    raised, said = headline(error)
+    raised, text = headline(error)
     raised = re.split(r"[.$:]+", raised)[-1] if raised else ""
-    lines = (" ".join(line.split()) for line in (said or "").split("\n\n")[0].splitlines())
+    lines = (" ".join(line.split()) for line in (text or "").split("\n\n")[0].splitlines())
     message = _short_words(": ".join(line.rstrip(" :") for line in lines if line))
     heads = [f"{name} failed: ", f"{name}: "] if name else [""]
     whole = f"{raised}: {message}" if raised and message and not message.startswith(raised) else message or raised

@@ -63,9 +63,8 @@ class Upcasters:
 
 
 UPCASTERS = Upcasters()
-"""The upcasters of this release."""
+"""The upcasters of this release; decorate a new one with `UPCASTERS.register`."""
 
-upcaster = UPCASTERS.register
 upcast = UPCASTERS.upcast
 check_writer = UPCASTERS.check_writer
 current_version = UPCASTERS.current

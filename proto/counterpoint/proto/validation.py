@@ -140,11 +140,11 @@ def field_problems(body: Any, error: ValidationError) -> tuple[Problem, ...]:
         field = _shown(_path(body, each))
         if each["type"] == "too_short" and any(below.startswith(f"{field}[") for below in found):
             continue  # too short only because its invalid items are missing
-        known = found.setdefault(field, [])
-        if (said := problem_text(each)) not in known:
-            known.append(said)
+        texts = found.setdefault(field, [])
+        if (text := problem_text(each)) not in texts:
+            texts.append(text)
     return tuple(
-        Problem(field=field, problem=", or ".join(said)) for field, said in islice(found.items(), PROBLEMS_LIMIT)
+        Problem(field=field, problem=", or ".join(texts)) for field, texts in islice(found.items(), PROBLEMS_LIMIT)
     )
 
 

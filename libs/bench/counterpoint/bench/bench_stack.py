@@ -1,4 +1,4 @@
-"""A temporary stack: the memory service as it is, stubs for the other services, and the router's login."""
+"""A temporary stack: the real memory service, stubs for the other services, and the router's login."""
 
 import sys
 from collections.abc import AsyncIterator

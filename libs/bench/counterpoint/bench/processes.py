@@ -11,7 +11,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(pid: int) -> set[int]:
-    """Return every process below `pid`, in whatever session it is now."""
+    """Return every descendant of `pid`, in any session."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

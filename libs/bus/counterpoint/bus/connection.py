@@ -31,7 +31,7 @@ _RETRY_S = 0.2
 
 
 class Connection(StreamApi):
-    """One login on the bus. It reconnects for ever; when the client gives up all the same, the process exits."""
+    """One login on the bus. It reconnects without limit; if the client gives up nevertheless, the process exits."""
 
     def __init__(self, name: str, settings: BusSettings) -> None:
         super().__init__(self.request, settings.rpc_timeout_s)
@@ -64,7 +64,7 @@ class Connection(StreamApi):
         self._closing = False
 
     async def open(self) -> None:
-        """Connect; waits for the server for ever."""
+        """Connect; wait for the server without limit."""
         self._client = await self.broker.connect()
         self._publisher = StreamPublisher(self._client)
         await self._publisher.open()
@@ -182,7 +182,7 @@ class Connection(StreamApi):
     async def consume(self, stream: str, durable: str, handle: Callable[[bytes], Awaitable[None]]) -> None:
         """Call `handle` with each message of a consumer, one at a time, until closed; acknowledge when it returns.
 
-        `Transient` is retried for ever; other errors propagate.
+        `Transient` is retried without limit; other errors propagate.
         """
         pull = StandingPull(self.client, stream, durable, lambda: 1)
         await pull.open()

@@ -1,4 +1,4 @@
-"""The dead letter of a message that was refused for good."""
+"""The dead letter of a message that was refused permanently."""
 
 from collections.abc import Mapping
 

@@ -18,7 +18,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
+class MoveToDeadLetters:
     """Dead-letter the message and acknowledge it."""
 
     code: str
@@ -31,11 +31,11 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveUnacknowledged:
     """Neither acknowledge nor reject: a newer delivery of the same message is under way."""
 
 
-Disposition = Retry | Bury | Drop | Leave
+Disposition = Retry | MoveToDeadLetters | Drop | LeaveUnacknowledged
 
 
 def decide(error: BaseException, delivered: int) -> Disposition:
@@ -43,20 +43,20 @@ def decide(error: BaseException, delivered: int) -> Disposition:
     delay = DELAYS_S[min(delivered, len(DELAYS_S)) - 1]
     match error:
         case Permanent():
-            return Bury(error.code, error.problems)
+            return MoveToDeadLetters(error.code, error.problems)
         case Denied(rule=ErrorCode.FENCE):
-            return Leave()
+            return LeaveUnacknowledged()
         case Denied(rule=ErrorCode.ENDED):
             return Drop()
         case Denied():
-            return Bury(ErrorCode.DENIED, (Problem(field=error.rule, problem=f"needs {error.needed}"),))
+            return MoveToDeadLetters(ErrorCode.DENIED, (Problem(field=error.rule, problem=f"needs {error.needed}"),))
         case Transient():
             return Retry(error.retry_after_s or delay)
         case Conflict():
             return Retry(delay)
         case CounterpointError():
-            return Bury(ErrorCode.REFUSED, (Problem(field="", problem=str(error)),))
+            return MoveToDeadLetters(ErrorCode.REFUSED, (Problem(field="", problem=str(error)),))
         case _ if delivered >= LAST_DELIVERY:
-            return Bury(ErrorCode.UNEXPECTED, (Problem(field="", problem=type(error).__name__),))
+            return MoveToDeadLetters(ErrorCode.UNEXPECTED, (Problem(field="", problem=type(error).__name__),))
         case _:
             return Retry(delay)

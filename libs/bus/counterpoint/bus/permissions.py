@@ -2,8 +2,8 @@
 
 A server publishes a reply on whatever subject the requester names, even one where the requester may not publish, but
 within the requester's account. So the streams and memory are in the account `HOUSE`, and every other user has its own
-account, which imports only the subjects that the user may publish. A reply directed to another subject reaches nobody,
-or is a request that the user may make anyway.
+account, which imports only the subjects that the user may publish. A reply directed to another subject is not
+delivered, or is a request that the user may make anyway.
 """
 
 import json

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from counterpoint.bus.codec import DeliveryInfo, Inbound, decode, envelope
 from counterpoint.bus.connection import Connection
 from counterpoint.bus.dead_letter import dead_letter
-from counterpoint.bus.delivery import DELAYS_S, Bury, Disposition, Retry, decide
+from counterpoint.bus.delivery import DELAYS_S, Disposition, MoveToDeadLetters, Retry, decide
 from counterpoint.bus.readiness import Readiness
 from counterpoint.bus.settings import BusSettings
 from counterpoint.bus.step_log import log_effects
@@ -68,7 +68,7 @@ class DeliveryProcessor:
                 log.info("delivery.refused", message_id=inbound.id, reason=str(error), delivered=meta.num_delivered)
             else:
                 log.error("handler.failed", message_id=inbound.id, delivered=meta.num_delivered, exc_info=error)
-        if isinstance(disposition, Bury):
+        if isinstance(disposition, MoveToDeadLetters):
             try:
                 await self._bury(raw, inbound, disposition)
             except Exception as error:
@@ -120,7 +120,7 @@ class DeliveryProcessor:
             applied=log_effects,
         )
 
-    async def _bury(self, raw: Msg, inbound: Inbound, disposition: Bury) -> None:
+    async def _bury(self, raw: Msg, inbound: Inbound, disposition: MoveToDeadLetters) -> None:
         error = Permanent(disposition.code, disposition.problems)
         messages = tuple(self.on_rejected(inbound, error)) if self.on_rejected else ()
         commit = Commit(

@@ -14,7 +14,7 @@ from faststream.nats import JStream, NatsMessage, PullSub
 from nats.aio.msg import Msg
 
 from counterpoint.bus.connection import Connection
-from counterpoint.bus.delivery import Bury, Drop, Leave, Retry
+from counterpoint.bus.delivery import Drop, LeaveUnacknowledged, MoveToDeadLetters, Retry
 from counterpoint.bus.fair_limiter import FairLimiter
 from counterpoint.bus.health import health_app, http_server, serve
 from counterpoint.bus.heartbeat import Heartbeat
@@ -228,15 +228,15 @@ class Service:
         heartbeat = Heartbeat(raw, ack_wait_s, current)
         try:
             async with self._slot(raw, limiter) if limiter else nullcontext():
-                disposition = await self._processor.process(raw) if current() else Leave()
+                disposition = await self._processor.process(raw) if current() else LeaveUnacknowledged()
             if not current():
-                disposition = Leave()
+                disposition = LeaveUnacknowledged()
             match disposition:
-                case None | Drop() | Bury():
+                case None | Drop() | MoveToDeadLetters():
                     await raw.ack_sync(timeout=self.settings.rpc_timeout_s)
                 case Retry(delay_s):
                     await raw.nak(delay=delay_s)
-                case Leave():
+                case LeaveUnacknowledged():
                     pass
                 case _:
                     assert_never(disposition)

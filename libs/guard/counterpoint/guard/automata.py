@@ -16,7 +16,7 @@ def compiled(pattern: bytes) -> Any:
     return re2.compile(pattern, options)
 
 
-def either(patterns: tuple[bytes, ...]) -> Any:
+def alternation(patterns: tuple[bytes, ...]) -> Any:
     """Compile the alternation of some patterns."""
     return compiled(b"|".join(b"(?:" + pattern + b")" for pattern in patterns))
 

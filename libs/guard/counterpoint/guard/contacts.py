@@ -101,10 +101,10 @@ def _spoken_of(text: bytes) -> Iterator[tuple[str, Span]]:
             line = text.find(b"\n", start, start + _BEFORE + _LONGEST)
             yield from _numbers(text, start, line if line >= 0 else start + _BEFORE + _LONGEST, sure)
     for word in _SAID_AFTER.finditer(text):
-        said = word.start()
-        line = text.rfind(b"\n", max(0, said - _LONGEST), said)
-        for kind, span in _numbers(text, line if line >= 0 else max(0, said - _LONGEST), said, True):
-            if span[1] == said:
+        cue = word.start()
+        line = text.rfind(b"\n", max(0, cue - _LONGEST), cue)
+        for kind, span in _numbers(text, line if line >= 0 else max(0, cue - _LONGEST), cue, True):
+            if span[1] == cue:
                 yield kind, span
 
 

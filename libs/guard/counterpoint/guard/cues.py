@@ -1,7 +1,7 @@
 """Cues: forms and nearby words that confirm the kind of a number: card, phone, personal id.
 
 Logs contain counters, ranges and ids that have such a form by chance. The word directly before a number takes
-precedence: `offset 4111...` is an offset. A word in a service name is no cue.
+precedence: `offset 4111...` is an offset. A word in a service name is not a cue.
 """
 
 import re
@@ -76,7 +76,7 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
 
 _BEFORE, _AFTER = 64, 32
 _TAG = re.compile(r"\[?redacted:[a-z0-9_]+(?::[0-9a-f]{16})?\]?")
-"""A redaction tag, whose word is no cue."""
+"""A redaction tag, whose word is not a cue."""
 _LABEL = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s{0,2}(?P<sign>[=:@]?)\s{0,2}[\"'(\[{]{0,2}$")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ALONE = re.compile(r"(?<![\w./@-])[A-Za-z]+(?:/[A-Za-z]+)?(?![\w/@-]|\.\w)")

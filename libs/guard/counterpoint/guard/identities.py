@@ -13,7 +13,7 @@ from counterpoint.guard.kinds import Span
 _AROUND = 48
 _NIF_LETTERS = "TRWAGMYFPDXBNJZSQVHLCKE"
 _UNITS = frozenset("BKMGTPDHS")
-"""Letters that may be units of size or time, and so are no control letters without a cue."""
+"""Letters that may be units of size or time, which are control letters only with a cue."""
 _DAY = compiled(rb"(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])[A-Z]$")
 """A date without dashes, as in logs before a T or Z."""
 _NIF_PREFIXES = {"X": "0", "Y": "1", "Z": "2"}

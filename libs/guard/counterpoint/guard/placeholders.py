@@ -180,13 +180,13 @@ def _is_stock(value: str) -> bool:
     if not value:
         return False
     left = _TELLING_WORD.sub(" ", value)
-    told = left != value
+    has_telling_word = left != value
     left = without_rows(_PLAIN_WORD.sub(" ", left))
     words = re.findall(r"[A-Za-z]+", left)
     digits = "".join(re.findall(r"\d+", left))
     if any(not (char.isalnum() or char in _SIGNS) for char in left) or digits not in _SMALL_NUMBERS:
         return False
-    if not told:
+    if not has_telling_word:
         return not words and _is_row(value)
     if words and any(char.isdigit() for char in value):
         return False

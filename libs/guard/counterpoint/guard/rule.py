@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from counterpoint.guard.automata import compiled, either, literal
+from counterpoint.guard.automata import alternation, compiled, literal
 from counterpoint.guard.entropy import entropy
 from counterpoint.guard.kinds import Span
 from counterpoint.guard.randomness import is_masked
@@ -21,11 +21,11 @@ class Allowlist:
 
     @cached_property
     def _any(self) -> Any:
-        return either(self.patterns) if self.patterns else None
+        return alternation(self.patterns) if self.patterns else None
 
     @cached_property
     def _words(self) -> Any:
-        return either(tuple(literal(word) for word in self.words)) if self.words else None
+        return alternation(tuple(literal(word) for word in self.words)) if self.words else None
 
     def covers(self, secret: bytes, match: bytes, line: bytes) -> bool:
         """Whether this allowlist excludes the finding."""

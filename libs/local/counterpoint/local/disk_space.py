@@ -26,10 +26,10 @@ def reserve_streams(data_dir: Path, configured: int | None) -> int:
 
     Raises `Permanent` `disk_full` when too little space is free.
     """
-    held = sum(file.stat().st_size for file in (data_dir / "nats").rglob("*") if file.is_file())
+    used = sum(file.stat().st_size for file in (data_dir / "nats").rglob("*") if file.is_file())
     free = shutil.disk_usage(data_dir).free
-    streams = streams_bytes(free + held, configured)
-    needed = max(0, streams - held) + RECORD_BYTES
+    streams = streams_bytes(free + used, configured)
+    needed = max(0, streams - used) + RECORD_BYTES
     if free < needed:
         problem = (
             f"its disk has {free // MIB} MiB free and needs {needed // MIB} MiB: {streams // MIB} MiB for the"

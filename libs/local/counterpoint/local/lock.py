@@ -34,10 +34,10 @@ def _try_lock(data_dir: Path, kind: int) -> int | None:
     return descriptor
 
 
-def hold(data_dir: Path) -> int:
+def acquire_lock(data_dir: Path) -> int:
     """Lock the folder for this process's life and return the descriptor. Raises `AlreadyRunning`.
 
-    Retries for a moment, since `is_held` also locks briefly.
+    Retries for a moment, since `is_locked` also locks briefly.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while (descriptor := _try_lock(data_dir, fcntl.LOCK_EX)) is None:
@@ -48,7 +48,7 @@ def hold(data_dir: Path) -> int:
 
 
 @contextmanager
-def try_hold(folder: Path) -> Iterator[bool]:
+def try_lock(folder: Path) -> Iterator[bool]:
     """Lock the folder for the block; the value says whether that succeeded."""
     descriptor = _try_lock(folder, fcntl.LOCK_EX)
     try:
@@ -58,7 +58,7 @@ def try_hold(folder: Path) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def is_held(data_dir: Path) -> bool:
+def is_locked(data_dir: Path) -> bool:
     """Whether another process holds the lock on this folder now, for a data folder its supervisor."""
     if not data_dir.is_dir():
         return False

@@ -76,11 +76,11 @@ class NatsServer(Engine):
         greeting = await ask(self.port, b"", lambda received: b"\r\n" in received)
         if not greeting.startswith(b"INFO "):
             return False
-        told = json.loads(greeting[5:].partition(b"\r\n")[0])
+        info = json.loads(greeting[5:].partition(b"\r\n")[0])
         return (
-            told["server_name"] == self._server_name
-            and told.get("jetstream", False) is True
-            and told.get("auth_required", False) is True
+            info["server_name"] == self._server_name
+            and info.get("jetstream", False) is True
+            and info.get("auth_required", False) is True
         )
 
 

@@ -168,10 +168,10 @@ class PostgresServer(Engine):
     async def answers(self) -> bool:
         """Whether our process accepts connections, with roles, database and extension."""
         try:
-            told = (self.data / "postmaster.pid").read_text().split()
+            lines = (self.data / "postmaster.pid").read_text().split()
         except FileNotFoundError:
             return False
-        if told[:1] != [str(self.pid)] or told[-1] != "ready":
+        if lines[:1] != [str(self.pid)] or lines[-1] != "ready":
             return False
         await bootstrap(self.urls, self._passwords, self.log)
         return True

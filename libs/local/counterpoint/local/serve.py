@@ -29,10 +29,10 @@ def serve(stack: Stack, on_ready: OnReady | None = None) -> None:
 
 
 async def _serve(stack: Stack, on_ready: OnReady | None) -> None:
-    asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    stopping = asyncio.create_task(asked.wait())
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    stopping = asyncio.create_task(stop_requested.wait())
     working = asyncio.create_task(_work(stack, on_ready))
     try:
         await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)

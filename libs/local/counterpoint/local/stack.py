@@ -16,7 +16,7 @@ from counterpoint.local.disk_space import reserve_streams
 from counterpoint.local.endpoints import Endpoints, NatsUser, RunningEngine, RunningService, write_endpoints
 from counterpoint.local.engine import Engine
 from counterpoint.local.listen_addresses import HTTP_PORT, ListenAddresses, origin
-from counterpoint.local.lock import hold
+from counterpoint.local.lock import acquire_lock
 from counterpoint.local.nats import NatsServer
 from counterpoint.local.postgres import PostgresServer, PostgresUrls, bootstrap
 from counterpoint.local.private_files import NO_SPACE, private_folder
@@ -103,7 +103,7 @@ class Stack:
         Raises `AlreadyRunning`, `Permanent` when the HTTP port is taken, the disk is full or a file is damaged, and
         `Transient` with the end of its log when a process fails. After a failure nothing runs.
         """
-        self._lock = hold(self.data_dir)
+        self._lock = acquire_lock(self.data_dir)
         try:
             with self._stage("ready"):
                 await self._start(StateFile(self.data_dir / "state.json"))
@@ -129,7 +129,7 @@ class Stack:
         self._lock = None
 
     async def watch(self) -> None:
-        """Wait for ever; raises when the supervision itself fails."""
+        """Wait without limit; raises when the supervision itself fails."""
         await self._supervisor.watch()
 
     def kill(self, name: str) -> None:

@@ -23,7 +23,7 @@ def restart_delay_s(deaths: int) -> float:
     return min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(deaths, 16))
 
 
-async def all_done(work: Iterable[Awaitable[None]]) -> None:
+async def wait_all(work: Iterable[Awaitable[None]]) -> None:
     """Wait for all work to end, then raise the first failure."""
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(outcome, BaseException):
@@ -66,7 +66,7 @@ class Supervisor:
             finally:
                 await child.stop()
 
-        await all_done(end(child) for child in children)
+        await wait_all(end(child) for child in children)
 
     async def _keep(self, child: ManagedProcess) -> None:
         deaths = 0

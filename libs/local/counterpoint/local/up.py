@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from counterpoint.local.endpoints import Endpoints, read_endpoints
 from counterpoint.local.listen_addresses import ListenAddresses
-from counterpoint.local.lock import is_held
+from counterpoint.local.lock import is_locked
 from counterpoint.local.serve import OnReady, run_detached, run_supervisor, serve
 from counterpoint.local.stack import Progress, Stack
 from counterpoint.local.state_file import ProcessIdentity, read_state
@@ -69,7 +69,7 @@ def down(data_dir: Path, timeout_s: float = 60.0) -> bool:
     """Stop the stack of `data_dir` and wait. Return False when none ran. Raises `Transient` on a timeout."""
     deadline = time.monotonic() + timeout_s
     stopped_supervisor: ProcessIdentity | None = None
-    while is_held(data_dir):
+    while is_locked(data_dir):
         supervisor = read_state(data_dir / "state.json").supervisor
         if supervisor is not None and supervisor != stopped_supervisor and supervisor.is_alive():
             os.kill(supervisor.pid, signal.SIGTERM)
@@ -82,7 +82,7 @@ def down(data_dir: Path, timeout_s: float = 60.0) -> bool:
 
 def status(data_dir: Path) -> Status:
     """Return the state of the stack on `data_dir`; empty while it starts."""
-    if not is_held(data_dir):
+    if not is_locked(data_dir):
         return Status(running=False)
     supervisor = read_state(data_dir / "state.json").supervisor
     pid = supervisor.pid if supervisor is not None else None

@@ -54,8 +54,8 @@ class ValkeyServer(Engine):
     async def answers(self) -> bool:
         """Whether our process accepts the password and has loaded its data."""
         request = f"AUTH {self._password}\r\nPING\r\nINFO server\r\nQUIT\r\n".encode()
-        told = await ask(self.port, request, lambda received: False)
-        lines = told.split(b"\r\n")
+        reply = await ask(self.port, request, lambda received: False)
+        lines = reply.split(b"\r\n")
         return lines[:2] == [b"+OK", b"+PONG"] and b"process_id:%d" % self.pid in lines
 
 

@@ -1,6 +1,7 @@
 """Queries of the record, and the request that carries them."""
 
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -182,8 +183,40 @@ MemoryQuery = Annotated[
 ]
 
 
+class QueryPlan(StrEnum):
+    """The way in which memory answered a query."""
+
+    PRIMARY_KEY = "primary key"
+    LIST = "list"
+    """An index of a store, page by page."""
+    LOG = "log"
+    """The message log, page by page."""
+    TASK_INDEX = "task index"
+    RECURSIVE = "recursive"
+    """A walk over edges in the record."""
+    AS_OF = "as of"
+    AS_OF_EXACT = "as of, exact"
+    EXACT = "exact"
+    """A scan of all vectors in scope."""
+    INDEXED = "indexed"
+    """An approximate index of vectors."""
+    NONE = "none"
+    """No search: the query or its scope is empty."""
+    NEAREST = "nearest"
+    """The episodic tier."""
+    WITHOUT_TIER = "exact, episodic is away"
+    """The record instead of the episodic tier."""
+    INFLUENCE = "influence"
+    AGGREGATE = "aggregate"
+    """Sums over the records of a store."""
+    AUDIT = "audit"
+    CYPHER = "cypher"
+    REBUILD = "rebuild"
+    REEMBED = "reembed"
+
+
 class QueryResult(Shape):
-    """The result of one query: the items, the tier that answered and its plan.
+    """The result of one query: the items, the tier that answered and its plan, a `QueryPlan`.
 
     `partial`: more items exist than fit into a bus message, or than were examined. `erased`: items of the past moment
     that have been erased since.

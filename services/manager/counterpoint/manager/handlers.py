@@ -145,7 +145,7 @@ def register(service: Service, limits: TaskLimits | None = None) -> None:
 
 
 async def _last_failure(memory: Memory, task_id: str) -> datetime | None:
-    """Return when the incident of a task or a part of it failed last; None for a task that is no incident's."""
+    """Return when the incident of a task or a part of it failed last; None for a task without an incident."""
     item = await memory.get("incidents", task_id)
     times = [failure["at"] for failure in item.body.get("failures", ())] if item else []
     times += [part["last_at"] for part in item.body.get("live", {}).get("merged", ())] if item else []

@@ -12,11 +12,11 @@ _REQUEST_FIELDS = SubmitTask.model_fields.keys() - {"task_id", "session_id", "pr
 
 def first_attempt(message: TaskRouted, settings: EffectiveIncidentSettings | None = None) -> TaskUpdate:
     """Return the first attempt at a task that was routed, under the `settings` of its incidents."""
-    held = settings if settings and message.task.kind == "troubleshoot" else EffectiveIncidentSettings()
+    applied = settings if settings and message.task.kind == "troubleshoot" else EffectiveIncidentSettings()
     row = transition(SUBMITTED, WorkflowEvent.ROUTED)
     assert row is not None
-    asked = message.task
-    digest = signature(asked.error_message).digest if asked.error_message else None
+    request = message.task
+    digest = signature(request.error_message).digest if request.error_message else None
     task = Task(
         task_id=message.task_id,
         project=message.project,
@@ -28,18 +28,18 @@ def first_attempt(message: TaskRouted, settings: EffectiveIncidentSettings | Non
         submitted_at=message.submitted_at,
         lane=message.lane,
         attempt=1,
-        quiet_s=held.quiet_s,
-        shadow=held.shadow,
-        **{name: getattr(asked, name) for name in _REQUEST_FIELDS},
+        quiet_s=applied.quiet_s,
+        shadow=applied.shadow,
+        **{name: getattr(request, name) for name in _REQUEST_FIELDS},
     )
     facts = [
         f"lane {message.lane}",
         f"error signature {digest}" if digest else "no error",
-        f"deadline {asked.deadline.isoformat()}" if asked.deadline else "no deadline",
-        *((f"ends after {held.quiet_s:.0f} quiet seconds",) if held.quiet_s else ()),
-        *(("in shadow",) if held.shadow else ()),
+        f"deadline {request.deadline.isoformat()}" if request.deadline else "no deadline",
+        *((f"ends after {applied.quiet_s:.0f} quiet seconds",) if applied.quiet_s else ()),
+        *(("in shadow",) if applied.shadow else ()),
     ]
-    reasoning = f"{asked.kind} by {message.submitted_by}: {', '.join(facts)}; attempt 1 goes to the developer"
+    reasoning = f"{request.kind} by {message.submitted_by}: {', '.join(facts)}; attempt 1 goes to the developer"
     return TaskUpdate(
         steps=(ReasoningStep("plan", reasoning),), decision="delegate attempt 1", task=task, delegate="work"
     )

@@ -17,8 +17,8 @@ def session_id_of(message: TaskRouted) -> str:
 
 def with_task(session: SessionRecord | None, message: TaskRouted, now: datetime) -> SessionRecord:
     """Add the task to its session, a known or a new one."""
-    asked = message.task.title or message.task.description
-    line = f"{message.task.kind}: {' '.join(asked.split())[:LINE_CHARS]}"
+    title = message.task.title or message.task.description
+    line = f"{message.task.kind}: {' '.join(title.split())[:LINE_CHARS]}"
     known_ids, known_lines = (session.task_ids, session.summary.splitlines()) if session else ((), [])
     return SessionRecord(
         session_id=session_id_of(message),

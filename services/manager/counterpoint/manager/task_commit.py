@@ -50,8 +50,8 @@ def task_commit(
         messages.append(send(decision))
     writes += [put("actions", action.action_id, action) for action in actions]
     for learned in update.learned:
-        seen = history.attempts.get(learned.attempt) if history else None
-        writes.append(put("attempts", learned.attempt_id, learned, existing=seen[1] if seen else None))
+        known = history.attempts.get(learned.attempt) if history else None
+        writes.append(put("attempts", learned.attempt_id, learned, existing=known[1] if known else None))
     if update.task:
         record = _stored(update.task, update, history, head[0])
         writes.append(put("tasks", task_id, record, existing=history.item if history else None))

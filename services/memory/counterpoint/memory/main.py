@@ -156,7 +156,7 @@ class MemoryProcess:
         settings, connection = self._settings, self.service.connection
         origins = OriginCache(settings.read_set_items)
         self._causes = InboundMessages(self._database, self._rules, origins)
-        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.certain_number)
+        self._epochs = Epochs(self._database, self._rules, lambda: self._lease.valid_acquisition)
         self._relay = Relay(
             self._record,
             connection,
@@ -237,7 +237,7 @@ class MemoryProcess:
             group.create_task(self._committer.run())
             await retry_while_transient(self._finish)
             self._ready.set()
-            # Objects that exist by now stay for ever; the garbage collector need not look through them again.
+            # Objects that exist by now live as long as the process; the garbage collector need not traverse them.
             gc.freeze()
             group.create_task(self._relay.run())
             group.create_task(self._sequencer.run())

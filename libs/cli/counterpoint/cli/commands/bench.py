@@ -70,7 +70,8 @@ def bench(
     """Measure a temporary stack beside its physical limits, or the running stack of --url or --data-dir.
 
     Every run is printed with the load of the machine. On a running stack `flow` creates a project, which stays; every
-    other benchmark needs a database of its own. A missed target is no error; exit code 1 is a failed benchmark.
+    other benchmark needs a database of its own. A missed target is not an error; with exit code 1 a benchmark
+    failed.
     """
     options = {
         "--type": [type_] if type_ else [],

@@ -1,4 +1,4 @@
-"""`counterpoint escalations`: list the tasks that need somebody."""
+"""`counterpoint escalations`: list the tasks that wait for a person."""
 
 from typing import TYPE_CHECKING
 

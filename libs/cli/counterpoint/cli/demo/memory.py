@@ -35,13 +35,13 @@ def take_back(api: ApiClient, transcript: DemoTranscript, project: str) -> None:
         answer["task_id"] in radius["tasks"] and touched["decisions"] and touched["actions"],
         dict(touched),
     )
-    wish = {"item": SOURCE, "reason": "it deletes a table"}
-    out = api.post("/v1/quarantines", wish | {"kind": "quarantine"}, project=project)
+    request = {"item": SOURCE, "reason": "it deletes a table"}
+    out = api.post("/v1/quarantines", request | {"kind": "quarantine"}, project=project)
     transcript.say(f"under quarantine: {sum(out['out'].values())} records, in one commit")
     transcript.check("no search finds it any more", not _found(api, project), _found(api, project))
     transcript.check("no answer uses it any more", _asked(api, project).get("state") == "input_required", "an answer")
     transcript.check("an as-of search still shows it", _found(api, project, as_of=answer["ended_at"]), "nothing")
-    back = api.post("/v1/quarantines", wish | {"kind": "rollback"}, project=project)
+    back = api.post("/v1/quarantines", request | {"kind": "rollback"}, project=project)
     transcript.say(f"rolled back: {sum(back['restored'].values())} records have their previous version")
     transcript.check("the answer is the previous version", "restarting" in _asked(api, project).get("result", ""), back)
     refused = _ingest(api, project, "login.md", SECRET)

@@ -89,15 +89,15 @@ class IncidentStory:
         task = self.stage.wait_for_new_task(known, "the failure has become a task with a proposal", proposed(1))
         self.transcript.card("failure", task)
         self._check_first_card(task)
-        seen = [task.proposal]
+        proposals = [task.proposal]
         for number, attempt in enumerate(incident.attempts, 1):
             self.transcript.say(f"reported: attempt {number} {attempt.outcome}: {attempt.error_message}")
             self.stage.report(task, number, attempt.model_dump(exclude_none=True))
             if number < len(incident.attempts):
                 task = self.stage.wait_until(task, f"attempt {number + 1} to be proposed", proposed(number + 1))
                 self.transcript.show(f"\nattempt {number + 1}:\n{task.proposal}\n")
-                self.transcript.check("the next proposal is different", task.proposal not in seen, task.proposal)
-                seen.append(task.proposal)
+                self.transcript.check("the next proposal is different", task.proposal not in proposals, task.proposal)
+                proposals.append(task.proposal)
         task = self.stage.wait_until(task, "the repeated failure to escalate", waits_for("override"))
         self.transcript.card("escalated", task)
         self.transcript.check(
@@ -164,7 +164,7 @@ class IncidentStory:
         self.transcript.card("again", task)
         attempts = task.findings.similar_attempts if task.findings else ()
         citations = task.findings.citations if task.findings else ()
-        said = [f"{one.outcome} by {one.by}: {one.tried}" for one in attempts]
+        tried_texts = [f"{one.outcome} by {one.by}: {one.tried}" for one in attempts]
         self.transcript.check(
             "the text of the error differs, and it is recognised as the same failure",
             task.error_message != first.error_message and task.error_signature == first.error_signature,
@@ -174,14 +174,14 @@ class IncidentStory:
         self.transcript.check(
             f"the card shows {incident.recognised.failed} failed attempts",
             len(failed) == incident.recognised.failed,
-            said,
+            tried_texts,
         )
         worked = [one for one in attempts if one.outcome == "succeeded"]
         self.transcript.check(
             f"the card shows the fix and its author, {incident.recognised.by}",
             [(one.id, one.by) for one in worked] == [(first.attempt_id, incident.recognised.by)]
             and holds(worked[0].tried, incident.override.instruction),
-            said,
+            tried_texts,
         )
         self.transcript.check(
             "the earlier fix is proposed first", holds(task.proposal, incident.override.instruction), task.proposal

@@ -106,32 +106,32 @@ def read(source: str, text: str) -> IncidentSheet:
     return _sheet(source, _table(source, text))
 
 
-def parse_outcome(said: str) -> Outcome | None:
+def parse_outcome(word: str) -> Outcome | None:
     """Return the outcome of a word, or None."""
-    return _OUTCOME_BY_WORD.get(" ".join(said.replace("’", "'").strip(" .!").split()).lower())
+    return _OUTCOME_BY_WORD.get(" ".join(word.replace("’", "'").strip(" .!").split()).lower())
 
 
-def parse_time(said: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """Parse a time: RFC 3339, a date, or an RFC 5322 date. The default zone is UTC, the default time midnight.
 
     Returns None for an invalid or ambiguous time: 03/04/2026 may be in March or April."""
-    said = " ".join(said.split())
+    text = " ".join(text.split())
     try:
-        found = datetime.fromisoformat(said)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        parsed = datetime.fromisoformat(text)
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     except ValueError:
         pass
     for day in _DATES:
         for clock in _CLOCKS:
             try:
-                return datetime.strptime(said, day + clock).replace(tzinfo=UTC)
+                return datetime.strptime(text, day + clock).replace(tzinfo=UTC)
             except ValueError:
                 continue
     try:
-        found = parsedate_to_datetime(said)
+        parsed = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 _Raw = tuple[int, Mapping[str, Any] | InvalidRow]
@@ -222,26 +222,26 @@ def _sheet(source: str, raw: Iterable[_Raw]) -> IncidentSheet:
 def _row(source: str, number: int, cells: Mapping[str, Any]) -> tuple[IncidentRow | InvalidRow, list[str]]:
     """Return a row as an incident, and its unknown columns."""
     by_name = {_plain(name): name for name in cells}
-    said: dict[str, tuple[str, Any]] = {}
+    values_by_column: dict[str, tuple[str, Any]] = {}
     for column, names in COLUMNS.items():
         for name in names:
-            if name in by_name and _has_value(cells[by_name[name]]) and column not in said:
-                said[column] = (by_name[name], cells[by_name[name]])
-    if "title" in said and "description" not in said:
-        said["description"] = said.pop("title")
-    read_names = {name for name, _ in said.values()}
+            if name in by_name and _has_value(cells[by_name[name]]) and column not in values_by_column:
+                values_by_column[column] = (by_name[name], cells[by_name[name]])
+    if "title" in values_by_column and "description" not in values_by_column:
+        values_by_column["description"] = values_by_column.pop("title")
+    read_names = {name for name, _ in values_by_column.values()}
     left = [name for name in cells if name not in read_names and _has_value(cells[name])]
 
     def fault(column: str, problem: str) -> InvalidRow:
-        return InvalidRow(number, said[column][0] if column in said else column, problem)
+        return InvalidRow(number, values_by_column[column][0] if column in values_by_column else column, problem)
 
-    if "error_message" not in said and "description" not in said:
+    if "error_message" not in values_by_column and "description" not in values_by_column:
         return fault("error", "is empty"), left
     for column in REQUIRED:
-        if column not in said:
+        if column not in values_by_column:
             return fault(column, "is empty"), left
     values: dict[str, Any] = {"source": source}
-    for column, (_, value) in said.items():
+    for column, (_, value) in values_by_column.items():
         match column:
             case "outcome":
                 values[column] = parse_outcome(str(value))
@@ -263,7 +263,7 @@ def _row(source: str, number: int, cells: Mapping[str, Any]) -> tuple[IncidentRo
                 if isinstance(value, dict | list):
                     return fault(column, "must be text"), left
                 values[column] = str(value).strip()
-    return _checked(number, values, {column: name for column, (name, _) in said.items()}), left
+    return _checked(number, values, {column: name for column, (name, _) in values_by_column.items()}), left
 
 
 def _checked(number: int, values: dict[str, Any], names: Mapping[str, str]) -> IncidentRow | InvalidRow:

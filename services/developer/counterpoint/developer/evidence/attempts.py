@@ -72,8 +72,8 @@ class EarlierAttempt:
     @property
     def weight(self) -> float:
         """The weight of its outcome, multiplied by the likeness."""
-        said = _OUTCOME_WEIGHTS.get((self.attempt.outcome, self.attempt.evidence), 0.0)
-        return said if self.recognised else said * self.likeness
+        outcome_weight = _OUTCOME_WEIGHTS.get((self.attempt.outcome, self.attempt.evidence), 0.0)
+        return outcome_weight if self.recognised else outcome_weight * self.likeness
 
     @property
     def trusted(self) -> bool:

@@ -91,7 +91,7 @@ def failure_of_attempt(attempt: Attempt) -> Failure:
 
 def differences(earlier: Failure, current: Failure) -> tuple[str, ...]:
     """Return the differences between two failures, as `then ..., now ...`."""
-    said: list[str] = []
+    texts: list[str] = []
     pairs: Mapping[str, tuple[str | None, str | None]] = {
         "error": (_first_line(earlier.error), _first_line(current.error)),
         "job": (_job(earlier.job), _job(current.job)),
@@ -99,8 +99,8 @@ def differences(earlier: Failure, current: Failure) -> tuple[str, ...]:
     }
     for name, (then, today) in pairs.items():
         if then and then != today:
-            said.append(f"{name} then: {then}; now: {today}" if today else f"{name} then: {then}")
-    return tuple(said)
+            texts.append(f"{name} then: {then}; now: {today}" if today else f"{name} then: {then}")
+    return tuple(texts)
 
 
 def _failure(

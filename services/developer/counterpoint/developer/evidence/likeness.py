@@ -133,28 +133,28 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
     """Return the reasons in words, strongest first."""
     if circumstances.declared is not None:
         return ("a person declared them the same" if circumstances.declared else "a person declared them different",)
-    said = []
+    texts = []
     if circumstances.report:
-        said.append("same report")
+        texts.append("same report")
     if circumstances.template:
-        said.append("same message, but it names no cause" if circumstances.generic else "same error message")
+        texts.append("same message, but it names no cause" if circumstances.generic else "same error message")
     if circumstances.job:
-        said.append("same job")
+        texts.append("same job")
     elif pair.system:
-        said.append("same system")
+        texts.append("same system")
     if circumstances.code:
-        said.append(f"same code: {circumstances.code}")
+        texts.append(f"same code: {circumstances.code}")
     if not circumstances.template and pair.error_coverage >= LIKELY:
-        said.append(f"shares {pair.error_coverage:.0%} of the error's rare words")
+        texts.append(f"shares {pair.error_coverage:.0%} of the error's rare words")
     if pair.coverage >= LIKELY:
-        said.append(f"shares {pair.coverage:.0%} of the report's rare words")
+        texts.append(f"shares {pair.coverage:.0%} of the report's rare words")
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
-        said.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
-    if not said:
-        said.append("few words in common, and not similar in meaning")
+        texts.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
+    if not texts:
+        texts.append("few words in common, and not similar in meaning")
     if pair.ruled_out:
-        said.append("against: this report rules a cause out")
-    return tuple(said)
+        texts.append("against: this report rules a cause out")
+    return tuple(texts)
 
 
 def words_of_error(error: str | None) -> frozenset[str]:

@@ -86,23 +86,23 @@ class Excerpt:
 def scores(terms: QuestionTerms, section: Section) -> list[float]:
     """Return the question coverage of each unit, with a fraction for its headings and its lead-in."""
     about = terms.words_in(section.headings)
-    found = []
+    values = []
     opener: frozenset[str] = frozenset()
-    for unit, said in zip(section.units, section.sentences, strict=True):
+    for unit, sentence in zip(section.units, section.sentences, strict=True):
         if unit.kind not in BODY:
             if unit.kind in ("heading", "header"):
                 opener = terms.words_in(unit.text) if unit.kind == "heading" else opener | terms.words_in(unit.text)
-            found.append(0.0)
+            values.append(0.0)
             continue
-        held = terms.words_in(unit.text)
-        value = terms.share(held) + 0.35 * terms.share((opener | about) - held)
-        value += 0.25 * terms.fits(said)
+        covered = terms.words_in(unit.text)
+        value = terms.share(covered) + 0.35 * terms.share((opener | about) - covered)
+        value += 0.25 * terms.fits(sentence)
         if terms.permission and prohibits(unit.text):
             value += 0.15 * (value > 0.1)
         value /= 1 + max(0, unit.end - unit.start - LONG) / LONGER
-        found.append(value if held else 0.5 * value)
-        opener = held if unit.opens else opener if unit.kind in LISTED else frozenset()
-    return found
+        values.append(value if covered else 0.5 * value)
+        opener = covered if unit.opens else opener if unit.kind in LISTED else frozenset()
+    return values
 
 
 def excerpt(

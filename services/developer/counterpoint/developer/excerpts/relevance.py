@@ -97,8 +97,8 @@ def rank_hits(found_hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 
 def _logit(probability: float) -> float:
-    held = min(max(probability, 1e-9), 1 - 1e-9)
-    return math.log(held / (1 - held))
+    clipped = min(max(probability, 1e-9), 1 - 1e-9)
+    return math.log(clipped / (1 - clipped))
 
 
 def _shown_texts(item: Item) -> tuple[str, ...]:
@@ -125,8 +125,8 @@ def _hit(item: Item, words: frozenset[str], covered: float, curve: Curve) -> Hit
 def features_of(item: Item, overlap: float) -> HitFeatures:
     """Return the features of an item; those that the search did not report are 0."""
     scores = item.scores or {}
-    said = {name: scores.get(name, 0.0) for name in ("cosine", "coverage", "lexical_z", "cosine_z")}
-    return HitFeatures(overlap=overlap, **said)
+    reported = {name: scores.get(name, 0.0) for name in ("cosine", "coverage", "lexical_z", "cosine_z")}
+    return HitFeatures(overlap=overlap, **reported)
 
 
 def independent_sources(found_hits: Sequence[Hit], threshold: float) -> tuple[Hit, ...]:

@@ -65,7 +65,7 @@ class Section:
     def sentences(self) -> tuple[str, ...]:
         """Return the statements of its blocks: each cell of a table row with its header, the text of any other
         block."""
-        said, headers = list[str](), tuple[str, ...]()
+        texts, headers = list[str](), tuple[str, ...]()
         for unit in self.units:
             if unit.kind == "header":
                 headers = _cells(unit.text)
@@ -73,8 +73,8 @@ class Section:
                 headers = ()
             cells = _cells(unit.text) if unit.kind == "row" else ()
             paired = len(cells) == len(headers) > 0
-            said.append("; ".join(map(_CELL_TEXT.format, headers, cells)) if paired else unit.text)
-        return tuple(said)
+            texts.append("; ".join(map(_CELL_TEXT.format, headers, cells)) if paired else unit.text)
+        return tuple(texts)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -114,16 +114,16 @@ def mostly_documents(hits: Sequence[Hit]) -> bool:
 def sections(hits: Sequence[Hit], neighbours: Iterable[Hit] = ()) -> tuple[Section, ...]:
     """Return the sections of hits, in their order; `neighbours` are adjacent passages."""
     known = {(hit.source, hit.start): hit for hit in (*neighbours, *hits)}
-    said = Counter(text for _, text in {(hit.source, _plain(hit.text)) for hit in known.values()})
-    known = {place: hit for place, hit in known.items() if said[_plain(hit.text)] < COPIES}
+    copies = Counter(text for _, text in {(hit.source, _plain(hit.text)) for hit in known.values()})
+    known = {place: hit for place, hit in known.items() if copies[_plain(hit.text)] < COPIES}
     places = {(hit.source, hit.start): place for place, hit in reversed(list(enumerate(hits)))}
-    made: list[Section] = []
+    found: list[Section] = []
     for run in _runs(sorted(known.values(), key=lambda hit: (hit.source, hit.start))):
         among = [hit for hit in run if (hit.source, hit.start) in places]
         if among:
             best = min(among, key=lambda hit: places[hit.source, hit.start])
-            made.append(Section(tuple(run), places[best.source, best.start], best))
-    return tuple(sorted(made, key=lambda section: section.place))
+            found.append(Section(tuple(run), places[best.source, best.start], best))
+    return tuple(sorted(found, key=lambda section: section.place))
 
 
 def _plain(text: str) -> str:

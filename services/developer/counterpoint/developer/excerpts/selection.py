@@ -188,24 +188,24 @@ class Selection:
     def _sentence_features(self, excerpts: Sequence[Excerpt]) -> dict[str, float]:
         """Return the features of the sentences: the coverage of the best one with the requested kind of value, and the
         share of its words that no sentence has."""
-        asked = self.terms
-        said = focused = 0.0
+        terms = self.terms
+        best_share = focused = 0.0
         for each in excerpts:
-            about = asked.words_in(each.section.headings)
+            about = terms.words_in(each.section.headings)
             for n in each.units:
                 text = each.section.sentences[n]
-                held = asked.words_in(text)
-                if held and (asked.kind is None or asked.fits(text)):
-                    said = max(said, asked.share(held | about))
-                    focused = max(focused, len(asked.focus & (held | about)) / max(1, len(asked.focus)))
-        return {"said": said, "unfocused": 1.0 - focused if asked.focus else 0.0}
+                words = terms.words_in(text)
+                if words and (terms.kind is None or terms.fits(text)):
+                    best_share = max(best_share, terms.share(words | about))
+                    focused = max(focused, len(terms.focus & (words | about)) / max(1, len(terms.focus)))
+        return {"said": best_share, "unfocused": 1.0 - focused if terms.focus else 0.0}
 
     def lacks(self, features: Mapping[str, float], excerpts: Sequence[Excerpt]) -> bool:
         """Return whether no excerpt has the requested kind of value, or only an internal page can have it."""
-        asked = self.terms
-        if asked.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
+        terms = self.terms
+        if terms.ours and not any(OWN.search(hit.text) for each in excerpts for hit in each.section.hits):
             return True
-        return asked.kind is not None and asked.kind.strict and not features["said"]
+        return terms.kind is not None and terms.kind.strict and not features["said"]
 
     def grade(self, rewritten: bool = False) -> Grade:
         """Return the likelihood as a grade; the threshold is higher for a `rewritten` query."""

@@ -15,15 +15,15 @@ def summary_of(headings: Sequence[str], steps: Sequence[str]) -> str | None:
     """Return the last heading with as many first clauses of steps as fit into `LIMIT_CHARS`; without steps, all
     headings from the title down. None where there is neither."""
     named = [flat for heading in headings if (flat := " ".join(heading.split()))]
-    acts = [act for step in steps if (act := _beginning(step))]
-    if not acts:
+    clauses = [clause for step in steps if (clause := _beginning(step))]
+    if not clauses:
         return _cut(": ".join(named), LIMIT_CHARS) if named else None
-    said = _cut(f"{named[-1]}: {acts[0]}" if named else acts[0], LIMIT_CHARS)
-    for act in acts[1:]:
-        if len(said) + len(act) + 2 > LIMIT_CHARS:
+    summary = _cut(f"{named[-1]}: {clauses[0]}" if named else clauses[0], LIMIT_CHARS)
+    for clause in clauses[1:]:
+        if len(summary) + len(clause) + 2 > LIMIT_CHARS:
             break
-        said = f"{said}; {act}"
-    return said
+        summary = f"{summary}; {clause}"
+    return summary
 
 
 def _beginning(step: str) -> str:

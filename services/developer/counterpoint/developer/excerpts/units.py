@@ -153,14 +153,18 @@ class _Reader:
             self._prose(start, end, indent, blank)
 
     def _prose(self, start: int, end: int, indent: int, blank: bool) -> None:
-        held = self._open
-        if held is not None and held.kind in ("step", "item", "term") and (indent > held.indent or not blank):
-            held.end = end
-        elif held is not None and held.kind == "paragraph" and not blank:
-            if indent > held.indent and held.end - held.start < 100 and "\n" not in self._text[held.start : held.end]:
-                held.kind = "term"
-            held.end = end
-        elif blank and indent >= 4 and (held is None or indent > held.indent) and not self._nested(indent):
+        block = self._open
+        if block is not None and block.kind in ("step", "item", "term") and (indent > block.indent or not blank):
+            block.end = end
+        elif block is not None and block.kind == "paragraph" and not blank:
+            if (
+                indent > block.indent
+                and block.end - block.start < 100
+                and "\n" not in self._text[block.start : block.end]
+            ):
+                block.kind = "term"
+            block.end = end
+        elif blank and indent >= 4 and (block is None or indent > block.indent) and not self._nested(indent):
             self._close()
             self._literal(start, indent)
         else:
@@ -180,13 +184,13 @@ class _Reader:
         return unit.text.rstrip().endswith("::")
 
     def _blank(self) -> None:
-        held = self._open
-        if held is None:
+        block = self._open
+        if block is None:
             return
-        if held.kind in ("step", "item", "term") and self._continues(held.indent):
+        if block.kind in ("step", "item", "term") and self._continues(block.indent):
             return
-        literal = held.kind == "paragraph" and self._text[held.start : held.end].endswith("::")
-        indent = held.indent
+        literal = block.kind == "paragraph" and self._text[block.start : block.end].endswith("::")
+        indent = block.indent
         self._close()
         following = self._peek()
         if literal and following is not None and following[1] > indent:
@@ -244,8 +248,8 @@ class _Reader:
         line = self._lines[self._at][1]
         self._add("markup", start, start + len(line), indent)
         if name.rpartition(":")[2] in _ADMONITION:
-            said = body.partition("::")[2].strip()
-            if said:
+            admonition = body.partition("::")[2].strip()
+            if admonition:
                 self._found.pop()
                 self._open = _Open("paragraph", start, indent, start + len(line))
             return
@@ -284,5 +288,5 @@ class _Reader:
 
     def _close(self) -> None:
         if self._open is not None:
-            held, self._open = self._open, None
-            self._add(held.kind, held.start, held.end, held.indent)
+            block, self._open = self._open, None
+            self._add(block.kind, block.start, block.end, block.indent)

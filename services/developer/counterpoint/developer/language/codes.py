@@ -28,5 +28,5 @@ def normalise(text: str) -> str:
 
 def first_code_in(codes: tuple[str, ...], text: str) -> str | None:
     """Return the first of the codes that is a whole word of the text."""
-    held = normalise(text)
-    return next((code for code in codes if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", held)), None)
+    normalised = normalise(text)
+    return next((code for code in codes if re.search(rf"(?<!\w){re.escape(code)}(?!\w)", normalised)), None)

@@ -24,7 +24,7 @@ _SHARED_WORDS = frozenset(
 @cache
 def _words() -> tuple[frozenset[str], dict[str, dict[str, tuple[str, ...]]]]:
     """Return the stop words, and the other words by stem with their English translations."""
-    idle, said = set[str](), dict[str, dict[str, tuple[str, ...]]]()
+    stop_words, translations = set[str](), dict[str, dict[str, tuple[str, ...]]]()
     for line in (
         files("counterpoint.developer.language").joinpath("german.txt").read_text(encoding="utf-8").splitlines()
     ):
@@ -32,10 +32,10 @@ def _words() -> tuple[frozenset[str], dict[str, dict[str, tuple[str, ...]]]]:
             continue
         word, *english = line.split()
         if english:
-            said.setdefault(_STEMMER.stemWord(word), {})[word] = tuple(english)
+            translations.setdefault(_STEMMER.stemWord(word), {})[word] = tuple(english)
         else:
-            idle.add(word)
-    return frozenset(idle), said
+            stop_words.add(word)
+    return frozenset(stop_words), translations
 
 
 def _english_of_stem(word: str) -> tuple[str, ...] | None:
@@ -51,13 +51,17 @@ def _english_of_stem(word: str) -> tuple[str, ...] | None:
 def is_german(text: str) -> bool:
     """Return whether a text is German: two of its words, or a fifth of them, are."""
     words = _WORD.findall(text.lower())
-    idle, said = _words()
+    stop_words, translations = _words()
     telling = [
-        word for word in words if word not in _SHARED_WORDS and (word in idle or _STEMMER.stemWord(word) in said)
+        word
+        for word in words
+        if word not in _SHARED_WORDS and (word in stop_words or _STEMMER.stemWord(word) in translations)
     ]
     marked = sum(any(letter in word for letter in "äöüß") for word in words)
-    idle_ones = sum(word in idle for word in telling)
-    return bool(words) and (idle_ones >= 2 or (idle_ones + marked >= 1 and len(telling) + marked >= 0.3 * len(words)))
+    stop_word_count = sum(word in stop_words for word in telling)
+    return bool(words) and (
+        stop_word_count >= 2 or (stop_word_count + marked >= 1 and len(telling) + marked >= 0.3 * len(words))
+    )
 
 
 def stop_word(word: str) -> bool:

@@ -48,11 +48,11 @@ class QuestionTerms:
     def focus(self) -> frozenset[str]:
         """The words that name the requested value: those directly after "which", "what", "how many" and similar
         words."""
-        asked = FOCUS.search(self.text)
-        if asked is None:
+        match = FOCUS.search(self.text)
+        if match is None:
             return frozenset()
-        named = words_of(asked[1])
-        return frozenset(word for word, said in self.synonyms.items() if word in named or said & named)
+        named = words_of(match[1])
+        return frozenset(word for word, forms in self.synonyms.items() if word in named or forms & named)
 
     def words_in(self, text: str) -> frozenset[str]:
         """Return the words of the question in a text, also by synonyms."""
@@ -60,7 +60,7 @@ class QuestionTerms:
 
     def matching(self, words: Set[str]) -> frozenset[str]:
         """Return the words of the question among words, also by synonyms."""
-        return frozenset(word for word, said in self.synonyms.items() if not said.isdisjoint(words))
+        return frozenset(word for word, forms in self.synonyms.items() if not forms.isdisjoint(words))
 
     def share(self, words_in: Iterable[str]) -> float:
         """Return the share in [0, 1] of the question's total weight in these words."""
@@ -85,7 +85,7 @@ def question_terms(question: str, found: Iterable[Set[str]], with_digits: bool =
     if with_digits:
         synonyms |= {digit: frozenset({digit}) for digit in digits(question)}
     bags = list(found)
-    words_in = {word: sum(not said.isdisjoint(bag) for bag in bags) for word, said in synonyms.items()}
+    words_in = {word: sum(not forms.isdisjoint(bag) for bag in bags) for word, forms in synonyms.items()}
     rare = {word: math.log(1 + len(bags) / (1 + count)) for word, count in words_in.items()}
     return QuestionTerms(question, rare, synonyms, frozenset(word for word, count in words_in.items() if not count))
 

@@ -80,13 +80,13 @@ def weaknesses(confidence: Confidence) -> tuple[str, ...]:
     inputs = confidence.terms
     if inputs is None or confidence.band == "high":
         return ()
-    said = [f"confidence is {confidence.band} ({confidence.score:.2f})"]
+    texts = [f"confidence is {confidence.band} ({confidence.score:.2f})"]
     if inputs.rag_hits < ENOUGH_HITS:
-        said.append(f"{inputs.rag_hits} of {ENOUGH_HITS} independent trusted sources are relevant")
+        texts.append(f"{inputs.rag_hits} of {ENOUGH_HITS} independent trusted sources are relevant")
     if inputs.rag_similarity < HIGH:
-        said.append(f"the best of them matches by {inputs.rag_similarity:.2f}")
+        texts.append(f"the best of them matches by {inputs.rag_similarity:.2f}")
     if inputs.provider_exists is False:
-        said.append("the provider index lacks a system that the task names")
+        texts.append("the provider index lacks a system that the task names")
     if not inputs.similar_dag:
-        said.append("no similar task is known to have succeeded")
-    return ("; ".join(said),)
+        texts.append("no similar task is known to have succeeded")
+    return ("; ".join(texts),)

@@ -47,7 +47,7 @@ class Proposal:
 
 
 def is_agent_override(override: OverrideGiven | None) -> bool:
-    """Return whether an override is by an agent, and so is no instruction."""
+    """Return whether an override is by an agent, which makes it no instruction."""
     return override is not None and override.by_kind not in INSTRUCTING_KINDS
 
 
@@ -141,25 +141,25 @@ def _support(instruction: Instruction, lessons: Sequence[Lesson], threshold: flo
             is_same_text(passage.text, lesson.text) for lesson in lessons if lesson.failures or lesson.used_in_task
         )
     ]
-    said, hit, passage = max(options, key=lambda option: option[0], default=(0.0, None, None))
-    return (hit, passage) if hit and passage and said >= SUPPORT_SHARE else None
+    share, hit, passage = max(options, key=lambda option: option[0], default=(0.0, None, None))
+    return (hit, passage) if hit and passage and share >= SUPPORT_SHARE else None
 
 
 def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | None = None) -> Proposal:
     cited = lesson.cited
     attempt = cited.attempt
     under = f", under an override of {attempt.override_by}" if attempt.override_by else ""
-    told = f"{attempt.outcome.capitalize()} on {cited.day} ({attempt.evidence} by {attempt.by}{under})"
+    label_text = f"{attempt.outcome.capitalize()} on {cited.day} ({attempt.evidence} by {attempt.by}{under})"
     parts = [f"Proposed again because it {lesson.retry_reason}."] if lesson.retry_reason else []
     if not lesson.recognised:
         parts.append(
             "This failure is similar, but may be a different one. Check that it is the same before you act on it."
         )
-        told = f"At that time: {told[0].lower()}{told[1:]}"
+        label_text = f"At that time: {label_text[0].lower()}{label_text[1:]}"
     elif not lesson.confirmed:
         parts.append("This failure was seen before. No trusted person has confirmed that this fixed it.")
     citations = [_field(cited.item, "tried", attempt.tried)]
-    parts += labelled_quote(told, attempt.tried, 1)
+    parts += labelled_quote(label_text, attempt.tried, 1)
     beside = [
         ("note", "Noted with its outcome", attempt.note if attempt.note != attempt.tried else None),
         ("reason", "Reason given at that time", attempt.reason),
@@ -173,8 +173,8 @@ def _from_attempt(lesson: Lesson, rest: Sequence[Procedure], current: Failure | 
     if current is not None and (unlike := differences(cited.failure, current)):
         label = "Differences from that failure:" if lesson.recognised else "Distinguish them by:"
         parts += [label, "\n".join(f"- {difference}" for difference in unlike)]
-    made = _proposal(parts, attempt.tried, citations, rest, lesson.retry_reason)
-    return replace(made, likelihood=lesson.likelihood, summary=attempt.summary)
+    proposal = _proposal(parts, attempt.tried, citations, rest, lesson.retry_reason)
+    return replace(proposal, likelihood=lesson.likelihood, summary=attempt.summary)
 
 
 def _exhausted(procedure: Procedure, lessons: Sequence[Lesson]) -> bool:
@@ -196,13 +196,13 @@ def _from_document(untried: Sequence[Procedure], lessons: Sequence[Lesson]) -> P
 
 def _experience(procedure: Procedure, lessons: Sequence[Lesson]) -> list[str]:
     """Return the outcome of each step that was tried before."""
-    said = []
+    texts = []
     for number, step in enumerate(procedure.steps, 1):
         for lesson in lessons:
             if is_same_text(step, lesson.text) and (lesson.failures or lesson.successes):
-                what = "failed" if lesson.failures else "worked"
-                said.append(f"Step {number} of these was tried before and {what}: {' '.join(step.split())[:80]}")
-    return said
+                outcome = "failed" if lesson.failures else "worked"
+                texts.append(f"Step {number} of these was tried before and {outcome}: {' '.join(step.split())[:80]}")
+    return texts
 
 
 def _proposal(

@@ -64,17 +64,17 @@ def prompt(
 ) -> list[dict[str, str]]:
     """Return the messages for a model; for a second draft they contain the problems of the first."""
     shown = "\n\n".join(f"[{n}] ({hit.context or hit.source})\n{hit.text}" for n, hit in enumerate(hits[:SHOWN], 1))
-    asked = f"Passages:\n\n{shown}\n\nQuestion: {question}"
-    messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": asked}]
-    wrong = [
+    content = f"Passages:\n\n{shown}\n\nQuestion: {question}"
+    messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": content}]
+    unsupported = [
         f"- {sentence.text} ({verdict.problem})"
         for sentence, verdict in zip(before.sentences if before else (), verdicts, strict=True)
         if not verdict.supported
     ]
-    if before and wrong:
-        said = "These sentences are not supported by the passages they cite. Answer again without them:\n"
+    if before and unsupported:
+        request = "These sentences are not supported by the passages they cite. Answer again without them:\n"
         messages.append({"role": "assistant", "content": " ".join(each.text for each in before.sentences)})
-        messages.append({"role": "user", "content": said + "\n".join(wrong)})
+        messages.append({"role": "user", "content": request + "\n".join(unsupported)})
     return messages
 
 
@@ -88,17 +88,17 @@ def draft_of_model(text: str, hits: Sequence[Hit], model: str) -> Draft:
     shown = hits[:SHOWN]
     citations: list[Citation] = []
     drafted = []
-    for said, marks in _statements(text[:_ANSWER_CHARS]):
+    for statement, marks in _statements(text[:_ANSWER_CHARS]):
         rests = []
-        for number in dict.fromkeys(int(number) for mark in marks for number in _NUMBERS.findall(mark)):
-            if 1 <= number <= len(shown):
-                citation = _best_citation(shown[number - 1], said)
-                if citation not in citations:
-                    citations.append(citation)
-                rests.append(citations.index(citation))
-            else:
-                rests.append(-1)
-        drafted.append(Sentence(text=said, rests_on=tuple(dict.fromkeys(rests))))
+        numbers = dict.fromkeys(int(number) for mark in marks for number in _NUMBERS.findall(mark))
+        known = [number for number in numbers if 1 <= number <= len(shown)]
+        for number in known:
+            citation = _best_citation(shown[number - 1], statement)
+            if citation not in citations:
+                citations.append(citation)
+            rests.append(citations.index(citation))
+        unknown = len(known) < len(numbers)
+        drafted.append(Sentence(text=statement, rests_on=tuple(dict.fromkeys(rests)), cites_unknown=unknown))
     return Draft(sentences=tuple(drafted), citations=tuple(citations), by=model)
 
 
@@ -155,7 +155,7 @@ def render_draft(draft: Draft) -> tuple[str, tuple[Citation, ...]]:
 
 
 def _gap(draft: Draft, before: str, line: str) -> str:
-    """Return the space between a line of a draft and the one before it."""
+    """Return the space between two consecutive lines of a draft."""
     if not before:
         return ""
     if draft.by in (QUOTES, PASSAGES) or "```" in before + line:
@@ -168,10 +168,10 @@ def _quote_draft(citations: tuple[Citation, ...], by: str) -> Draft:
     return Draft(sentences=sentences, citations=citations, by=by)
 
 
-def _best_citation(hit: Hit, said: str) -> Citation:
+def _best_citation(hit: Hit, statement: str) -> Citation:
     """Return the sentence of a hit that is most similar to a statement; the whole hit if the sentence lacks a number or
     name."""
-    words, wanted = words_of(said), exact(said)
+    words, wanted = words_of(statement), exact(statement)
     options = [sentence for passage in passages(hit.text, hit.markdown) for sentence in sentences(passage)]
     best = max(options, key=lambda each: (len(words & words_of(each.text)), -len(each.text)), default=None)
     if best is None or wanted & exact(hit.text) - exact(best.text):

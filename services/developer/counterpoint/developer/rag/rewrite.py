@@ -51,9 +51,9 @@ def text_to_grade(run: Run) -> str:
     courtesy. Results of other words would otherwise be graded by those words."""
     if not run.rewrites:
         return run.meant
-    said = (" ".join(sentence.split()) for sentence in _SENTENCE.split(run.meant))
-    left = (_THANKS.sub("", _POLITELY.sub("", sentence)) for sentence in said if not _CHATTER.search(sentence))
-    text = " ".join(sentence for sentence in left if sentence)
+    sentences = (" ".join(sentence.split()) for sentence in _SENTENCE.split(run.meant))
+    trimmed = (_THANKS.sub("", _POLITELY.sub("", sentence)) for sentence in sentences if not _CHATTER.search(sentence))
+    text = " ".join(sentence for sentence in trimmed if sentence)
     return text if content_words(text) else run.meant
 
 
@@ -63,9 +63,9 @@ def _new(other: SearchQuery, question: str, previous: SearchQuery) -> bool:
 
 
 def _core_question(question: str) -> SearchQuery | None:
-    said = [" ".join(sentence.split()) for sentence in _SENTENCE.split(question)]
-    asks = [sentence for sentence in said if sentence.endswith("?")] or [
-        sentence for sentence in said if _INTERROGATIVE.search(sentence)
+    sentences = [" ".join(sentence.split()) for sentence in _SENTENCE.split(question)]
+    asks = [sentence for sentence in sentences if sentence.endswith("?")] or [
+        sentence for sentence in sentences if _INTERROGATIVE.search(sentence)
     ]
     point = " ".join(_without_courtesy(sentence) for sentence in asks).strip()[:QUERY_CHARS]
     if not content_words(point):

@@ -32,7 +32,7 @@ class PassageVersion(Shape):
     version: int
 
 
-class Lead(Shape):
+class WebPage(Shape):
     """A web page for further reading."""
 
     title: str
@@ -40,10 +40,14 @@ class Lead(Shape):
 
 
 class Sentence(Shape):
-    """A sentence of a draft and the indexes of its citations in the draft."""
+    """A sentence of a draft and the indexes of its citations in the draft.
+
+    `cites_unknown`: it also cites passages that do not exist.
+    """
 
     text: str
     rests_on: tuple[int, ...]
+    cites_unknown: bool = False
 
 
 class Draft(Shape):
@@ -81,7 +85,7 @@ class Run(Shape):
     verdicts: tuple[Verdict, ...] = ()
     regenerations: int = 0
     ending: Ending | None = None
-    leads: tuple[Lead, ...] = ()
+    leads: tuple[WebPage, ...] = ()
     notes: tuple[str, ...] = ()
     spent_s: float = 0.0
 

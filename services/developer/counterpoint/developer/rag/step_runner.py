@@ -26,7 +26,7 @@ from counterpoint.developer.rag.generate import (
     supported_part,
 )
 from counterpoint.developer.rag.rewrite import rewrite, text_to_grade
-from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Lead, Node, PassageVersion, Route, Run
+from counterpoint.developer.rag.run import PASSAGES, QUOTES, Draft, Node, PassageVersion, Route, Run, WebPage
 from counterpoint.developer.rag.validate import verdicts_of
 from counterpoint.proto.decisions import Confidence, Source
 from counterpoint.proto.errors import Denied, Permanent, Transient
@@ -207,14 +207,14 @@ class StepRunner:
         return _StepResult(transitions.after_retrieve(run, found), counts, reason)
 
     async def _leads(self, run: Run) -> Run:
-        """Return the run with web pages as leads. They are untrusted, and so are no evidence."""
+        """Return the run with web pages as leads. They are untrusted and do not count as evidence."""
         try:
             found = await self._gateway.search_web(
                 self._memory, run.meant[:400], key=_key(run, "web"), deadline_s=self._time_s("web")
             )
         except (Permanent, Denied, Transient) as error:
             return run.with_notes(f"web_unavailable: {error}")
-        leads = tuple(Lead(title=storable(each.title)[:200], url=storable(each.url)[:500]) for each in found.results)
+        leads = tuple(WebPage(title=storable(each.title)[:200], url=storable(each.url)[:500]) for each in found.results)
         return run.model_copy(update={"leads": leads})
 
     def _evaluate(self, run: Run) -> _StepResult:

@@ -31,25 +31,26 @@ def resolves(citation: Citation, hit: Hit | None) -> bool:
 
 
 def _verdict(sentence: Sentence, citations: Sequence[Citation], chunks: Mapping[tuple[str, str, int], Hit]) -> Verdict:
-    if not sentence.rests_on:
+    if not sentence.rests_on and not sentence.cites_unknown:
         return Verdict(supported=False, problem="cites nothing")
+    # In checkpoints of older releases an unknown citation is an index out of range.
     cited = [citations[n] for n in sentence.rests_on if 0 <= n < len(citations)]
-    if len(cited) < len(sentence.rests_on):
+    if sentence.cites_unknown or len(cited) < len(sentence.rests_on):
         return Verdict(supported=False, problem="cites a passage that does not exist")
     for citation in cited:
         if not resolves(citation, chunks.get((citation.store, citation.id, citation.version))):
             return Verdict(supported=False, problem=f"its quote does not match {citation.source_path}:{citation.start}")
-    said = MARK.sub("", sentence.text)
+    text = MARK.sub("", sentence.text)
     hits = [chunks[citation.store, citation.id, citation.version] for citation in cited]
-    held = " ".join([*(citation.quote for citation in cited), *(hit.context for hit in hits)])
-    missing = sorted(exact(said) - exact(held))
+    cited_text = " ".join([*(citation.quote for citation in cited), *(hit.context for hit in hits)])
+    missing = sorted(exact(text) - exact(cited_text))
     if missing:
         return Verdict(supported=False, problem=f"contains {', '.join(missing[:5])}, which the cited text does not")
-    if any(said.split() == citation.quote.split() for citation in cited):
+    if any(text.split() == citation.quote.split() for citation in cited):
         return Verdict(supported=True)
-    words = words_of(said)
-    if not words and not exact(said):
+    words = words_of(text)
+    if not words and not exact(text):
         return Verdict(supported=False, problem="contains nothing that can be compared with the cited text")
-    if words and len(words & words_of(held)) < SHARED * len(words):
+    if words and len(words & words_of(cited_text)) < SHARED * len(words):
         return Verdict(supported=False, problem="has little in common with the cited text")
     return Verdict(supported=True)

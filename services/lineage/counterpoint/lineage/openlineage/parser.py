@@ -236,11 +236,11 @@ class _Parser:
         return facet if isinstance(facet, Mapping) else {}
 
     def _time(self, facet: Mapping[str, Any], field: str, key: str) -> datetime | None:
-        said = text(facet, key)
-        if said is None:
+        value = text(facet, key)
+        if value is None:
             return None
         try:
-            return parse_time(said)
+            return parse_time(value)
         except ValueError:
             self.ignored.append(Problem(field=f"{field}.{key}", problem="is not a time in RFC 3339"))
             return None

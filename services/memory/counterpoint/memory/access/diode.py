@@ -36,17 +36,17 @@ class AccessRequest:
     now: datetime
 
 
-def holder(grant: Grant, asked: AccessRequest) -> ErrorCode | None:
+def holder(grant: Grant, request: AccessRequest) -> ErrorCode | None:
     """Return the reason why this caller may not use this grant here, or None."""
-    if grant.audience != asked.caller:
+    if grant.audience != request.caller:
         return ErrorCode.AUDIENCE
-    if asked.now >= grant.expires_at:
+    if request.now >= grant.expires_at:
         return ErrorCode.EXPIRED
-    if grant.message != asked.message:
+    if grant.message != request.message:
         return ErrorCode.MESSAGE
-    if grant.project != asked.project or not PROJECT_PATTERN.fullmatch(asked.project):
+    if grant.project != request.project or not PROJECT_PATTERN.fullmatch(request.project):
         return ErrorCode.PROJECT
-    if grant.task is not None and grant.task != asked.task:
+    if grant.task is not None and grant.task != request.task:
         return ErrorCode.TASK
     return None
 
@@ -90,25 +90,25 @@ def send(policy: Policy, grant: Grant, message_type: str, task: str | None) -> E
 
 
 def gateway(
-    policy: Policy, held: Grant, purpose: TokenPurpose, label: int, clearance: int, expires_at: datetime
+    policy: Policy, grant: Grant, purpose: TokenPurpose, label: int, clearance: int, expires_at: datetime
 ) -> Grant:
     """Return the grant of a gateway token for a task: reserve and settle calls of one purpose, nothing else.
 
     `label` is the highest of everything that the prompt may contain, `clearance` that of the providers. Raises `Denied`
     with rule `gateway`, `task` or `label`.
     """
-    if not policy.services[held.audience].gateway:
+    if not policy.services[grant.audience].gateway:
         raise Denied(ErrorCode.GATEWAY, "a service that may use the gateway")
-    if held.task is None:
+    if grant.task is None:
         raise Denied(ErrorCode.TASK, "the capability of a task")
     if label > clearance:
         raise Denied(ErrorCode.LABEL, f"nothing read above {policy.labels[clearance]}, the highest label for providers")
-    return _of_gateway(policy, held, purpose, clearance, min(expires_at, held.expires_at))
+    return _of_gateway(policy, grant, purpose, clearance, min(expires_at, grant.expires_at))
 
 
 def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expires_at: datetime) -> Grant:
     """Return the grant of a gateway token for a job of memory's own, which has neither task nor message: see `JOB`."""
-    held = Grant(
+    grant = Grant(
         audience="memory",
         project=project,
         task=None,
@@ -119,7 +119,7 @@ def gateway_of_job(policy: Policy, project: str, job: str, clearance: int, expir
         agents=frozenset(),
         expires_at=expires_at,
     )
-    return _of_gateway(policy, held, "model", clearance, expires_at)
+    return _of_gateway(policy, grant, "model", clearance, expires_at)
 
 
 def of_gateway(grant: Grant) -> bool:
@@ -157,30 +157,32 @@ def capability(
     return _standing(policy, service, project, task, message, expires_at)
 
 
-def standing(policy: Policy, asked: AccessRequest, principal: Principal | None) -> Grant:
+def standing(policy: Policy, request: AccessRequest, principal: Principal | None) -> Grant:
     """Return the grant of a service without a capability, in one project; a principal's roles narrow it.
 
     Only administrators of `shared` write there, and only administrators of all projects write a system store. Raises
     `Denied` with rule `grant` if the policy gives the service no standing, `project` for an illegal name, `role` if the
     principal has no role there.
     """
-    row = policy.services.get(asked.caller)
+    row = policy.services.get(request.caller)
     if row is None or not row.grant:
         raise Denied(ErrorCode.GRANT, "a capability")
-    if not PROJECT_PATTERN.fullmatch(asked.project):
+    if not PROJECT_PATTERN.fullmatch(request.project):
         raise Denied(ErrorCode.PROJECT, "a project name")
-    grant = _standing(policy, asked.caller, asked.project, None, asked.message, asked.now + timedelta(minutes=5))
-    admin = principal is not None and principal.may("admin", asked.project)
+    grant = _standing(
+        policy, request.caller, request.project, None, request.message, request.now + timedelta(minutes=5)
+    )
+    admin = principal is not None and principal.may("admin", request.project)
     everywhere = principal is not None and "*" in principal.projects
-    closed = _closed(policy, asked.project == SHARED_PROJECT, admin, everywhere)
+    closed = _closed(policy, request.project == SHARED_PROJECT, admin, everywhere)
     if principal is None:
         return grant.model_copy(update={"rights": grant.rights - closed})
     if principal.kind == "person":
-        grant = grant.model_copy(update={"rights": grant.rights | _of_persons(policy, asked.caller)})
-    roles = tuple(name for name in policy.principals if principal.may(name, asked.project))  # type: ignore[arg-type]
+        grant = grant.model_copy(update={"rights": grant.rights | _of_persons(policy, request.caller)})
+    roles = tuple(name for name in policy.principals if principal.may(name, request.project))  # type: ignore[arg-type]
     if not roles:
-        raise Denied(ErrorCode.ROLE, f"a role in project {asked.project}")
-    rights, sends = _allowed(policy, asked.caller, roles)
+        raise Denied(ErrorCode.ROLE, f"a role in project {request.project}")
+    rights, sends = _allowed(policy, request.caller, roles)
     return grant.model_copy(update={"rights": (grant.rights - closed) & rights, "sends": grant.sends & sends})
 
 
@@ -203,17 +205,17 @@ def erasing(policy: Policy, project: str, message: str, now: datetime) -> Grant:
     return grant.model_copy(update={"rights": grant.rights | stores})
 
 
-def _of_gateway(policy: Policy, held: Grant, purpose: TokenPurpose, clearance: int, end: datetime) -> Grant:
+def _of_gateway(policy: Policy, grant: Grant, purpose: TokenPurpose, clearance: int, end: datetime) -> Grant:
     """Return a grant of the ledger alone; its agent is the service that calls the gateway."""
     return Grant(
         audience="manager",
-        project=held.project,
-        task=held.task,
-        message=held.message,
+        project=grant.project,
+        task=grant.task,
+        message=grant.message,
         rights=_LEDGER | {("tasks", "read"), ("limits", "read"), (purpose, _CALL)},
         sends=frozenset(),
         clearance=min(clearance, policy.clearance("manager")),
-        agents=frozenset({held.audience}),
+        agents=frozenset({grant.audience}),
         expires_at=end,
     )
 

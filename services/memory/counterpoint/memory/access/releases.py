@@ -33,8 +33,8 @@ class Releases:
                 self._cached[project] = known
         return known
 
-    def changed(self, prepared: CommitPlan) -> None:
+    def changed(self, plan: CommitPlan) -> None:
         """Take note of a commit that was applied, or may have been."""
-        if any(row.store == STORE for row in prepared.writes):
+        if any(row.store == STORE for row in plan.writes):
             self._changes += 1
-            self._cached.pop(prepared.project, None)
+            self._cached.pop(plan.project, None)

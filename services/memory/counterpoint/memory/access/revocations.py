@@ -27,8 +27,8 @@ class Revocations:
                 self._cached[project] = known
         return known
 
-    def changed(self, prepared: CommitPlan) -> None:
+    def changed(self, plan: CommitPlan) -> None:
         """Take note of a commit that was applied, or may have been."""
-        if any(row.store == STORE for row in prepared.writes):
+        if any(row.store == STORE for row in plan.writes):
             self._changes += 1
-            self._cached.pop(prepared.project, None)
+            self._cached.pop(plan.project, None)

@@ -78,7 +78,7 @@ def first_places(body: Mapping[str, Any], judged: Judgement) -> tuple[FieldFindi
 
 
 PLAIN = Screen()
-"""Screen of records that memory writes of its own accord, without the releases of a project."""
+"""Screen of records that memory writes itself, without the releases of a project."""
 
 
 class Screening:

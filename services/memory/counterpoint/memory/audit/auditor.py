@@ -172,7 +172,7 @@ class Auditor:
 def _leaf_view(row: Any) -> dict[str, Any]:
     """Return a leaf of the caller's own project: its hash and everything that is hashed, unless it was erased.
 
-    There is nothing else in it: whoever checks the hash knows all of it to be true.
+    It contains nothing else, so that the hash covers all of it.
     """
     return {
         "index": row["position"] - 1,

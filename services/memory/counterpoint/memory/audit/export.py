@@ -72,7 +72,7 @@ class CheckpointFile:
 
 
 class CheckpointStream:
-    """A stream of the bus from which nobody may delete."""
+    """A stream of the bus that denies deletion."""
 
     name = "bus"
 

@@ -29,7 +29,7 @@ EVERY_S = 60.0
 _BATCH = 2000
 _TILES_IN_RAM = 256
 _ORDER_DELAY_S = 0.25
-"""Delay after a new leaf, in seconds, so that leaves are ordered together; nobody waits for it."""
+"""Delay after a new leaf, in seconds, so that leaves are ordered in batches; no request waits for it."""
 _RETRY_S = 1.0
 
 _SQL = load_statements(__package__)
@@ -64,7 +64,7 @@ class Sequencer:
         self._wake.set()
 
     async def run(self) -> None:
-        """Order and sign for ever, and once more on cancellation, at the end of a clean stop."""
+        """Order and sign until cancelled; then, at a clean stop, once more."""
         try:
             while True:
                 try:
@@ -123,7 +123,7 @@ class Sequencer:
         return self._last, self._edge
 
     async def tiles(self, edge: RightEdge, numbers: set[TileId]) -> dict[TileId, Nodes]:
-        """Return the full ones of some tiles: from the record, or from RAM if they were read lately."""
+        """Return the full ones of some tiles: from the record, or from RAM if they were read recently."""
         full = edge.missing(numbers)
         found = {tile: self._tiles[tile] for tile in full & self._tiles.keys()}
         unknown = sorted(full - found.keys())

@@ -1,4 +1,4 @@
-"""Expected rows: the record's rows as the leaves of their commits list them, column by column. Pure.
+"""Expected rows: the rows of the record according to the leaves of their commits, column by column.
 
 A leaf begins with `placed`: the positions in its project's order before its first record and before its first message,
 and the time of its transaction. So positions and times, which the database assigns, are attested like everything else.
@@ -9,58 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-EXEMPT: Mapping[str, str] = {
-    "records.by_*": "made of the body by the database",
-    "history.by_*": "left of releases before, and read by nothing",
-    "messages.traceparent": "names a trace, and decides nothing",
-    "read_sets.n": "the order in which read sets are linked",
-    "audit.arrival": "the order in which leaves get their positions, which the tree vouches for",
-}
-"""Columns of audited tables that no leaf attests, with the reason."""
-
-AUDITED = ("records", "history", "messages", "inbox", "read_sets", "sources", "audit")
-"""Tables whose every other column is compared with the leaves; `sources` is compared with the stored read sets."""
-
-TREE: Mapping[str, frozenset[str]] = {
-    "audit_head": frozenset({"chain"}),
-    "audit_tiles": frozenset(),
-    "audit_checkpoints": frozenset({"at"}),
-}
-"""Tables of the tree, which `verify` compares with the leaves and with signed checkpoints, and their columns without
-effect: those of older releases, and the time of a checkpoint. They can be derived from the leaves."""
-
-_SEARCHED = (
-    "made of the record, by which things are found; what is shown is read from the record and judged by its stamps"
-)
-_BUS = "what the bus is known to have; reconciliation makes it anew"
-UNAUDITED: Mapping[str, str] = {
-    "vectors": _SEARCHED,
-    "meanings": _SEARCHED,
-    "embeddings": _SEARCHED,
-    "postings": _SEARCHED,
-    "lexicon": _SEARCHED,
-    "corpora": _SEARCHED,
-    "models": "which model is searched by",
-    "pending": "when a message of the log goes to the bus; what it says is read from the log",
-    "restored": _BUS,
-    "streams": _BUS,
-    "blobs": "content is known by its hash, which is compared when it is read",
-    "blob_parts": "content is known by its hash, which is compared when it is read",
-    "lease": "which process is the active one",
-    "projects": "how far the order of each project has come; the places of its rows are compared",
-    "extracted": "how far the knowledge graph has come",
-    "linked": "how far `sources` have come; where that is less than was said, they are made again",
-    "migrations": "which migrations were applied",
-}
-"""Tables that no leaf attests, with the reason."""
-
 _STAMPS = 5
 
 
-def placed(said: Mapping[str, Any]) -> Iterator[list[Any]]:
+def placed(leaf: Mapping[str, Any]) -> Iterator[list[Any]]:
     """A write according to a leaf: store, id, version, hash, stamps, and where present [place, changed, time]."""
-    place = said.get("placed")
-    for number, write in enumerate(said.get("writes", ()), 1):
+    place = leaf.get("placed")
+    for number, write in enumerate(leaf.get("writes", ()), 1):
         if place is None:
             yield [*write]
             continue
@@ -94,28 +49,28 @@ class ExpectedRows:
         self._read_sets: dict[str, list[Any] | None] = {}
         self._tasks: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
 
-    def take(self, said: Mapping[str, Any], commit: str, project: str, seq: int | None, at: int) -> str | None:
+    def take(self, leaf: Mapping[str, Any], commit: str, project: str, seq: int | None, at: int) -> str | None:
         """Take one leaf of a commit or a refusal, with the columns of its own row; return the differences of those."""
-        place = said.get("placed")
+        place = leaf.get("placed")
         if place is None:
             self.older.add(commit)
             return None
-        named = said.get("commit") or said.get("refusal")
-        if (named, said.get("project"), place[2], place[0] + len(said.get("writes", ()))) != (commit, project, at, seq):
+        named = leaf.get("commit") or leaf.get("refusal")
+        if (named, leaf.get("project"), place[2], place[0] + len(leaf.get("writes", ()))) != (commit, project, at, seq):
             return "is stored under another id, project, position or time"
         self._commits.add(commit)
-        for store, record_id, version, _, _, (own, changed, _) in placed(said):
+        for store, record_id, version, _, _, (own, changed, _) in placed(leaf):
             self._superseded[store, record_id, version - 1] = changed or own
             if store == "tasks":
                 self._tasks[record_id].append((changed or own, version))
-        for number, (message_id, _, _, stamps) in enumerate(said.get("messages", ()), 1):
-            sent = [place[1] + number, said["service"], said["message"], commit, stamps[6], stamps[7], place[2]]
+        for number, (message_id, _, _, stamps) in enumerate(leaf.get("messages", ()), 1):
+            sent = [place[1] + number, leaf["service"], leaf["message"], commit, stamps[6], stamps[7], place[2]]
             self._messages[message_id] = [sent, stamps[0] if stamps[8] else None]
-        self.cancelled.update((said["service"], timer) for timer in said.get("cancels", ()))
-        if "inbox" in said:
-            self._inbox[said["service"], said["message"], said["step"]] = [*said["inbox"], place[2]]
-        if "read_set" in said:
-            self._read_sets[commit] = said["read_set"] and [*said["read_set"], place[2]]
+        self.cancelled.update((leaf["service"], timer) for timer in leaf.get("cancels", ()))
+        if "inbox" in leaf:
+            self._inbox[leaf["service"], leaf["message"], leaf["step"]] = [*leaf["inbox"], place[2]]
+        if "read_set" in leaf:
+            self._read_sets[commit] = leaf["read_set"] and [*leaf["read_set"], place[2]]
         return None
 
     def unknown(self, commit: str, erased: set[str]) -> bool:

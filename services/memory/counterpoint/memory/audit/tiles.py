@@ -30,7 +30,7 @@ class SubtreeLocation(NamedTuple):
     width: int
 
 
-def spot(subtree: Subtree) -> SubtreeLocation:
+def locate(subtree: Subtree) -> SubtreeLocation:
     """Return the location of a complete subtree."""
     level, below = divmod(subtree.height, HEIGHT)
     first = subtree.number << below
@@ -39,7 +39,7 @@ def spot(subtree: Subtree) -> SubtreeLocation:
 
 def tiles_of(parts: Sequence[Range]) -> set[TileId]:
     """Return the tiles of a proof or a root."""
-    return {spot(subtree).tile for part in parts for subtree in covering(part)}
+    return {locate(subtree).tile for part in parts for subtree in covering(part)}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class RightEdge:
 
     def root_of(self, subtree: Subtree, full: Mapping[TileId, Nodes]) -> bytes:
         """Return the root of a complete subtree. Raises `KeyError` for a missing tile."""
-        tile, start, count = spot(subtree)
+        tile, start, count = locate(subtree)
         if tile.number < self.full(tile.level):
             below = subtree.height % HEIGHT
             return full[tile][below][start >> below]

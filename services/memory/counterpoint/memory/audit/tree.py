@@ -88,72 +88,9 @@ def inclusion(index: int, size: int) -> list[Range]:
     return parts[::-1]
 
 
-def consistency(old: int, size: int) -> list[Range]:
-    """Return the subtrees of the consistency proof between the trees of `old` and `size` leaves."""
-    if not 0 < old <= size:
-        raise ValueError("the smaller tree does not exist")
-    parts = []
-    first, end, whole = 0, size, True
-    while old != end:
-        middle = first + _split(end - first)
-        if old <= middle:
-            parts.append(Range(middle, end))
-            end = middle
-        else:
-            parts.append(Range(first, middle))
-            first, whole = middle, False
-    if not whole:
-        parts.append(Range(first, end))
-    return parts[::-1]
-
-
 def proof(parts: Sequence[Range], root_of: Callable[[Subtree], bytes]) -> list[bytes]:
     """Return the hashes of a proof, from the roots of the subtrees of its ranges."""
     return [folded(root_of(subtree) for subtree in covering(part)) for part in parts]
-
-
-def includes(root: bytes, size: int, index: int, leaf: bytes, path: Sequence[bytes]) -> bool:
-    """Whether a path leads from the lowest node `leaf` at `index` to the root (RFC 9162, 2.1.3.2)."""
-    if not 0 <= index < size:
-        return False
-    place, last, node = index, size - 1, leaf
-    for sibling in path:
-        if last == 0:
-            return False
-        if place & 1 or place == last:
-            node = node_hash(sibling, node)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
-        else:
-            node = node_hash(node, sibling)
-        place, last = place >> 1, last >> 1
-    return last == 0 and node == root
-
-
-def extends(old_root: bytes, old: int, root: bytes, size: int, path: Sequence[bytes]) -> bool:
-    """Whether a path shows that the tree of `size` leaves begins with the one of `old` (RFC 9162, 2.1.4.2)."""
-    if not 0 < old <= size:
-        return False
-    if old == size:
-        return not path and old_root == root
-    hashes = [old_root, *path] if old & (old - 1) == 0 else list(path)
-    if not hashes:
-        return False
-    place, last = old - 1, size - 1
-    while place & 1:
-        place, last = place >> 1, last >> 1
-    before = after = hashes[0]
-    for sibling in hashes[1:]:
-        if last == 0:
-            return False
-        if place & 1 or place == last:
-            before, after = node_hash(sibling, before), node_hash(sibling, after)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
-        else:
-            after = node_hash(after, sibling)
-        place, last = place >> 1, last >> 1
-    return last == 0 and before == old_root and after == root
 
 
 def _split(size: int) -> int:

@@ -1,6 +1,6 @@
 """Valkey, the second level of the cache: encrypted and authenticated, so that it can neither be read nor changed there.
 
-It may be away, slow or full at any time: then it counts as empty, and nobody waits for long.
+It may be unreachable, slow or full at any time: then it counts as empty, after a short timeout.
 """
 
 import asyncio

@@ -3,8 +3,8 @@
 Group commit without a time window: while one transaction is under way the next steps gather. Projects take turns: at
 most `BATCH` steps of one are applied together, then those of the next. If one step of a group cannot be applied, the
 group is rolled back and applied in halves, so that only the steps at fault are refused. A step that is submitted again
-while it waits is not queued again, and one that was applied lately is answered from RAM: callers that timed out do not
-make the queue longer.
+while it waits is not queued again, and one that was applied recently is answered from RAM: callers that timed out do
+not make the queue longer.
 """
 
 import asyncio
@@ -149,8 +149,8 @@ class Committer:
         self._stopped = False
 
     async def run(self) -> None:
-        """Apply steps for ever. Raises `LeaseLost` when another process has become active. At its end every waiting
-        caller gets a reply."""
+        """Apply steps until cancelled. Raises `LeaseLost` when another process has become active. At its end every
+        waiting caller gets a reply."""
         self.open()
         try:
             while True:

@@ -108,10 +108,10 @@ def _event(headers: dict[str, str], body: str, message_type: str, message_id: st
     return text.encode(errors="replace").decode()
 
 
-def _known(said: Any, otherwise: str) -> Any:
+def _known(value: Any, default: str) -> Any:
     """Return a stored value, or the default if it is missing or redacted: redacted values of different messages may
     be equal."""
-    return otherwise if not said or REDACTED.search(str(said)) else said
+    return default if not value or REDACTED.search(str(value)) else value
 
 
 def dead_row(

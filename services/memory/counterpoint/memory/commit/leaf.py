@@ -1,4 +1,4 @@
-"""Leaves of the audit log: what a commit, or a refusal, is accounted for with; and read sets as they are kept."""
+"""Leaves of the audit log, one for each commit and each refusal; and read sets in their stored form."""
 
 import hashlib
 import json
@@ -36,9 +36,10 @@ def leaf(
     reads: str | None,
     cause: str | None,
 ) -> str:
-    """The body of a commit's leaf: of every row that the commit makes what decides something, and its `own` reads.
-    Those that came with its message are its cause's. What the database gives it, its place and time, is put in front of
-    it there."""
+    """Return the body of a commit's leaf: hashes and stamps of its rows and messages, and its `own` reads.
+
+    Reads inherited from the message are in the leaf of its cause. The database prepends `placed`: positions and time.
+    """
     return canonical(
         {
             **({"erased": forgets} if forgets is not None else {}),
@@ -54,21 +55,21 @@ def leaf(
             "principal": origin.principal,
             "task": origin.task_id,
             "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex(), row.stamps] for row in rows],
-            "messages": [_sent(message) for message in messages],
+            "messages": [_leaf_message(message) for message in messages],
             "reads": sorted([r.store, r.id, r.version] for r in own),
             "at": now.isoformat(),
         }
     )
 
 
-def also_sending(prepared: CommitPlan, messages: Sequence[PlannedMessage]) -> CommitPlan:
-    """The same commit with more messages, which its leaf has too."""
-    said = json.loads(prepared.audit)
-    said["messages"] += [_sent(message) for message in messages]
-    return replace(prepared, messages=(*prepared.messages, *messages), audit=canonical(said))
+def with_messages(plan: CommitPlan, messages: Sequence[PlannedMessage]) -> CommitPlan:
+    """Return the plan with more messages, added to its leaf too."""
+    body = json.loads(plan.audit)
+    body["messages"] += [_leaf_message(message) for message in messages]
+    return replace(plan, messages=(*plan.messages, *messages), audit=canonical(body))
 
 
-def _sent(message: PlannedMessage) -> list[Any]:
+def _leaf_message(message: PlannedMessage) -> list[Any]:
     return [message.id, message.type, _sha256(message.body), message.stamps]
 
 
@@ -83,30 +84,34 @@ def _ref_key(ref: Ref) -> tuple[str, str, int]:
 def read_set(
     refs: frozenset[Ref], memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
 ) -> str | None:
-    """Return the read set of a commit as it is stored: the score of each item, its role (cited, quoted as a
-    candidate, shown, or inherited from the message), whether it is of the shared project, and the commit whose
-    result was used."""
+    """Return the read set of a commit as it is stored; None if it is empty.
+
+    Each item has its score, its role (`cited`, `quoted` as a candidate, `shown`, or `carried` by the message), and
+    whether it is of the shared project. The last row is the commit whose result was used.
+    """
     rows: list[list[Any]] = []
     for ref in sorted(refs | cited | quoted, key=_ref_key):
         named = "cited" if ref in cited else "quoted" if ref in quoted else None
-        how = named or ("shown" if ref in memories.scores else "carried")
-        rows.append([*_ref_key(ref), memories.scores.get(ref), how, ref in memories.shared])
+        role = named or ("shown" if ref in memories.scores else "carried")
+        rows.append([*_ref_key(ref), memories.scores.get(ref), role, ref in memories.shared])
     if result_of is not None:
         rows.append([COMMITS_USED, result_of, 1, None, "cited", False])
     return canonical(rows) if rows else None
 
 
-def refusal(caller: str, origin: Origin, what: str, rule: str, needed: str, now: datetime) -> CommitPlan:
-    """The audit leaf of something that was refused, without what is secret in the names that it quotes. What is no id
-    of a task is not filed as one, and what is no name of a project under the default one."""
-    known = origin.task_id is not None and _ID.fullmatch(origin.task_id) is not None and not has_secret(origin.task_id)
-    task = origin.task_id if known else None
+def refusal(caller: str, origin: Origin, operation: str, rule: str, needed: str, now: datetime) -> CommitPlan:
+    """Return the plan of a refusal: its audit leaf, with secrets in names redacted.
+
+    An invalid task id is omitted; an invalid project name is replaced by the default project.
+    """
+    valid = origin.task_id is not None and _ID.fullmatch(origin.task_id) is not None and not has_secret(origin.task_id)
+    task = origin.task_id if valid else None
     refusal_id = new_id()
     project = origin.project if is_project(origin.project) else subjects.DEFAULT_PROJECT
     body = {
         "refusal": refusal_id,
         "project": project,
-        "refused": redact_name(what, empty_fingerprint),
+        "refused": redact_name(operation, empty_fingerprint),
         "rule": redact_name(rule, empty_fingerprint),
         "needed": redact_name(needed, empty_fingerprint),
         "service": caller,

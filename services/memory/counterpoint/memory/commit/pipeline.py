@@ -43,55 +43,56 @@ class EmbeddingPipeline:
         self._search = search
         self._rests: dict[str, float] = {}
 
-    async def applied(self, committer: Committer, prepared: CommitPlan) -> tuple[CommitReply, int]:
+    async def applied(self, committer: Committer, plan: CommitPlan) -> tuple[CommitReply, int]:
         """Apply a commit with the vectors of its rows; return its reply and the number of embedded texts.
 
         If the model changes meanwhile, the texts are embedded again. Raises the errors of embedding and of applying.
         """
         for _ in range(_ATTEMPTS):
-            beside, embedded = await self.beside(prepared)
+            with_vectors, embedded = await self.beside(plan)
             try:
-                return await committer.apply(beside), embedded
+                return await committer.apply(with_vectors), embedded
             except ModelChanged:
                 # The record has changed already; this process will know soon.
                 await asyncio.sleep(_CHANGING_S)
-        beside, embedded = await self.beside(prepared)
-        return await committer.apply(beside), embedded
+        with_vectors, embedded = await self.beside(plan)
+        return await committer.apply(with_vectors), embedded
 
-    async def beside(self, prepared: CommitPlan) -> tuple[CommitPlan, int]:
+    async def beside(self, plan: CommitPlan) -> tuple[CommitPlan, int]:
         """Return the commit with the vectors of its rows by all models that are kept, and the number of embedded texts.
 
         A commit does not fail because of the other model: its missing vectors are added later.
         """
-        vectored = [row for row in prepared.writes if row.body is not None and self._vectored(row)]
+        vectored = [row for row in plan.writes if row.body is not None and self._vectored(row)]
         loaded = [(row, json.loads(row.body or "{}")) for row in vectored]
         searched = [pair for pair in loaded if not self._policy.stores[pair[0].store].hidden(pair[1])]
         if not searched:
-            return prepared, 0
+            return plan, 0
         rows, bodies = [row for row, _ in searched], [body for _, body in searched]
         texts = [self._text(row, body) for row, body in zip(rows, bodies, strict=True)]
         label = max(row.label for row in rows)
-        model, other = self._search.active.model_id, self._search.other
-        said = [text.text for text in texts]
-        ours = self.of(prepared.project, said, label, model=model)
+        active, other = self._search.active.model_id, self._search.other
+        contents = [text.text for text in texts]
+        by_active = self.of(plan.project, contents, label, model=active)
         if other is None:
-            vectors, embedded = await ours
-            by_model = [{model: vector} for vector in vectors]
+            vectors, embedded = await by_active
+            by_model = [{active: vector} for vector in vectors]
         else:
-            (vectors, embedded), too = await asyncio.gather(ours, self._too(other, prepared.project, said, label))
-            pairs = zip(vectors, too or [None] * len(vectors), strict=True)
+            by_other = self._by_other(other, plan.project, contents, label)
+            (vectors, embedded), others = await asyncio.gather(by_active, by_other)
             by_model = [
-                {model: one} if theirs is None else {model: one, other.model_id: theirs} for one, theirs in pairs
+                {active: vector} if second is None else {active: vector, other.model_id: second}
+                for vector, second in zip(vectors, others or [None] * len(vectors), strict=True)
             ]
 
-        def laid_beside() -> CommitPlan:
-            beside = tuple(
-                self._search.row(row.store, row.id, row.expect + 1, row.label, text, known)
-                for row, text, known in zip(rows, texts, by_model, strict=True)
+        def with_vectors() -> CommitPlan:
+            planned = tuple(
+                self._search.row(row.store, row.id, row.expect + 1, row.label, text, vectors)
+                for row, text, vectors in zip(rows, texts, by_model, strict=True)
             )
-            return dataclasses.replace(prepared, vectors=beside)
+            return dataclasses.replace(plan, vectors=planned)
 
-        return await asyncio.to_thread(laid_beside), embedded
+        return await asyncio.to_thread(with_vectors), embedded
 
     async def of(
         self, project: str, texts: Sequence[str], label: int = 0, job: str | None = None, *, model: str | None = None
@@ -110,15 +111,17 @@ class EmbeddingPipeline:
         known = {bytes(row["sha256"]): np.asarray(row["embedding"].to_numpy(), np.float32) for row in rows}
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
         if missing:
-            whose = TextContext(project, label, job) if job else TextContext(project, label)
-            made = await self._search.embed_texts(list(missing.values()), whose, model)
-            known |= zip(missing, made, strict=True)
-            as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in made])
+            context = TextContext(project, label, job) if job else TextContext(project, label)
+            vectors = await self._search.embed_texts(list(missing.values()), context, model)
+            known |= zip(missing, vectors, strict=True)
+            as_text = await asyncio.to_thread(lambda: [str(vector.tolist()) for vector in vectors])
             async with self._database.writing(project) as connection:
                 await connection.execute(_SQL["add_embeddings"], project, model, list(missing), as_text)
         return [known[digest] for digest in digests], len(missing)
 
-    async def _too(self, model: EmbeddingModel, project: str, texts: Sequence[str], label: int) -> list[Any] | None:
+    async def _by_other(
+        self, model: EmbeddingModel, project: str, texts: Sequence[str], label: int
+    ) -> list[Any] | None:
         """Return the vectors by the other model; None if it does not answer within the timeout."""
         if time.monotonic() < self._rests.get(model.model_id, 0.0):
             return None

@@ -1,4 +1,4 @@
-"""Planned messages: the messages of a commit, and the announcements of its dead letter and of its records."""
+"""Planned messages: the messages of a commit, and the events that announce its dead letter and its changed records."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -31,7 +31,7 @@ def planned_messages(
     memories: ReadSet,
     now: datetime,
 ) -> tuple[PlannedMessage, ...]:
-    """Return the messages of a commit, and the announcements of its dead letter and of its records."""
+    """Return the messages of a commit, then the events that announce its dead letter and its changed records."""
     announced: list[Outgoing] = []
     if commit.dead_letter is not None:
         announced.append(died(commit_id, grant, commit.dead_letter))
@@ -46,24 +46,24 @@ def planned_messages(
 
 
 def refs_of(rows: Iterable[PlannedWrite]) -> tuple[Ref, ...]:
-    """Return the versions that the rows make."""
+    """Return the versions that the rows create."""
     return tuple(Ref(store=row.store, id=row.id, version=row.expect + 1) for row in rows)
 
 
-def project_of(policy: Policy, asked: str, rows: Iterable[PlannedWrite]) -> str:
-    """Return the project of the rows: the one of the request, or `SYSTEM` if all stores are system stores."""
-    places = {policy.stores[row.store].system for row in rows}
-    if len(places) > 1:
+def project_of(policy: Policy, requested: str, rows: Iterable[PlannedWrite]) -> str:
+    """Return the project of the rows: `SYSTEM` for system stores, else the project of the request. Raises `Denied`."""
+    scopes = {policy.stores[row.store].system for row in rows}
+    if len(scopes) > 1:
         raise Denied(ErrorCode.STORE, "a commit inside one project, or outside all")
-    return SYSTEM if places == {True} else asked
+    return SYSTEM if scopes == {True} else requested
 
 
 def check_send(policy: Policy, grant: Grant, message: Outgoing) -> None:
     """Check that a message may be sent. Raises `Denied`."""
-    inside = message.data.get("task_id")
-    if message.task_id is not None and inside is not None and message.task_id != inside:
+    body_task = message.data.get("task_id")
+    if message.task_id is not None and body_task is not None and message.task_id != body_task:
         raise Denied(ErrorCode.TASK, "a message about one task")
-    rule = diode.send(policy, grant, message.type, message.task_id or inside)
+    rule = diode.send(policy, grant, message.type, message.task_id or body_task)
     if rule is not None:
         raise Denied(rule, f"the right to send {message.type}")
     signer = str(message.data.get("agent"))

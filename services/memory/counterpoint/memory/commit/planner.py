@@ -1,4 +1,7 @@
-"""Planner: from a requested commit to its rows, through the write side of the diode. Pure but for the salt."""
+"""Planner: turn a requested commit into rows, messages and an audit leaf. It applies the write filter of the diode.
+
+It does no I/O; the salt of the leaf is the only random value.
+"""
 
 import dataclasses
 import hashlib
@@ -57,9 +60,9 @@ def plan_commit(
 ) -> CommitPlan:
     """Plan a commit: its rows, messages and audit leaf, redacted for their labels.
 
-    Rows get the provenance of the message and of the read set, `restored` ones keep theirs. `owners` are the tasks of
-    existing records. The leaf of an erasure names the records it `forgets`. Raises `Denied` with the diode's rule, and
-    `Permanent` with `too_large`, `sensitive` or `uncited` and the fields.
+    Rows get the provenance of the message and of the read set; `restored` rows keep theirs. `owners` maps existing
+    records to their tasks. The leaf of an erasure names the records in `forgets`. Raises `Denied` with the diode's
+    rule, and `Permanent` with `too_large`, `sensitive`, `invalid` or `uncited` and the fields.
     """
     _check(policy, grant, commit)
     provenance = caused_by.with_(memories.provenance)
@@ -75,7 +78,7 @@ def plan_commit(
     cited |= memories.named | _declared(writes)
     reads = read_set(provenance.refs, memories, cited, quoted, caused_by.commit if caused_by.result else None)
     reply, settling = _reply(rows, messages), _settles(policy, commit, rows)
-    made = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
+    contents = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
     return CommitPlan(
         project=project,
         commit_id=commit_id,
@@ -88,7 +91,7 @@ def plan_commit(
         task_version=None if settling else task_version,
         ended_ok=settling or _may_be_late(policy, grant, commit, caused_by, rows),
         kind="commit",
-        audit=leaf(project, origin, grant, commit, commit_id, *made),
+        audit=leaf(project, origin, grant, commit, commit_id, *contents),
         salt=secrets.token_bytes(16),
         reads=reads,
         writes=rows,
@@ -114,9 +117,9 @@ def _check(policy: Policy, grant: Grant, commit: Commit) -> None:
 
 def _writes(policy: Policy, commit: Commit) -> list[Write]:
     """Return the writes of a commit, and those of its messages that are also records."""
-    writes = [*commit.writes, *_kept(policy, commit.messages)]
+    writes = [*commit.writes, *_records_of(policy, commit.messages)]
     if not commit.last:
-        _only_traces(policy, writes, commit.messages)
+        _check_not_last(policy, writes, commit.messages)
     return writes
 
 
@@ -126,7 +129,7 @@ def _reply(rows: Iterable[PlannedWrite], messages: Iterable[PlannedMessage]) -> 
 
 
 def _settles(policy: Policy, commit: Commit, rows: tuple[PlannedWrite, ...]) -> bool:
-    """Whether a commit only settles what was begun before."""
+    """Whether a commit only updates records that settle work begun earlier, such as reservations of spend."""
     return bool(rows) and not commit.messages and all(r.expect > 0 and policy.stores[r.store].settles for r in rows)
 
 
@@ -139,8 +142,9 @@ def _may_be_late(
     return diode.after_end(policy, caused_by.type, {row.store for row in rows}, {m.type for m in commit.messages})
 
 
-def _kept(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
-    kept = []
+def _records_of(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
+    """Return a write for each message that is also a record. Raises `Permanent` `invalid`."""
+    records = []
     for message in outgoing:
         store = policy.messages[message.type].keep if message.type in policy.messages else None
         if store is not None:
@@ -148,11 +152,12 @@ def _kept(policy: Policy, outgoing: Iterable[Outgoing]) -> list[Write]:
                 decision = DecisionMade.model_validate(message.data)
             except ValidationError as error:
                 raise Permanent(ErrorCode.INVALID, problems_of(error)) from error
-            kept.append(Write(store=store, id=decision.decision_id, body=message.data))
-    return kept
+            records.append(Write(store=store, id=decision.decision_id, body=message.data))
+    return records
 
 
-def _only_traces(policy: Policy, writes: Iterable[Write], outgoing: Iterable[Outgoing]) -> None:
+def _check_not_last(policy: Policy, writes: Iterable[Write], outgoing: Iterable[Outgoing]) -> None:
+    """Check that a step before the last does not change workflow state. Raises `Denied`."""
     for write in writes:
         if write.store == "tasks":
             raise Denied(ErrorCode.STEP, "the last step, to change workflow state")
@@ -188,8 +193,8 @@ def _write_row(
     text = None
     if write.body is not None:
         where = f"{write.store}/{write.id}"
-        kept = screening.kept(where, write.body, policy.stores[write.store].text, label)
-        text = storable(canonical(_fitting(where, write, kept)), where)
+        redacted = screening.kept(where, write.body, policy.stores[write.store].text, label)
+        text = storable(canonical(_checked_body(where, write, redacted)), where)
     return PlannedWrite(
         store=write.store,
         id=write.id,
@@ -204,18 +209,20 @@ def _write_row(
     )
 
 
-def _fitting(where: str, write: Write, body: dict[str, Any]) -> dict[str, Any]:
-    """The body as it is kept. Raises `Permanent` `invalid` with the fields that are not as the store's readers need."""
-    wrong = body_problems(write.store, body, write.schema_version)
-    if wrong:
-        named = (Problem(field=f"writes.{where}.{each.field}", problem=each.problem) for each in wrong)
-        raise Permanent(ErrorCode.INVALID, tuple(named))
+def _checked_body(where: str, write: Write, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body. Raises `Permanent` `invalid` with the fields that do not match the schema of the store."""
+    problems = body_problems(write.store, body, write.schema_version)
+    if problems:
+        fields = (Problem(field=f"writes.{where}.{each.field}", problem=each.problem) for each in problems)
+        raise Permanent(ErrorCode.INVALID, tuple(fields))
     return body
 
 
 def _cited(outgoing: Iterable[Outgoing], known: frozenset[Ref]) -> tuple[frozenset[Ref], frozenset[Ref]]:
-    """Return the sources of the messages, and the items that they only quote as candidates. Raises `Permanent`
-    `uncited` for an item that was not read."""
+    """Return the sources of the messages, and the items that they only quote as candidates.
+
+    Raises `Permanent` `uncited` for an item that was not read.
+    """
     named, quoted = set[Ref](), set[Ref]()
     for message in outgoing:
         findings = message.data.get("findings") or {}
@@ -246,7 +253,7 @@ def _declared(writes: Iterable[Write]) -> frozenset[Ref]:
 
 
 def owned(policy: Policy, grant: Grant, commit: Commit) -> tuple[tuple[str, str], ...]:
-    """The records that a commit changes, by store and id, of which it matters whose they are."""
+    """Return store and id of the changed records that must belong to the task of the grant."""
     if grant.task is None:
         return ()
     stores = policy.stores
@@ -258,11 +265,14 @@ def owned(policy: Policy, grant: Grant, commit: Commit) -> tuple[tuple[str, str]
 
 
 def accesses_of(commit: Commit) -> tuple[Access, ...]:
-    """All that a commit does, for an attenuation to look at; a commit that does nothing still answers for its time."""
+    """Return the accesses of a commit, to be checked against an attenuated capability.
+
+    An empty commit counts as a write of the inbox, so that the expiry of the capability is checked.
+    """
     writes = [
         Access(write.store, "write", str(write.body.get("agent", "")) if write.body else "") for write in commit.writes
     ]
     sends = [Access(message.type, "send", str(message.data.get("agent", ""))) for message in commit.messages]
     timers = [Access("timers", "cancel") for _ in commit.cancel_timers[:1]]
-    letters = [Access("dead_letters", "write")] if commit.dead_letter is not None else []
-    return (*writes, *sends, *timers, *letters) or (Access("inbox", "write"),)
+    dead_letters = [Access("dead_letters", "write")] if commit.dead_letter is not None else []
+    return (*writes, *sends, *timers, *dead_letters) or (Access("inbox", "write"),)

@@ -91,7 +91,7 @@ class Relay:
         self._highest[stream] = min(self._highest[stream], last_seq)
 
     async def run(self) -> None:
-        """Publish for ever."""
+        """Publish until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish())
             group.create_task(self._clear())

@@ -1,24 +1,25 @@
 """The statement that applies the steps of one project in one transaction: its parameters, its faults, its timeout."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import asyncpg
 
 from counterpoint.memory.record.database import AWAY
-from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedVector, PlannedWrite
+from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.proto.errors import Away, CounterpointError
 
 _COMMIT = "SELECT * FROM commit_steps($1, $2, $3, $4, $5, $6, $7, $8)"
 _STATEMENT_S = 30.0
 _WRITE_S = 0.001
-"""Several times the duration of one write, in seconds: an erasure or a take-back may have hundreds of thousands."""
+"""Timeout per write, in seconds, several times its duration: an erasure or a take-back may have 100,000s of them."""
 
 
 class Fault(StrEnum):
-    """Reasons for which no step of a group is applied; those from CP101 on are found by the driver, not by SQL."""
+    """Reasons for which no step of a group is applied. Codes from CP101 on are assigned here, not in SQL."""
 
     LEASE_LOST = "CP001"
     STEP_KNOWN = "CP002"
@@ -135,11 +136,21 @@ class VectorRow(NamedTuple):
 
 
 class EmbeddingRow(NamedTuple):
-    """Parameter of `commit_steps`: an embedding of a vector row, by its 1-based place among them."""
+    """Parameter of `commit_steps`: an embedding of a vector row, which `vector` gives as a 1-based index."""
 
     vector: int
     model: str
     embedding: str
+
+
+def _values(row: type[NamedTuple], first: int = 0, **attributes: str) -> Callable[[object], tuple[Any, ...]]:
+    """Return a getter of the values of a row type, from field `first` on; `attributes` maps fields with other names."""
+    return attrgetter(*(attributes.get(name, name) for name in row._fields[first:]))
+
+
+_WRITE = _values(WriteRow, 1, task="task_id", sha="sha256", schema="schema_version")
+_MESSAGE = _values(MessageRow, 1, task="task_id", due="due_at")
+_VECTOR = _values(VectorRow)
 
 
 def statement_timeout_s(steps: Iterable[CommitPlan]) -> float:
@@ -201,63 +212,12 @@ def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
             for s in steps
         ],
         [CancelledTimerRow(timer=t, sender=s.consumer, task=s.bound_to) for s in steps for t in s.cancel_timers],
-        [_write(n, row) for n, step in enumerate(steps, 1) for row in step.writes],
-        [_message(n, row) for n, step in enumerate(steps, 1) for row in step.messages],
-        [_vector(row) for row in vectors],
+        [WriteRow(n, *_WRITE(row)) for n, step in enumerate(steps, 1) for row in step.writes],
+        [MessageRow(n, *_MESSAGE(row)) for n, step in enumerate(steps, 1) for row in step.messages],
+        [VectorRow(*_VECTOR(row)) for row in vectors],
         [
             EmbeddingRow(vector=n, model=model, embedding=embedding)
             for n, row in enumerate(vectors, 1)
             for model, embedding in row.embeddings.items()
         ],
-    )
-
-
-def _write(step: int, row: PlannedWrite) -> WriteRow:
-    return WriteRow(
-        step=step,
-        store=row.store,
-        id=row.id,
-        expect=row.expect,
-        body=row.body,
-        task=row.task_id,
-        author=row.author,
-        label=row.label,
-        integrity=row.integrity,
-        sha=row.sha256,
-        schema=row.schema_version,
-        place=row.place,
-        at=row.at,
-    )
-
-
-def _message(step: int, row: PlannedMessage) -> MessageRow:
-    return MessageRow(
-        step=step,
-        id=row.id,
-        type=row.type,
-        subject=row.subject,
-        task=row.task_id,
-        versioned=row.versioned,
-        audience=row.audience,
-        body=row.body,
-        label=row.label,
-        integrity=row.integrity,
-        due=row.due_at,
-        timer=row.timer,
-        structured=row.structured,
-    )
-
-
-def _vector(row: PlannedVector) -> VectorRow:
-    return VectorRow(
-        store=row.store,
-        id=row.id,
-        version=row.version,
-        source=row.source,
-        label=row.label,
-        words=row.words,
-        exact=row.exact,
-        type=row.type,
-        names=row.names,
-        chars=row.chars,
     )

@@ -97,7 +97,7 @@ def _wheel_file(name: str, sha256: str) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write the file atomically, whoever else writes it."""
+    """Write the file atomically; concurrent writers are allowed."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -73,6 +73,6 @@ def pooled(output: Vectors, *, by_first_token: bool = False) -> Vectors:
 
 
 def unit(vector: Vectors) -> Vectors:
-    """Return the vector at length 1; a zero vector stays as it is."""
+    """Return the vector normalised to length 1; a zero vector is unchanged."""
     length = float(np.linalg.norm(vector))
     return np.asarray(vector / length, np.float32) if length else vector

@@ -100,7 +100,7 @@ class Embedder:
     def _fill(self, vectors: Vectors, texts: Sequence[str], share: list[int]) -> None:
         tokenizer, session = self._load()
         for i in share:
-            # An unpaired surrogate is legal in a Python string, and in JSON, but is no character.
+            # An unpaired surrogate is legal in a Python string and in JSON, but it is not a character.
             text = texts[i].encode(errors="replace").decode()
             ids = np.array([tokenizer.encode(text).ids], np.int64)
             vectors[i] = session.run(["vector"], {"ids": ids})[0][0]

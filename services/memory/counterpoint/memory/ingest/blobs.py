@@ -70,7 +70,7 @@ class Blobs:
         return content
 
     async def keep(self, project: str, text: str) -> Blob:
-        """Store a text as it is, readable by memory alone."""
+        """Store a text unchanged, readable by memory alone."""
         content = text.encode()
         sha256 = hashlib.sha256(content).digest()
         async with self._database.writing(project) as connection:

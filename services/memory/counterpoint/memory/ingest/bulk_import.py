@@ -141,8 +141,8 @@ class BulkImport:
         content = "\n".join(f"{write.id} {write.expect} {canonical(write.body or {})}" for write in writes)
         digest = hashlib.sha256(content.encode()).hexdigest()
         origin = origin.model_copy(update={"message_id": derived_id(origin.message_id, writes[0].store, digest)})
-        prepared = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen)
-        await self._vectors.applied(self._committer, prepared)
+        plan = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen)
+        await self._vectors.applied(self._committer, plan)
 
 
 def incident_id(incident: PastIncident) -> str:

@@ -228,8 +228,8 @@ class Ingest:
         inbound = derived_id(origin.message_id, "ingest", pieces.body["sha256"], first.id, first.expect)
         origin = origin.model_copy(update={"message_id": inbound})
         screen = await self._releases.screen(origin.project)
-        prepared = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen)
-        _, embedded = await self._vectors.applied(self._committer, prepared)
+        plan = await asyncio.to_thread(own_plan, self._policy, origin, integrity, writes, screen)
+        _, embedded = await self._vectors.applied(self._committer, plan)
         return embedded
 
 

@@ -47,7 +47,7 @@ class Follower(ABC):
                 self._wake.set()
 
     async def run(self) -> None:
-        """Follow all projects for ever, in turns; at first each from its stored position."""
+        """Follow all projects in turn until cancelled, each from its stored position."""
         self._projects |= dict.fromkeys(await retry_while_transient(self._database.projects))
         self._wake.set()
         while True:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from counterpoint.memory.ingest.providers import shipped
+from counterpoint.memory.ingest.providers import built_in_providers
 
 Kind = Literal["file", "service", "dag", "error", "system"]
 
@@ -104,6 +104,7 @@ def _is_code(name: str) -> bool:
 @lru_cache(maxsize=1)
 def _systems() -> tuple[re.Pattern[str], dict[str, str]]:
     """Return the systems of the provider index, by names that are unambiguous in prose."""
-    names = {alias.lower(): row.name for row in shipped() for alias in (row.name, *row.aliases) if len(alias) > 2}
+    providers = built_in_providers()
+    names = {alias.lower(): row.name for row in providers for alias in (row.name, *row.aliases) if len(alias) > 2}
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.IGNORECASE), names

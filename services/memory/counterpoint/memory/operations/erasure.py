@@ -140,10 +140,12 @@ class Erasures:
         versions: set[Version] = set()
         for store, record_id in roots:
             versions |= await self._influence.roots(project, store, record_id)
-        everything_shown = (await self._influence.of(project, frozenset(versions), reach="shown", limit=_LIMIT)).whole()
+        everything_shown = (
+            await self._influence.of(project, frozenset(versions), reach="shown", limit=_LIMIT)
+        ).complete()
         naming = everything_shown
         if not request.shown:
-            naming = (await self._influence.of(project, frozenset(versions), reach="named", limit=_LIMIT)).whole()
+            naming = (await self._influence.of(project, frozenset(versions), reach="named", limit=_LIMIT)).complete()
         own = {(store, record_id) for store, record_id, _ in versions} | roots
         named_keys = {(each.store, each.id) for each in naming.touched}
         shown = {(each.store, each.id) for each in everything_shown.touched} - named_keys - own

@@ -47,7 +47,7 @@ class Extent:
         without: frozenset[Version] = frozenset(),
     ) -> tuple[frozenset[Version], tuple[str, ...]]:
         """Return every wrong version of the project, and the tasks among them. Raises `Permanent` `too_much`."""
-        radius = (await self._influence.of(project, roots, shared=shared, limit=LIMIT, without=without)).whole()
+        radius = (await self._influence.of(project, roots, shared=shared, limit=LIMIT, without=without)).complete()
         tasks = sorted({each.id for each in radius.touched if each.store == "tasks"})
         wrong = frozenset(each.key for each in radius.touched)
         return wrong if shared else roots | wrong, tuple(tasks)

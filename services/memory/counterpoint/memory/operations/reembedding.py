@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,49 +53,44 @@ _REFUSED = frozenset({ErrorCode.EMBEDDING_INVALID, ErrorCode.REFUSED})
 _SQL = load_statements(__package__)
 
 
+@dataclass(eq=False)
 class Reembedding:
     """Adds missing vectors, and executes changes of the embedding model."""
 
-    def __init__(
-        self,
-        database: Database,
-        models: ModelRegistry,
-        search: SearchEngine,
-        embeddings: EmbeddingPipeline,
-        committer: Committer,
-        tiers: Tiers,
-    ) -> None:
-        self._database = database
-        self._models = models
-        self._search = search
-        self._embeddings = embeddings
-        self._committer = committer
-        self._tiers = tiers
-        self._lock = asyncio.Lock()
-        self._wake = asyncio.Event()
+    database: Database
+    models: ModelRegistry
+    search: SearchEngine
+    embeddings: EmbeddingPipeline
+    committer: Committer
+    tiers: Tiers
+    _lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _problem: str | None = field(init=False, default=None)
+    _filled: int = field(init=False, default=0)
+    _took_s: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
         self._wake.set()
-        self._problem: str | None = None
-        self._filled, self._took_s = 0, 0.0
 
     def applied(self, steps: Iterable[CommitPlan]) -> None:
         """Take note of applied commits: vectors that one of them lacks are added soon."""
         for step in steps:
             for row in step.vectors:
-                if any(model.model_id not in row.embeddings for model in self._search.models):
+                if any(model.model_id not in row.embeddings for model in self.search.models):
                     self._wake.set()
                     return
 
     async def run(self) -> None:
-        """Add missing vectors for ever, beginning with those that the last process left."""
+        """Add missing vectors until cancelled, first those that the previous process left."""
         failed = 0
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
-                if self._models.outcome_unknown:
+                if self.models.outcome_unknown:
                     async with self._lock:
-                        await self._models.load()
-                await self._tiers.keep_models()
+                        await self.models.load()
+                await self.tiers.keep_models()
                 await self._delete_unused()
                 await self._fill_all()
                 self._problem, failed = None, 0
@@ -109,8 +105,8 @@ class Reembedding:
         """Execute a change and return its progress. Raises `Permanent` `invalid`, `conflict` or `not_found`."""
         try:
             async with self._lock:
-                if self._models.outcome_unknown:
-                    await self._models.load()
+                if self.models.outcome_unknown:
+                    await self.models.load()
                 await self._act(caller, origin, command)
         finally:
             # Also when the reply to a change is lost: the record is then read again.
@@ -126,18 +122,18 @@ class Reembedding:
             case "drop":
                 other = await self._other(command)
                 await self._audit(caller, origin, command, other.model_id)
-                await self._models.remove_other()
+                await self.models.remove_other()
 
     async def status(self) -> dict[str, Any]:
         """Return the models in use, and the progress of the other model's vectors."""
-        active, other = self._search.active, self._search.other
+        active, other = self.search.active, self.search.other
         report: dict[str, Any] = {"active": active.model_id, "dimensions": active.dimensions, "state": "none"}
         watched = other or active
         rows = vectors = refused = 0
         refused_records: list[dict[str, Any]] = []
         unindexed = []
-        for project in await self._database.projects():
-            async with self._database.reading(project) as connection:
+        for project in await self.database.projects():
+            async with self.database.reading(project) as connection:
                 index = index_of(project, watched.model_id)
                 done = await connection.fetchrow(_SQL["embedding_progress"], project, watched.model_id, index)
                 assert done is not None
@@ -152,14 +148,14 @@ class Reembedding:
         report |= {"vectors": vectors - refused, "of": rows, "refused": refused, "refused_records": refused_records}
         report |= {"unindexed": unindexed, "problem": self._problem}
         if other is not None:
-            state = "kept" if self._models.other_is == "before" else "ready" if vectors >= rows else "filling"
+            state = "kept" if self.models.other_is == "before" else "ready" if vectors >= rows else "filling"
             report |= {"other": other.model_id, "other_dimensions": other.dimensions, "state": state}
             report["per_s"] = round(self._filled / self._took_s, 1) if self._took_s else None
         return report
 
     async def _other(self, command: ChangeEmbeddingModel) -> EmbeddingModel:
-        other = self._search.other
-        named_model = other if command.model is None else await asyncio.to_thread(self._models.model_of, command.model)
+        other = self.search.other
+        named_model = other if command.model is None else await asyncio.to_thread(self.models.model_of, command.model)
         if other is None or named_model is None or named_model.model_id != other.model_id:
             known = f"the only other model is {other.model_id}" if other else "there is no other model"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="model", problem=known),))
@@ -168,18 +164,18 @@ class Reembedding:
     async def _begin(self, caller: str, origin: Origin, command: ChangeEmbeddingModel) -> None:
         if command.model is None:
             raise Permanent(ErrorCode.INVALID, (Problem(field="model", problem="is required"),))
-        model = await asyncio.to_thread(self._models.model_of, command.model)
-        other = self._search.other
-        if model.model_id == self._search.model_id:
+        model = await asyncio.to_thread(self.models.model_of, command.model)
+        other = self.search.other
+        if model.model_id == self.search.model_id:
             raise Permanent(
                 ErrorCode.CONFLICT, (Problem(field="model", problem=f"{model.model_id} is already active"),)
             )
         if other is not None and model.model_id == other.model_id:
-            if self._models.other_is == "before":
+            if self.models.other_is == "before":
                 problem = f"{model.model_id} is the previous model: roll back to it"
                 raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
             return
-        if other is not None and self._models.other_is == "next":
+        if other is not None and self.models.other_is == "next":
             problem = f"the change to {other.model_id} is in progress: drop it first"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
         # A model that cannot be called is refused before anything changes.
@@ -190,12 +186,12 @@ class Reembedding:
             raise Transient(f"{model.model_id} does not respond") from error
         await self._audit(caller, origin, command, model.model_id)
         self._filled, self._took_s = 0, 0.0
-        await self._models.add_other(model)
+        await self.models.add_other(model)
 
     async def _switch(self, caller: str, origin: Origin, command: ChangeEmbeddingModel) -> None:
         other = await self._other(command)
         back = command.act == "rollback"
-        if back != (self._models.other_is == "before"):
+        if back != (self.models.other_is == "before"):
             problem = f"{other.model_id} is {'not active yet' if back else 'the previous model'}"
             problem += ": switch to it" if back else ": roll back to it"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="model", problem=problem),))
@@ -208,9 +204,9 @@ class Reembedding:
             problem = f"{', '.join(waiting)}: no index of {other.model_id} yet; the index job creates it"
             raise Permanent(ErrorCode.CONFLICT, (Problem(field="unindexed", problem=problem),))
         await self._audit(caller, origin, command, other.model_id)
-        self._embeddings.ask_again(other.model_id)
+        self.embeddings.ask_again(other.model_id)
         for _ in range(_SWITCH_ATTEMPTS):
-            if await self._models.switch("next" if back else "before"):
+            if await self.models.switch("next" if back else "before"):
                 return
             await self._fill_model(other)
         problem = f"commits write faster than {other.model_id} embeds: try again"
@@ -218,8 +214,8 @@ class Reembedding:
 
     async def _missing(self, model: str) -> int:
         missing = 0
-        for project in await self._database.projects():
-            async with self._database.reading(project) as connection:
+        for project in await self.database.projects():
+            async with self.database.reading(project) as connection:
                 done = await connection.fetchrow(_SQL["embedding_progress"], project, model, "")
             assert done is not None
             missing += max(0, done["rows"] - done["vectors"])
@@ -233,7 +229,7 @@ class Reembedding:
             "project": origin.project,
             "reembed": command.act,
             "model": model,
-            "active": self._search.model_id,
+            "active": self.search.model_id,
             "service": caller,
             "message": origin.message_id,
             "principal": origin.principal,
@@ -245,18 +241,18 @@ class Reembedding:
             task_id=None, task_version=None, ended_ok=True, kind="commit", audit=canonical(leaf),
             salt=secrets.token_bytes(16), reads=None,
         )  # fmt: skip
-        await self._committer.apply(plan)
+        await self.committer.apply(plan)
 
     async def _fill_all(self) -> None:
-        for model in self._search.models:
+        for model in self.search.models:
             await self._fill_model(model)
 
     async def _fill_model(self, model: EmbeddingModel) -> None:
-        for project in await self._database.projects():
+        for project in await self.database.projects():
             after = 0
-            while self._search.holds(model.model_id):
+            while self.search.holds(model.model_id):
                 started = time.monotonic()
-                async with self._database.reading(project) as connection:
+                async with self.database.reading(project) as connection:
                     rows = await connection.fetch(_SQL["missing_vectors"], project, model.model_id, after, BATCH)
                 if not rows:
                     break
@@ -273,7 +269,7 @@ class Reembedding:
         for label, same_label in by_label.items():
             texts = [self._text(row) for row in same_label]
             vectors_or_reasons = await self._embedded(project, model, texts, label)
-            async with self._database.writing(project) as connection:
+            async with self.database.writing(project) as connection:
                 await connection.execute(
                     _SQL["add_vectors"],
                     project,
@@ -285,12 +281,12 @@ class Reembedding:
                 )
 
     def _text(self, row: Mapping[str, Any]) -> str:
-        return self._embeddings.text(row["store"], upcast(row["store"], row["schema_version"], row["body"])[1])
+        return self.embeddings.text(row["store"], upcast(row["store"], row["schema_version"], row["body"])[1])
 
     async def _embedded(self, project: str, model: EmbeddingModel, texts: Sequence[str], label: int) -> list[Any]:
         """Return the vector of each text, or the reason why the model has none."""
         try:
-            return (await self._embeddings.of(project, texts, label, "reembedding", model=model.model_id))[0]
+            return (await self.embeddings.of(project, texts, label, "reembedding", model=model.model_id))[0]
         except Denied as refused:
             if refused.rule != ErrorCode.LABEL:
                 raise
@@ -304,10 +300,10 @@ class Reembedding:
 
     async def _delete_unused(self) -> None:
         """Delete the vectors of models that are not in use."""
-        for project in await self._database.projects():
+        for project in await self.database.projects():
             deleted = ""
             while deleted != "DELETE 0":
-                async with self._database.writing(project) as connection:
+                async with self.database.writing(project) as connection:
                     deleted = await connection.execute(_SQL["delete_vectors_of_unused_models"], project, _DELETE_BATCH)
-            async with self._database.writing(project) as connection:
+            async with self.database.writing(project) as connection:
                 await connection.execute(_SQL["delete_embeddings_of_unused_models"], project)

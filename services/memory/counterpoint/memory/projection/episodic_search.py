@@ -14,11 +14,10 @@ from counterpoint.memory.projection.tier import SearchingTier, TierHit, TierScop
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Away
+from counterpoint.proto.memory import QueryPlan
 
 CATCH_UP_TIMEOUT_S = 1.0
 """Maximum wait of a search for earlier commits, in seconds."""
-WITHOUT_TIER = "exact, episodic is away"
-"""Plan of an answer by the record instead of the tier."""
 _PAGE = 1000
 _SQL = load_statements(__package__)
 
@@ -28,7 +27,7 @@ class EpisodicResults:
     """Results of a search, best first, and its plan."""
 
     hits: tuple[TierHit, ...]
-    plan: str
+    plan: QueryPlan
 
 
 class EpisodicSearch:
@@ -46,10 +45,10 @@ class EpisodicSearch:
         """Return the `k` nearest. Raises `Permanent` for an invalid filter, `Away` if the record is away too."""
         if await self._projection.caught_up(scope.project, CATCH_UP_TIMEOUT_S):
             try:
-                return EpisodicResults(tuple(await self._tier.search(scope, vector, where, k)), "nearest")
+                return EpisodicResults(tuple(await self._tier.search(scope, vector, where, k)), QueryPlan.NEAREST)
             except Away:
                 self._projection.mark(scope.project)
-        return EpisodicResults(await self._exact(scope, vector, where, k), WITHOUT_TIER)
+        return EpisodicResults(await self._exact(scope, vector, where, k), QueryPlan.WITHOUT_TIER)
 
     async def _exact(self, scope: TierScope, vector: Vectors, where: Mapping[str, Any], k: int) -> tuple[TierHit, ...]:
         """Compare every record in scope by its cosine."""

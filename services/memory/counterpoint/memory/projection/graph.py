@@ -43,8 +43,8 @@ _PARAMETERS = re.compile(r"Unable to cast Python instance|invalid literal for ")
 
 
 class Graph(Tier):
-    """Graph of the line. It contains nothing with a label above `highest_label`, so that whoever may query it may see
-    all of it."""
+    """Graph of the line. It contains nothing with a label above `highest_label`, so that everyone who may query it may
+    see all of it."""
 
     name = "graph"
 

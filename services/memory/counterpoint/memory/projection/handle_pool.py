@@ -38,8 +38,8 @@ class HandlePool(Generic[H]):
     """Open handles by project, opened and closed in a thread. When more than `keep` are open, the least recently used
     one without users is closed. No cache of cachetools does that: it would evict a handle in use, and cannot await.
 
-    A folder that cannot be opened is moved aside for inspection and begun anew. A lock file keeps other processes out:
-    the engines are not made for two, and not all of them notice.
+    A folder that cannot be opened is moved aside for inspection and created again. A lock file keeps other processes
+    out: the engines are not made for two, and not all of them notice.
     """
 
     def __init__(self, root: Path, opens: Callable[[Path], H], closes: Callable[[H], None], *, keep: int) -> None:

@@ -88,7 +88,7 @@ class Projection:
         self._wake.set()
 
     async def run(self) -> None:
-        """Update all projects for ever."""
+        """Update all projects until cancelled."""
         await self._mark_all()
         while True:
             self._wake.clear()

@@ -23,7 +23,7 @@ from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.search.vectors import SearchEngine
 from counterpoint.proto.errors import Away, Denied, ErrorCode
-from counterpoint.proto.memory import Cypher, HybridSearch, QueryResult, Rebuild, VectorSearch
+from counterpoint.proto.memory import Cypher, HybridSearch, QueryPlan, QueryResult, Rebuild, VectorSearch
 
 GRAPH_LABEL = "confidential"
 """Highest label in the graph; a caller needs that clearance to query it."""
@@ -100,7 +100,7 @@ class Tiers:
         self.graph.applied(steps)
 
     async def run(self) -> None:
-        """Follow the record for ever."""
+        """Follow the record until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._of(self._search.active)
             for each in self._episodic.values():
@@ -132,7 +132,7 @@ class Tiers:
                 projection = self.episodic if query.tier == "episodic" else self.graph
                 running = projection.rebuild(grant.project) if query.start else projection.rebuilding(grant.project)
                 report = dataclasses.asdict(running) if running is not None else {"state": "none"}
-                found = QueryResult(tier=query.tier, plan="rebuild", took_us=0, report=report)
+                found = QueryResult(tier=query.tier, plan=QueryPlan.REBUILD, took_us=0, report=report)
             case _:
                 assert_never(query)
         return found.model_copy(update={"took_us": int((time.perf_counter() - started) * 1e6)})
@@ -147,7 +147,7 @@ class Tiers:
         except Away:
             self.graph.mark(grant.project)
             raise
-        return QueryResult(tier="graph", plan="cypher", took_us=0, report=dataclasses.asdict(rows))
+        return QueryResult(tier="graph", plan=QueryPlan.CYPHER, took_us=0, report=dataclasses.asdict(rows))
 
 
 def embedded_or_server(

@@ -1,9 +1,8 @@
 """Influence: everything derived from an item, by the items that each commit used or was shown (docs/memory.md).
 
-One step down leads from a version to the commits that used it, and from these to their writes. A record with
-sources of its own is derived from these alone, one without from everything that its commit used. A commit on a
-message that brought the result of another commit used that commit. A restored record has the provenance of its
-original.
+A hop goes from a version to the commits that used it, and to their writes. A record that declares sources is derived
+from these only, any other record from everything that its commit used. A commit on a message that carried the result
+of another commit used that commit. A restored record has the provenance of its original.
 """
 
 from collections import defaultdict
@@ -19,12 +18,12 @@ from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
 LINKED_AT_ONCE = 2000
-"""Commits whose read sets become edges in one transaction."""
+"""Number of commits whose read sets become edges in one transaction."""
 
 _NEVER = 2**62
 
 Reach = Literal["used", "named", "shown"]
-"""Edges to follow: to what was used; also to what was quoted or came by any message; also to what was only shown."""
+"""Edges to follow: `used` items; `named` adds quoted items and those of any message; `shown` adds items only shown."""
 
 _EDGES: dict[Reach, str] = {"used": "coalesce(used, cited)", "named": "cited", "shown": "true"}
 
@@ -36,7 +35,7 @@ Version = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class DerivedItem:
-    """One version of a record that rests on what was asked about, so many hops away."""
+    """Version of a record that is derived from the roots, and its distance in hops."""
 
     store: str
     id: str
@@ -55,15 +54,14 @@ class DerivedItem:
 
 @dataclass(frozen=True, slots=True)
 class Radius:
-    """Return everything derived from some versions of records, nearest first; `truncated` if there is more than the
-    limit."""
+    """Everything derived from the `roots`, nearest first; `truncated` if there is more than the limit."""
 
     roots: frozenset[Version]
     touched: tuple[DerivedItem, ...]
     truncated: bool
 
-    def whole(self) -> "Radius":
-        """Itself, for who must not leave anything out. Raises `Permanent` `too_much` when there is more."""
+    def complete(self) -> "Radius":
+        """Return the radius if it is complete. Raises `Permanent` `too_much` if it is truncated."""
         if self.truncated:
             problem = f"more than {len(self.touched)} versions of records depend on it: start with one of these"
             raise Permanent(ErrorCode.TOO_MUCH, (Problem(field="item", problem=problem),))
@@ -71,86 +69,86 @@ class Radius:
 
 
 class _Walk:
-    """The commits that were reached, by which versions, and what they wrote."""
+    """State of a traversal: the commits reached, the versions that led to them, and their writes."""
 
-    def __init__(self, reach: Reach, passed: Collection[Version]) -> None:
+    def __init__(self, reach: Reach, excluded: Collection[Version]) -> None:
         self._by_sources = reach == "used"
-        self._passed = passed
-        self._rows: defaultdict[UUID, list[tuple[Version, frozenset[Version], DerivedItem]]] = defaultdict(list)
-        self._hits: defaultdict[UUID, set[Version]] = defaultdict(set)
+        self._excluded = excluded
+        self._writes: defaultdict[UUID, list[tuple[Version, frozenset[Version], DerivedItem]]] = defaultdict(list)
+        self._sources: defaultdict[UUID, set[Version]] = defaultdict(set)
         self.touched: dict[Version, DerivedItem] = {}
 
-    def reached(self, commit: UUID, sources: Sequence[Version]) -> bool:
-        """Note that a commit follows from these versions; whether it had not been reached before."""
-        fresh = commit not in self._hits
-        self._hits[commit].update(sources)
-        return fresh
+    def reach(self, commit: UUID, sources: Sequence[Version]) -> bool:
+        """Add the versions that lead to a commit; return whether it is reached for the first time."""
+        first = commit not in self._sources
+        self._sources[commit].update(sources)
+        return first
 
-    def wrote(self, commit: UUID, row: Any, hops: int) -> None:
-        """Note what a commit wrote."""
-        touched = _touched(row, hops)
+    def add_write(self, commit: UUID, row: Any, hops: int) -> None:
+        """Add a row that a commit wrote."""
+        item = _derived_item(row, hops)
         own = sources_of({"sources": row["sources"]}) if self._by_sources else ()
         declared = frozenset((each["store"], each["id"], each["version"]) for each in own)
-        self._rows[commit].append((touched.key, declared, touched))
+        self._writes[commit].append((item.key, declared, item))
 
     def follow(self, commits: Collection[UUID]) -> list[Version]:
-        """Return what these commits wrote that follows, and did not before."""
+        """Return the writes of these commits that are derived from the roots and were not yet."""
         fresh = []
         for commit in commits:
-            left = []
-            for key, declared, touched in self._rows[commit]:
-                if key in self.touched or key in self._passed:
+            remaining = []
+            for key, declared, item in self._writes[commit]:
+                if key in self.touched or key in self._excluded:
                     continue
-                if declared and declared.isdisjoint(self._hits[commit]):
-                    left.append((key, declared, touched))
+                if declared and declared.isdisjoint(self._sources[commit]):
+                    remaining.append((key, declared, item))
                     continue
-                self.touched[key] = touched
+                self.touched[key] = item
                 fresh.append(key)
-            self._rows[commit] = left
+            self._writes[commit] = remaining
         return fresh
 
 
 class Influence:
-    """Follows the edges of one project at a time."""
+    """Follows the edges from items to everything derived from them, in one project."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def link(self, project: str) -> int:
-        """Bring the edges up to date with the read sets; how many commits were new."""
+        """Add the edges of new read sets; return the number of their commits."""
         total = 0
         while True:
             async with self._database.connection() as connection:
-                noted: int = await connection.fetchval(_SQL["link_sources"], project, LINKED_AT_ONCE)
-            total += noted
-            if noted < LINKED_AT_ONCE:
+                linked: int = await connection.fetchval(_SQL["link_sources"], project, LINKED_AT_ONCE)
+            total += linked
+            if linked < LINKED_AT_ONCE:
                 return total
 
     async def roots(
         self, project: str, store: str, record_id: str, version: int = 1, before: int | None = None
     ) -> frozenset[Version]:
-        """The versions that an item stands for: those from `version` on, as far as they came `before` a place in the
-        project's order; of a document also those of its pieces from then on. None when there is no such record.
+        """Return the versions of an item from `version` on, and of a document also those of its chunks since then.
 
-        One that was put back counts as what it had been.
+        `before` is a position in the project's order, the end of the range. A restored version has the position of its
+        original. Empty if there is no such record.
         """
         last = before if before is not None else _NEVER
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["versions_of_record"], project, store, record_id)
             first = next((row["seq"] for row in rows if row["version"] >= version), _NEVER)
-            found = {
+            versions = {
                 (store, record_id, row["version"])
                 for row in rows
                 if row["seq"] >= first and max(row["seq"], row["changed"] or 0) < last
             }
-            if store == "documents" and found:
+            if store == "documents" and versions:
                 after = max((row["seq"] for row in rows if row["seq"] < first), default=0)
-                pieces = await connection.fetch(_SQL["chunks_of_document"], project, record_id, after, last)
-                found |= {("chunks", row["id"], row["version"]) for row in pieces}
-        return frozenset(found)
+                chunks = await connection.fetch(_SQL["chunks_of_document"], project, record_id, after, last)
+                versions |= {("chunks", row["id"], row["version"]) for row in chunks}
+        return frozenset(versions)
 
     async def said_since(self, project: str, store: str, record_id: str) -> int:
-        """The first version from which on a record has said what it said last, but for when it was taken out."""
+        """Return the first version since which the content of a record is unchanged, deletions aside."""
         async with self._database.reading(project) as connection:
             rows = await connection.fetch(_SQL["versions_of_record"], project, store, record_id)
         first, last = 1, None
@@ -169,54 +167,56 @@ class Influence:
         limit: int,
         without: frozenset[Version] = frozenset(),
     ) -> Radius:
-        """All that rests on these versions in a project; `shared` when they are those of the shared project. What is
-        `without` is left out, and so is what rests on nothing else."""
+        """Return everything in a project derived from the roots; with `shared`, these are of the shared project.
+
+        Versions in `without` are left out, as is everything derived from them only.
+        """
         await self.link(project)
-        passed = without if shared else roots | without
-        walk = _Walk(reach, passed)
+        excluded = without if shared else roots | without
+        walk = _Walk(reach, excluded)
         readers = _SQL["readers"].format(edges=_EDGES[reach])
         hops = 0
         async with self._database.snapshot(project) as connection:
             frontier = sorted(roots)
             if not shared:
-                frontier += await self._put_back(connection, project, frontier, walk, roots | without, 0)
+                frontier += await self._restorations(connection, project, frontier, walk, roots | without, 0)
             while frontier and len(walk.touched) <= limit:
                 hops += 1
                 columns = list(map(list, zip(*frontier, strict=True)))
                 rows = await connection.fetch(readers, project, *columns, shared and hops == 1)
-                reached = {commit: [frontier[n] for n in followed] for commit, followed in rows}
-                fresh = [commit for commit, sources in reached.items() if walk.reached(commit, sources)]
+                sources = {commit: [frontier[n] for n in indexes] for commit, indexes in rows}
+                fresh = [commit for commit, versions in sources.items() if walk.reach(commit, versions)]
                 for row in await connection.fetch(_SQL["writes_of_commits"], project, fresh):
-                    walk.wrote(row["commit_id"], row, hops)
-                made = walk.follow(reached)
-                made += await self._put_back(connection, project, made, walk, passed, hops)
-                frontier = [("commits", str(commit), 1) for commit in fresh] + made
+                    walk.add_write(row["commit_id"], row, hops)
+                derived = walk.follow(sources)
+                derived += await self._restorations(connection, project, derived, walk, excluded, hops)
+                frontier = [("commits", str(commit), 1) for commit in fresh] + derived
         touched = sorted(walk.touched.values(), key=lambda each: (each.hops, each.seq))
         return Radius(roots, tuple(touched[:limit]), len(touched) > limit)
 
     @staticmethod
-    async def _put_back(
+    async def _restorations(
         connection: Any,
         project: str,
         versions: Sequence[Version],
         walk: _Walk,
-        passed: Collection[Version],
+        excluded: Collection[Version],
         hops: int,
     ) -> list[Version]:
-        """Touch the versions as which some were put back; those that were not touched before."""
+        """Add the versions that restore any of these; return those that were not reached before."""
         if not versions:
             return []
         columns = list(map(list, zip(*versions, strict=True)))
         fresh = []
         for row in await connection.fetch(_SQL["restorations"], project, *columns):
-            touched = _touched(row, hops)
-            if touched.key not in walk.touched and touched.key not in passed:
-                walk.touched[touched.key] = touched
-                fresh.append(touched.key)
+            item = _derived_item(row, hops)
+            if item.key not in walk.touched and item.key not in excluded:
+                walk.touched[item.key] = item
+                fresh.append(item.key)
         return fresh
 
 
-def _touched(row: Any, hops: int) -> DerivedItem:
+def _derived_item(row: Any, hops: int) -> DerivedItem:
     return DerivedItem(
         row["store"], row["id"], row["version"], hops, row["task_id"], row["label"], row["seq"], row["at"]
     )

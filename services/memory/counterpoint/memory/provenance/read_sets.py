@@ -153,7 +153,7 @@ class ReadSets:
             if not others:
                 del self._of_message[key[1]]
 
-    def by_any(self, message_id: str) -> Provenance:
+    def provenance_of(self, message_id: str) -> Provenance:
         """Return the provenance of all known deliveries of a message, of any caller."""
         known = [self._sets[key] for key in self._of_message.get(message_id, ())]
         return Provenance(
@@ -187,7 +187,7 @@ class ReadSets:
 
 
 class OriginCache:
-    """The provenance of messages sent lately, so that a commit need not look up the message that caused it.
+    """The provenance of messages sent recently, so that a commit need not look up the message that caused it.
 
     At most `limit` items in all, each message among them; the oldest message is evicted first.
     """
@@ -201,5 +201,5 @@ class OriginCache:
             self._known[message_id] = provenance
 
     def get(self, message_id: str) -> Provenance | None:
-        """Return the provenance of a message, None if it was not sent lately."""
+        """Return the provenance of a message, None if it was not sent recently."""
         return self._known.get(message_id)

@@ -16,12 +16,11 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.cache.cache import Cache
 from counterpoint.memory.cache.valkey import Valkey
-from counterpoint.memory.projection.episodic_search import WITHOUT_TIER
 from counterpoint.memory.provenance.read_sets import ReadItem
 from counterpoint.memory.query.epochs import Epoch, Epochs
 from counterpoint.memory.query.item_view import read_item
 from counterpoint.memory.search.vectors import SearchEngine
-from counterpoint.proto.memory import Get, HybridSearch, List, MemoryQuery, QueryResult, VectorSearch
+from counterpoint.proto.memory import Get, HybridSearch, List, MemoryQuery, QueryPlan, QueryResult, VectorSearch
 from counterpoint.proto.upcast import current_version
 
 _FORMAT = 2
@@ -90,7 +89,7 @@ class AnswerCache:
         is_current = lookup.epoch is not None and self._epochs.is_current(lookup.epoch)
         if is_current and lookup.changes == self._search.changes:
             for key, query, each, answer in zip(lookup.keys, queries, results, answers, strict=True):
-                if each.plan != WITHOUT_TIER:
+                if each.plan != QueryPlan.WITHOUT_TIER:
                     self._cache(query).put(key, answer)
         return answers
 

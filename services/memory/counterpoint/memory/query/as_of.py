@@ -13,7 +13,7 @@ from counterpoint.memory.query.moments import moment, then
 from counterpoint.memory.search.hybrid import EXACT_ROWS
 from counterpoint.memory.search.vectors import EmbeddedTexts
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import Filter, Get, HybridSearch, Item, Line, List, QueryResult, VectorSearch
+from counterpoint.proto.memory import Filter, Get, HybridSearch, Item, Line, List, QueryPlan, QueryResult, VectorSearch
 
 
 class AsOfReader:
@@ -60,7 +60,7 @@ class AsOfReader:
             items = await self._nearest(grant, query, embedded, current_rows[:EXACT_ROWS])
             partial = len(rows) > EXACT_ROWS
             return QueryResult(
-                items=items, tier="vector", plan="as of, exact", took_us=0, erased=erased, partial=partial
+                items=items, tier="vector", plan=QueryPlan.AS_OF_EXACT, took_us=0, erased=erased, partial=partial
             )
         items = tuple(item(row) for row in current_rows)
         cursor = None
@@ -68,7 +68,7 @@ class AsOfReader:
             cursor = rows[query.limit - 1]["seq"]
             items = tuple(each for each in items[: query.limit])
         return QueryResult(
-            items=items[: getattr(query, "limit", 1)], tier="record", plan="as of", took_us=0, erased=erased,
+            items=items[: getattr(query, "limit", 1)], tier="record", plan=QueryPlan.AS_OF, took_us=0, erased=erased,
             next_cursor=cursor,
         )  # fmt: skip
 

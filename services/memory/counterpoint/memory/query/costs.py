@@ -4,7 +4,7 @@ from typing import Any
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.proto.memory import CostLine, CostReport, Costs, CostSum, QueryResult
+from counterpoint.proto.memory import CostLine, CostReport, Costs, CostSum, QueryPlan, QueryResult
 
 _SQL = load_statements(__package__)
 
@@ -21,7 +21,7 @@ async def costs(connection: Any, grant: Grant, query: Costs) -> QueryResult:
         total=CostSum(**_sums(total)),
         truncated=len(groups) > query.limit,
     )
-    return QueryResult(tier="record", plan="aggregate", took_us=0, report=report.model_dump(mode="json"))
+    return QueryResult(tier="record", plan=QueryPlan.AGGREGATE, took_us=0, report=report.model_dump(mode="json"))
 
 
 def _sums(row: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.provenance.influence import Influence
 from counterpoint.memory.query.item_view import projects
-from counterpoint.proto.memory import Dependents, MemoryRadius, QueryResult, Ref, RestingItem
+from counterpoint.proto.memory import Dependents, MemoryRadius, QueryPlan, QueryResult, Ref, RestingItem
 
 _REPLY_BYTES = 900_000
 """Size limit of the items of a reply."""
@@ -23,7 +23,7 @@ async def dependents(policy: Policy, influence: Influence, grant: Grant, query: 
                 radius = await influence.of(grant.project, roots, reach="shown", shared=shared, limit=query.limit)
             break
     else:
-        return QueryResult(tier="record", plan="influence", took_us=0)
+        return QueryResult(tier="record", plan=QueryPlan.INFLUENCE, took_us=0)
     shown = [
         each
         for each in radius.touched
@@ -49,4 +49,4 @@ async def dependents(policy: Policy, influence: Influence, grant: Grant, query: 
         tasks=tuple(dict.fromkeys(each.task_id for each in items if each.task_id)),
         truncated=radius.truncated or len(items) < len(shown),
     )
-    return QueryResult(tier="record", plan="influence", took_us=0, report=report.model_dump(mode="json"))
+    return QueryResult(tier="record", plan=QueryPlan.INFLUENCE, took_us=0, report=report.model_dump(mode="json"))

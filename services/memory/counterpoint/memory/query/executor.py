@@ -25,7 +25,7 @@ from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.record.statements import RECORDS_BY_KEY, listing, walking
+from counterpoint.memory.record.statements import RECORDS_BY_KEY, edge_walk, listing
 from counterpoint.memory.search.rerank import reranked, widened
 from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchEngine
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
@@ -46,6 +46,7 @@ from counterpoint.proto.memory import (
     LogAfter,
     MemoryQuery,
     Prove,
+    QueryPlan,
     QueryResult,
     Rebuild,
     Reembed,
@@ -181,7 +182,7 @@ class QueryExecutor:
                 started = time.perf_counter()
                 report = await self._auditor.answer(grant.project, query)
                 took_us = int((time.perf_counter() - started) * 1e6)
-                return QueryResult(tier="record", plan="audit", took_us=took_us, report=report)
+                return QueryResult(tier="record", plan=QueryPlan.AUDIT, took_us=took_us, report=report)
             case VectorSearch() | HybridSearch() if query.as_of is not None:
                 return None
             case VectorSearch() | HybridSearch() if self._policy.stores[query.store].tier == "episodic":
@@ -220,24 +221,24 @@ class QueryExecutor:
         match query:
             case Get():
                 row = got.get((query.store, query.id))
-                return self._result(grant, [row] if row else [], "record", "primary key")
+                return self._result(grant, [row] if row else [], QueryPlan.PRIMARY_KEY)
             case List():
                 return await self._list(connection, grant, query)
             case Line():
                 rows = await connection.fetch(_SQL["line_of_task"], grant.project, query.task_id)
                 rows = rows[::-1] if query.newest_first else rows
-                return self._result(grant, rows[: query.limit], "record", "task index")
+                return self._result(grant, rows[: query.limit], QueryPlan.TASK_INDEX)
             case EdgeWalk():
-                sql, values = walking(query, grant.project)
+                sql, values = edge_walk(query, grant.project)
                 rows = await connection.fetch(sql, *values)
-                return self._result(grant, rows, "record", "recursive", score="hops")
+                return self._result(grant, rows, QueryPlan.RECURSIVE, score="hops")
             case LogAfter():
                 return await log_page(connection, grant, query)
             case VectorSearch() | HybridSearch() if neighbour_ids is not None:
                 return await self._current_items(connection, grant, query, neighbour_ids)
             case VectorSearch() | HybridSearch():
                 items, plan = await self._best(connection, grant, query, embedded)
-                if plan == "indexed" or (query.filters and plan != "none"):
+                if plan == QueryPlan.INDEXED or (query.filters and plan != QueryPlan.NONE):
                     self.sampler.offer(query.store, plan, partial(self._compared, grant, query, embedded))
                 items += await self._neighbours(connection, grant, query, items)
                 return QueryResult(items=items, tier="vector", plan=plan, took_us=0)
@@ -252,7 +253,7 @@ class QueryExecutor:
 
     async def _best(
         self, connection: Any, grant: Grant, query: VectorSearch | HybridSearch, embedded: EmbeddedTexts
-    ) -> tuple[tuple[Item, ...], str]:
+    ) -> tuple[tuple[Item, ...], QueryPlan]:
         """Return the best hits of a search, reordered if there is a reranker."""
         reranker = self._search.reranker
         wider = widened(query) if reranker is not None and isinstance(query, HybridSearch) else None
@@ -269,7 +270,7 @@ class QueryExecutor:
         embedded: EmbeddedTexts,
         *,
         exact: bool = False,
-    ) -> tuple[tuple[Item, ...], str]:
+    ) -> tuple[tuple[Item, ...], QueryPlan]:
         hits, plan = await self._search.run(connection, grant.project, query, embedded, grant.clearance, exact=exact)
         rows = await connection.fetch(_SQL["records_by_ids"], query.store, [hit.id for hit in hits]) if hits else []
         known = {(row["project"], row["id"]): row for row in rows}
@@ -322,13 +323,13 @@ class QueryExecutor:
     async def _list(self, connection: Any, grant: Grant, query: List) -> QueryResult:
         sql, values = listing(query, projects(self._policy, grant, query.store))
         rows = await connection.fetch(sql, *values)
-        found = self._result(grant, rows[: query.limit], "record", "list")
+        found = self._result(grant, rows[: query.limit], QueryPlan.LIST)
         more = len(rows) > query.limit
         return found.model_copy(update={"next_cursor": rows[query.limit - 1]["seq"] if more else None})
 
-    def _result(self, grant: Grant, rows: Sequence[Any], tier: str, plan: str, score: str | None = None) -> QueryResult:
+    def _result(self, grant: Grant, rows: Sequence[Any], plan: QueryPlan, score: str | None = None) -> QueryResult:
         items = tuple(item(row, row[score] if score else None) for row in rows if visible(self._policy, grant, row))
-        return QueryResult(items=items, tier=tier, plan=plan, took_us=0)
+        return QueryResult(items=items, tier="record", plan=plan, took_us=0)
 
 
 def _ids(items: Sequence[Item]) -> Ids:

@@ -5,7 +5,7 @@ from typing import Any
 from counterpoint.guard.capabilities import Grant
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Denied, ErrorCode
-from counterpoint.proto.memory import Item, LogAfter, QueryResult
+from counterpoint.proto.memory import Item, LogAfter, QueryPlan, QueryResult
 
 _SQL = load_statements(__package__)
 
@@ -39,7 +39,7 @@ async def log_page(connection: Any, grant: Grant, query: LogAfter) -> QueryResul
         )
         for row in rows
     ]
-    # A reader who has all its messages is at the end of the log, whatever other messages follow.
+    # A reader that has all its messages is at the end of the log, even if other messages follow.
     cursor = rows[-1]["seq"] if len(rows) == query.limit else max(last, query.after)
     gap = query.after < forgotten
-    return QueryResult(items=tuple(items), tier="record", plan="log", took_us=0, next_cursor=cursor, gap=gap)
+    return QueryResult(items=tuple(items), tier="record", plan=QueryPlan.LOG, took_us=0, next_cursor=cursor, gap=gap)

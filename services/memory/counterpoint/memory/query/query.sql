@@ -21,7 +21,7 @@ SELECT (SELECT newest.commit_id FROM (
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS place (project, store, n) ORDER BY n
 
 -- name: database_identity
--- Changes when the database was restored, or its table of records was made anew.
+-- Changes when the database was restored or its table of records was recreated.
 SELECT concat_ws(' ', pg_postmaster_start_time(), 'records'::regclass::oid, pg_relation_filenode('records'))
 
 -- name: log_after

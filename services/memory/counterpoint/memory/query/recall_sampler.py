@@ -1,6 +1,6 @@
 """Recall sampler: some searches by an index or with a filter are compared with the exact result.
 
-It runs in the background, one comparison at a time, and not while requests wait, so that it delays nobody. Skipped
+It runs in the background, one comparison at a time, and not while requests wait, so that it delays no request. Skipped
 searches are only missing in the sample.
 """
 
@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import Gauge
 
 from counterpoint.proto.errors import CounterpointError
+from counterpoint.proto.memory import QueryPlan
 
 log = structlog.get_logger()
 
@@ -45,7 +46,7 @@ class RecallSampler:
         self._samples: defaultdict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         self._running: asyncio.Task[None] | None = None
 
-    def offer(self, store: str, plan: str, compare: Compare) -> None:
+    def offer(self, store: str, plan: QueryPlan, compare: Compare) -> None:
         """Offer a search by a plan; `compare` repeats it and returns its result and the exact one."""
         if self._running is not None or self._choose.random() >= self._share or self._busy():
             return
@@ -63,7 +64,7 @@ class RecallSampler:
             self._running.cancel()
             await self.sampled()
 
-    async def _sample(self, store: str, plan: str, compare: Compare) -> None:
+    async def _sample(self, store: str, plan: QueryPlan, compare: Compare) -> None:
         try:
             async with asyncio.timeout(COMPARE_TIMEOUT_S):
                 found, exact = await compare()

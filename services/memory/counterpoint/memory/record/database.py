@@ -179,13 +179,13 @@ class Lease:
         self.epoch = 0
 
     @property
-    def certain_number(self) -> int | None:
-        """Return the count of acquisitions while no other process can have been active since; else None."""
+    def valid_acquisition(self) -> int | None:
+        """Return the number of the current acquisition; None once another process may have been active."""
         connected = self._connection is not None and not self._connection.is_closed()
         return self._acquired if connected and time.monotonic() - self._confirmed < _VALID_S else None
 
     async def acquire(self, retry_s: float) -> int:
-        """Wait for the lease; return its epoch, the same as before if nobody else has held the lease since."""
+        """Wait for the lease; return its epoch, the same as before if no other process has held the lease since."""
         while True:
             try:
                 if self._connection is None or self._connection.is_closed():

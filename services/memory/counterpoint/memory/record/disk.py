@@ -63,7 +63,7 @@ class DiskSpace:
         self._low = low
 
     async def watch(self) -> None:
-        """Compare every second, for ever."""
+        """Compare every second until cancelled."""
         while True:
             self.check_space()
             await asyncio.sleep(CHECK_EVERY_S)

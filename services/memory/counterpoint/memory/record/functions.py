@@ -1,6 +1,6 @@
 """Functions of the database, in a schema that is named by their text.
 
-A memory process finds the functions that belong to its own code, whatever was migrated since.
+A memory process finds the functions of its own release, even after a later migration.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ RETURNING name
 INSERT INTO migrations (name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET at = now()
 
 -- name: next_epoch
--- The epoch stays when nobody else has held the lease meanwhile: commits that are under way are still ours.
+-- The epoch stays if no other process has held the lease meanwhile: commits in progress are still of this process.
 UPDATE lease SET epoch = epoch + (holder IS DISTINCT FROM $1 OR epoch <> $2)::int, holder = $1, since = now()
 WHERE shard = '0' RETURNING epoch
 

@@ -101,7 +101,7 @@ def matching(store: str, filter: Filter, project: str) -> tuple[str, list[Any]]:
     return rows, values
 
 
-def walking(query: EdgeWalk, project: str) -> tuple[str, list[Any]]:
+def edge_walk(query: EdgeWalk, project: str) -> tuple[str, list[Any]]:
     """Return the statement of a walk over the edges of a project, and its values; each row has its `hops`."""
     start = list(query.start)
     keys = [node[:KEY_CHARS] for node in start]

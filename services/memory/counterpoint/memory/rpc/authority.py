@@ -1,6 +1,7 @@
 """Authority: the grant of a caller for an inbound message, by its capability or its principal."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from counterpoint.guard.capabilities import Access, Grant, Keyring, verify
@@ -18,24 +19,16 @@ from counterpoint.proto.memory import Origin
 from counterpoint.proto.principals import Principal
 
 
+@dataclass(frozen=True, slots=True)
 class Authority:
     """Capabilities, principals, revocations, and the read sets of open deliveries."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        keyring: Keyring,
-        principals: Principals,
-        revocations: Revocations,
-        causes: InboundMessages,
-        reads: ReadSets,
-    ) -> None:
-        self._policy = policy
-        self._keyring = keyring
-        self._principals = principals
-        self._revocations = revocations
-        self.causes = causes
-        self.reads = reads
+    policy: Policy
+    keyring: Keyring
+    principals: Principals
+    revocations: Revocations
+    causes: InboundMessages
+    reads: ReadSets
 
     async def authorise(self, caller: str, origin: Origin, accesses: tuple[Access, ...] = ()) -> tuple[Grant, int]:
         """Return the grant of a caller for an origin, and the integrity of its work. Raises `Denied`."""
@@ -43,12 +36,12 @@ class Authority:
             raise Denied(ErrorCode.PROJECT, "a valid project name that does not look like a secret")
         request = diode.AccessRequest(caller, origin.project, origin.task_id, origin.message_id, datetime.now(UTC))
         if origin.capability is not None:
-            revoked = await self._revocations.of(self._keyring.verified(origin.capability).grant.project)
-            grant = verify(self._keyring, origin.capability, accesses, now=request.now, revoked=revoked)
+            revoked = await self.revocations.of(self.keyring.verified(origin.capability).grant.project)
+            grant = verify(self.keyring, origin.capability, accesses, now=request.now, revoked=revoked)
             integrity = VOUCHED
         else:
             principal = await self.asker(origin)
-            grant = diode.standing(self._policy, request, principal)
+            grant = diode.standing(self.policy, request, principal)
             integrity = VOUCHED if principal is not None and principal.kind != "agent" else DERIVED
         rule = diode.holder(grant, request)
         if rule is not None:
@@ -58,7 +51,7 @@ class Authority:
     async def asker(self, origin: Origin) -> Principal | None:
         """Return the principal of a request without a capability; None for a request with one, whatever name it
         contains."""
-        return None if origin.capability is not None else await self._principals.of(origin.principal)
+        return None if origin.capability is not None else await self.principals.of(origin.principal)
 
     async def operates_all(self, origin: Origin) -> None:
         """Refuse a principal that does not operate every project, because all projects share one model. Raises
@@ -80,15 +73,15 @@ class Authority:
         if not self.reads.fence(caller, origin.message_id, origin.fence):
             raise Denied(ErrorCode.FENCE, "the newest delivery of the message")
 
-    def changed(self, prepared: CommitPlan) -> None:
+    def changed(self, plan: CommitPlan) -> None:
         """Invalidate principals, revocations and ends of tasks that a commit changes."""
-        if any(row.store == "principals" for row in prepared.writes):
-            self._principals.clear()
-        self._revocations.changed(prepared)
-        self.causes.changed(prepared)
+        if any(row.store == "principals" for row in plan.writes):
+            self.principals.clear()
+        self.revocations.changed(plan)
+        self.causes.changed(plan)
 
 
-def remembered(lookup: Callable[[], ReadSet]) -> ReadSet:
+def require_read_set(lookup: Callable[[], ReadSet]) -> ReadSet:
     """Return the read set of a delivery. Raises `Transient` if it is no longer in RAM."""
     try:
         return lookup()

@@ -1,5 +1,6 @@
 """Commit requests: authorised, planned, embedded and applied, then checked against take-backs."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from counterpoint.guard.policy import Policy
@@ -7,61 +8,52 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.commit.committer import Committer, TombstoneConflict
 from counterpoint.memory.commit.dead_letters import DeadLetters
-from counterpoint.memory.commit.leaf import also_sending
+from counterpoint.memory.commit.leaf import with_messages
 from counterpoint.memory.commit.pipeline import EmbeddingPipeline
 from counterpoint.memory.commit.planner import accesses_of, owned, plan_commit
 from counterpoint.memory.operations.take_back import TakeBacks
 from counterpoint.memory.provenance.read_sets import ReadSet
 from counterpoint.memory.record.plan import CommitPlan
 from counterpoint.memory.record.stamps import Provenance
-from counterpoint.memory.rpc.authority import Authority, key_of, remembered
+from counterpoint.memory.rpc.authority import Authority, key_of, require_read_set
 from counterpoint.proto.errors import Conflict
 from counterpoint.proto.memory import Commit, CommitReply, CommitRequest
 
 
+@dataclass(frozen=True, slots=True)
 class CommitHandler:
     """Executes commit requests."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        authority: Authority,
-        pipeline: EmbeddingPipeline,
-        committer: Committer,
-        dead_letters: DeadLetters,
-        takebacks: TakeBacks,
-        releases: Releases,
-    ) -> None:
-        self._policy = policy
-        self._authority = authority
-        self._pipeline = pipeline
-        self._committer = committer
-        self._dead_letters = dead_letters
-        self._takebacks = takebacks
-        self._releases = releases
+    policy: Policy
+    authority: Authority
+    pipeline: EmbeddingPipeline
+    committer: Committer
+    dead_letters: DeadLetters
+    takebacks: TakeBacks
+    releases: Releases
 
     async def execute(self, caller: str, request: CommitRequest, *, resend: str | None = None) -> CommitReply:
         """Apply a commit; with `resend`, also send the message of that dead letter again. Raises `Conflict`, `Denied`,
         `Permanent` or `Transient`."""
         origin, commit = request.origin, request.commit
         accesses = accesses_of(commit)
-        grant, integrity = await self._authority.authorise(caller, origin, accesses)
-        self._authority.newest(caller, origin)
+        grant, integrity = await self.authority.authorise(caller, origin, accesses)
+        self.authority.newest(caller, origin)
         memories = self._memories(caller, request, command=resend is not None)
-        wrong = self._takebacks.wrong(origin.project, memories)
+        wrong = self.takebacks.wrong(origin.project, memories)
         if wrong is not None:
             raise Conflict(wrong.store, wrong.id)
         # A run that was repeated because of a take-back is not derived from the items that were taken back.
-        earlier = [ref for ref in memories.earlier if not self._takebacks.carried(origin.project, (ref,))]
-        cause, version = await self._authority.causes.of(origin)
+        earlier = [ref for ref in memories.earlier if not self.takebacks.carried(origin.project, (ref,))]
+        cause, version = await self.authority.causes.of(origin)
         if origin.capability is not None:
             origin = origin.model_copy(update={"principal": cause.principal})
         caused_by = cause.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
-            caused_by = caused_by.with_(self._authority.reads.by_any(origin.message_id))
+            caused_by = caused_by.with_(self.authority.reads.provenance_of(origin.message_id))
         while True:
-            prepared = plan_commit(
-                self._policy,
+            plan = plan_commit(
+                self.policy,
                 grant,
                 origin,
                 commit,
@@ -69,38 +61,38 @@ class CommitHandler:
                 caused_by=caused_by,
                 memories=memories,
                 task_version=version,
-                owners=await self._authority.causes.owners(origin.project, owned(self._policy, grant, commit)),
-                screen=await self._releases.screen(origin.project),
+                owners=await self.authority.causes.owners(origin.project, owned(self.policy, grant, commit)),
+                screen=await self.releases.screen(origin.project),
             )
             if resend is not None:
-                retried = await self._dead_letters.message(origin.project, resend, prepared.commit_id)
-                prepared = also_sending(prepared, [retried])
+                retried = await self.dead_letters.message(origin.project, resend, plan.commit_id)
+                plan = with_messages(plan, [retried])
             try:
-                reply = await self.apply(prepared)
+                reply = await self.apply(plan)
             except TombstoneConflict as conflict:
                 commit = _over_tombstone(commit, conflict)
             else:
                 break
-        if self._takebacks.carried(origin.project, prepared.provenance.refs):
-            await self._takebacks.follow(origin, prepared)
+        if self.takebacks.carried(origin.project, plan.provenance.refs):
+            await self.takebacks.follow(origin, plan)
         if commit.last or diode.of_gateway(grant):
-            self._authority.reads.finish(caller, origin.message_id)
+            self.authority.reads.finish(caller, origin.message_id)
         return reply
 
     def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> ReadSet:
         """Return the read set of the delivery. A command has no content of the sender's, so missing reads do no harm.
         Raises `Transient`."""
-        reads, key = self._authority.reads, key_of(caller, request.origin)
-        return remembered(lambda: reads.so_far(key, 0) if command else reads.of(key, request.reads))
+        reads, key = self.authority.reads, key_of(caller, request.origin)
+        return require_read_set(lambda: reads.so_far(key, 0) if command else reads.of(key, request.reads))
 
-    async def apply(self, prepared: CommitPlan) -> CommitReply:
+    async def apply(self, plan: CommitPlan) -> CommitReply:
         """Apply a plan with the vectors of its rows."""
         try:
-            reply, _ = await self._pipeline.applied(self._committer, prepared)
+            reply, _ = await self.pipeline.applied(self.committer, plan)
             return reply
         finally:
-            self._releases.changed(prepared)
-            self._authority.changed(prepared)
+            self.releases.changed(plan)
+            self.authority.changed(plan)
 
 
 def _over_tombstone(commit: Commit, conflict: TombstoneConflict) -> Commit:

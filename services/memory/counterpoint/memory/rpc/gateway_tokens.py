@@ -2,7 +2,7 @@
 
 from counterpoint.memory.access.tokens import Tokens
 from counterpoint.memory.record.stamps import UNTRUSTED
-from counterpoint.memory.rpc.authority import Authority, key_of, remembered
+from counterpoint.memory.rpc.authority import Authority, key_of, require_read_set
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import GatewayToken, Origin
 
@@ -21,7 +21,7 @@ class GatewayTokens:
             raise Denied(ErrorCode.ENDED, "a task that has not ended")
         self._authority.newest(caller, origin)
         cause, _ = await self._authority.causes.of(origin)
-        read = remembered(lambda: self._authority.reads.so_far(key_of(caller, origin), request.reads))
+        read = require_read_set(lambda: self._authority.reads.so_far(key_of(caller, origin), request.reads))
         label = cause.with_(read.provenance).label
         token = self._tokens.of_task(grant, request.purpose, label, request.life_s)
         if request.purpose == "web":

@@ -18,6 +18,7 @@ from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import (
     Commit,
     Erase,
+    QueryPlan,
     QueryReply,
     QueryRequest,
     QueryResult,
@@ -81,5 +82,5 @@ def as_query_reply(command: Command, reply: CommandReply) -> QueryReply:
     if reply.token is not None:
         return QueryReply(token=reply.token)
     tier = command.tier if isinstance(command, RebuildProjection) else "vector"
-    plan = "rebuild" if isinstance(command, RebuildProjection) else "reembed"
+    plan = QueryPlan.REBUILD if isinstance(command, RebuildProjection) else QueryPlan.REEMBED
     return QueryReply(found=(QueryResult(tier=tier, plan=plan, took_us=0, report=reply.report),))

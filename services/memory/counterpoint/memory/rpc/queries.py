@@ -13,7 +13,7 @@ from counterpoint.memory.query.executor import QueryExecutor
 from counterpoint.memory.rpc.authority import Authority, key_of
 from counterpoint.memory.rpc.reply_limit import shortened
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import Origin, QueryReply, QueryRequest, QueryResult, Reembed
+from counterpoint.proto.memory import Origin, QueryPlan, QueryReply, QueryRequest, QueryResult, Reembed
 
 REPLY_LIMIT_BYTES = 1000 * 1000
 """Payload limit of the bus less the size of an envelope, in bytes."""
@@ -89,7 +89,7 @@ class QueryHandler:
         started = time.perf_counter()
         report = await self._reembedding.status()
         took_us = int((time.perf_counter() - started) * 1e6)
-        result = QueryResult(tier="vector", plan="reembed", took_us=took_us, report=report)
+        result = QueryResult(tier="vector", plan=QueryPlan.REEMBED, took_us=took_us, report=report)
         return QueryReply(found=(result,)).model_dump_json(exclude_none=True).encode()
 
     async def _label(self, caller: str, origin: Origin) -> int | None:
@@ -97,7 +97,7 @@ class QueryHandler:
         if not self._executor.embeds_remotely:
             return None
         cause, _ = await self._authority.causes.of(origin)
-        return cause.with_(self._authority.reads.by_any(origin.message_id)).label
+        return cause.with_(self._authority.reads.provenance_of(origin.message_id)).label
 
 
 def _reply(results: Sequence[bytes]) -> bytes:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import QueryResult
+from counterpoint.proto.memory import QueryPlan, QueryResult
 
-_PAGED = frozenset({"list", "log"})
+_PAGED = frozenset({QueryPlan.LIST, QueryPlan.LOG})
 """Plans whose results continue after the `seq` of their last item."""
 _AROUND_BYTES = 500
 """Size of one result without its items, in bytes."""

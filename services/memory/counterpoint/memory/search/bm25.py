@@ -12,7 +12,7 @@ def idf(rows: int, holders: int) -> float:
     return log(1 + (rows - holders + 0.5) / (holders + 0.5))
 
 
-def bringing(worth: Mapping[str, float]) -> frozenset[str]:
+def candidate_terms(worth: Mapping[str, float]) -> frozenset[str]:
     """Return the terms whose rows are candidates: all but the commonest, which together have next to no idf.
 
     They are in nearly every row, so that the search would read the whole project and not distinguish its rows.

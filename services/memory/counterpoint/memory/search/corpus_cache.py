@@ -124,7 +124,7 @@ class CorpusCache:
         except (TimeoutError, CounterpointError, asyncpg.PostgresError) as error:
             log.warning("corpus.not_cached", project=store[0], store=store[1], reason=str(error) or "too slow")
         except Exception as error:
-            # Nobody awaits this task, so nobody else would report the error.
+            # This task is not awaited, so the error would not be reported elsewhere.
             log.error("corpus.load_failed", project=store[0], store=store[1], exc_info=error)
         else:
             if self._loading_store == store:

@@ -72,7 +72,7 @@ def fixed(vector_weight: float) -> Weights:
 def adaptive(types: Iterable[str]) -> Weights:
     """Return the mean of the weights for each candidate's type, with the least of their feedback, which harms where it
     does not fit; an unknown type weighs both legs alike."""
-    # In one order of summation, whatever the source of the candidates.
+    # One order of summation, independent of the source of the candidates.
     each = Counter(BY_TYPE.get(type, UNKNOWN) for type in sorted(types))
     if not each:
         return UNKNOWN

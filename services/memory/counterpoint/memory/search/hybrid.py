@@ -3,20 +3,21 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from counterpoint.memory.embedding.model import Vectors
 from counterpoint.memory.record.projects import StoreKey
 from counterpoint.memory.record.sql_files import load_statements
-from counterpoint.memory.search.bm25 import bringing, idf
+from counterpoint.memory.search.bm25 import candidate_terms, idf
 from counterpoint.memory.search.candidates import Candidate, Candidates, ParsedQuery, SearchScope
 from counterpoint.memory.search.corpus_cache import CorpusCache, CorpusState
 from counterpoint.memory.search.fusion import CandidateFeatures, FusedScore, Weights, adaptive, fixed, fuse
 from counterpoint.memory.search.scan import index_of, indexed_as, scan_all, search_index
 from counterpoint.memory.search.terms import Terms, terms
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import QueryPlan
 
 if TYPE_CHECKING:
     import asyncpg
@@ -32,7 +33,7 @@ EXACT_ROWS = 20_000
 CANDIDATES = 100
 # The best candidates, to which the others are compared where the type of the candidates allows it.
 BEST = 5
-# Fewer rows than these are no sample of the scores: missing ones count as rows without any of the terms.
+# Fewer rows than these are not a sample of the scores: missing ones count as rows without any of the terms.
 FEW = 40
 # Of a score. Further decimals depend on the order of summation in PostgreSQL: on the plan, and so on other rows of the
 # table.
@@ -62,14 +63,14 @@ class HybridHit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The hits, best first, and the method: `none` if the query or the scope is empty.
+    """The hits, best first, and the plan: `NONE` if the query or the scope is empty.
 
     `terms` are those of the lexical leg; without any (a query of stop words) there are no hits, unless only the dense
     leg is used.
     """
 
     hits: tuple[HybridHit, ...]
-    method: Literal["exact", "indexed", "none"]
+    plan: QueryPlan
     terms: tuple[str, ...]
 
 
@@ -78,10 +79,10 @@ def parse_query(text: str) -> Terms:
     if len(text) > MAX_QUERY_CHARS:
         problem = Problem(field="text", problem=f"has {len(text)} characters, the limit is {MAX_QUERY_CHARS}")
         raise Permanent(ErrorCode.QUERY_TOO_LONG, (problem,))
-    prepared = terms(text)
-    if not prepared.words and not prepared.exact:
+    parsed = terms(text)
+    if not parsed.words and not parsed.exact:
         raise Permanent(ErrorCode.EMPTY_QUERY, (Problem(field="text", problem="contains no word to search for"),))
-    return prepared
+    return parsed
 
 
 async def search(
@@ -108,18 +109,18 @@ async def search(
     query = await _analyse(connection, scope, parse_query(text))
     dense_alone = weights == fixed(1)
     if not query.rows or not (query.lexical_terms or dense_alone):
-        return SearchResult((), "none", query.lexical_terms)
+        return SearchResult((), QueryPlan.NONE, query.lexical_terms)
     parsed_query = query.parsed(vector, max(CANDIDATES, 4 * k))
-    method: Literal["exact", "indexed"] = "exact"
+    plan = QueryPlan.EXACT
     found = Candidates()
     kind = indexed_as(len(vector))
     if of_rows is None and query.rows > exact_rows and query.has_index and kind is not None:
         found = await search_index(connection, scope, parsed_query, kind, ef_search or min(parsed_query.most, 1000))
     if found.nearest >= min(parsed_query.most, query.rows):
-        method = "indexed"
+        plan = QueryPlan.INDEXED
     else:
         found = await scan_all(connection, scope, query.states, parsed_query, of_rows, corpus_cache)
-    return SearchResult(_ranked(query, found, vector, weights, k), method, query.lexical_terms)
+    return SearchResult(_ranked(query, found, vector, weights, k), plan, query.lexical_terms)
 
 
 @dataclass(frozen=True)
@@ -162,17 +163,17 @@ class _AnalysedQuery:
         )
 
 
-async def _analyse(connection: "Connection", scope: SearchScope, prepared: Terms) -> _AnalysedQuery:
+async def _analyse(connection: "Connection", scope: SearchScope, query_terms: Terms) -> _AnalysedQuery:
     # At most half of the terms are exact forms: a long stack trace must not displace its words.
-    exact = list(prepared.exact[: MAX_TERMS // 2])
+    exact = list(query_terms.exact[: MAX_TERMS // 2])
     row = await connection.fetchrow(
         _SQL["analyse_query"],
         scope.project,
         list(scope.stores),
         scope.max_label,
-        prepared.words,
+        query_terms.words,
         exact,
-        list(prepared.phrases),
+        list(query_terms.phrases),
         MAX_TERMS,
         index_of(scope.project, scope.model),
     )
@@ -182,8 +183,8 @@ async def _analyse(connection: "Connection", scope: SearchScope, prepared: Terms
     return _AnalysedQuery(
         words=list(dict.fromkeys([*exact, *row["words"]]))[: MAX_TERMS - len(phrases)],
         phrases=phrases,
-        names=prepared.names,
-        plain=frozenset(prepared.words.split()),
+        names=query_terms.names,
+        plain=frozenset(query_terms.words.split()),
         holders=dict(zip(row["terms"], row["holders"], strict=True)),
         hashes=dict(zip(row["terms"], row["hashes"], strict=True)),
         rows=row["rows"],
@@ -273,7 +274,7 @@ def _z(value: float, mean: float, deviation: float) -> float:
 
 def _divided(idf_of_terms: dict[str, float]) -> dict[str, dict[str, float]]:
     """Divide terms into those that `bring` candidates and `other` ones, each with its idf."""
-    brings = bringing(idf_of_terms)
+    brings = candidate_terms(idf_of_terms)
     return {
         "bring": {term: value for term, value in idf_of_terms.items() if term in brings},
         "other": {term: value for term, value in idf_of_terms.items() if term not in brings},

@@ -18,7 +18,7 @@ from counterpoint.memory.search.hybrid import CANDIDATES, EXACT_ROWS, parse_quer
 from counterpoint.memory.search.rerank import Reranker
 from counterpoint.memory.search.terms import Terms, weighed
 from counterpoint.proto.errors import Transient
-from counterpoint.proto.memory import HybridSearch, MemoryQuery, VectorSearch
+from counterpoint.proto.memory import HybridSearch, MemoryQuery, QueryPlan, VectorSearch
 
 _ALL_ROWS = 2**62
 
@@ -175,8 +175,8 @@ class SearchEngine:
         clearance: int,
         *,
         exact: bool = False,
-    ) -> tuple[list[ScoredHit], str]:
-        """Return the best hits of one search and the method; `exact`: every row is scanned, however many, in the record
+    ) -> tuple[list[ScoredHit], QueryPlan]:
+        """Return the best hits of one search and its plan; `exact`: every row is scanned, however many, in the record
         and not in RAM.
 
         A record has its best score of several texts, and the detailed scores for the first text: those for another text
@@ -191,7 +191,7 @@ class SearchEngine:
         first, *other_texts = texts(query)
         most_hits = max(query.k, CANDIDATES) if other_texts else query.k
         best: dict[tuple[str, str], ScoredHit] = {}
-        method = "none"
+        plan = QueryPlan.NONE
         for text in (first, *other_texts):
             found = await search(
                 connection,
@@ -205,13 +205,13 @@ class SearchEngine:
                 of_rows,
                 None if exact else self._corpus_cache,
             )
-            method = method if found.method == "none" else found.method
+            plan = plan if found.plan == QueryPlan.NONE else found.plan
             for hit in found.hits:
                 known = best.get((hit.project, hit.id))
                 score = hit.score if known is None else max(hit.score, known.score)
                 signs = known.scores if known else hit.scores if text == first else {}
                 best[hit.project, hit.id] = ScoredHit(hit.project, hit.id, score, signs)
-        return sorted(best.values(), key=lambda hit: (-hit.score, hit.project, hit.id))[: query.k], method
+        return sorted(best.values(), key=lambda hit: (-hit.score, hit.project, hit.id))[: query.k], plan
 
     def row(
         self, store: str, record_id: str, version: int, label: int, text: SearchText, vectors: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Erasure over HTTP: delete a project, a task or a document for good."""
+"""Erasure over HTTP: delete a project, a task or a document permanently."""
 
 from typing import Annotated, Any, Literal
 

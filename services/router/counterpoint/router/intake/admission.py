@@ -75,7 +75,7 @@ class Rejection:
 
 
 def admit(arrival: TaskArrival, prior: PriorRecords, idempotency: timedelta) -> Acceptance | Duplicate | Rejection:
-    """Decide on an arrival. An Idempotency-Key is valid for `idempotency`, event ids and task ids for ever.
+    """Decide on an arrival. An Idempotency-Key is valid for `idempotency`, event ids and task ids without limit.
 
     A duplicate stays valid after the deadline of its task.
     """

@@ -12,7 +12,7 @@ from counterpoint.cli.session import CommandSession
 def revoke(
     session: CommandSession, name: Annotated[str, typer.Argument(metavar="NAME", help="The principal's name.")]
 ) -> None:
-    """Revoke a principal for good."""
+    """Revoke a principal permanently."""
     with session.connect() as api:
         reply = api.delete(f"/v1/principals/{name}")
     session.show(reply or {"name": name, "revoked": True}, lambda: f"{name}: revoked")

@@ -37,15 +37,15 @@ def _clear(each: CardSection) -> CardSection:
     return section(each.label, lines, each.style)
 
 
-def _printable(said: str) -> str:
+def _printable(text: str) -> str:
     """Return a text without terminal control characters."""
-    return _CONTROLS.sub("", said)
+    return _CONTROLS.sub("", text)
 
 
 def _sections(task: Task, verbose: bool) -> Iterator[CardSection]:
     if task.kind == "question":
-        asked = task.description.strip()
-        yield section("asked", [asked] if asked != _title(task) else [])
+        question = task.description.strip()
+        yield section("asked", [question] if question != _title(task) else [])
     else:
         yield from failure(task, verbose)
         yield recognition(task, verbose)

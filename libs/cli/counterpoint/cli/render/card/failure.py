@@ -34,8 +34,8 @@ def affected(task: Task, verbose: bool) -> CardSection:
     """Return the failures caused by this one, as counted by lineage."""
     context = task.context or {}
     rows = [_affected(row) for row in _rows(context.get("affected"))]
-    said = context.get("affected_count")
-    count = max(said if isinstance(said, int) else 0, len(rows))
+    reported = context.get("affected_count")
+    count = max(reported if isinstance(reported, int) else 0, len(rows))
     if not count:
         return section("affected", ())
     first = f"{quantity(count, 'failure')} downstream of it"
@@ -66,10 +66,10 @@ def links(task: Task) -> CardSection:
     return section("links", [(name, str(url)) for name, url in known.items() if url])
 
 
-def moment(said: Any) -> str:
+def moment(value: Any) -> str:
     """Return a time from another system in a readable form, or the text as it is."""
-    read = _time(said)
-    return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read and read.tzinfo else str(said)
+    parsed = _time(value)
+    return f"{parsed.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if parsed and parsed.tzinfo else str(value)
 
 
 def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
@@ -89,21 +89,21 @@ def _failed(task: Task, context: Mapping[str, Any]) -> Iterator[str]:
         yield task.description.strip()
 
 
-def _of_all(parts: Sequence[Mapping[str, Any]], said: Any) -> str | None:
+def _of_all(parts: Sequence[Mapping[str, Any]], repeats: Any) -> str | None:
     """Return the failures of an incident and of those merged into it."""
-    count = said.get("count") if isinstance(said, Mapping) else None
+    count = repeats.get("count") if isinstance(repeats, Mapping) else None
     if not isinstance(count, int):
         return None
-    first, last = _time(said.get("first_at")), _time(said.get("last_at"))
+    first, last = _time(repeats.get("first_at")), _time(repeats.get("last_at"))
     when = f" in {span(last - first)}" if first and last else ""
     since = f", first on {first.date()}" if first and last else ""
     return f"{quantity(count, 'failure')}{when} with the {quantity(len(parts), 'incident')} merged into it{since}"
 
 
-def _repeats(said: Any) -> str | None:
-    if not isinstance(said, Mapping) or not isinstance(count := said.get("count"), int) or count < 1:
+def _repeats(repeats: Any) -> str | None:
+    if not isinstance(repeats, Mapping) or not isinstance(count := repeats.get("count"), int) or count < 1:
         return None
-    first, last = _time(said.get("first_at")), _time(said.get("last_at"))
+    first, last = _time(repeats.get("first_at")), _time(repeats.get("last_at"))
     if count == 1:
         return "first failure"
     if not first or not last:
@@ -127,15 +127,15 @@ def _error(error: str, verbose: bool) -> Iterator[str]:
     if verbose or (len(lines) <= _ERROR_LINES and len(error) <= _ERROR_CHARS):
         yield from lines
         return
-    raised, said = headline(error)
-    said = said.strip()
-    whole = f"{raised}: {said}" if raised and not said.startswith(raised) else said
+    raised, message = headline(error)
+    message = message.strip()
+    whole = f"{raised}: {message}" if raised and not message.startswith(raised) else message
     shown = [line for line in whole[:_ERROR_CHARS].splitlines() if line.strip()][:_ERROR_LINES]
     yield from shown
     yield f"… {quantity(len(lines), 'line')} in total, shown with --verbose"
 
 
-_TOLD = ("freshness", "upstream")
+_WITHOUT_BEFORE = ("freshness", "upstream")
 """Changes without a previous value."""
 
 
@@ -144,7 +144,7 @@ def _change(row: Mapping[str, Any]) -> Iterator[Line]:
     if before is not None and after is not None:
         how = f"{before} → {after}"
     elif after is not None:
-        how = str(after) if row.get("what") in _TOLD else f"now {after}"
+        how = str(after) if row.get("what") in _WITHOUT_BEFORE else f"now {after}"
     elif before is not None:
         how = f"no longer {before}"
     else:
@@ -167,12 +167,12 @@ def _part(row: Mapping[str, Any]) -> Line:
     return f"{row.get('namespace')}/{row.get('name')}", often, how, str(row.get("task_id"))
 
 
-def _rows(said: Any) -> Sequence[Mapping[str, Any]]:
-    return [row for row in said if isinstance(row, Mapping)] if isinstance(said, list | tuple) else []
+def _rows(value: Any) -> Sequence[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list | tuple) else []
 
 
-def _time(said: Any) -> datetime | None:
+def _time(value: Any) -> datetime | None:
     try:
-        return datetime.fromisoformat(said)
+        return datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None

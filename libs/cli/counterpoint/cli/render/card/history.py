@@ -73,11 +73,11 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
 def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose: bool) -> str:
     days = sorted({one.when.date() for one in before})
     when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
-    said = f"{quantity(len(before), 'attempt')} {when}, {_each(before)}"
+    summary = f"{quantity(len(before), 'attempt')} {when}, {_each(before)}"
     if nearest.likelihood is None:
-        return said
+        return summary
     number = f" ({nearest.likelihood:.2f})" if verbose else ""
-    return f"{likelihood_words(nearest.likelihood)}{number}: {said}"
+    return f"{likelihood_words(nearest.likelihood)}{number}: {summary}"
 
 
 def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
@@ -90,9 +90,9 @@ def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
         *(("condition then", constraint) for constraint in fix.constraints),
         *(("changed before the recovery", change) for change in fix.changed),
     ]
-    for label, said in beside:
-        if said and said != fix.tried and _flat(said) not in proposed:
-            yield f"{label}: {_line(said, _FIX_CHARS)}"
+    for label, text in beside:
+        if text and text != fix.tried and _flat(text) not in proposed:
+            yield f"{label}: {_line(text, _FIX_CHARS)}"
 
 
 def _without_numbers(reason: str) -> str:

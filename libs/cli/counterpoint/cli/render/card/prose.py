@@ -15,22 +15,22 @@ _BLOCK = re.compile(r"(\d+\. |[-*+] |\||#|```|\[\d+\] )")
 
 def proposal(task: Task) -> CardSection:
     """Return the result, the proposal, or the offer of a stopped task."""
-    said = _text(task)
-    return section(_label(task), reflowed(said.strip()) if said else (), "markdown")
+    result = _text(task)
+    return section(_label(task), reflowed(result.strip()) if result else (), "markdown")
 
 
 def next_steps(task: Task) -> CardSection:
     """Return the next steps without the proposal."""
-    said = flat(_text(task) or "")
+    result = flat(_text(task) or "")
     steps = task.findings.next_steps if task.findings else ()
-    return section("then", [step for step in steps if not said or flat(step) not in said])
+    return section("then", [step for step in steps if not result or flat(step) not in result])
 
 
 def caveats(task: Task, verbose: bool) -> CardSection:
     """Return the caveats; with `verbose` also those that the confidence repeats in words."""
-    said = task.findings.caveats if task.findings else ()
+    texts = task.findings.caveats if task.findings else ()
     band = task.confidence.band if task.confidence else ""
-    return section("caveats", [one for one in said if verbose or not one.startswith(f"confidence is {band}")])
+    return section("caveats", [one for one in texts if verbose or not one.startswith(f"confidence is {band}")])
 
 
 def documents(task: Task) -> CardSection:
@@ -49,8 +49,8 @@ def quotes(task: Task, verbose: bool) -> CardSection:
     label = "nearest" if unfounded(task) else "quoted"
     if task.findings is None:
         return section(label, ())
-    said = flat(_text(task) or "")
-    rest = [citation for citation in task.findings.citations if flat(citation.quote) not in said]
+    result = flat(_text(task) or "")
+    rest = [citation for citation in task.findings.citations if flat(citation.quote) not in result]
     shown = rest if verbose else rest[:_QUOTES]
     return section(label, [line for citation in shown for line in _quoted(citation)])
 
@@ -71,11 +71,13 @@ def reflowed(markdown: str) -> Iterator[str]:
     paragraph, code = "", False
     for line in markdown.split("\n"):
         quoted = line.startswith(">")
-        said = line.removeprefix(">").lstrip()
-        fence = said.startswith("```")
-        begins = code or fence or _BLOCK.match(said) or quoted != paragraph.startswith(">") or paragraph.endswith("  ")
-        if paragraph and said and not begins:
-            paragraph = f"{paragraph} {said}"
+        content = line.removeprefix(">").lstrip()
+        fence = content.startswith("```")
+        begins = (
+            code or fence or _BLOCK.match(content) or quoted != paragraph.startswith(">") or paragraph.endswith("  ")
+        )
+        if paragraph and content and not begins:
+            paragraph = f"{paragraph} {content}"
             continue
         if paragraph:
             yield paragraph

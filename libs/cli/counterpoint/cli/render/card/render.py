@@ -34,18 +34,18 @@ class Format(StrEnum):
     PLAIN = "plain"
 
 
-def render(shown: TaskCard, form: Format, width: int = WIDTH) -> str:
+def render(task_card: TaskCard, form: Format, width: int = WIDTH) -> str:
     """Return the card as text in a format; a terminal's without colours, `width` columns wide."""
     match form:
         case Format.PLAIN:
-            return text(shown, width)
+            return text(task_card, width)
         case Format.MARKDOWN:
-            return markdown(shown)
+            return markdown(task_card)
         case Format.TERMINAL:
             from rich.console import Console
 
             page = io.StringIO()
-            Console(file=page, width=width, color_system=None, legacy_windows=False).print(panel(shown))
+            Console(file=page, width=width, color_system=None, legacy_windows=False).print(panel(task_card))
             return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
         case _:
             assert_never(form)
@@ -55,29 +55,29 @@ def rendered(
     task: Mapping[str, Any], console: "Console", *, verbose: bool = False, form: Format | None = None
 ) -> "RenderableType":
     """Return the card of a task from HTTP; without a format a panel on a terminal, plain text elsewhere."""
-    shown = card(Task.model_validate(task), verbose=verbose)
+    task_card = card(Task.model_validate(task), verbose=verbose)
     form = form or (Format.TERMINAL if console.is_terminal else Format.PLAIN)
-    return panel(shown) if form is Format.TERMINAL else render(shown, form)
+    return panel(task_card) if form is Format.TERMINAL else render(task_card, form)
 
 
-def text(shown: TaskCard, width: int = WIDTH) -> str:
+def text(task_card: TaskCard, width: int = WIDTH) -> str:
     """Return the card as plain text of `width` columns."""
-    lines = [line for head in (shown.title, *shown.subtitles) for line in _wrapped(head, width)]
-    for gap, each in zip(_gaps(shown), shown.sections, strict=True):
+    lines = [line for head in (task_card.title, *task_card.subtitles) for line in _wrapped(head, width)]
+    for gap, each in zip(_gaps(task_card), task_card.sections, strict=True):
         lines += [""] * gap
         for number, line in enumerate(_paragraphs(_aligned(each.lines), width - _LABEL)):
             lines.append(f"{each.label if number == 0 else '':<{_LABEL}}{line}".rstrip())
     return "\n".join(lines)
 
 
-def markdown(shown: TaskCard) -> str:
+def markdown(task_card: TaskCard) -> str:
     """Return the card as markdown: a heading, and a paragraph, a list, a block of code or a passage a section."""
-    parts = [f"### {_escaped(shown.title)}", "  \n".join(f"*{_escaped(each)}*" for each in shown.subtitles)]
-    parts += ["\n".join(_marked(each)) for each in shown.sections]
+    parts = [f"### {_escaped(task_card.title)}", "  \n".join(f"*{_escaped(each)}*" for each in task_card.subtitles)]
+    parts += ["\n".join(_marked(each)) for each in task_card.sections]
     return "\n\n".join(parts)
 
 
-def panel(shown: TaskCard) -> "RenderableType":
+def panel(task_card: TaskCard) -> "RenderableType":
     """Return the card for a terminal."""
     from rich.console import Group
     from rich.panel import Panel
@@ -87,28 +87,28 @@ def panel(shown: TaskCard) -> "RenderableType":
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style="bold cyan", width=_LABEL - 1)
     grid.add_column(overflow="fold")
-    for gap, each in zip(_gaps(shown), shown.sections, strict=True):
+    for gap, each in zip(_gaps(task_card), task_card.sections, strict=True):
         if gap:
             grid.add_row("", "")
         grid.add_row(each.label, Text("\n".join(_aligned(each.lines))))
     return Panel(
-        Group(Text("\n".join(shown.subtitles), style="dim"), grid),
-        title=Text(shown.title, style="bold"),
+        Group(Text("\n".join(task_card.subtitles), style="dim"), grid),
+        title=Text(task_card.title, style="bold"),
         title_align="left",
     )
 
 
-def normalised(shown: str) -> str:
+def normalised(text: str) -> str:
     """Return a card's text with ids and times replaced by words, to compare the cards of two runs."""
     for pattern, word in _MARKED:
-        shown = pattern.sub(word, shown)
-    return " ".join(shown.split())
+        text = pattern.sub(word, text)
+    return " ".join(text.split())
 
 
-def _gaps(shown: TaskCard) -> Iterator[bool]:
+def _gaps(task_card: TaskCard) -> Iterator[bool]:
     """Yield whether a blank line precedes each section: sections of one line are grouped."""
     above = 2
-    for each in shown.sections:
+    for each in task_card.sections:
         yield above > 1 or len(each.lines) > 1
         above = len(each.lines)
 
@@ -140,13 +140,13 @@ def _marked(each: CardSection) -> Iterator[str]:
             yield ""
             yield from (f"{fence}text", *lines, fence)
         case "text":
-            said = [_plain(line) for line in each.lines]
-            if len(said) == 1 and "\n" not in said[0]:
-                yield f"**{each.label}** {said[0]}"
+            texts = [_plain(line) for line in each.lines]
+            if len(texts) == 1 and "\n" not in texts[0]:
+                yield f"**{each.label}** {texts[0]}"
                 return
             yield f"**{each.label}**"
             yield ""
-            yield from (f"- {line}".replace("\n", "\n  ") for line in said)
+            yield from (f"- {line}".replace("\n", "\n  ") for line in texts)
         case _:
             assert_never(each.style)
 
@@ -154,14 +154,14 @@ def _marked(each: CardSection) -> Iterator[str]:
 def _plain(line: Line) -> str:
     if isinstance(line, tuple):
         return ", ".join(_plain(cell) for cell in line if cell)
-    said = line.strip()
-    return f"`{said}`" if said.startswith("counterpoint ") and "`" not in said else _escaped(said)
+    text = line.strip()
+    return f"`{text}`" if text.startswith("counterpoint ") and "`" not in text else _escaped(text)
 
 
-def _escaped(said: str) -> str:
+def _escaped(text: str) -> str:
     """Return a text with its markdown escaped, except in URLs, which remain links."""
     return " ".join(
-        word if re.match(r"https?://", word) else _MARKUP.sub(r"\\\g<0>", word) for word in re.split(r" ", said)
+        word if re.match(r"https?://", word) else _MARKUP.sub(r"\\\g<0>", word) for word in re.split(r" ", text)
     )
 
 

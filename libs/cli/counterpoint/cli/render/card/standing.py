@@ -16,8 +16,8 @@ def state(task: Task) -> str:
         case "input_required", "outcome":
             return f"attempt {task.attempt} waits for its outcome"
         case "input_required", waiting_for:
-            said = f"escalated to {task.escalation.to} ({task.escalation.code}), " if task.escalation else ""
-            return f"{said}waits for {waiting_for}"
+            prefix = f"escalated to {task.escalation.to} ({task.escalation.code}), " if task.escalation else ""
+            return f"{prefix}waits for {waiting_for}"
         case "working", _:
             return f"in progress, attempt {task.attempt or 1}"
         case "completed", _:
@@ -33,10 +33,10 @@ def trust(task: Task, verbose: bool) -> CardSection:
 
 def needs(task: Task) -> CardSection:
     """Return the input needed, with the command that supplies it."""
-    asked: tuple[Need, ...] = task.needs
+    open_needs: tuple[Need, ...] = task.needs
     if task.state == "input_required" and task.escalation:
-        asked = (*task.escalation.needs, *asked)
-    return section("needs", [line for need in asked for line in (f"{need.kind}: {need.what}", f"    {need.how}")])
+        open_needs = (*task.escalation.needs, *open_needs)
+    return section("needs", [line for need in open_needs for line in (f"{need.kind}: {need.what}", f"    {need.how}")])
 
 
 def report(task: Task) -> CardSection:

@@ -13,7 +13,7 @@ STEPS = 2
 def conversation(source: str) -> Iterator[SourceSection]:
     """Return one section per turn, of its text alone; its context is `<at> | <speaker>`.
 
-    The speaker is no part of the section, so that the text can be quoted verbatim. Text before the first turn is a
+    The speaker is not part of the section, so that the text can be quoted verbatim. Text before the first turn is a
     section without a context.
     """
     heads = list(TURN.finditer(source))

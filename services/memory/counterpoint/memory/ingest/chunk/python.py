@@ -124,7 +124,7 @@ class _PythonSource:
         return self.starts[statement.end_lineno or statement.lineno]
 
     def _signature(self, node: _Definition) -> str:
-        """Return the line of a definition as it is written, on one line."""
+        """Return the signature of a definition in one line, as written."""
         last = max(node.lineno, node.body[0].lineno - 1)
         return short(self.text[self.starts[node.lineno - 1] : self.starts[last]]).removesuffix(":")
 

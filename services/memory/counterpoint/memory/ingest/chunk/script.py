@@ -140,7 +140,7 @@ class _Script:
             yield SourceSection(unit.start, unit.end, context, tuple(sorted(self._breaks(unit))) if opened else ())
 
     def _units(self, nodes: Sequence["Node"], start: int, end: int) -> Iterator[_Unit]:
-        """Extend the last section to the `end`: a closing bracket is no section."""
+        """Extend the last section to the `end`: a closing bracket is not a section."""
         own = [node for node in nodes if node.is_named and node.type not in _BESIDE]
         together: list[Node] = []
         for n, node in enumerate(own):

@@ -81,7 +81,7 @@ def _turn(entry: Any) -> Turn | None:
     if not isinstance(entry, dict):
         return None
     text = next((entry[name] for name in _TEXT if entry.get(name) is not None), None)
-    speaker = next((said for name in _SPEAKER if (said := _name(entry.get(name)))), None)
+    speaker = next((found for name in _SPEAKER if (found := _name(entry.get(name)))), None)
     if text is None and (speaker is None or not any(name in entry for name in _TEXT)):
         return None
     if speaker is None and entry.get("type") != "message":

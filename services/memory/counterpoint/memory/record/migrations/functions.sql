@@ -1,21 +1,21 @@
--- The commit: one call applies the steps of one project, all or none. Its faults, by SQLSTATE:
---   CP001 lease_lost    another memory process is active; an error for the server's log too
+-- commit_steps applies steps of one project in one call, all or none. Its faults, by SQLSTATE:
+--   CP001 lease_lost    another memory process is active
 --   CP002 step_known    the step was applied before
 --   CP003 fenced        a newer delivery of the message has begun
---   CP004 stale         the task is past the version of the message, or the message is finished
---   CP005 early         the task has not reached the version of the message
+--   CP004 stale         the task has a higher version than the message, or the message is finished
+--   CP005 early         the task has a lower version than the message
 --   CP006 task_ended    the task is completed, failed or cancelled
 --   CP007 conflict      a record is at another version than expected
---   CP011 older_writer  a record is stored at a schema version that the writer does not know
---   CP012 tombstone     a record to insert exists and is deleted; the detail is its version
---   CP013 other_model   the texts were embedded by a model that is not active any more
--- All but the first are everyday work, so they are raised and caught in here, where the server does not log them as
--- errors: the one row returned has `error_code`. The caller then applies smaller groups, so that only the steps at fault
--- are refused.
--- Rows are found by LATERAL subqueries with a LIMIT: each is one lookup by its whole key, whatever the planner assumes of
--- tables that it has no statistics of yet. A plain join may read all that a project has.
+--   CP011 older_writer  a record has a newer schema version than the writer supports
+--   CP012 tombstone     insert over a tombstone; the detail is its version
+--   CP013 other_model   the texts were embedded by a model that is no longer active
+-- CP001 aborts the transaction and is logged by the server. The others are expected: the function catches them, so that
+-- the server does not log them as errors, and returns one row with `error_code`. The caller then applies smaller groups,
+-- so that only the faulty steps are refused.
+-- Rows are looked up by LATERAL subqueries with a LIMIT. This forces one index lookup by the full key for each row, even
+-- if the tables have no statistics yet; a plain join may be planned as a scan of all rows of the project.
 
--- Parameters of commit_steps: one typed row each, in the order of the steps. `step` is the 1-based place of a row's step.
+-- Parameters of commit_steps, one composite each, in the order of the steps. `step` is the 1-based index of a row's step.
 CREATE TYPE step_row AS (
     id uuid, consumer text, message text, step text, last boolean, fence bigint, task text, version int, ended_ok boolean,
     reads text, cause uuid, audit text, kind text, salt bytea, outcome text, reply text, trace text
@@ -33,7 +33,7 @@ CREATE TYPE vector_row AS (
     store text, id text, version int, source text, label smallint, words text, exact text[], type text, names text[],
     chars int
 );
--- `vector` is the 1-based place of the vector row that it belongs to.
+-- `vector` is the 1-based index of the vector row.
 CREATE TYPE embedding_row AS (vector int, model text, embedding text);
 
 CREATE FUNCTION commit_steps(
@@ -146,7 +146,7 @@ BEGIN
         END IF;
     END IF;
 
-    -- Of one name one principal counts; but memory may plant an administrator beside that of an older token.
+    -- The name of an active principal is unique. Memory itself may insert an administrator with the name of an older one.
     IF p_project = '_system' THEN
         SELECT w.store, w.id INTO fault
         FROM unnest(p_writes) AS w
@@ -161,7 +161,7 @@ BEGIN
     END IF;
 
     IF cardinality(p_vectors) > 0 THEN
-        -- Whoever changes the model waits for this, and what was embedded before the change is embedded again.
+        -- The lock makes a change of the model wait for this commit. Texts embedded before the change are embedded again.
         SELECT m.active, m.other INTO models_now FROM models m FOR SHARE;
         IF models_now.active IS NOT NULL
                 AND (SELECT count(*) FROM unnest(p_embeddings) AS e WHERE e.model = models_now.active)
@@ -180,7 +180,7 @@ BEGIN
             RETURNING row, store, id)
         SELECT array_agg(placed.row ORDER BY v.ordinality) INTO rows_now
         FROM unnest(p_vectors) WITH ORDINALITY AS v JOIN placed USING (store, id);
-        -- What a model made of an older version is none of this one's.
+        -- Delete the embeddings of earlier versions.
         DELETE FROM meanings m USING unnest(rows_now) AS written(row)
         CROSS JOIN LATERAL (SELECT ctid FROM meanings WHERE row = written.row OFFSET 0) AS found
         WHERE m.ctid = found.ctid;
@@ -239,8 +239,8 @@ BEGIN
     SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb FROM unnest(p_steps) AS t
     WHERE t.reads IS NOT NULL OR t.cause IS NOT NULL;
 
-    -- Positions come later, from `sequence_leaves`: no commit waits for another's leaf.
-    -- A leaf begins with the places before its first record and before its first message, and with the time.
+    -- `sequence_leaves` assigns the positions later, so that commits do not wait for each other's leaves.
+    -- A leaf begins with `placed`: the sequence numbers before its first record and before its first message, and the time.
     INSERT INTO audit (project, id, kind, task_id, body, salt, seq)
     SELECT p_project, t.id, t.kind, t.task,
            format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step < t.ordinality),
@@ -256,10 +256,10 @@ EXCEPTION
         RETURN NEXT;
 END $$;
 
--- Gives positions to leaves that have none, in the order they came, and chains each to the one before it of its task.
--- It is all that ever changes a leaf, and it changes none that has a position; memory's login may not by itself. The
--- lock on the head keeps out a second sequencer, and the commits of the release before. Returns the head. Places that a
--- crash takes back are given again; before any is signed, the sequencer has it on the disk.
+-- Assigns positions to leaves that have none, in the order of their arrival, and links each to the previous leaf of its
+-- task. Returns the head. A leaf with a position is never changed; the login of memory has no UPDATE right on `audit`.
+-- The lock on the head excludes a second sequencer, and commits of the previous release. With asynchronous commit, a
+-- crash may lose positions, which are then assigned again; the sequencer flushes them to disk before it signs them.
 CREATE FUNCTION sequence_leaves(p_limit int) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -291,13 +291,14 @@ BEGIN
     RETURN head;
 END $$;
 
--- The commitments of leaves by position, of all projects: hashes and no content.
+-- Returns the hashes of the leaves of all projects, by position, without content.
 CREATE FUNCTION leaf_hashes(p_after bigint, p_limit int) RETURNS TABLE (leaf_position bigint, leaf_hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
     SELECT position, leaf FROM audit WHERE position > p_after ORDER BY position LIMIT p_limit
 $$;
 
--- What is due and not known to be on the bus, oldest first; others than timers only when they have waited.
+-- Returns due messages that are not known to be on the bus, oldest first. Other messages than timers must be older than
+-- `p_older_than`.
 CREATE FUNCTION take_due(p_older_than interval, p_limit int)
 RETURNS TABLE (message_id uuid, project text) LANGUAGE sql AS $$
     SELECT message_id, project FROM pending
@@ -305,9 +306,9 @@ RETURNS TABLE (message_id uuid, project text) LANGUAGE sql AS $$
     ORDER BY due_at LIMIT p_limit
 $$;
 
--- Put back to pending what its stream lost and its consumers have not finished; returns how many. Lost is what was sent
--- before one moment or after another (NULL: no such moment); what is older than the horizon is not looked at, but for
--- timers, which count from when they are due.
+-- Makes messages pending again that a stream has lost and that their consumers have not finished; returns their number.
+-- Lost messages are those sent before `p_lost_before` or after `p_lost_after` (NULL: no such bound). Messages older than
+-- the horizon are not checked; the age of a timer counts from its due time.
 CREATE FUNCTION restore_lost(
     p_project text, p_stream text, p_lost_before timestamptz, p_lost_after timestamptz, p_horizon timestamptz)
 RETURNS bigint LANGUAGE plpgsql AS $$
@@ -342,8 +343,8 @@ BEGIN
     RETURN restored_now;
 END $$;
 
--- Note for ever what the read sets of a project say of where things come from, of at most so many commits; returns how
--- many there were. What a message carried of what its sender had read is left out: it is a source of the sender's commit.
+-- Adds the read sets of at most `p_limit` new commits of a project to `sources`; returns the number of these commits.
+-- Items `carried` by the inbound message are left out: they are sources of the sender's commit.
 CREATE FUNCTION link_sources(p_project text, p_limit int) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
     noted int;
@@ -361,7 +362,7 @@ BEGIN
                coalesce((item ->> 5)::boolean, false)
         FROM fresh, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
         UNION ALL
-        -- A commit whose result was worked on is among the reads.
+        -- A commit whose result was used is in the read set already.
         SELECT p_project, 'commits', cause::text, 1, commit_id, true, false, false FROM fresh
         WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'
         ON CONFLICT DO NOTHING)
@@ -373,9 +374,9 @@ BEGIN
     RETURN noted;
 END $$;
 
--- Forget the content of all that a commit of an erasure deleted: every version, and of the leaves that this commit's own
--- leaf names the content, with what was sent beside them. What came about the same tasks in between is not named, and
--- stays. Again is the same. Returns how many versions it were.
+-- Erases the content of the records that an erasure's commit deleted: every version in `history`, and the leaves that
+-- the leaf of this commit names, with the messages of their commits. Later leaves about the same tasks are not named and
+-- stay. Idempotent. Returns the number of erased versions.
 CREATE FUNCTION erase_content(p_project text, p_commit uuid) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -398,7 +399,7 @@ BEGIN
     WHERE project = p_project AND commit_id = p_commit AND body IS NULL AND erased IS NULL;
     DELETE FROM pending USING messages m
     WHERE pending.message_id = m.id AND m.project = p_project AND m.commit_id = ANY (commits);
-    -- Without an audience it is never sent again.
+    -- A message without an audience is never sent again.
     UPDATE messages SET body = '{}', audience = '{}' WHERE project = p_project AND commit_id = ANY (commits);
     UPDATE audit SET body = NULL, salt = NULL
     WHERE project = p_project AND position = ANY (named) AND body IS NOT NULL;
