@@ -25,8 +25,11 @@ from counterpoint.developer.evidence.lessons import OFFER_LIKELIHOOD, lessons, p
 from counterpoint.developer.evidence.likeness import (
     AGAINST,
     FEATURES,
+    NO_CAUSE,
+    OTHER_CODE,
     RECOGNISED,
     SAME_JOB_SAME_TEMPLATE,
+    SAME_TEMPLATE_ELSEWHERE,
     Circumstances,
     LikenessModel,
     Resemblance,
@@ -391,6 +394,38 @@ class TestLikeness:
             self.likeness(tried("Vacuum it.", digest=digest, cosine=1.0, job=other_job), now=self.generic(JOB)) <= 0.5
         )
         assert self.likeness(tried("Vacuum it.", digest=digest, cosine=0.1, job=JOB), now=self.generic(JOB)) == 0.6
+
+    def pair(self, then: str, now: str, **more: Any) -> float:
+        """The likeness of two failures of different jobs whose reports are nearly the same."""
+        job = JobRef(namespace="shop", name="mail")
+        earlier = tried("Renew the key.", digest=None, cosine=1.0, error_message=then, **{"job": job, **more})
+        task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=now, target={"job": JOB})
+        return self.likeness(earlier, now=failure_of_task(task))
+
+    @pytest.mark.parametrize(
+        ("then", "now"),
+        [
+            ("The command returned a non-zero exit code 1.", "The command returned a non-zero exit code 127."),
+            ("SealedError: ABC-20417: segment is sealed", "SealedError: ABC-20418: segment is sealed"),
+            ("write failed (SQLSTATE 23505)", "write failed (SQLSTATE 40001)"),
+            ("{'code': 403, 'message': 'refused'}", "{'code': 409, 'message': 'refused'}"),
+        ],
+    )
+    @pytest.mark.parametrize("more", [{}, {"job": JOB}])
+    def test_another_code_of_the_same_kind_is_another_failure(self, then: str, now: str, more: dict[str, Any]) -> None:
+        assert self.pair(then, now, **more) == OTHER_CODE
+
+    def test_an_error_without_a_cause_is_not_claimed_to_be_one_with_a_cause(self) -> None:
+        named = "Task failed: the certificate of the mill has expired"
+        assert self.pair("Task failed", named) == self.pair(named, "Task failed") == NO_CAUSE
+        assert self.pair("Task failed\nthe mill's certificate has expired", named) > RECOGNISED
+
+    def test_the_same_message_in_another_job_is_an_offer(self) -> None:
+        then, now = (f"SealedError: ABC-20417: segment {n} is sealed" for n in (4711, 4712))
+        job = JobRef(namespace="shop", name="mail")
+        earlier = tried("Renew the key.", digest=None, cosine=0.1, error_message=then, job=job)
+        task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=now, target={"job": JOB})
+        assert self.likeness(earlier, now=failure_of_task(task)) == SAME_TEMPLATE_ELSEWHERE
 
     def test_a_template_without_a_cause_weighs_less_the_more_jobs_and_fixes_it_has_had(self) -> None:
         digest = signature("Task failed with exit code 1").digest

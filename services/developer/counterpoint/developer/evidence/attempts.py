@@ -237,6 +237,8 @@ def _pairs(current: Failure, task_id: str, memory: AttemptResults) -> list[_Pair
             report=found.coverage >= SAME_REPORT_COVERAGE and found.cosine >= SAME_REPORT_COSINE,
             template=earlier.same_template(current),
             generic=current.generic,
+            vague=current.vague or earlier.vague,
+            other_code=earlier.other_code(current),
             job=earlier.same_job(current),
             elsewhere=earlier.elsewhere(current),
             code=earlier.common_code(current),
