@@ -140,6 +140,18 @@ def test_the_same_error_comes_before_a_similar_one() -> None:
     assert acts(similar_one, tried("same", "succeeded", "observed")) == ["same", "similar"]
 
 
+def test_of_acts_that_worked_the_most_proven_and_then_the_last_comes_first() -> None:
+    first, last = tried("first"), tried("last", task="task-2")
+    assert acts(first, last) == ["last", "first"]
+    assert acts(
+        first, last, tried("first", task="task-3"), tried("unsure", "succeeded", "observed", task="task-4")
+    ) == [
+        "first",
+        "last",
+        "unsure",
+    ]
+
+
 def test_an_attempt_that_cannot_be_read_costs_itself() -> None:
     bad = tried("bad")
     assert acts(bad.model_copy(update={"body": {**bad.body, "at": "some day"}}), tried("good")) == ["good"]
@@ -171,6 +183,24 @@ def test_step_that_failed_for_this_error_is_marked_in_its_procedure() -> None:
     assert made
     assert made.tried == STEPS
     assert "Step 1 of these was tried before and failed" in made.text
+
+
+def test_procedure_that_a_run_alone_has_shown_to_work_is_not_said_to_have_worked() -> None:
+    made = propose(lessons(remembered(tried(STEPS, "succeeded", "observed"))), offered(), 0.5)
+    assert made
+    assert (
+        "This was tried before and succeeded (observed by developer, not confirmed by a trusted person)." in made.text
+    )
+    assert "of these was tried" not in made.text
+    assert "worked" not in made.text
+
+
+def test_steps_of_documents_that_are_not_likely_are_no_next_steps() -> None:
+    (procedure,) = offered()
+    known = lessons(remembered(tried("Move the export.")))
+    likely, unlikely = (dataclasses.replace(procedure, likelihood=value) for value in (0.9, 0.1))
+    steps = [made.next_steps for each in (likely, unlikely) if (made := propose(known, (each,), 0.5))]
+    assert [len(each) for each in steps] == [2, 0]
 
 
 def test_procedure_that_was_tried_in_this_task_is_left_out_whatever_came_of_it() -> None:

@@ -164,7 +164,7 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
     if pair.cosine >= LIKELY or pair.error_cosine >= LIKELY:
         said.append(f"similar in meaning ({max(pair.cosine, pair.error_cosine):.2f})")
     if not said:
-        said.append("few words in common, and not similar in meaning")
+        said.append("few words, and little meaning")
     if pair.ruled_out:
         said.append("against: this report rules a cause out")
     return tuple(said)
