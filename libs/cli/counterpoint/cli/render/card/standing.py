@@ -65,7 +65,7 @@ def _confidence(known: Confidence, task: Task, verbose: bool) -> Iterator[Line]:
     said = _BANDS.get(known.band, known.band)
     if quoted:
         said = f"{known.band}: the quoted section is probably right, but little else supports it"
-    evidence = ()
+    evidence: tuple[str, ...] = ()
     if task.kind != "question" and known.terms is not None:
         evidence = tuple(_evidence(known.terms, quoted))
     yield "; ".join((said, ", ".join(evidence))) if evidence else said
