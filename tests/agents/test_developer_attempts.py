@@ -322,6 +322,8 @@ def test_findings_show_outcome_evidence_and_who() -> None:
     assert shown.likelihood == shown.score == SAME_JOB_SAME_TEMPLATE
     assert shown.because[:2] == ("same error message", "same job")
     assert similar_attempts(remembered(tried("now", "unknown", task=HERE))) == ()
+    (own,) = similar_attempts(remembered(tried("now", "failed", task=HERE)))
+    assert own.likelihood is None
 
 
 def test_a_reported_success_counts_for_confidence_when_it_is_anothers_and_trusted() -> None:

@@ -177,7 +177,8 @@ def _likenesses(
 
 
 def similar_attempts(attempts: Sequence[EarlierAttempt], limit: int = FINDINGS_LIMIT) -> tuple[SimilarAttempt, ...]:
-    """Return the attempts for the findings, without those that wait for their outcome."""
+    """Return the attempts for the findings, without those that wait for their outcome; of this task without a
+    likelihood."""
     return tuple(
         SimilarAttempt(
             id=one.attempt.attempt_id,
@@ -192,7 +193,7 @@ def similar_attempts(attempts: Sequence[EarlierAttempt], limit: int = FINDINGS_L
             constraints=one.attempt.constraints,
             changed=one.attempt.changed,
             score=round(one.likeness, 4),
-            likelihood=round(one.likeness, 4),
+            likelihood=None if one.in_task else round(one.likeness, 4),
             because=one.reasons,
         )
         for one in attempts
