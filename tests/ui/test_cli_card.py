@@ -153,6 +153,18 @@ def test_attempts_at_other_failures_are_shown_only_if_their_fix_would_be_offered
     assert "Do far." in flat(shown(task, verbose=True))
 
 
+def test_the_fix_that_is_proposed_is_named_and_of_an_unlike_failure_the_act_alone() -> None:
+    task = recognised(0.9, id="first")
+    (first,) = task["findings"]["similar_attempts"]
+    task["findings"]["similar_attempts"].append(first | {"id": "last", "tried": "Close port 53."})
+    assert "fixed by “Open port 53.”" in flat(shown(task))
+    cited = {"store": "attempts", "id": "last", "version": 1, "source_path": "attempts/last#tried", "start": 0}
+    task["findings"]["citations"] = [cited | {"end": 14, "quote": "Close port 53."}]
+    assert "fixed by “Close port 53.”" in flat(shown(task))
+    assert "condition then" in flat(shown(recognised(0.5, constraints=["Drain it."])))
+    assert "condition then" not in flat(shown(recognised(0.2, constraints=["Drain it."])))
+
+
 def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
     low = {"score": 0.35, "band": "low"} | {
         "terms": {"rag_similarity": 0.4, "rag_hits": 0, "provider_exists": "not applicable", "similar_dag": False}

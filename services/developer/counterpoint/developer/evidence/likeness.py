@@ -19,11 +19,11 @@ RECOGNISED = 0.7
 """Minimum likeness of the same failure; below it a fix is only offered."""
 SAME_JOB_SAME_TEMPLATE = 0.9
 SAME_TEMPLATE = 0.7
-SAME_TEMPLATE_ELSEWHERE = 0.5
+SAME_TEMPLATE_ELSEWHERE = 0.45
 SAME_JOB_NO_CAUSE = 0.6
 """Minimum likeness with the same job and template; with the same template and no contradicting job or system; with the
-same template in another job or system (6 of 11 such reports of three sets have the same cause); and with the same job
-and a template without a cause."""
+same template in another job or system (6 of 11 such reports of three sets have the same cause), too few to count in the
+confidence score; and with the same job and a template without a cause."""
 SAME_REPORT_COVERAGE, SAME_REPORT_COSINE = 0.95, 0.85
 """Minimum coverage and cosine of reports with the same text, which count like the same error template."""
 NO_CAUSE = 0.5

@@ -24,7 +24,7 @@ def recognition(task: Task, verbose: bool) -> CardSection:
 def earlier_attempts(task: Task, verbose: bool) -> CardSection:
     """Return the earlier attempts without the fix in `recognition`, nearest first."""
     attempts = list(task.findings.similar_attempts) if task.findings else []
-    fix = _fix(_before(task))
+    fix = _fix(task)
     rest = attempts if verbose else [one for one in attempts if one != fix]
     shown = rest if verbose else [one for one in rest if not _below(one, OFFERED)][:SHOWN_ROWS]
     more = [f"and {len(rest) - len(shown)} more"] if shown and len(rest) > len(shown) else []
@@ -59,7 +59,7 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
     elif not before:
         yield "no: the search for earlier attempts found no similar one"
     else:
-        fix = _fix(before)
+        fix = _fix(task)
         nearest = fix or before[0]
         yield _headline(before, nearest, verbose)
         yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["no attempt has helped yet"]
@@ -86,6 +86,8 @@ def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
     if fix.evidence == "observed":
         led = "the job worked again after"
     yield f"{led} “{_line(fix.summary or fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
+    if _below(fix, OFFERED):
+        return
     beside = [
         ("noted", fix.note),
         ("reason then", fix.reason),
@@ -121,10 +123,11 @@ def _before(task: Task) -> list[SimilarAttempt]:
     return [one for one in attempts if one.likelihood is not None or one.when < task.submitted_at]
 
 
-def _fix(before: Sequence[SimilarAttempt]) -> SimilarAttempt | None:
-    """Return the first attempt that helped, preferably one that a person confirmed."""
-    helped = [one for one in before if one.outcome == "succeeded"]
-    return min(helped, key=lambda one: (_unsure(one), one.evidence != "reported"), default=None)
+def _fix(task: Task) -> SimilarAttempt | None:
+    """Return the first attempt that helped, preferably the proposed one, then one that a person confirmed."""
+    helped = [one for one in _before(task) if one.outcome == "succeeded"]
+    proposed = {each.id for each in task.findings.citations if each.store == "attempts"} if task.findings else set()
+    return min(helped, key=lambda one: (one.id not in proposed, _unsure(one), one.evidence != "reported"), default=None)
 
 
 def _outcomes(attempts: Sequence[SimilarAttempt]) -> str:
