@@ -381,7 +381,7 @@ def test_conversations_keep_their_short_quotes() -> None:
     assert select("Where is the key?", hits("Where is the key?", [spoken], CURVE)) is None
 
 
-def test_ranking_takes_less_than_ten_milliseconds_a_question() -> None:
+def test_ranking_takes_milliseconds_a_question() -> None:
     question = "How long until idle slots of a replica are dropped?"
     sought = found(question, *((f"slots-{n}.md", SLOTS.replace("slot", f"slot{n}")) for n in range(4)))
     select(question, sought)
