@@ -25,8 +25,11 @@ from counterpoint.developer.evidence.lessons import OFFER_LIKELIHOOD, lessons, p
 from counterpoint.developer.evidence.likeness import (
     AGAINST,
     FEATURES,
+    NO_CAUSE,
+    OTHER_CODE,
     RECOGNISED,
     SAME_JOB_SAME_TEMPLATE,
+    SAME_TEMPLATE_ELSEWHERE,
     Circumstances,
     LikenessModel,
     Resemblance,
@@ -137,6 +140,18 @@ def test_the_same_error_comes_before_a_similar_one() -> None:
     assert acts(similar_one, tried("same", "succeeded", "observed")) == ["same", "similar"]
 
 
+def test_of_acts_that_worked_the_most_proven_and_then_the_last_comes_first() -> None:
+    first, last = tried("first"), tried("last", task="task-2")
+    assert acts(first, last) == ["last", "first"]
+    assert acts(
+        first, last, tried("first", task="task-3"), tried("unsure", "succeeded", "observed", task="task-4")
+    ) == [
+        "first",
+        "last",
+        "unsure",
+    ]
+
+
 def test_an_attempt_that_cannot_be_read_costs_itself() -> None:
     bad = tried("bad")
     assert acts(bad.model_copy(update={"body": {**bad.body, "at": "some day"}}), tried("good")) == ["good"]
@@ -168,6 +183,24 @@ def test_step_that_failed_for_this_error_is_marked_in_its_procedure() -> None:
     assert made
     assert made.tried == STEPS
     assert "Step 1 of these was tried before and failed" in made.text
+
+
+def test_procedure_that_a_run_alone_has_shown_to_work_is_not_said_to_have_worked() -> None:
+    made = propose(lessons(remembered(tried(STEPS, "succeeded", "observed"))), offered(), 0.5)
+    assert made
+    assert (
+        "This was tried before and succeeded (observed by developer, not confirmed by a trusted person)." in made.text
+    )
+    assert "of these was tried" not in made.text
+    assert "worked" not in made.text
+
+
+def test_steps_of_documents_that_are_not_likely_are_no_next_steps() -> None:
+    (procedure,) = offered()
+    known = lessons(remembered(tried("Move the export.")))
+    likely, unlikely = (dataclasses.replace(procedure, likelihood=value) for value in (0.9, 0.1))
+    steps = [made.next_steps for each in (likely, unlikely) if (made := propose(known, (each,), 0.5))]
+    assert [len(each) for each in steps] == [2, 0]
 
 
 def test_procedure_that_was_tried_in_this_task_is_left_out_whatever_came_of_it() -> None:
@@ -289,6 +322,8 @@ def test_findings_show_outcome_evidence_and_who() -> None:
     assert shown.likelihood == shown.score == SAME_JOB_SAME_TEMPLATE
     assert shown.because[:2] == ("same error message", "same job")
     assert similar_attempts(remembered(tried("now", "unknown", task=HERE))) == ()
+    (own,) = similar_attempts(remembered(tried("now", "failed", task=HERE)))
+    assert own.likelihood is None
 
 
 def test_a_reported_success_counts_for_confidence_when_it_is_anothers_and_trusted() -> None:
@@ -391,6 +426,38 @@ class TestLikeness:
             self.likeness(tried("Vacuum it.", digest=digest, cosine=1.0, job=other_job), now=self.generic(JOB)) <= 0.5
         )
         assert self.likeness(tried("Vacuum it.", digest=digest, cosine=0.1, job=JOB), now=self.generic(JOB)) == 0.6
+
+    def pair(self, then: str, now: str, **more: Any) -> float:
+        """The likeness of two failures of different jobs whose reports are nearly the same."""
+        job = JobRef(namespace="shop", name="mail")
+        earlier = tried("Renew the key.", digest=None, cosine=1.0, error_message=then, **{"job": job, **more})
+        task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=now, target={"job": JOB})
+        return self.likeness(earlier, now=failure_of_task(task))
+
+    @pytest.mark.parametrize(
+        ("then", "now"),
+        [
+            ("The command returned a non-zero exit code 1.", "The command returned a non-zero exit code 127."),
+            ("SealedError: ABC-20417: segment is sealed", "SealedError: ABC-20418: segment is sealed"),
+            ("write failed (SQLSTATE 23505)", "write failed (SQLSTATE 40001)"),
+            ("{'code': 403, 'message': 'refused'}", "{'code': 409, 'message': 'refused'}"),
+        ],
+    )
+    @pytest.mark.parametrize("more", [{}, {"job": JOB}])
+    def test_another_code_of_the_same_kind_is_another_failure(self, then: str, now: str, more: dict[str, Any]) -> None:
+        assert self.pair(then, now, **more) == OTHER_CODE
+
+    def test_an_error_without_a_cause_is_not_claimed_to_be_one_with_a_cause(self) -> None:
+        named = "Task failed: the certificate of the mill has expired"
+        assert self.pair("Task failed", named) == self.pair(named, "Task failed") == NO_CAUSE
+        assert self.pair("Task failed\nthe mill's certificate has expired", named) > RECOGNISED
+
+    def test_the_same_message_in_another_job_is_an_offer(self) -> None:
+        then, now = (f"SealedError: ABC-20417: segment {n} is sealed" for n in (4711, 4712))
+        job = JobRef(namespace="shop", name="mail")
+        earlier = tried("Renew the key.", digest=None, cosine=0.1, error_message=then, job=job)
+        task = SubmitTask(kind="troubleshoot", description=QUERY, error_message=now, target={"job": JOB})
+        assert self.likeness(earlier, now=failure_of_task(task)) == SAME_TEMPLATE_ELSEWHERE
 
     def test_a_template_without_a_cause_weighs_less_the_more_jobs_and_fixes_it_has_had(self) -> None:
         digest = signature("Task failed with exit code 1").digest

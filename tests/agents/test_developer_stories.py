@@ -263,8 +263,14 @@ async def test_sources_are_what_the_result_cites_and_not_all_that_was_shown(mean
     stopped, commit = await SimulatedDeveloper(shelf).work(
         "task-2", {"kind": "troubleshoot", "description": "The zeppelin of the mayor lost its anchor over the lake."}
     )
-    assert stopped.outcome == "stopped"
-    assert {each.role for each in stopped.findings.citations} <= {"candidate"}
+    refused, _ = await SimulatedDeveloper(shelf).work(
+        "task-3", {"kind": "question", "description": "Which colour has the zeppelin of the mayor?"}
+    )
+    assert stopped.outcome == refused.outcome == "stopped"
+    assert {each.role for each in (*stopped.findings.citations, *refused.findings.citations)} == {"candidate"}
+    graded = [each for each in shelf.kept("actions").values() if each["task_id"] == "task-3"]
+    assert len(graded) >= 3
+    assert not any(each["sources"] for each in graded)
     made = [DecisionMade.model_validate(out.data) for out in commit.messages if out.type == DecisionMade.TYPE]
     assert not any(decision.sources for decision in made)
 

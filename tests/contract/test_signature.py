@@ -73,6 +73,16 @@ OTHER = [
     ("ProgrammingError: ('42S02', 'execute failed')", "ProgrammingError: ('42S22', 'execute failed')"),
     ("TF400889: the path is locked", "TF400890: the path is locked"),
     ("read/write error", "I/O error"),
+    ("{'code': 403, 'message': 'refused'}", "{'code': 404, 'message': 'refused'}"),
+    ('{"statusCode": 429}', '{"statusCode": 503}'),
+    ("ended (error_code=7)", "ended (error_code=9)"),
+    ("ended with exit-code: 3", "ended with exit-code: 4"),
+    ("vault gave response 401", "vault gave response 403"),
+    ("000604 (57014): statement cancelled", "000630 (57014): statement cancelled"),
+    ("AADSTS50126: signing in failed", "AADSTS50055: signing in failed"),
+    ("QLS-207: segment is sealed", "QLS-208: segment is sealed"),
+    ("Fehlercode 17 beim Schreiben", "Fehlercode 18 beim Schreiben"),
+    ("Prozess endete mit Rückgabewert 3", "Prozess endete mit Rückgabewert 4"),
     ("server closed the connection unexpectedly", "server rejected the connection unexpectedly"),
 ]
 
@@ -90,6 +100,7 @@ def test_another_class_message_name_or_code_is_another_failure(one: str, other: 
 @pytest.mark.parametrize(
     "error",
     [
+        "ERROR: task failed",
         "", "task_failure", "failed without an error message", "Task failed with exit code 1", "Error", "exit code 1.",
         "AirflowException: Bash command failed. The command returned a non-zero exit code 1.",
         "Job 7f9c6d5b terminated unexpectedly, see the logs",

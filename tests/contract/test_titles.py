@@ -29,6 +29,7 @@ PYTHON = 'Traceback (most recent call last):\n  File "/srv/a.py", line 3, in f\n
             None,
             "batch of is broken",
         ),
+        ("segment 0x8f2a is sealed, error 0x80070005", None, "segment is sealed, error 0x80070005"),
         ("GET https://api.example/v1/rates?day=1&token=x: 503", None, "GET https://api.example/v1/rates 503"),
         ("  ", "load", "load failed"),
         (

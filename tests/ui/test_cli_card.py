@@ -118,13 +118,63 @@ def test_likeness_is_said_in_words_and_what_only_looks_alike_is_an_offer(
     assert f" {label} From" in lines
     led = "fixed by" if likelihood >= 0.7 else "the fix then was"
     assert f"{led} “Open port 53.”, succeeded (reported), 2026-11-10, dana" in lines
-    assert "because: same job; shares much of the error's rare words" in lines
+    because = "in common" if likelihood < 0.4 else "because"
+    assert f"{because}: same job; shares much of the error's rare words" in lines
     assert f"({likelihood:.2f})" not in lines
     assert "shares 83% of" in flat(shown(recognised(likelihood), verbose=True))
 
 
 def test_a_fix_that_a_run_alone_has_shown_is_called_unconfirmed() -> None:
-    assert "succeeded (observed, not confirmed by a person)" in flat(shown(recognised(0.9, evidence="observed")))
+    lines = flat(shown(recognised(0.9, evidence="observed")))
+    assert "succeeded (observed, not confirmed by a person)" in lines
+    assert "1 recovered without a confirmed cause" in lines
+    assert "the job worked again after “Open port 53.”" in lines
+    assert "fixed by" not in lines
+
+
+def test_what_was_reported_of_another_task_after_this_one_was_submitted_is_no_attempt_of_this_one() -> None:
+    lines = flat(shown(recognised(0.9, when="2030-01-01T00:00:00Z")))
+    assert "almost certainly the same failure: 1 attempt" in lines
+    assert "tried in this task" not in lines
+
+
+def test_attempts_at_other_failures_are_shown_only_if_their_fix_would_be_offered() -> None:
+    task = recognised(0.9, id="fix")
+    (fix,) = task["findings"]["similar_attempts"]
+    others = [
+        fix | {"id": name, "tried": f"Do {name}.", "likelihood": likelihood, "constraints": ["Ask first."]}
+        for name, likelihood in (("near", 0.35), ("far", 0.2))
+    ]
+    task["findings"]["similar_attempts"] += others
+    lines = flat(shown(task))
+    assert "“Do near.”; condition then: Ask first." in lines
+    assert "Do far." not in lines
+    assert "and 1 more" in lines
+    assert "Do far." in flat(shown(task, verbose=True))
+
+
+def test_the_fix_that_is_proposed_is_named_and_of_an_unlike_failure_the_act_alone() -> None:
+    task = recognised(0.9, id="first")
+    (first,) = task["findings"]["similar_attempts"]
+    task["findings"]["similar_attempts"].append(first | {"id": "last", "tried": "Close port 53."})
+    assert "fixed by “Open port 53.”" in flat(shown(task))
+    cited = {"store": "attempts", "id": "last", "version": 1, "source_path": "attempts/last#tried", "start": 0}
+    task["findings"]["citations"] = [cited | {"end": 14, "quote": "Close port 53."}]
+    assert "fixed by “Close port 53.”" in flat(shown(task))
+    assert "condition then" in flat(shown(recognised(0.5, constraints=["Drain it."])))
+    assert "condition then" not in flat(shown(recognised(0.2, constraints=["Drain it."])))
+
+
+def test_a_quoted_section_that_is_likely_is_not_called_no_source() -> None:
+    low = {"score": 0.35, "band": "low"} | {
+        "terms": {"rag_similarity": 0.4, "rag_hits": 0, "provider_exists": "not applicable", "similar_dag": False}
+    }
+    findings = incident()["findings"] | {"likelihood": 0.75}
+    lines = flat(shown(incident(confidence=low, findings=findings)))
+    assert "confidence low: the quoted section is probably right, but little else supports it" in lines
+    assert "no trusted source" not in lines
+    offer = flat(shown(incident(confidence=low, findings=findings | {"likelihood": 0.5})))
+    assert "confidence low: not enough evidence; no trusted source about it" in offer
 
 
 def test_in_shadow_it_is_not_said_that_nothing_is_known() -> None:
@@ -296,6 +346,14 @@ def test_an_offer_is_not_repeated_as_a_next_step() -> None:
     stopped = shown(incident(proposal=None, findings=findings, waiting_for="documents", escalation=escalation))
     assert stopped.count("Open port 53.") == 1
     assert "may help      This looks alike." in stopped
+
+
+def test_what_is_needed_is_not_repeated_as_a_next_step() -> None:
+    need = {"kind": "outcome", "what": "report what was changed", "how": "counterpoint outcome T succeeded"}
+    findings = incident()["findings"] | {"next_steps": [f"{need['what']}: `{need['how']}`", "Ask the owner."]}
+    lines = shown(incident(findings=findings, needs=[need]))
+    assert lines.count("report what was changed") == 1
+    assert "then          Ask the owner." in lines
 
 
 def test_a_task_that_nobody_has_looked_at_does_not_say_that_nothing_is_known() -> None:

@@ -116,7 +116,7 @@ def _codes(message: str) -> tuple[str, ...]:
     ]
     found += [f"sqlstate {match[2].casefold()}" for rule in _SQLSTATE_RULES for match in rule.finditer(text)]
     found += [match[2].casefold() for match in _PRODUCT_CODE_RULE.finditer(text)]
-    found += [match[0].casefold() for match in _ERRNO_NAME.finditer(text)]
+    found += [name for match in _ERRNO_NAME.finditer(text) if (name := match[0].casefold()) not in _CAPITALS]
     return tuple(dict.fromkeys(found))
 
 
@@ -177,17 +177,22 @@ def _spelled(match: re.Match[str]) -> str:
 _LETTERS = str.maketrans("0123456789", "⓪①②③④⑤⑥⑦⑧⑨")
 _DIGITS = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
 _CODE = (
-    r"(\b(?:http(?:/\d(?:\.\d)?)?(?:\s+(?:status|error))?|status(?:\s?code)?|errno|exit(?:ed with)?\s+(?:code|status)"
-    r"|exit_code|(?:error|return)\s?code|returncode|signal|code|sqlcode|winerror|rc)\s?[:=\[(]?\s?-?)"
+    r"((?<![^\W_])(?:http(?:/\d(?:\.\d)?)?(?:\s+(?:status|error|response))?|status(?:[\s_-]?code)?|errno|errcode"
+    r"|exit(?:ed with)?[\s_-]+(?:code|status)|exitcode|(?:error|return|response)[\s_-]?code|signal|code|sqlcode"
+    r"|winerror|rc|fehlercode|r(?:ü|ue)ckgabewert)['\"]?\s?[:=\[(]?\s?['\"]?-?)"
     r"(\d{1,5})(?!\w|\.\d)"
 )
 _ERROR_NUMBER = r"(\b(?:error\s[#(]?|msg\s))(\d{3,5})(?=\s\(|[:,)]|\.?$)"
+_HTTP_STATUS = r"(\bresponse\s)([1-5]\d\d)(?!\w|\.\d|,\d)"
 _HRESULT = r"(\b(?:error|hresult|status|code)\s?[:=(]?\s?)(0x[8c][0-9a-f]{7})\b"
 _SQLSTATE = r"(\bsql\s?state\s?[:=\[(]?\s?['\"]?)([0-9A-Z]{5})(?!\w)"
 _BRACKETED_SQLSTATE = (
     r"([\[(]'?)(?=[0-9A-Z]*[0-9])(?=[0-9A-Z]*[A-Z])((?:[0-5][0-9A-Z]|F0|H[VYZ]|IM|P0|XX)[0-9A-Z]{3})(?='?[\]),])"
 )
-_PRODUCT_CODE = r"(?<![\w-])()([A-Z]{2,6}-[0-9]{4,6}|[A-Z]{2,5}[0-9]{4,6}[A-Z]?|E[0-9]{4})(?=[:,)\]\s.]|$)"
+_PRODUCT_CODE = (
+    r"(?<![\w-])()([A-Z]{2,6}-[0-9]{4,6}|[A-Z]{2,6}-[0-9]{3}(?=:)|[A-Z]{2,6}[0-9]{4,6}[A-Z]?|E[0-9]{4}"
+    r"|[0-9]{6}(?=\s\([0-9A-Z]{5}\)))(?=[:,)\]\s.]|$)"
+)
 _BEFORE_VALUE = "|".join(
     f"(?<={lead})"
     for lead in (
@@ -200,11 +205,22 @@ _BEFORE_VALUE = "|".join(
 )  # fmt: skip
 """Words of conversion and constraint errors after which a quoted text is a value, not a name."""
 _VALUE = rf"(?:{_BEFORE_VALUE})(?P<quote>['\"`])[^'\"`\n]{{0,200}}(?P=quote)"
-_CODE_RULES = tuple(re.compile(pattern, re.I) for pattern in (_CODE, _ERROR_NUMBER, _HRESULT))
+_CODE_RULES = tuple(re.compile(pattern, re.I) for pattern in (_CODE, _ERROR_NUMBER, _HTTP_STATUS, _HRESULT))
 _SQLSTATE_RULES = (re.compile(_SQLSTATE, re.I), re.compile(_BRACKETED_SQLSTATE))
 _PRODUCT_CODE_RULE = re.compile(_PRODUCT_CODE)
-_CODE_KIND = re.compile(r"[^a-z/]+")
+_CODE_KIND = re.compile(r"[^a-zü/]+")
 _ERRNO_NAME = re.compile(r"\bE(?:[A-Z]{3,}(?:_[A-Z]+)*)\b")
+_CAPITALS = frozenset(
+    re.findall(
+        r"\w+",
+        """each earlier edge effect either element else email empty enable enabled encoding end ended endpoint engine
+        entity entry environment errno error errors escape estimate etl evaluation event events every exact example
+        exceed exceeded except exception exceptions exclude exclusive exec execute executed executing execution
+        executor exist existing exists exit exited expand expected expired explain export expression extend extent
+        external extra extract""",
+    )
+)
+"""Words in capitals that are no names of errors, though they begin like `ENOENT`."""
 _PLACEHOLDER = re.compile(r"<(?:url|mail|time|host|path)>|#|[⓪①②③④⑤⑥⑦⑧⑨]")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TEMPLATE_WORD = re.compile(r"[^\W\d_]+")
@@ -229,6 +245,7 @@ _GENERIC_WORDS = frozenset(
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     _rule(_CODE, _spelled),
     _rule(_ERROR_NUMBER, _spelled),
+    _rule(_HTTP_STATUS, _spelled),
     _rule(_HRESULT, _spelled),
     _rule(_SQLSTATE, _spelled),
     _rule(_BRACKETED_SQLSTATE, _spelled, re.NOFLAG),

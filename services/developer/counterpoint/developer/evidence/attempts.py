@@ -177,7 +177,8 @@ def _likenesses(
 
 
 def similar_attempts(attempts: Sequence[EarlierAttempt], limit: int = FINDINGS_LIMIT) -> tuple[SimilarAttempt, ...]:
-    """Return the attempts for the findings, without those that wait for their outcome."""
+    """Return the attempts for the findings, without those that wait for their outcome; of this task without a
+    likelihood."""
     return tuple(
         SimilarAttempt(
             id=one.attempt.attempt_id,
@@ -192,7 +193,7 @@ def similar_attempts(attempts: Sequence[EarlierAttempt], limit: int = FINDINGS_L
             constraints=one.attempt.constraints,
             changed=one.attempt.changed,
             score=round(one.likeness, 4),
-            likelihood=round(one.likeness, 4),
+            likelihood=None if one.in_task else round(one.likeness, 4),
             because=one.reasons,
         )
         for one in attempts
@@ -237,6 +238,8 @@ def _pairs(current: Failure, task_id: str, memory: AttemptResults) -> list[_Pair
             report=found.coverage >= SAME_REPORT_COVERAGE and found.cosine >= SAME_REPORT_COSINE,
             template=earlier.same_template(current),
             generic=current.generic,
+            vague=current.vague or earlier.vague,
+            other_code=earlier.other_code(current),
             job=earlier.same_job(current),
             elsewhere=earlier.elsewhere(current),
             code=earlier.common_code(current),

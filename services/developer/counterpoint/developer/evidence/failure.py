@@ -1,7 +1,9 @@
 """The failure of a task, in the form in which failures are compared."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from counterpoint.developer.evidence.likeness import rules_out, words_of_error
 from counterpoint.proto.attempts import Attempt
@@ -12,6 +14,7 @@ QUERY_CHARS = 2_000
 """Maximum length of a searched text."""
 LAST_LINES = 10
 """Last lines of an error to use if its headline has no cause."""
+_BEFORE_NUMBER = re.compile(r"\D*")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ class Failure:
         """Whether its error template has no cause."""
         return self.signature is not None and self.signature.generic
 
+    @property
+    def vague(self) -> bool:
+        """Whether its error names no cause, neither in its headline nor in its last lines."""
+        return self.generic and (self.error is None or signature(self.error).generic)
+
     def same_template(self, other: "Failure") -> bool:
         """Whether both have the same error template."""
         return self.digest is not None and self.digest == other.digest
@@ -57,6 +65,20 @@ class Failure:
         if self.job is not None and other.job is not None:
             return self.job != other.job
         return bool(self.systems and other.systems) and not self.systems & other.systems
+
+    def other_code(self, other: "Failure") -> bool:
+        """Return whether both have codes of one kind, such as exit codes, and none of these in common."""
+        mine, theirs = self._codes_by_kind, other._codes_by_kind
+        return any(mine[kind].isdisjoint(theirs[kind]) for kind in mine.keys() & theirs.keys())
+
+    @cached_property
+    def _codes_by_kind(self) -> dict[str, set[str]]:
+        """The error codes by the text before their number; names such as `enoent` are one kind."""
+        found: dict[str, set[str]] = {}
+        for code in self.signature.codes if self.signature else ():
+            kind = _BEFORE_NUMBER.match(code)
+            found.setdefault("" if kind is None or kind[0] == code else kind[0], set()).add(code)
+        return found
 
     def common_code(self, other: "Failure") -> str | None:
         """Return the first common error code, else the common exception class."""

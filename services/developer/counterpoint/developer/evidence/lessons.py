@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from counterpoint.developer.evidence.attempts import FINDINGS_LIMIT, EarlierAttempt, truncate
-from counterpoint.developer.evidence.likeness import RECOGNISED
+from counterpoint.developer.evidence.likeness import RECOGNISED, SAME_JOB_SAME_TEMPLATE
 from counterpoint.developer.excerpts.passages import is_same_text
 
 SIMILAR_SUCCESS_LIKENESS = 0.5
@@ -79,6 +79,12 @@ class Lesson:
         return any(one.trusted and one.attempt.evidence == "reported" for one in self.successes)
 
     @property
+    def proofs(self) -> tuple[EarlierAttempt, ...]:
+        """Its full successes that a trusted principal reported."""
+        reported = [one for one in self.successes if one.trusted and one.attempt.evidence == "reported"]
+        return tuple(one for one in reported if one.attempt.outcome == "succeeded")
+
+    @property
     def is_trusted(self) -> bool:
         """Whether it may be proposed: it does not rest on untrusted sources alone."""
         return any(one.item.integrity > 0 for one in self.successes)
@@ -112,7 +118,8 @@ def combined_likelihood(likelihoods: Sequence[float]) -> float:
 
 def lessons(attempts: Sequence[EarlierAttempt]) -> tuple[Lesson, ...]:
     """Return the acts of attempts, which are ordered by likeness: first those that worked for this failure, then those
-    that worked more than they failed, then the most similar."""
+    that worked more than they failed, then the most similar. Of acts that a trusted principal reported to have worked
+    for the same error in the same job, the one that worked most often comes first, then the last one."""
     groups: list[list[EarlierAttempt]] = []
     for one in sorted(attempts, key=lambda one: -one.item.seq):
         for group in groups:
@@ -123,9 +130,12 @@ def lessons(attempts: Sequence[EarlierAttempt]) -> tuple[Lesson, ...]:
             groups.append([one])
     place = {one.item.id: n for n, one in enumerate(attempts)}
 
-    def order(lesson: Lesson) -> tuple[bool, bool, float, int]:
+    def order(lesson: Lesson) -> tuple[bool, bool, float, float, int]:
         first = min(place[one.item.id] for one in lesson.successes or lesson.attempts)
-        return not lesson.recognised, lesson.weight <= 0, -round(lesson.likelihood, 2), first
+        certain = [one.item.seq for one in lesson.proofs if one.likeness >= SAME_JOB_SAME_TEMPLATE]
+        likely = 1.0 if certain else round(lesson.likelihood, 2)
+        last = -max(certain) if certain else first
+        return not lesson.recognised, lesson.weight <= 0, -likely, -len(certain), last
 
     return tuple(sorted((Lesson(tuple(group)) for group in groups), key=order))
 

@@ -19,13 +19,18 @@ RECOGNISED = 0.7
 """Minimum likeness of the same failure; below it a fix is only offered."""
 SAME_JOB_SAME_TEMPLATE = 0.9
 SAME_TEMPLATE = 0.7
+SAME_TEMPLATE_ELSEWHERE = 0.45
 SAME_JOB_NO_CAUSE = 0.6
-"""Minimum likeness with the same job and template; with the same template and no contradicting job or system; and with
-the same job and a template without a cause."""
+"""Minimum likeness with the same job and template; with the same template and no contradicting job or system; with the
+same template in another job or system (6 of 11 such reports of three sets have the same cause), too few to count in the
+confidence score; and with the same job and a template without a cause."""
 SAME_REPORT_COVERAGE, SAME_REPORT_COSINE = 0.95, 0.85
 """Minimum coverage and cosine of reports with the same text, which count like the same error template."""
 NO_CAUSE = 0.5
-"""Maximum likeness with the same template without a cause, and different jobs."""
+"""Maximum likeness if one of the errors names no cause, unless job and template are the same."""
+OTHER_CODE = 0.25
+"""Maximum likeness with different codes of one kind, such as two exit codes (5 of 21 such reports of three sets have
+the same cause)."""
 CONFIRMED, REFUTED = 0.95, 0.0
 """Likeness of failures that a person declared the same, or different."""
 LIKELY = 0.4
@@ -69,15 +74,18 @@ AGAINST = frozenset({"error_missing", "ruled_out"})
 class Circumstances:
     """Facts about a pair of failures, independent of the model.
 
-    `report`: almost the same text. `template`: the same error template; `generic`: it has no cause. `job`: the same
-    job. `elsewhere`: different jobs or systems. `code`: a common error code, exception class or exit status.
-    `declared`: a person linked (True) or split (False) them. For a template without a cause, `jobs` is the number of
-    jobs that had it, and `fixes` the number of acts that fixed it at this job.
+    `report`: almost the same text. `template`: the same error template; `generic`: it has no cause. `vague`: one of the
+    errors names no cause. `other_code`: they have different codes of one kind. `job`: the same job. `elsewhere`:
+    different jobs or systems. `code`: a common error code, exception class or exit status. `declared`: a person linked
+    (True) or split (False) them. For a template without a cause, `jobs` is the number of jobs that had it, and `fixes`
+    the number of acts that fixed it at this job.
     """
 
     report: bool = False
     template: bool = False
     generic: bool = False
+    vague: bool = False
+    other_code: bool = False
     job: bool = False
     elsewhere: bool = False
     code: str | None = None
@@ -122,10 +130,13 @@ def likeness(value: float, circumstances: Circumstances, is_top_ranked: bool = T
         return CONFIRMED if circumstances.declared else REFUTED
     if circumstances.template and circumstances.job:
         return max(value, SAME_JOB_NO_CAUSE / circumstances.fixes if circumstances.generic else SAME_JOB_SAME_TEMPLATE)
-    if circumstances.template and circumstances.generic and not circumstances.report:
-        return min(value, NO_CAUSE / circumstances.jobs)
-    if (circumstances.template or circumstances.report) and not circumstances.elsewhere and is_top_ranked:
-        return max(value, SAME_TEMPLATE)
+    if circumstances.other_code:
+        return min(value, OTHER_CODE)
+    if circumstances.vague and not circumstances.report:
+        return min(value, NO_CAUSE / circumstances.jobs if circumstances.template else NO_CAUSE)
+    same_message = circumstances.report or (circumstances.template and not circumstances.generic)
+    if same_message and is_top_ranked:
+        return max(value, SAME_TEMPLATE_ELSEWHERE if circumstances.elsewhere else SAME_TEMPLATE)
     return value
 
 
@@ -144,6 +155,8 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
         texts.append("same system")
     if circumstances.code:
         texts.append(f"same code: {circumstances.code}")
+    if circumstances.other_code:
+        texts.append("against: another error code")
     if not circumstances.template and pair.error_coverage >= LIKELY:
         texts.append(f"shares {pair.error_coverage:.0%} of the error's rare words")
     if pair.coverage >= LIKELY:

@@ -59,6 +59,11 @@ class Excerpt:
         return tuple(self.section.text[start:end] for start, end in self.stretches)
 
     @property
+    def is_table(self) -> bool:
+        """Whether it quotes rows of tables alone."""
+        return all(self.section.units[n].kind in ("header", "row") for n in self.units)
+
+    @property
     def stretches(self) -> tuple[tuple[int, int], ...]:
         """Its spans in the section; adjacent units are one span, also across the rule of a table."""
         if self.clip is not None:

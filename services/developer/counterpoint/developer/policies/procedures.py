@@ -85,7 +85,8 @@ def procedures(failure: str, hits: Sequence[Hit], neighbours: Sequence[Hit] = ()
         code = one.named
         if one.worth < best.worth - NEAR and code is None:
             continue
-        shown = selected.excerpts if one is best else (one.excerpt,)
+        beside = selected.excerpts[1:] if one is best else ()
+        shown = (selected.excerpts[0] if one is best else one.excerpt, *(each for each in beside if not each.is_table))
         likely = selected.likelihood_of(one, shown)
         made.append(Procedure(shown[0], shown[1:], max(likely, CODE_LIKELIHOOD_MIN) if code else likely, code))
     return tuple(sorted(made, key=lambda each: each.code is None)[:MOST])

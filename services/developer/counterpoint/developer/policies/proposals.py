@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from counterpoint.developer.evidence.attempts import truncate
 from counterpoint.developer.evidence.failure import Failure, differences
 from counterpoint.developer.evidence.gather import Instruction
 from counterpoint.developer.evidence.lessons import Lesson
@@ -17,6 +18,7 @@ from counterpoint.proto.memory import Item
 from counterpoint.proto.tasks import OverrideGiven
 
 NEXT_STEPS = 3
+STEP_CHARS = 80
 INSTRUCTING_KINDS = frozenset({"person", "system", "human"})
 """Kinds of principals whose override is an instruction."""
 SUPPORT_SHARE = 0.4
@@ -195,14 +197,28 @@ def _from_document(untried: Sequence[Procedure], lessons: Sequence[Lesson]) -> P
 
 
 def _experience(procedure: Procedure, lessons: Sequence[Lesson]) -> list[str]:
-    """Return the outcome of each step that was tried before."""
+    """Return the outcomes of earlier attempts with the procedure, or with single steps of it."""
     texts = []
-    for number, step in enumerate(procedure.steps, 1):
-        for lesson in lessons:
-            if is_same_text(step, lesson.text) and (lesson.failures or lesson.successes):
-                outcome = "failed" if lesson.failures else "worked"
-                texts.append(f"Step {number} of these was tried before and {outcome}: {' '.join(step.split())[:80]}")
+    tried = [lesson for lesson in lessons if lesson.failures or lesson.successes]
+    for lesson in tried:
+        steps = [(n, step) for n, step in enumerate(procedure.steps, 1) if is_same_text(step, lesson.text)]
+        if is_same_text(procedure.text, lesson.text) and all(2 * len(step) < len(lesson.text) for _, step in steps):
+            texts.append(f"This was tried before and {_outcome(lesson)}.")
+            continue
+        for number, step in steps:
+            act = truncate(" ".join(step.split()), STEP_CHARS)
+            texts.append(f"Step {number} of these was tried before and {_outcome(lesson)}: {act}")
     return texts
+
+
+def _outcome(lesson: Lesson) -> str:
+    """Return the outcome of an act in words; a success that no trusted principal reported is called unconfirmed."""
+    if lesson.failures:
+        return "failed"
+    if lesson.confirmed:
+        return "worked"
+    attempt = lesson.cited.attempt
+    return f"{attempt.outcome} ({attempt.evidence} by {attempt.by}, not confirmed by a trusted person)"
 
 
 def _proposal(
@@ -213,7 +229,8 @@ def _proposal(
     reason: str | None = None,
 ) -> Proposal:
     text = "\n\n".join([*parts, references(citations)])
-    steps = tuple(f"{each.source}: {step}" for each in rest[:1] for step in each.numbered)[:NEXT_STEPS]
+    likely = [each for each in rest if each.likely]
+    steps = tuple(f"{each.source}: {step}" for each in likely[:1] for step in each.numbered)[:NEXT_STEPS]
     return Proposal(text, tried, tuple(citations), steps, reason)
 
 

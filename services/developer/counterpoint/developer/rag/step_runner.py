@@ -306,12 +306,13 @@ class StepRunner:
         await self._memory.step(line.model_copy(update={"step": step, "last": False, "writes": writes}))
 
     def _sources(self, node: Node, run: Run) -> tuple[Source, ...]:
-        """Return the sources of a step's decision: the best passage for a grade, the citations for a draft and its
-        check."""
+        """Return the sources of a step's decision: the best passage for a sufficient grade, the citations for a draft
+        and its check."""
         if self._evidence is None or node in ("route", "retrieve"):
             return ()
         if node == "evaluate":
-            return tuple(hit.as_source for hit in self._evidence.answers[:1])
+            sufficient = run.graded is not None and run.graded.sufficient
+            return tuple(hit.as_source for hit in self._evidence.answers[:1]) if sufficient else ()
         return cited_sources(run.draft.citations if run.draft else (), self._evidence)
 
     @property

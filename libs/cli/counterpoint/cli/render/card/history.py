@@ -10,8 +10,8 @@ from counterpoint.cli.render.words import quantity
 from counterpoint.proto.findings import SimilarAttempt
 from counterpoint.proto.tasks import Task
 
-RECOGNISED = 0.7
-"""Minimum likelihood of the same failure; a fix below it is an offer."""
+RECOGNISED, SIMILAR, OFFERED = 0.7, 0.4, 0.3
+"""Minimum likelihood of the same failure, of a similar one, and of one whose fix is offered."""
 _SHARE, _VALUE = re.compile(r"\b\d+ ?% of"), re.compile(r" \(\d?\.\d+\)")
 _FIX_CHARS, _TRIED_CHARS = 200, 160
 
@@ -24,10 +24,10 @@ def recognition(task: Task, verbose: bool) -> CardSection:
 def earlier_attempts(task: Task, verbose: bool) -> CardSection:
     """Return the earlier attempts without the fix in `recognition`, nearest first."""
     attempts = list(task.findings.similar_attempts) if task.findings else []
-    fix = _fix(_before(task))
+    fix = _fix(task)
     rest = attempts if verbose else [one for one in attempts if one != fix]
-    shown = rest if verbose else rest[:SHOWN_ROWS]
-    more = [f"and {len(rest) - len(shown)} more"] if len(rest) > len(shown) else []
+    shown = rest if verbose else [one for one in rest if not _below(one, OFFERED)][:SHOWN_ROWS]
+    more = [f"and {len(rest) - len(shown)} more"] if shown and len(rest) > len(shown) else []
     return section("tried", [*(_tried(one, verbose) for one in shown), *more])
 
 
@@ -43,7 +43,7 @@ def likelihood_words(likelihood: float) -> str:
         return "almost certainly the same failure"
     if likelihood >= RECOGNISED:
         return "probably the same failure"
-    if likelihood >= 0.4:
+    if likelihood >= SIMILAR:
         return "similar, but may be a different failure"
     return "only slightly similar, probably a different failure"
 
@@ -59,13 +59,13 @@ def _seen(task: Task, verbose: bool) -> Iterator[str]:
     elif not before:
         yield "no: the search for earlier attempts found no similar one"
     else:
-        fix = _fix(before)
+        fix = _fix(task)
         nearest = fix or before[0]
         yield _headline(before, nearest, verbose)
         yield from _fixed(fix, _flat(task.result or task.proposal or "")) if fix else ["no attempt has helped yet"]
         if nearest.because:
             reasons = nearest.because if verbose else tuple(map(_without_numbers, nearest.because))
-            yield f"{'similar' if _unsure(nearest) else 'the same'} because: {'; '.join(reasons)}"
+            yield f"{_because(nearest)}: {'; '.join(reasons)}"
     if here:
         yield f"tried in this task: {_outcomes(here)}"
 
@@ -83,7 +83,11 @@ def _headline(before: Sequence[SimilarAttempt], nearest: SimilarAttempt, verbose
 def _fixed(fix: SimilarAttempt, proposed: str) -> Iterator[str]:
     """Yield the fix in one line, and its reason and constraints if the proposal does not contain them."""
     led = "the fix then was" if _unsure(fix) else "fixed by"
+    if fix.evidence == "observed":
+        led = "the job worked again after"
     yield f"{led} “{_line(fix.summary or fix.tried, _FIX_CHARS)}”, {_how(fix)}, {fix.when.date()}, {fix.by}"
+    if _below(fix, OFFERED):
+        return
     beside = [
         ("noted", fix.note),
         ("reason then", fix.reason),
@@ -99,19 +103,31 @@ def _without_numbers(reason: str) -> str:
     return _SHARE.sub("much of", _VALUE.sub("", reason))
 
 
+def _because(attempt: SimilarAttempt) -> str:
+    if _below(attempt, SIMILAR):
+        return "in common"
+    return "similar because" if _unsure(attempt) else "the same because"
+
+
 def _unsure(attempt: SimilarAttempt) -> bool:
-    return attempt.likelihood is not None and attempt.likelihood < RECOGNISED
+    return _below(attempt, RECOGNISED)
+
+
+def _below(attempt: SimilarAttempt, likelihood: float) -> bool:
+    return attempt.likelihood is not None and attempt.likelihood < likelihood
 
 
 def _before(task: Task) -> list[SimilarAttempt]:
+    """Return the attempts of other tasks: those with a likelihood, or from before this task."""
     attempts = task.findings.similar_attempts if task.findings else ()
-    return [one for one in attempts if one.when < task.submitted_at]
+    return [one for one in attempts if one.likelihood is not None or one.when < task.submitted_at]
 
 
-def _fix(before: Sequence[SimilarAttempt]) -> SimilarAttempt | None:
-    """Return the first attempt that helped, preferably one that a person confirmed."""
-    helped = [one for one in before if one.outcome == "succeeded"]
-    return min(helped, key=lambda one: (_unsure(one), one.evidence != "reported"), default=None)
+def _fix(task: Task) -> SimilarAttempt | None:
+    """Return the first attempt that helped, preferably the proposed one, then one that a person confirmed."""
+    helped = [one for one in _before(task) if one.outcome == "succeeded"]
+    proposed = {each.id for each in task.findings.citations if each.store == "attempts"} if task.findings else set()
+    return min(helped, key=lambda one: (one.id not in proposed, _unsure(one), one.evidence != "reported"), default=None)
 
 
 def _outcomes(attempts: Sequence[SimilarAttempt]) -> str:
@@ -119,7 +135,12 @@ def _outcomes(attempts: Sequence[SimilarAttempt]) -> str:
 
 
 def _each(attempts: Sequence[SimilarAttempt]) -> str:
-    outcomes = Counter(attempt.outcome for attempt in attempts)
+    outcomes = Counter(
+        "recovered without a confirmed cause"
+        if one.outcome == "succeeded" and one.evidence == "observed"
+        else one.outcome
+        for one in attempts
+    )
     return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
 
 
@@ -141,7 +162,8 @@ def _tried(attempt: SimilarAttempt, verbose: bool) -> str:
     note = f"; noted: {_line(noted, limit)}" if noted else ""
     alike = f", likelihood {attempt.likelihood:.2f}" if verbose and attempt.likelihood is not None else ""
     act = attempt.tried if verbose else attempt.summary or attempt.tried
-    return f"{attempt.when.date()}  {_how(attempt)}, {attempt.by}{alike}: “{_line(act, limit)}”{note}"
+    conditions = "".join(f"; condition then: {_line(each, limit)}" for each in attempt.constraints)
+    return f"{attempt.when.date()}  {_how(attempt)}, {attempt.by}{alike}: “{_line(act, limit)}”{note}{conditions}"
 
 
 def _line(text: str, limit: int) -> str:

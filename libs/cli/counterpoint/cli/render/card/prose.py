@@ -20,10 +20,11 @@ def proposal(task: Task) -> CardSection:
 
 
 def next_steps(task: Task) -> CardSection:
-    """Return the next steps without the proposal."""
+    """Return the next steps without the proposal and the needs."""
     result = flat(_text(task) or "")
     steps = task.findings.next_steps if task.findings else ()
-    return section("then", [step for step in steps if not result or flat(step) not in result])
+    needs = tuple(need.what for need in task.needs)
+    return section("then", [step for step in steps if flat(step) not in result and not step.startswith(needs)])
 
 
 def caveats(task: Task, verbose: bool) -> CardSection:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from counterpoint.cli.render.card.history import is_offer
 from counterpoint.cli.render.card.model import CardSection, Line, section
 from counterpoint.cli.render.words import quantity
 from counterpoint.proto.decisions import Confidence, ConfidenceTerms
@@ -28,7 +29,7 @@ def state(task: Task) -> str:
 
 def trust(task: Task, verbose: bool) -> CardSection:
     """Return the confidence in words with its evidence; with `verbose` the numbers."""
-    return section("confidence", _confidence(task.confidence, task.kind, verbose) if task.confidence else ())
+    return section("confidence", _confidence(task.confidence, task, verbose) if task.confidence else ())
 
 
 def needs(task: Task) -> CardSection:
@@ -59,9 +60,15 @@ def searched(task: Task) -> CardSection:
     return section("searched", task.escalation.searched_for if task.escalation else ())
 
 
-def _confidence(known: Confidence, kind: str, verbose: bool) -> Iterator[Line]:
-    evidence = "" if kind == "question" or known.terms is None else f"; {', '.join(_evidence(known.terms))}"
-    yield f"{_BANDS.get(known.band, known.band)}{evidence}"
+def _confidence(known: Confidence, task: Task, verbose: bool) -> Iterator[Line]:
+    quoted = known.terms is not None and not known.terms.rag_hits and _is_quoted(task)
+    said = _BANDS.get(known.band, known.band)
+    if quoted:
+        said = f"{known.band}: the quoted section is probably right, but little else supports it"
+    evidence: tuple[str, ...] = ()
+    if task.kind != "question" and known.terms is not None:
+        evidence = tuple(_evidence(known.terms, quoted))
+    yield "; ".join((said, ", ".join(evidence))) if evidence else said
     if not verbose:
         return
     yield f"{known.score:.2f}, {known.band}"
@@ -74,12 +81,18 @@ def _confidence(known: Confidence, kind: str, verbose: bool) -> Iterator[Line]:
         )
 
 
-def _evidence(terms: ConfidenceTerms) -> Iterator[str]:
+def _is_quoted(task: Task) -> bool:
+    """Return whether the proposal quotes a document that is likely to be right."""
+    cited = task.findings.citations if task.findings else ()
+    return bool(task.proposal) and not is_offer(task) and any(each.store == "chunks" for each in cited)
+
+
+def _evidence(terms: ConfidenceTerms, quoted: bool) -> Iterator[str]:
     if terms.rag_hits:
         fit = terms.rag_similarity
         match = "closely" if fit >= 0.8 else "well" if fit >= 0.6 else "partly"
         yield f"{quantity(terms.rag_hits, 'trusted source')} about it, the best matches {match}"
-    else:
+    elif not quoted:
         yield "no trusted source about it"
     if terms.provider_exists is False:
         yield "the provider index lacks a system that it names"
