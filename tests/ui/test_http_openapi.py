@@ -26,6 +26,7 @@ CONTRACT = {
     "/v1/incident-settings": {"get", "put", "delete"},
     "/v1/shadow": {"get"},
     "/v1/costs": {"get"},
+    "/v1/sessions/{session_id}": {"get"},
     "/v1/limits": {"get", "put", "delete"},
     "/v1/escalations": {"get"},
     "/v1/documents": {"get", "post"},
