@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from memory_service.house import DELEGATED, DUE, WORKED, House, decision, runnin
 
 from counterpoint.memory.commit import statement
 from counterpoint.memory.commit.inbound import ENDED_WITHIN_S
+from counterpoint.memory.commit.leaf import stored_reply
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     CommitReply,
@@ -65,6 +67,24 @@ class TestOnce:
             assert again == first.model_copy(update={"status": "replayed"})
         assert await house.body(project, "plans", "t-9") is None
         assert len([row for row in await rows(house, "messages", project) if row["type"] == DELEGATED]) == 1
+
+    async def test_a_reply_that_is_no_longer_in_ram_is_made_of_the_leaf(self, house: House, project: str) -> None:
+        sent = Outgoing(type="counterpoint.task.submitted.v1", data={"task_id": "t-1"})
+        given: dict[str, Any] = {"writes": (submission("s", n=1), submission("t")), "messages": (sent,)}
+        origin = house.standing(project)
+        first = await house.done("router", origin, **given)
+        assert len(first.versions) == 2
+        assert first.message_ids
+        (stored,) = await rows(house, "inbox", project)
+        assert json.loads(stored["reply"]) == {"status": "done"}
+        house.committer._applied.clear()
+        again = await house.commit("router", origin, **given)
+        assert again == first.model_copy(update={"status": "replayed"})
+        (leaf,) = await rows(house, "audit", project)
+        assert stored_reply(json.loads(stored["reply"]), leaf["body"]) == first
+        assert stored_reply(json.loads(stored["reply"]), None) == CommitReply(status="done")
+        for body in (leaf["body"], None):
+            assert stored_reply(first.model_dump(mode="json"), body) == first, "as earlier releases stored it"
 
     async def test_the_same_step_twice_in_one_batch_is_applied_once(self, house: House, project: str) -> None:
         origin = house.standing(project)

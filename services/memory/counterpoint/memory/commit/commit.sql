@@ -8,6 +8,10 @@ LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
 LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
 WHERE m.id = $1
 
+-- name: reply_to_step
+SELECT i.reply, a.body AS leaf FROM inbox i LEFT JOIN audit a ON a.project = i.project AND a.id = $4
+WHERE i.consumer = $1 AND i.message_id = $2 AND i.step = $3
+
 -- name: state_of_task
 SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2
 

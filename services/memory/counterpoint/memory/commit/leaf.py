@@ -12,7 +12,7 @@ from typing import Any
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import empty_fingerprint, has_secret, is_project, redact_name
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadSet
-from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, inbox_reply
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref
@@ -45,7 +45,7 @@ def leaf(
             **({"redacted": redacted} if redacted else {}),
             "commit": commit_id,
             "project": project,
-            "inbox": [commit.last, origin.fence, reply.status, _sha256(canonical(json.loads(reply.model_dump_json())))],
+            "inbox": [commit.last, origin.fence, reply.status, _sha256(inbox_reply(reply))],
             "read_set": None if reads is None and cause is None else [cause, _sha256(reads or "[]")],
             **({"cancels": list(commit.cancel_timers)} if commit.cancel_timers else {}),
             "service": grant.audience,
@@ -65,7 +65,20 @@ def also_sending(prepared: CommitPlan, messages: Sequence[PlannedMessage]) -> Co
     """The same commit with more messages, which its leaf has too."""
     said = json.loads(prepared.audit)
     said["messages"] += [_sent(message) for message in messages]
-    return replace(prepared, messages=(*prepared.messages, *messages), audit=canonical(said))
+    sent = (*prepared.messages, *messages)
+    reply = prepared.reply.model_copy(update={"message_ids": tuple(message.id for message in sent)})
+    return replace(prepared, messages=sent, reply=reply, audit=canonical(said))
+
+
+def stored_reply(inbox: Any, body: str | None) -> CommitReply:
+    """Return the reply to an applied step, made of its row in the inbox and its leaf; without versions and messages if
+    the leaf was erased. Earlier releases stored whole replies."""
+    reply = CommitReply.model_validate(inbox)
+    if body is None or reply.versions or reply.message_ids:
+        return reply
+    said = json.loads(body)
+    versions = {f"{store}/{record_id}": version for store, record_id, version, *_ in said["writes"]}
+    return reply.model_copy(update={"versions": versions, "message_ids": tuple(sent[0] for sent in said["messages"])})
 
 
 def _sent(message: PlannedMessage) -> list[Any]:

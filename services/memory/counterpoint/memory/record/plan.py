@@ -11,7 +11,16 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import CommitReply
 from counterpoint.proto.messages import BODY_LIMIT_BYTES
 
-__all__ = ["SYSTEM", "CommitPlan", "PlannedMessage", "PlannedWrite", "canonical", "microseconds", "storable"]
+__all__ = [
+    "SYSTEM",
+    "CommitPlan",
+    "PlannedMessage",
+    "PlannedWrite",
+    "canonical",
+    "inbox_reply",
+    "microseconds",
+    "storable",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -118,6 +127,11 @@ class CommitPlan:
     vectors: tuple[PlannedVector, ...] = ()
     traceparent: str | None = None
     cause: str | None = None
+
+
+def inbox_reply(reply: CommitReply) -> str:
+    """Return the part of a reply that the inbox stores. The rest is in the leaf of the commit."""
+    return canonical({"status": reply.status})
 
 
 def microseconds(moment: datetime) -> int:
