@@ -20,6 +20,7 @@ from counterpoint.memory.audit.export import CheckpointCopy, CheckpointFile, Che
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.cache.valkey import Valkey
+from counterpoint.memory.commit.announcements import Announcements
 from counterpoint.memory.commit.committer import Committer, LoggedMessage
 from counterpoint.memory.commit.inbound import InboundMessages
 from counterpoint.memory.commit.metrics import observe
@@ -127,6 +128,7 @@ class MemoryProcess:
         )
         parts = self._parts
         knowledge = KnowledgeGraph(self._database, self._rules, self._committer, parts.vectors, parts.erasures.lock)
+        self._announcements = Announcements(self.service.connection)
         self._followers: list[Follower] = [
             knowledge,
             *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
@@ -212,6 +214,7 @@ class MemoryProcess:
         self._epochs.applied(steps)
         self._search.search.applied(steps)
         self._relay.sent(messages)
+        self._announcements.applied(steps)
         self._search.tiers.applied(steps)
         self._parts.reembedding.applied(steps)
         for follower in self._followers:
@@ -240,6 +243,7 @@ class MemoryProcess:
             # Objects that exist by now stay for ever; the garbage collector need not look through them again.
             gc.freeze()
             group.create_task(self._relay.run())
+            group.create_task(self._announcements.run())
             group.create_task(self._sequencer.run())
             group.create_task(self._maintenance.run())
             for follower in self._followers:

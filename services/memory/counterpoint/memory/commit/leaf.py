@@ -13,6 +13,7 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import empty_fingerprint, has_secret, is_project, redact_name
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadSet
 from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, inbox_reply
+from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref
@@ -94,18 +95,18 @@ def _ref_key(ref: Ref) -> tuple[str, str, int]:
 
 
 def read_set(
-    refs: frozenset[Ref], memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
+    refs: frozenset[Ref], memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], caused_by: Provenance
 ) -> str | None:
     """Return the read set of a commit as it is stored: the score of each item, its role (cited, quoted as a
     candidate, shown, or inherited from the message), whether it is of the shared project, and the commit whose
-    result was used."""
+    result was used, if that is what caused it."""
     rows: list[list[Any]] = []
     for ref in sorted(refs | cited | quoted, key=_ref_key):
         named = "cited" if ref in cited else "quoted" if ref in quoted else None
         how = named or ("shown" if ref in memories.scores else "carried")
         rows.append([*_ref_key(ref), memories.scores.get(ref), how, ref in memories.shared])
-    if result_of is not None:
-        rows.append([COMMITS_USED, result_of, 1, None, "cited", False])
+    if caused_by.result and caused_by.commit is not None:
+        rows.append([COMMITS_USED, caused_by.commit, 1, None, "cited", False])
     return canonical(rows) if rows else None
 
 

@@ -101,7 +101,7 @@ class CommitPlan:
     """A step ready to be applied; only versions, duplicates and fences are decided by the record.
 
     A refusal is one too: it has no rows and no step, only its audit leaf. `provenance` is that of its messages, `cause`
-    the commit of its inbound message.
+    the commit of its inbound message. The `announcement` is not logged: no service consumes it.
     """
 
     project: str
@@ -120,6 +120,7 @@ class CommitPlan:
     reads: str | None
     writes: tuple[PlannedWrite, ...] = ()
     messages: tuple[PlannedMessage, ...] = ()
+    announcement: PlannedMessage | None = None
     cancel_timers: tuple[str, ...] = ()
     bound_to: str | None = None
     reply: CommitReply = field(default_factory=lambda: CommitReply(status="done"))
