@@ -83,7 +83,6 @@ async def log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log]:
         await house.done("manager", manager, step="cancel", last=False, cancel_timers=("soon",))
         plan = Write(store="plans", id="t-4", body={"text": "rest"})
         await house.done("manager", manager, writes=(plan,))
-        await log.run(*(f"SELECT link_sources('{project}', 2000)" for project in BOTH))
         await log.sign()
         yield log
 
@@ -115,7 +114,7 @@ async def by_others(log: Log, *projects: str) -> list[str]:
     async with log.house.superuser() as connection:
         for project in projects:
             tables = {}
-            for table in (*AUDITED, "linked"):
+            for table in (*AUDITED, "sources"):
                 rows = await connection.fetch(f"SELECT row_to_json(t)::text FROM {table} t WHERE project = $1", project)
                 tables[table] = [json.loads(row[0]) for row in rows]
             try:
@@ -178,11 +177,10 @@ ADDED = {
         "commit_id = (SELECT id FROM audit WHERE project = added.project AND kind = 'commit'"
         " AND NOT EXISTS (SELECT FROM read_sets WHERE commit_id = audit.id) LIMIT 1)"
     ),
-    "sources": "id = id || '-x'",
     "audit": "id = gen_random_uuid(), arrival = arrival + 1000000, position = position + 1000000",
 }
 """How a row that is added differs from the one that it is copied from."""
-TAKEN = ("messages", "inbox", "read_sets")
+TAKEN = ("messages", "inbox")
 """Tables that retention takes rows from."""
 
 

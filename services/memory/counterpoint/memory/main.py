@@ -35,7 +35,6 @@ from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.model_relations import ModelRelations
 from counterpoint.memory.ingest.providers import provider_writes
 from counterpoint.memory.maintenance.advisories import Advisories
-from counterpoint.memory.maintenance.linking import link_sources
 from counterpoint.memory.maintenance.reconcile import Reconciler
 from counterpoint.memory.maintenance.retention import RETENTION_EVERY_S, delete_expired
 from counterpoint.memory.maintenance.runner import JobRunner, MaintenanceJob
@@ -136,12 +135,10 @@ class MemoryProcess:
         retention = timedelta(seconds=settings.retention_s)
         self._reconciler = Reconciler(self._database, self.service.connection, self._relay, retention)
         every_s = settings.reconcile_every_s
-        # Read sets are deleted only after their commits are linked.
         self._maintenance = JobRunner(
             (
                 MaintenanceJob("reconcile", every_s, self._reconciler.reconcile),
                 MaintenanceJob("settle", every_s, parts.takebacks.settle),
-                MaintenanceJob("link", every_s, partial(link_sources, self._database, parts.influence)),
                 MaintenanceJob("retention", RETENTION_EVERY_S, partial(delete_expired, self._database, retention)),
                 MaintenanceJob("age", RETENTION_EVERY_S, parts.erasures.age),
             )

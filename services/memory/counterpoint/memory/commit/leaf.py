@@ -19,6 +19,7 @@ from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DECIMALS = 4
 
 
 def leaf(
@@ -94,17 +95,16 @@ def _ref_key(ref: Ref) -> tuple[str, str, int]:
     return ref.store, ref.id, ref.version
 
 
-def read_set(
-    refs: frozenset[Ref], memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], caused_by: Provenance
-) -> str | None:
+def read_set(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], caused_by: Provenance) -> str | None:
     """Return the read set of a commit as it is stored: the score of each item, its role (cited, quoted as a
-    candidate, shown, or inherited from the message), whether it is of the shared project, and the commit whose
-    result was used, if that is what caused it."""
+    candidate, shown, or carried over from another delivery), whether it is of the shared project, and the commit whose
+    result was used. Items that only the message carried are in the read sets of its causes."""
     rows: list[list[Any]] = []
-    for ref in sorted(refs | cited | quoted, key=_ref_key):
+    for ref in sorted(memories.provenance.refs | cited | quoted, key=_ref_key):
         named = "cited" if ref in cited else "quoted" if ref in quoted else None
         how = named or ("shown" if ref in memories.scores else "carried")
-        rows.append([*_ref_key(ref), memories.scores.get(ref), how, ref in memories.shared])
+        score = memories.scores.get(ref)
+        rows.append([*_ref_key(ref), None if score is None else round(score, _DECIMALS), how, ref in memories.shared])
     if caused_by.result and caused_by.commit is not None:
         rows.append([COMMITS_USED, caused_by.commit, 1, None, "cited", False])
     return canonical(rows) if rows else None

@@ -72,7 +72,7 @@ def plan_commit(
     sending = commit_id, provenance, screening, rows, memories, now
     messages, announcement = planned_messages(policy, grant, origin, commit, *sending)
     screening.settle()
-    reads = read_set(provenance.refs, memories, cited | memories.named | _declared(writes), quoted, caused_by)
+    reads = read_set(memories, cited | memories.named | _declared(writes), quoted, caused_by)
     reply, settling = _reply(rows, messages), _settles(policy, commit, rows)
     made = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
     return CommitPlan(

@@ -18,15 +18,10 @@ from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
-LINKED_AT_ONCE = 2000
-"""Commits whose read sets become edges in one transaction."""
-
 _NEVER = 2**62
 
 Reach = Literal["used", "named", "shown"]
 """Edges to follow: to what was used; also to what was quoted or came by any message; also to what was only shown."""
-
-_EDGES: dict[Reach, str] = {"used": "coalesce(used, cited)", "named": "cited", "shown": "true"}
 
 _SQL = load_statements(__package__)
 
@@ -116,15 +111,11 @@ class Influence:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def link(self, project: str) -> int:
-        """Bring the edges up to date with the read sets; how many commits were new."""
-        total = 0
-        while True:
-            async with self._database.connection() as connection:
-                noted: int = await connection.fetchval(_SQL["link_sources"], project, LINKED_AT_ONCE)
-            total += noted
-            if noted < LINKED_AT_ONCE:
-                return total
+    async def latest(self, project: str) -> int:
+        """Return the position of the latest read set of a project; it changes with every new edge."""
+        async with self._database.reading(project) as connection:
+            position: int = await connection.fetchval(_SQL["latest_read_set"], project)
+        return position
 
     async def roots(
         self, project: str, store: str, record_id: str, version: int = 1, before: int | None = None
@@ -171,10 +162,8 @@ class Influence:
     ) -> Radius:
         """All that rests on these versions in a project; `shared` when they are those of the shared project. What is
         `without` is left out, and so is what rests on nothing else."""
-        await self.link(project)
         passed = without if shared else roots | without
         walk = _Walk(reach, passed)
-        readers = _SQL["readers"].format(edges=_EDGES[reach])
         hops = 0
         async with self._database.snapshot(project) as connection:
             frontier = sorted(roots)
@@ -183,8 +172,8 @@ class Influence:
             while frontier and len(walk.touched) <= limit:
                 hops += 1
                 columns = list(map(list, zip(*frontier, strict=True)))
-                rows = await connection.fetch(readers, project, *columns, shared and hops == 1)
-                reached = {commit: [frontier[n] for n in followed] for commit, followed in rows}
+                rows = await connection.fetch(_SQL["readers"], *columns, reach, shared and hops == 1)
+                reached = {commit: [frontier[n] for n in items] for commit, items in rows}
                 fresh = [commit for commit, sources in reached.items() if walk.reached(commit, sources)]
                 for row in await connection.fetch(_SQL["writes_of_commits"], project, fresh):
                     walk.wrote(row["commit_id"], row, hops)

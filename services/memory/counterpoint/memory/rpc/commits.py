@@ -1,5 +1,6 @@
 """Commit requests: authorised, planned, embedded and applied, then checked against take-backs."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from counterpoint.guard.policy import Policy
@@ -56,9 +57,10 @@ class CommitHandler:
         cause, version = await self._authority.causes.of(origin)
         if origin.capability is not None:
             origin = origin.model_copy(update={"principal": cause.principal})
-        caused_by = cause.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
+        read = memories.provenance.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
-            caused_by = caused_by.with_(self._authority.reads.by_any(origin.message_id))
+            read = read.with_(self._authority.reads.by_any(origin.message_id))
+        memories = replace(memories, provenance=read)
         while True:
             prepared = plan_commit(
                 self._policy,
@@ -66,7 +68,7 @@ class CommitHandler:
                 origin,
                 commit,
                 now=datetime.now(UTC),
-                caused_by=caused_by,
+                caused_by=cause,
                 memories=memories,
                 task_version=version,
                 owners=await self._authority.causes.owners(origin.project, owned(self._policy, grant, commit)),
