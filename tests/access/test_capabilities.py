@@ -1,5 +1,6 @@
 """A capability is worth exactly what memory minted: it can be narrowed by its holder, and by nobody widened."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from access.attenuation import attenuate
-from biscuit_auth import AuthorizerBuilder, Biscuit, BiscuitBuilder, BlockBuilder
+from biscuit_auth import AuthorizerBuilder, Biscuit, BiscuitBuilder, BlockBuilder, UnverifiedBiscuit
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -23,8 +24,11 @@ from counterpoint.guard.capabilities import (
     SigningKey,
     mint,
     revocation_ids,
+    unverified_grant,
     verify,
 )
+from counterpoint.guard.policy import policy
+from counterpoint.guard.rights import service_rights
 from counterpoint.proto.errors import Denied, Transient
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
@@ -74,6 +78,42 @@ def grant(**changes: object) -> Grant:
         }
         | changes
     )
+
+
+def written(fields: dict[str, object]) -> str:
+    """A token signed by memory with these fields, whether they are a grant or not."""
+    builder = BiscuitBuilder(
+        "grant({root}, {grant});",
+        {"root": KEYRING.newest.public_key.to_bytes(), "grant": json.dumps(fields, default=str)},
+    )
+    builder.set_root_key_id(NEW.id)
+    return builder.build(KEYRING.newest.private_key).to_base64()
+
+
+@pytest.mark.parametrize("service", ["manager", "developer", "lineage"])
+def test_the_rights_of_the_policy_are_left_out_and_hold_after_a_restart(service: str) -> None:
+    granted = grant(audience=service, **service_rights(policy(), service))
+    token = mint(KEYRING, granted)
+    assert len(token) < 700
+    assert "decisions" not in UnverifiedBiscuit.from_base64(token).block_source(0)
+    assert verify(Keyring([NEW, OLD]), token, [], now=NOW) == granted
+    assert unverified_grant(token) == granted
+    narrower = granted.model_copy(update={"rights": granted.rights - {("decisions", "read")}})
+    assert verify(Keyring([NEW, OLD]), mint(KEYRING, narrower), [], now=NOW) == narrower
+
+
+def test_a_token_of_the_last_release_names_all_its_rights_and_holds() -> None:
+    granted = grant(audience="manager", **service_rights(policy(), "manager"))
+    token = written(granted.model_dump(mode="json"))
+    assert len(token) > 1_500
+    assert verify(Keyring([NEW, OLD]), token, [], now=NOW) == granted
+    assert unverified_grant(token) == granted
+
+
+@pytest.mark.parametrize("given", [{"rights": []}, {"clearance": 3}, {"audience": "nobody"}, {"audience": ["manager"]}])
+def test_a_token_that_names_some_of_its_rights_or_no_service_has_none(given: dict[str, object]) -> None:
+    fields = {"audience": "developer", "project": "web", "task": None, "message": "m", "expires_at": str(NOW)} | given
+    assert refusal(written(fields), keyring=Keyring([NEW, OLD])) == "malformed"
 
 
 def refusal(token: str, *requested: Access, keyring: Keyring = KEYRING, now: datetime = NOW, **more: object) -> str:

@@ -10,7 +10,10 @@ import pytest
 from access.access_cases import agree, enumerated, judged
 from access.policy_reference import Case, refusals
 
-SOURCE = Path(str(import_module("counterpoint.memory.access.diode").__file__)).read_text()
+SOURCE, RIGHTS = (
+    Path(str(import_module(name).__file__)).read_text()
+    for name in ("counterpoint.memory.access.diode", "counterpoint.guard.rights")
+)
 
 MUTANTS: dict[str, tuple[str, str]] = {
     "audience dropped": ("if grant.audience != request.caller:", "if False:"),
@@ -112,7 +115,7 @@ MUTANTS: dict[str, tuple[str, str]] = {
     "nothing is taken back": ("if row.learned)", "if False)"),
     "nothing is erased": ("if not row.system)", "if False)"),
     "what is for persons is erased by nobody": ("if not row.system)", "if not row.system and not row.persons)"),
-    "full clearance": ("clearance=policy.clearance(service)", "clearance=len(policy.labels)"),
+    "full clearance": ('"clearance": policy.clearance(service)', '"clearance": len(policy.labels)'),
     "no task in a token": ('"task": task, "message"', '"task": None, "message"'),
 }
 TASK_RULE = """    if grant.task is not None and task is not None and task != grant.task:
@@ -120,10 +123,12 @@ TASK_RULE = """    if grant.task is not None and task is not None and task != gr
 """
 
 
-def mutant(source: str) -> ModuleType:
-    """The diode made of this text."""
-    module = ModuleType("counterpoint.memory.diode_mutant")
+def mutant(source: str, rights: str = RIGHTS) -> ModuleType:
+    """The diode made of this text, with the rights of services made of that one."""
+    module, given = ModuleType("counterpoint.memory.diode_mutant"), ModuleType("counterpoint.guard.rights_mutant")
+    exec(compile(rights, given.__name__, "exec"), given.__dict__)
     exec(compile(source, module.__name__, "exec"), module.__dict__)
+    module.__dict__["service_rights"] = given.__dict__["service_rights"]
     return module
 
 
@@ -149,8 +154,8 @@ def caught(diode: ModuleType, among: int | None = None) -> bool:
 
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_a_mutant_is_caught(old: str, new: str) -> None:
-    assert SOURCE.count(old) == 1, "the text to replace is there once"
-    assert caught(mutant(SOURCE.replace(old, new)))
+    assert (SOURCE + RIGHTS).count(old) == 1, "the text to replace is there once"
+    assert caught(mutant(SOURCE.replace(old, new), RIGHTS.replace(old, new)))
 
 
 @pytest.mark.parametrize("place", ["write", "send"])

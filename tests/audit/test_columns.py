@@ -30,13 +30,13 @@ from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import AuditLeaves, Outgoing, Write
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "verify" / "verify_records.py"
-AUDITED = ("records", "history", "messages", "inbox", "read_sets", "sources", "audit")
-"""Tables whose columns, except `EXEMPT`, are compared with the leaves; `sources` with the stored read sets."""
+AUDITED = ("records", "history", "messages", "inbox", "read_sets", "audit")
+"""Tables whose columns, except `EXEMPT`, are compared with the leaves."""
 EXEMPT = {
     "records.by_*": "generated from the body by the database",
     "history.by_*": "written by older releases, and not read",
     "messages.traceparent": "names a trace, and decides nothing",
-    "read_sets.n": "the order in which read sets are linked",
+    "read_sets.n": "the order in which read sets were stored",
     "audit.arrival": "the order in which leaves get their positions, which the tree attests",
 }
 """Columns of audited tables that no leaf attests, with the reason."""
@@ -65,7 +65,8 @@ UNAUDITED = {
     "lease": "the active memory process",
     "projects": "the last position in the order of each project; the positions of its rows are compared",
     "extracted": "progress of the knowledge graph",
-    "linked": "progress of `sources`, which are added again from there",
+    "sources": "read sets that earlier releases deleted; not read for commits that have a read set",
+    "linked": "progress of `sources` in an earlier release",
     "migrations": "applied migrations",
 }
 """Tables that no leaf attests, with the reason."""
@@ -121,7 +122,6 @@ async def log(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Log]:
         await house.done("manager", manager, step="cancel", last=False, cancel_timers=("soon",))
         plan = Write(store="plans", id="t-4", body={"text": "rest"})
         await house.done("manager", manager, writes=(plan,))
-        await log.run(*(f"SELECT link_sources('{project}', 2000)" for project in BOTH))
         await log.sign()
         yield log
 
@@ -153,7 +153,7 @@ async def by_others(log: Log, *projects: str) -> list[str]:
     async with log.house.superuser() as connection:
         for project in projects:
             tables = {}
-            for table in (*AUDITED, "linked"):
+            for table in (*AUDITED, "sources"):
                 rows = await connection.fetch(f"SELECT row_to_json(t)::text FROM {table} t WHERE project = $1", project)
                 tables[table] = [json.loads(row[0]) for row in rows]
             try:
@@ -216,11 +216,10 @@ ADDED = {
         "commit_id = (SELECT id FROM audit WHERE project = added.project AND kind = 'commit'"
         " AND NOT EXISTS (SELECT FROM read_sets WHERE commit_id = audit.id) LIMIT 1)"
     ),
-    "sources": "id = id || '-x'",
     "audit": "id = gen_random_uuid(), arrival = arrival + 1000000, position = position + 1000000",
 }
 """How a row that is added differs from the one that it is copied from."""
-TAKEN = ("messages", "inbox", "read_sets")
+TAKEN = ("messages", "inbox")
 """Tables that retention takes rows from."""
 
 

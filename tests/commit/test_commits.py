@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from cachetools import TTLCache
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from memory_service.house import DELEGATED, DUE, WORKED, House, decision, running_house, task_body
+from memory_service.house import CHANGED, DELEGATED, DUE, WORKED, House, decision, running_house, task_body
 
 from counterpoint.memory.commit import statement
 from counterpoint.memory.commit.inbound import ENDED_WITHIN_S
+from counterpoint.memory.commit.leaf import stored_reply
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import (
     CommitReply,
@@ -66,6 +68,24 @@ class TestOnce:
         assert await house.body(project, "plans", "t-9") is None
         assert len([row for row in await rows(house, "messages", project) if row["type"] == DELEGATED]) == 1
 
+    async def test_a_reply_that_is_no_longer_in_ram_is_made_of_the_leaf(self, house: House, project: str) -> None:
+        sent = Outgoing(type="counterpoint.task.submitted.v1", data={"task_id": "t-1"})
+        given: dict[str, Any] = {"writes": (submission("s", n=1), submission("t")), "messages": (sent,)}
+        origin = house.standing(project)
+        first = await house.done("router", origin, **given)
+        assert len(first.versions) == 2
+        assert first.message_ids
+        (stored,) = await rows(house, "inbox", project)
+        assert json.loads(stored["reply"]) == {"status": "done"}
+        house.committer._applied.clear()
+        again = await house.commit("router", origin, **given)
+        assert again == first.model_copy(update={"status": "replayed"})
+        (leaf,) = await rows(house, "audit", project)
+        assert stored_reply(json.loads(stored["reply"]), leaf["body"]) == first
+        assert stored_reply(json.loads(stored["reply"]), None) == CommitReply(status="done")
+        for body in (leaf["body"], None):
+            assert stored_reply(first.model_dump(mode="json"), body) == first, "as earlier releases stored it"
+
     async def test_the_same_step_twice_in_one_batch_is_applied_once(self, house: House, project: str) -> None:
         origin = house.standing(project)
         commits = [house.commit("router", origin, writes=(submission("s"),)) for _ in range(3)]
@@ -98,6 +118,48 @@ class TestOnce:
         reply = await house.done("router", house.standing(project), writes=writes)
         assert reply.versions == {"submissions/a": 2, "submissions/b": 2, "submissions/c": 1}
         assert await house.body(project, "submissions", "b") is None
+
+
+class TestAnnouncements:
+    """The records of a commit are announced to the services that act on them, and live to whoever listens."""
+
+    def changed(self, house: House) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+        """The audiences of the announcements in the log, and the announcements that are only live."""
+        logged = [sent.row.audience for sent in house.sent.values() if sent.row.type == CHANGED]
+        return logged, [json.loads(row.body) for row in house.announced]
+
+    async def test_what_no_service_acts_on_is_live_and_neither_logged_nor_accounted_for(
+        self, house: House, project: str
+    ) -> None:
+        logged, live = self.changed(house)
+        reply = await house.done("router", house.standing(project), writes=(submission("s", n=1),))
+        assert reply.message_ids == ()
+        assert await rows(house, "messages", project) == []
+        (leaf,) = await rows(house, "audit", project)
+        assert json.loads(leaf["body"])["messages"] == []
+        assert self.changed(house)[0] == logged
+        (announced,) = self.changed(house)[1][len(live) :]
+        assert (announced["service"], announced["writes"]) == (
+            "router",
+            [{"store": "submissions", "id": "s", "version": 1}],
+        )
+
+    async def test_a_link_is_announced_to_lineage(self, house: House, project: str) -> None:
+        logged, live = self.changed(house)
+        link = Write(store="links", id="l-1", body={})
+        await house.done("router", house.standing(project), writes=(link, submission("s")))
+        assert self.changed(house) == ([*logged, ("lineage",)], live)
+
+    async def test_a_task_is_announced_to_lineage_when_it_ends(self, house: House, project: str) -> None:
+        manager = house.handed(await house.routed(project, "t-1"))
+        logged, live = self.changed(house)
+        await house.done("manager", manager, writes=(Write(store="tasks", id="t-1", body=task_body("t-1")),))
+        assert (self.changed(house)[0], len(self.changed(house)[1])) == (logged, len(live) + 1)
+        later = house.handed(await house.reported(project, "t-1"))
+        live = self.changed(house)[1]
+        ended = Write(store="tasks", id="t-1", body=task_body("t-1", "completed"), expect=1)
+        await house.done("manager", later, writes=(ended,))
+        assert self.changed(house) == ([*logged, ("lineage",)], live)
 
 
 class TestConflicts:

@@ -318,7 +318,7 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
             row.clearance,
             "yes" if row.grant else "no",
             "yes" if row.gateway else "no",
-            names(row.changes_of),
+            "; ".join(f"{name}: {names(stores)}" for name, stores in row.changes_of.items()) or "-",
         )
         for name, row in rules.services.items()
     ]

@@ -36,7 +36,7 @@ from counterpoint.memory.query.epochs import Epochs
 from counterpoint.memory.record.database import Database, Lease
 from counterpoint.memory.record.functions import SEARCH_PATH
 from counterpoint.memory.record.migrate import migrate
-from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage
 from counterpoint.memory.search.corpus_cache import CorpusCache
 from counterpoint.memory.search.model_registry import ModelName, ModelRegistry
 from counterpoint.memory.search.scan import index_of
@@ -61,6 +61,7 @@ from counterpoint.proto.memory import (
     Write,
 )
 
+CHANGED = "counterpoint.records.changed.v1"
 ROUTED, DELEGATED, WORKED = (f"counterpoint.task.{name}.v1" for name in ("routed", "delegated", "worked"))
 REPORTED = "counterpoint.task.outcome_reported.v1"
 AUDIT_KEY = NoteKey("5e" * 32)
@@ -73,7 +74,8 @@ def task_body(task: str, state: str = "working", **fields: Any) -> dict[str, Any
 
 
 class House:
-    """A memory process without its bus. `sent` holds every message of an applied commit by id."""
+    """A memory process without its bus. `sent` holds every message of an applied commit by id, `announced` what is
+    only live."""
 
     def __init__(self, urls: PostgresUrls, folder: Path | None = None, copies: Sequence[CheckpointCopy] = ()) -> None:
         self.urls = urls
@@ -83,6 +85,7 @@ class House:
         self.keyring = Keyring(self.keys)
         self.database = Database(urls.memory, pool_size=8, connect_timeout_s=5)
         self.sent: dict[str, LoggedMessage] = {}
+        self.announced: list[PlannedMessage] = []
         self.copies = copies
         self._lease = Lease(urls.memory, "a test")
         self.held = CorpusCache(self.database.reading)
@@ -304,6 +307,7 @@ class House:
             self.causes.sent_version(message.row.id, message.task_version)
             self._origins.remember(message.row.id, message.provenance)
             self.sent[message.row.id] = message
+        self.announced += [step.announcement for step in steps if step.announcement is not None]
         self.epochs.applied(steps)
         self.search.applied(steps)
         self.tiers.applied(steps)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from commit.test_retention import forgotten
 from memory_service.house import PERSON, House, decision, task_body
 from memory_service.learning_project import GOOD, POISON, ingest, learn, reading, there, wish, worked_on
 
@@ -12,6 +13,17 @@ from counterpoint.memory.rpc.queries import REPLY_LIMIT_BYTES
 from counterpoint.proto.errors import Away
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import CommitReply, Dependents, Get, Line, List, MemoryRadius, VectorSearch, Write
+
+EARLIER = """
+WITH gone AS (DELETE FROM read_sets WHERE project = $1 RETURNING commit_id, cause, reads)
+INSERT INTO sources (project, store, id, version, commit_id, cited, used, shared)
+SELECT $1, item ->> 0, item ->> 1, (item ->> 2)::int, commit_id, item ->> 4 IN ('cited', 'quoted'),
+       item ->> 4 = 'cited', (item ->> 5)::boolean
+FROM gone, jsonb_array_elements(reads) AS item WHERE item ->> 4 <> 'carried'
+UNION ALL SELECT $1, 'commits', cause::text, 1, commit_id, true, false, false FROM gone
+WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'
+"""
+"""What an earlier release has made of read sets after their retention."""
 
 
 async def resting(
@@ -83,9 +95,24 @@ class TestTheRadius:
         learned = await learn(house, project, new_id())
         assert await resting(house, project, "documents", document)
         async with house.superuser() as connection:
-            await connection.execute("DELETE FROM read_sets WHERE project = $1", project)
-            await connection.execute("DELETE FROM messages WHERE project = $1", project)
+            await connection.execute("UPDATE read_sets SET at = now() - interval '8 days' WHERE project = $1", project)
+        await forgotten(house, project, 10**6)
+        async with house.superuser() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM messages WHERE project = $1", project) == 0
         assert (*learned["plan"], 1) in await resting(house, project, "documents", document)
+
+    async def test_outlives_what_an_earlier_release_has_deleted(self, house: House, project: str) -> None:
+        document = await ingest(house, project, POISON)
+        learned = await learn(house, project, new_id())
+        before = await resting(house, project, "documents", document)
+        async with house.superuser() as connection:
+            await connection.execute(EARLIER, project)
+        assert await resting(house, project, "documents", document) == before
+        assert (*learned["plan"], 1) in before
+        assert (await house.verify(project))["ok"]
+        async with house.superuser() as connection:
+            await connection.execute("DELETE FROM sources WHERE project = $1", project)
+        assert "is missing" in (await house.verify(project))["broken"][0]
 
     async def test_of_very_much_is_as_much_as_a_message_carries(self, house: House, project: str) -> None:
         document = await ingest(house, project, POISON)

@@ -43,7 +43,10 @@ _ATTRIBUTES: dict[str, Node] = {
     "causationid": {"type": "string", "description": "The id of the message that led to this one."},
 }
 _EXTENSIONS: dict[str, Node] = {
-    "sequence": {"type": "string", "description": "The message's place in the log of its project; it only grows."},
+    "sequence": {
+        "type": "string",
+        "description": "The message's place in the log of its project, if it is in the log.",
+    },
     "publication": {"type": "string", "description": "How often the message was published, counted from 1."},
     "taskversion": {"type": "string", "description": "The version of the task's record that the message belongs to."},
 }

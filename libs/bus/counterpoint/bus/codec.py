@@ -183,12 +183,13 @@ def headers(
     task_id: str | None,
     cause: str,
     task_version: int | None,
-    publication: int,
-    seq: int,
-    capability: str | None,
+    publication: int | None = None,
+    seq: int | None = None,
+    capability: str | None = None,
     traceparent: str | None = None,
 ) -> dict[str, str]:
-    """Return the headers of an outgoing message in binary mode. `publication` is the stream's incarnation."""
+    """Return the headers of an outgoing message in binary mode. `publication` is the incarnation of its stream and
+    `seq` its position in the log; a message that is only live has neither."""
     made = {
         "Nats-Msg-Id": message_id,
         "ce-specversion": "1.0",
@@ -199,9 +200,11 @@ def headers(
         "ce-datacontenttype": "application/json",
         "ce-dataschema": f"https://counterpoint.dev/schemas/{message_type}",
         "ce-causationid": cause,
-        "ce-publication": str(publication),
-        "ce-sequence": str(seq),
     }
+    if publication is not None:
+        made["ce-publication"] = str(publication)
+    if seq is not None:
+        made["ce-sequence"] = str(seq)
     if task_id is not None:
         made["ce-correlationid"] = task_id
         made["ce-subject"] = task_id

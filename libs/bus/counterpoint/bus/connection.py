@@ -179,6 +179,15 @@ class Connection(StreamApi):
         stored.add_done_callback(lambda _: timeout.cancel())
         return stored
 
+    async def announce(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
+        """Send a message to the current subscribers, at most once. Raises `Away` while disconnected."""
+        if not self.connected:
+            raise Away("the bus is unavailable")
+        try:
+            await self.client.publish(subject, body, headers=headers)
+        except (nats.errors.Error, OSError) as error:
+            raise Away(f"not published: {type(error).__name__}") from error
+
     async def consume(self, stream: str, durable: str, handle: Callable[[bytes], Awaitable[None]]) -> None:
         """Call `handle` with each message of a consumer, one at a time, until closed; acknowledge when it returns.
 

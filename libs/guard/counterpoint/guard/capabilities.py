@@ -2,9 +2,11 @@
 
 A token is a biscuit. Its authority block has one fact, `grant(root key, grant as JSON)`, written by memory; later
 blocks can only narrow it, and any holder can append one. Memory mints and verifies: this module evaluates the
-attenuations of later blocks, the diode compares the `Grant` with the request.
+attenuations of later blocks, the diode compares the `Grant` with the request. Rights that are exactly what the policy
+gives the audience are left out of the token; the reader takes them from the policy.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -29,6 +31,8 @@ from biscuit_auth import (
 from cachetools import LRUCache
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr
 
+from counterpoint.guard.policy import policy
+from counterpoint.guard.rights import service_rights
 from counterpoint.proto.errors import Denied, ErrorCode, Transient
 
 TOKEN_MAX_BYTES = 16_384
@@ -61,8 +65,8 @@ class Access(NamedTuple):
     agent: str = ""
 
 
-class Grant(BaseModel):
-    """The rights of a capability: for one audience (service), project, task and inbound message."""
+class Binding(BaseModel):
+    """The binding of a capability: one audience (service), project, task and inbound message, and its expiry."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,11 +74,35 @@ class Grant(BaseModel):
     project: str = Field(min_length=1)
     task: str | None
     message: str = Field(min_length=1)
+    expires_at: AwareDatetime
+
+
+class Grant(Binding):
+    """The rights of a capability, and its binding."""
+
     rights: frozenset[tuple[str, str]]
     sends: frozenset[str]
     clearance: int = Field(ge=0)
     agents: frozenset[str]
-    expires_at: AwareDatetime
+
+
+def _encode(grant: Grant) -> str:
+    """Return a grant as a token has it: without rights if they are all that the policy gives the audience."""
+    if grant.audience in policy().services:
+        rights = service_rights(policy(), grant.audience)
+        if all(getattr(grant, name) == value for name, value in rights.items()):
+            return grant.model_dump_json(exclude=set(rights))
+    return grant.model_dump_json()
+
+
+def _decode(text: str) -> Grant:
+    """Return the grant of a token, whose rights may be left out, but not some of them. Raises `ValueError`."""
+    fields = json.loads(text)
+    if isinstance(fields, dict) and str(fields.get("audience")) in policy().services:
+        rights = service_rights(policy(), str(fields["audience"]))
+        if rights.keys().isdisjoint(fields):
+            return Grant.model_validate({**Binding.model_validate_json(text).model_dump(), **rights})
+    return Grant.model_validate_json(text)
 
 
 class SigningKey(BaseModel):
@@ -140,7 +168,7 @@ class Keyring:
                 raise Denied(ErrorCode.MALFORMED, "attenuations of the known kind only")
         try:
             (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
-            grant = Grant.model_validate_json(fact.terms[0])
+            grant = _decode(fact.terms[0])
         except ValueError as error:
             raise Denied(ErrorCode.MALFORMED, "one grant, of this version") from error
         except (AuthorizationError, DataLogError) as error:
@@ -160,7 +188,7 @@ def mint(keyring: Keyring, grant: Grant) -> str:
     """Return a token for `grant` signed by the newest key, as URL-safe base64."""
     builder = BiscuitBuilder(
         "grant({root}, {grant});",
-        {"root": keyring.newest.public_key.to_bytes(), "grant": grant.model_dump_json()},
+        {"root": keyring.newest.public_key.to_bytes(), "grant": _encode(grant)},
     )
     builder.set_root_key_id(keyring.newest_id)
     biscuit = builder.build(keyring.newest.private_key)
@@ -207,7 +235,7 @@ def unverified_grant(token: str) -> Grant:
     try:
         biscuit = parsed.verify(PublicKey(f"ed25519/{root[1]}"))
         (fact,) = _authorizer("", {}).build(biscuit).query(_GRANT_QUERY)
-        return Grant.model_validate_json(fact.terms[0])
+        return _decode(fact.terms[0])
     except BiscuitValidationError as error:
         raise Denied(ErrorCode.SIGNATURE, "an unaltered token") from error
     except ValueError as error:

@@ -26,7 +26,8 @@ class _Row(BaseModel):
 class ServicePolicy(_Row):
     """A service: its agents, clearance, standing grant, rights to live subjects and gateway tokens.
 
-    `changes_of` are the services whose changes it consumes.
+    `changes_of` are the services whose changes it consumes, each with the stores that it acts on; changes of `tasks` it
+    consumes only when a task ends.
     """
 
     agents: tuple[str, ...]
@@ -34,7 +35,7 @@ class ServicePolicy(_Row):
     grant: bool
     live: bool = False
     gateway: bool = False
-    changes_of: tuple[str, ...] = ()
+    changes_of: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     def signs(self, agent: str) -> bool:
         """Whether this service may sign as `agent`; `*` in a name matches a number."""

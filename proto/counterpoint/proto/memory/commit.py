@@ -85,7 +85,7 @@ class CommitReply(Shape):
 class RecordsChanged(Message):
     """A commit was applied: what its service read and wrote. Published on `changes.<project>.<service>`.
 
-    `ended`: the commit ended its task.
+    If no service acts on it, it is only live. `ended`: the commit ended its task.
     """
 
     TYPE: ClassVar[str] = "counterpoint.records.changed.v1"

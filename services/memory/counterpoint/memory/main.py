@@ -20,6 +20,7 @@ from counterpoint.memory.audit.export import CheckpointCopy, CheckpointFile, Che
 from counterpoint.memory.audit.note import NoteKey
 from counterpoint.memory.audit.sequencer import Sequencer
 from counterpoint.memory.cache.valkey import Valkey
+from counterpoint.memory.commit.announcements import Announcements
 from counterpoint.memory.commit.committer import Committer, LoggedMessage
 from counterpoint.memory.commit.inbound import InboundMessages
 from counterpoint.memory.commit.metrics import observe
@@ -34,7 +35,6 @@ from counterpoint.memory.ingest.follower import Follower
 from counterpoint.memory.ingest.model_relations import ModelRelations
 from counterpoint.memory.ingest.providers import provider_writes
 from counterpoint.memory.maintenance.advisories import Advisories
-from counterpoint.memory.maintenance.linking import link_sources
 from counterpoint.memory.maintenance.reconcile import Reconciler
 from counterpoint.memory.maintenance.retention import RETENTION_EVERY_S, delete_expired
 from counterpoint.memory.maintenance.runner import JobRunner, MaintenanceJob
@@ -127,6 +127,7 @@ class MemoryProcess:
         )
         parts = self._parts
         knowledge = KnowledgeGraph(self._database, self._rules, self._committer, parts.vectors, parts.erasures.lock)
+        self._announcements = Announcements(self.service.connection)
         self._followers: list[Follower] = [
             knowledge,
             *self._outside.relations(self._database, self._rules, self._committer, parts.erasures),
@@ -134,12 +135,10 @@ class MemoryProcess:
         retention = timedelta(seconds=settings.retention_s)
         self._reconciler = Reconciler(self._database, self.service.connection, self._relay, retention)
         every_s = settings.reconcile_every_s
-        # Read sets are deleted only after their commits are linked.
         self._maintenance = JobRunner(
             (
                 MaintenanceJob("reconcile", every_s, self._reconciler.reconcile),
                 MaintenanceJob("settle", every_s, parts.takebacks.settle),
-                MaintenanceJob("link", every_s, partial(link_sources, self._database, parts.influence)),
                 MaintenanceJob("retention", RETENTION_EVERY_S, partial(delete_expired, self._database, retention)),
                 MaintenanceJob("age", RETENTION_EVERY_S, parts.erasures.age),
             )
@@ -212,6 +211,7 @@ class MemoryProcess:
         self._epochs.applied(steps)
         self._search.search.applied(steps)
         self._relay.sent(messages)
+        self._announcements.applied(steps)
         self._search.tiers.applied(steps)
         self._parts.reembedding.applied(steps)
         for follower in self._followers:
@@ -240,6 +240,7 @@ class MemoryProcess:
             # Objects that exist by now live as long as the process; the garbage collector need not traverse them.
             gc.freeze()
             group.create_task(self._relay.run())
+            group.create_task(self._announcements.run())
             group.create_task(self._sequencer.run())
             group.create_task(self._maintenance.run())
             for follower in self._followers:

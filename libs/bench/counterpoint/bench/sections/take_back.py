@@ -32,14 +32,16 @@ SELECT $1, ($2::text[])[k], 'r-' || n || '-' || k, 1, 2 + n * $3 + k, 't-' || n 
        jsonb_build_object('reasoning', 'the records read before say so', 'n', n), sha256((n || '-' || k)::bytea), id
 FROM made CROSS JOIN generate_series(1, $3::int) AS k
 """
-_SOURCES = """
-INSERT INTO sources (project, store, id, version, commit_id, cited, shared)
-SELECT $1, CASE WHEN n = 0 THEN 'entities' ELSE ($2::text[])[1 + r % $3] END,
-       CASE WHEN n = 0 THEN 'source' ELSE 'r-' || before || '-' || 1 + r % $3 END, 1, id, r % 3 = 0, false
+_READ_SETS = """
+INSERT INTO read_sets (project, commit_id, reads)
+SELECT $1, id, jsonb_agg(DISTINCT jsonb_build_array(
+    CASE WHEN n = 0 THEN 'entities' ELSE ($2::text[])[1 + r % $3] END,
+    CASE WHEN n = 0 THEN 'source' ELSE 'r-' || before || '-' || 1 + r % $3 END,
+    1, NULL, CASE WHEN r % 3 = 0 THEN 'cited' ELSE 'shown' END, false))
 FROM made CROSS JOIN generate_series(0, $4::int - 1) AS r
 CROSS JOIN LATERAL (
     SELECT CASE WHEN r < $3 THEN (n - 1) / 4 ELSE (n * 7919::bigint + r * 104729) % greatest(n, 1) END AS before) AS of
-ON CONFLICT DO NOTHING
+GROUP BY id
 """
 
 
@@ -50,9 +52,11 @@ async def _fill(bench: BenchStack, project: str, commits: int) -> int:
     await record.execute(_COMMITS.replace("$1", str(commits)))
     await record.execute(_SOURCE, project)
     await record.execute(_RECORDS, project, list(STORES), WRITES)
-    await record.execute(_SOURCES, project, list(STORES), WRITES, READS)
+    await record.execute(_READ_SETS, project, list(STORES), WRITES, READS)
     await record.execute("INSERT INTO projects (project, last_seq) VALUES ($1, $2)", project, commits * WRITES + 10)
-    edges: int = await record.fetchval("SELECT count(*) FROM sources WHERE project = $1", project)
+    edges: int = await record.fetchval(
+        "SELECT sum(jsonb_array_length(reads)) FROM read_sets WHERE project = $1", project
+    )
     return edges
 
 

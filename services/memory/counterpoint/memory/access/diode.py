@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
+from counterpoint.guard.rights import service_rights
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.memory import TokenPurpose
@@ -260,17 +261,6 @@ def _standing(
 @lru_cache(maxsize=64)
 def _service(policy: Policy, service: str) -> Grant:
     """Return everything that the policy allows a service; the caller adds project, task, message and expiry."""
-    rights = {(name, "read") for name in policy.readable(service)} | {
-        (name, "write") for name in policy.writable(service) if not policy.stores[name].persons
-    }
-    return Grant(
-        audience=service,
-        project="_",
-        task=None,
-        message="_",
-        rights=frozenset(rights),
-        sends=policy.sendable(service),
-        clearance=policy.clearance(service),
-        agents=frozenset(policy.services[service].agents),
-        expires_at=datetime.min.replace(tzinfo=UTC),
-    )
+    never = datetime.min.replace(tzinfo=UTC)
+    binding = {"audience": service, "project": "_", "task": None, "message": "_", "expires_at": never}
+    return Grant(**binding, **service_rights(policy, service))

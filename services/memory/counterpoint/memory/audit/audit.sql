@@ -101,21 +101,6 @@ FROM inbox WHERE project = $1
 SELECT commit_id::text, cause::text, reads::text, (extract(epoch FROM at) * 1000000)::bigint
 FROM read_sets WHERE project = $1
 
--- name: differing_sources
--- Commits whose rows in `sources` differ from their read sets, as far as those are linked and kept.
-WITH kept AS (
-    SELECT commit_id, cause, reads FROM read_sets
-    WHERE project = $1 AND n <= (SELECT upto FROM linked WHERE project = $1)),
-made AS (
-    SELECT item ->> 0 AS store, item ->> 1 AS id, (item ->> 2)::int AS version, commit_id,
-           coalesce(item ->> 4 IN ('cited', 'quoted'), false) AS cited, coalesce(item ->> 4 = 'cited', false) AS used,
-           coalesce((item ->> 5)::boolean, false) AS shared
-    FROM kept, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
-    UNION ALL
-    SELECT 'commits', cause::text, 1, commit_id, true, false, false FROM kept
-    WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'),
-stand AS (
-    SELECT store, id, version, commit_id, s.cited, coalesce(s.used, s.cited) AS used, s.shared FROM sources AS s
-    WHERE project = $1 AND commit_id IN (SELECT commit_id FROM kept))
-SELECT DISTINCT commit_id FROM made FULL JOIN stand USING (store, id, version, commit_id)
-WHERE (made.cited, made.used, made.shared) IS DISTINCT FROM (stand.cited, stand.used, stand.shared) LIMIT 1000
+-- name: commits_with_sources
+-- Commits whose read sets an earlier release may have deleted.
+SELECT DISTINCT commit_id::text FROM sources WHERE project = $1

@@ -108,12 +108,9 @@ async def _check(connection: Any, scope: VerificationScope) -> dict[str, Any]:
         records.sent(rows)
     async for rows in _batches(connection, _SQL["written_inbox"], scope.project, _BATCH):
         records.applied(rows)
-    before = len(records.broken)
     async for rows in _batches(connection, _SQL["written_read_sets"], scope.project, _BATCH):
         records.read(rows)
-    if len(records.broken) == before:
-        for row in await connection.fetch(_SQL["differing_sources"], scope.project):
-            records.broken.append(f"the sources of commit {row['commit_id']} differ from its read set")
+    records.unread({row["commit_id"] for row in await connection.fetch(_SQL["commits_with_sources"], scope.project)})
     broken = [*faults, *leaves.broken, *records.broken]
     covered = max((known.size for known in scope.known), default=0)
     return {

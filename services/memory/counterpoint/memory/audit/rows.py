@@ -100,3 +100,8 @@ class RowVerifier:
             now = [cause, hashlib.sha256(canonical(json.loads(reads)).encode()).hexdigest(), at]
             if standing.unknown(commit, erased) or not standing.read(commit, now):
                 self.broken.append(f"the read set of commit {commit} differs from what was stored")
+
+    def unread(self, deleted: set[str]) -> None:
+        """Report missing read sets, after all read sets; an earlier release may have removed the `deleted` ones."""
+        for commit in sorted(self._leaves.standing.unread() - deleted):
+            self.broken.append(f"the read set of commit {commit} is missing")

@@ -102,4 +102,8 @@ class ExpectedRows:
 
     def read(self, commit: str, columns: list[Any]) -> bool:
         """Whether a read set is stored as it was written; a commit without reads has none."""
-        return self._read_sets.get(commit, columns) == columns
+        return self._read_sets.pop(commit, columns) == columns
+
+    def unread(self) -> set[str]:
+        """Return the commits whose read sets were not among those that were read."""
+        return {commit for commit, columns in self._read_sets.items() if columns is not None}

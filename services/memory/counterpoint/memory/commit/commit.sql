@@ -1,12 +1,23 @@
 -- Statements of the commit path: inbound messages, embeddings, messages on their way to the bus.
 
 -- name: inbound_message
-SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id, r.reads,
+-- With the items that its commit and the causes of that commit have read.
+WITH RECURSIVE causes AS (
+    SELECT r.project, r.cause, r.reads FROM messages m
+    JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id WHERE m.id = $1
+    UNION ALL
+    SELECT r.project, r.cause, r.reads FROM causes c
+    JOIN read_sets r ON r.project = c.project AND r.commit_id = c.cause)
+SELECT m.label, m.integrity, m.task_version, m.type, m.commit_id,
+       (SELECT jsonb_agg(item) FROM causes, jsonb_array_elements(causes.reads) AS item) AS reads,
        a.body::jsonb ->> 'principal' AS principal
 FROM messages m
-LEFT JOIN read_sets r ON r.project = m.project AND r.commit_id = m.commit_id
 LEFT JOIN audit a ON a.project = m.project AND a.id = m.commit_id
 WHERE m.id = $1
+
+-- name: reply_to_step
+SELECT i.reply, a.body AS leaf FROM inbox i LEFT JOIN audit a ON a.project = i.project AND a.id = $4
+WHERE i.consumer = $1 AND i.message_id = $2 AND i.step = $3
 
 -- name: state_of_task
 SELECT body ->> 'state' FROM records WHERE project = $1 AND store = 'tasks' AND id = $2

@@ -16,10 +16,12 @@ from typing import Any, assert_never
 import structlog
 from cachetools import LRUCache
 
+from counterpoint.memory.commit.leaf import stored_reply
 from counterpoint.memory.commit.statement import DiskFull, Fault, LeaseLost, StepFault, apply_steps
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.disk import DiskSpace
 from counterpoint.memory.record.plan import CommitPlan, PlannedMessage
+from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import (
     Away,
@@ -40,7 +42,7 @@ _REMEMBERED = 10_000
 """Number of applied steps that are answered from RAM."""
 
 _STOPPING = "memory is stopping"
-_STORED = "SELECT reply FROM inbox WHERE consumer = $1 AND message_id = $2 AND step = $3"
+_SQL = load_statements(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +238,10 @@ class Committer:
         step = waiting.step
         if found.fault in (Fault.STEP_KNOWN, Fault.DUPLICATE):
             async with self._database.reading(step.project) as connection:
-                stored = await connection.fetchval(_STORED, step.consumer, step.message_id, step.step)
+                key = (step.consumer, step.message_id, step.step, step.commit_id)
+                stored = await connection.fetchrow(_SQL["reply_to_step"], *key)
             if stored is not None:
-                reply = CommitReply.model_validate(stored)
+                reply = stored_reply(stored["reply"], stored["leaf"])
                 _settle(waiting, reply.model_copy(update={"status": "replayed"}))
                 return
         if found.fault is Fault.STALE:

@@ -12,12 +12,14 @@ from typing import Any
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import empty_fingerprint, has_secret, is_project, redact_name
 from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadSet
-from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical
+from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, inbox_reply
+from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DECIMALS = 4
 
 
 def leaf(
@@ -46,7 +48,7 @@ def leaf(
             **({"redacted": redacted} if redacted else {}),
             "commit": commit_id,
             "project": project,
-            "inbox": [commit.last, origin.fence, reply.status, _sha256(canonical(json.loads(reply.model_dump_json())))],
+            "inbox": [commit.last, origin.fence, reply.status, _sha256(inbox_reply(reply))],
             "read_set": None if reads is None and cause is None else [cause, _sha256(reads or "[]")],
             **({"cancels": list(commit.cancel_timers)} if commit.cancel_timers else {}),
             "service": grant.audience,
@@ -63,10 +65,25 @@ def leaf(
 
 
 def with_messages(plan: CommitPlan, messages: Sequence[PlannedMessage]) -> CommitPlan:
-    """Return the plan with more messages, added to its leaf too."""
+    """Return the plan with more messages, added to its leaf and its reply too."""
     body = json.loads(plan.audit)
     body["messages"] += [_leaf_message(message) for message in messages]
-    return replace(plan, messages=(*plan.messages, *messages), audit=canonical(body))
+    sent = (*plan.messages, *messages)
+    reply = plan.reply.model_copy(update={"message_ids": tuple(message.id for message in sent)})
+    return replace(plan, messages=sent, reply=reply, audit=canonical(body))
+
+
+def stored_reply(inbox: Any, leaf_body: str | None) -> CommitReply:
+    """Return the reply to an applied step, from its row in the inbox and its leaf.
+
+    It has no versions and messages if the leaf was erased. Earlier releases stored whole replies.
+    """
+    reply = CommitReply.model_validate(inbox)
+    if leaf_body is None or reply.versions or reply.message_ids:
+        return reply
+    body = json.loads(leaf_body)
+    versions = {f"{store}/{record_id}": version for store, record_id, version, *_ in body["writes"]}
+    return reply.model_copy(update={"versions": versions, "message_ids": tuple(sent[0] for sent in body["messages"])})
 
 
 def _leaf_message(message: PlannedMessage) -> list[Any]:
@@ -81,21 +98,21 @@ def _ref_key(ref: Ref) -> tuple[str, str, int]:
     return ref.store, ref.id, ref.version
 
 
-def read_set(
-    refs: frozenset[Ref], memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], result_of: str | None
-) -> str | None:
+def read_set(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], caused_by: Provenance) -> str | None:
     """Return the read set of a commit as it is stored; None if it is empty.
 
-    Each item has its score, its role (`cited`, `quoted` as a candidate, `shown`, or `carried` by the message), and
-    whether it is of the shared project. The last row is the commit whose result was used.
+    Each item has its score, its role (`cited`, `quoted` as a candidate, `shown`, or `carried` from another delivery),
+    and whether it is of the shared project. The last row is the commit whose result was used. Items that only the
+    message carried are in the read sets of its causes.
     """
     rows: list[list[Any]] = []
-    for ref in sorted(refs | cited | quoted, key=_ref_key):
+    for ref in sorted(memories.provenance.refs | cited | quoted, key=_ref_key):
         named = "cited" if ref in cited else "quoted" if ref in quoted else None
         role = named or ("shown" if ref in memories.scores else "carried")
-        rows.append([*_ref_key(ref), memories.scores.get(ref), role, ref in memories.shared])
-    if result_of is not None:
-        rows.append([COMMITS_USED, result_of, 1, None, "cited", False])
+        score = memories.scores.get(ref)
+        rows.append([*_ref_key(ref), None if score is None else round(score, _DECIMALS), role, ref in memories.shared])
+    if caused_by.result and caused_by.commit is not None:
+        rows.append([COMMITS_USED, caused_by.commit, 1, None, "cited", False])
     return canonical(rows) if rows else None
 
 

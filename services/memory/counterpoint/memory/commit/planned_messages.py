@@ -1,6 +1,7 @@
 """Planned messages: the messages of a commit, and the events that announce its dead letter and its changed records."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from counterpoint.guard.capabilities import Grant
@@ -30,18 +31,33 @@ def planned_messages(
     rows: tuple[PlannedWrite, ...],
     memories: ReadSet,
     now: datetime,
-) -> tuple[PlannedMessage, ...]:
-    """Return the messages of a commit, then the events that announce its dead letter and its changed records."""
-    announced: list[Outgoing] = []
+) -> tuple[tuple[PlannedMessage, ...], PlannedMessage | None]:
+    """Return the messages of a commit, with the event that announces its dead letter, and the event that announces its
+    changed records if no service acts on it."""
+    outgoing = list(commit.messages)
     if commit.dead_letter is not None:
-        announced.append(died(commit_id, grant, commit.dead_letter))
-    if rows and project_of(policy, origin.project, rows) == origin.project:
-        ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
-        reads = tuple(memories.scores)
-        announced.append(_announcement(commit_id, origin, grant, now, reads, refs_of(rows), ended=ended))
-    return tuple(
+        outgoing.append(died(commit_id, grant, commit.dead_letter))
+    messages = [
         _message_row(policy, grant, origin, commit_id, index, message, provenance, screening)
-        for index, message in enumerate((*commit.messages, *announced))
+        for index, message in enumerate(outgoing)
+    ]
+    if not rows or project_of(policy, origin.project, rows) != origin.project:
+        return tuple(messages), None
+    ended = any(w.store == "tasks" and w.body is not None and w.body.get("state") in ENDED for w in commit.writes)
+    changed = _announcement(commit_id, origin, grant, now, tuple(memories.scores), refs_of(rows), ended=ended)
+    announced = _message_row(policy, grant, origin, commit_id, len(outgoing), changed, provenance, screening)
+    audience = _interested(policy, grant.audience, rows, ended=ended)
+    if not audience:
+        return tuple(messages), replace(announced, audience=())
+    return (*messages, replace(announced, audience=audience)), None
+
+
+def _interested(policy: Policy, service: str, rows: Iterable[PlannedWrite], *, ended: bool) -> tuple[str, ...]:
+    """Return the services that act on the records of a commit; on those of tasks only when the task has ended."""
+    written = {row.store for row in rows if row.store != "tasks" or ended}
+    consumers = policy.messages[RecordsChanged.TYPE].audience
+    return tuple(
+        name for name in consumers if not written.isdisjoint(policy.services[name].changes_of.get(service, ()))
     )
 
 
@@ -84,9 +100,6 @@ def _message_row(
     task = message.task_id or message.data.get("task_id")
     row = policy.messages[message.type]
     data = screening.kept(message.type, message.data, row.text, policy.message_level(provenance.label))
-    audience = row.audience
-    if message.type == "counterpoint.records.changed.v1":
-        audience = tuple(name for name in audience if grant.audience in policy.services[name].changes_of)
     return PlannedMessage(
         id=derived_id(commit_id, index),
         type=message.type,
@@ -95,7 +108,7 @@ def _message_row(
         ),
         task_id=task,
         versioned=row.workflow or message.timer is not None,
-        audience=audience,
+        audience=row.audience,
         body=storable(canonical(data), message.type),
         label=provenance.label,
         integrity=provenance.integrity,

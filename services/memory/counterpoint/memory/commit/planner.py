@@ -64,19 +64,18 @@ def plan_commit(
     records to their tasks. The leaf of an erasure names the records in `forgets`. Raises `Denied` with the diode's
     rule, and `Permanent` with `too_large`, `sensitive`, `invalid` or `uncited` and the fields.
     """
-    _check(policy, grant, commit)
     provenance = caused_by.with_(memories.provenance)
-    screening, writes = Screening(policy, screen), _writes(policy, commit)
+    screening, writes = Screening(policy, screen), _writes(policy, grant, commit)
     commit_id = derived_id(origin.message_id, "commit", grant.audience, commit.step)
     cited, quoted = _cited(commit.messages, provenance.refs | memories.cited)
     rows = tuple(_write_row(policy, grant, origin, write, provenance, screening, owners) for write in writes) + restored
     if commit.dead_letter is not None:
         rows += (dead_row(policy, screen, commit_id, origin, grant, commit.dead_letter),)
     project = project_of(policy, origin.project, rows)
-    messages = planned_messages(policy, grant, origin, commit, commit_id, provenance, screening, rows, memories, now)
+    sending = commit_id, provenance, screening, rows, memories, now
+    messages, announcement = planned_messages(policy, grant, origin, commit, *sending)
     screening.settle()
-    cited |= memories.named | _declared(writes)
-    reads = read_set(provenance.refs, memories, cited, quoted, caused_by.commit if caused_by.result else None)
+    reads = read_set(memories, cited | memories.named | _declared(writes), quoted, caused_by)
     reply, settling = _reply(rows, messages), _settles(policy, commit, rows)
     contents = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
     return CommitPlan(
@@ -96,6 +95,7 @@ def plan_commit(
         reads=reads,
         writes=rows,
         messages=messages,
+        announcement=announcement,
         cancel_timers=commit.cancel_timers,
         bound_to=grant.task,
         reply=reply,
@@ -115,8 +115,12 @@ def _check(policy: Policy, grant: Grant, commit: Commit) -> None:
         check_send(policy, grant, message)
 
 
-def _writes(policy: Policy, commit: Commit) -> list[Write]:
-    """Return the writes of a commit, and those of its messages that are also records."""
+def _writes(policy: Policy, grant: Grant, commit: Commit) -> list[Write]:
+    """Return the writes of a commit, and those of its messages that are also records.
+
+    Raises `Denied` or `Permanent` for what the commit may not contain.
+    """
+    _check(policy, grant, commit)
     writes = [*commit.writes, *_records_of(policy, commit.messages)]
     if not commit.last:
         _check_not_last(policy, writes, commit.messages)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from counterpoint.memory.record.database import AWAY
-from counterpoint.memory.record.plan import CommitPlan
+from counterpoint.memory.record.plan import CommitPlan, inbox_reply
 from counterpoint.proto.errors import Away, CounterpointError
 
 _COMMIT = "SELECT * FROM commit_steps($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -206,7 +206,7 @@ def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
                 kind=s.kind,
                 salt=s.salt,
                 outcome=s.reply.status,
-                reply=s.reply.model_dump_json(),
+                reply=inbox_reply(s.reply),
                 trace=s.traceparent,
             )
             for s in steps

@@ -12,11 +12,6 @@ UPDATE streams SET last_seq = $2 WHERE name = $1
 -- name: ids_of_store
 SELECT id FROM records WHERE project = $1 AND store = $2
 
--- name: delete_expired_read_sets
--- Only those whose sources are linked.
-DELETE FROM read_sets WHERE at < $1 AND n <= (
-    SELECT upto FROM linked WHERE project = current_setting('counterpoint.project'))
-
 -- name: delete_expired_messages
 -- And note up to which position the log is deleted.
 WITH gone AS (DELETE FROM messages WHERE at < $1 AND coalesce(due_at, at) < $1 RETURNING seq),

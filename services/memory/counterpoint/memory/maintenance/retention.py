@@ -1,4 +1,4 @@
-"""Retention: deletes rows of the log, of the inbox and of read sets, and incomplete uploads, after a time."""
+"""Retention: deletes rows of the log and of the inbox, and incomplete uploads, after a time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ from counterpoint.memory.record.sql_files import load_statements
 RETENTION_EVERY_S = 3600.0
 """Interval of retention and of the ageing of stores, in seconds."""
 
-_EXPIRED = ("delete_expired_read_sets", "delete_expired_messages", "delete_expired_inbox", "delete_expired_uploads")
+_EXPIRED = ("delete_expired_messages", "delete_expired_inbox", "delete_expired_uploads")
 _SQL = load_statements(__package__)
 
 

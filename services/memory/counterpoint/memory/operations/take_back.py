@@ -193,6 +193,7 @@ class TakeBacks:
             )
             take_back = take_back.model_copy(update={"version": first})
         roots = await self._extent.roots(project, take_back, shared=shared, before=before)
+        position = await self._influence.latest(project)
         wrong, tasks = await self._extent.of(project, roots, shared=shared)
         # From here on commits derived from these versions are refused: reads before the deletion would be wrong.
         former = self._wrong_in(project).get(take_back_id)
@@ -210,7 +211,8 @@ class TakeBacks:
             self._unconfirmed[project, take_back_id] = time.monotonic()
             raise
         self._unconfirmed.pop((project, take_back_id), None)
-        await self._stragglers(origin, take_back_id, take_back, roots, shared=shared)
+        if await self._influence.latest(project) != position:
+            await self._stragglers(origin, take_back_id, take_back, roots, shared=shared)
         return reply
 
     async def _in_other_projects(
@@ -243,8 +245,6 @@ class TakeBacks:
         self, origin: Origin, take_back_id: str, take_back: TakeBack, roots: frozenset[Version], *, shared: bool
     ) -> None:
         """Take back what was committed during the take-back."""
-        if not await self._influence.link(origin.project):
-            return
         wrong, tasks = await self._extent.of(origin.project, roots, shared=shared)
         if wrong <= self._wrong_in(origin.project)[take_back_id]:
             return

@@ -17,15 +17,10 @@ from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 
-LINKED_AT_ONCE = 2000
-"""Number of commits whose read sets become edges in one transaction."""
-
 _NEVER = 2**62
 
 Reach = Literal["used", "named", "shown"]
 """Edges to follow: `used` items; `named` adds quoted items and those of any message; `shown` adds items only shown."""
-
-_EDGES: dict[Reach, str] = {"used": "coalesce(used, cited)", "named": "cited", "shown": "true"}
 
 _SQL = load_statements(__package__)
 
@@ -114,15 +109,11 @@ class Influence:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def link(self, project: str) -> int:
-        """Add the edges of new read sets; return the number of their commits."""
-        total = 0
-        while True:
-            async with self._database.connection() as connection:
-                linked: int = await connection.fetchval(_SQL["link_sources"], project, LINKED_AT_ONCE)
-            total += linked
-            if linked < LINKED_AT_ONCE:
-                return total
+    async def latest(self, project: str) -> int:
+        """Return the position of the latest read set of a project; it changes with every new edge."""
+        async with self._database.reading(project) as connection:
+            position: int = await connection.fetchval(_SQL["latest_read_set"], project)
+        return position
 
     async def roots(
         self, project: str, store: str, record_id: str, version: int = 1, before: int | None = None
@@ -171,10 +162,8 @@ class Influence:
 
         Versions in `without` are left out, as is everything derived from them only.
         """
-        await self.link(project)
         excluded = without if shared else roots | without
         walk = _Walk(reach, excluded)
-        readers = _SQL["readers"].format(edges=_EDGES[reach])
         hops = 0
         async with self._database.snapshot(project) as connection:
             frontier = sorted(roots)
@@ -183,8 +172,8 @@ class Influence:
             while frontier and len(walk.touched) <= limit:
                 hops += 1
                 columns = list(map(list, zip(*frontier, strict=True)))
-                rows = await connection.fetch(readers, project, *columns, shared and hops == 1)
-                sources = {commit: [frontier[n] for n in indexes] for commit, indexes in rows}
+                rows = await connection.fetch(_SQL["readers"], *columns, reach, shared and hops == 1)
+                sources = {commit: [frontier[n] for n in items] for commit, items in rows}
                 fresh = [commit for commit, versions in sources.items() if walk.reach(commit, versions)]
                 for row in await connection.fetch(_SQL["writes_of_commits"], project, fresh):
                     walk.add_write(row["commit_id"], row, hops)

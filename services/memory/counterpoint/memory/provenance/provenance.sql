@@ -1,7 +1,7 @@
 -- Statements of provenance: the edges of derivation, and the versions that they lead to.
 
--- name: link_sources
-SELECT link_sources($1, $2)
+-- name: latest_read_set
+SELECT coalesce(max(n), 0) FROM read_sets WHERE project = $1
 
 -- name: versions_of_record
 SELECT version, seq, changed, sha256, body IS NOT NULL AS there FROM records
@@ -21,16 +21,8 @@ WHERE project = $1 AND store = 'chunks' AND id BETWEEN $2 || '-0' AND $2 || '-99
     AND seq > $3 AND greatest(seq, changed) < $4
 
 -- name: readers
--- Commits that read some versions. Edge by edge through the primary key, whatever the planner thinks of a young
--- table.
-SELECT found.commit_id, array_agg((given.n - 1)::int) FILTER (WHERE found.follows) AS followed
-FROM unnest($2::text[], $3::text[], $4::int[]) WITH ORDINALITY AS given (store, id, version, n)
-CROSS JOIN LATERAL (
-    SELECT commit_id, {edges} AS follows FROM sources
-    WHERE project = $1 AND store = given.store AND id = given.id AND version = given.version AND shared = $5
-    OFFSET 0) AS found
-WHERE found.follows
-GROUP BY found.commit_id
+-- Commits that read some versions, each with the indexes of the versions.
+SELECT reader, items FROM readers_of($1, $2, $3, $4, $5)
 
 -- name: writes_of_commits
 SELECT given.commit_id, made.* FROM unnest($2::uuid[]) AS given (commit_id)

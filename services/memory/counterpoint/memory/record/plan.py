@@ -11,7 +11,16 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import CommitReply
 from counterpoint.proto.messages import BODY_LIMIT_BYTES
 
-__all__ = ["SYSTEM", "CommitPlan", "PlannedMessage", "PlannedWrite", "canonical", "microseconds", "storable"]
+__all__ = [
+    "SYSTEM",
+    "CommitPlan",
+    "PlannedMessage",
+    "PlannedWrite",
+    "canonical",
+    "inbox_reply",
+    "microseconds",
+    "storable",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -92,7 +101,7 @@ class CommitPlan:
     """A step ready to be applied; only versions, duplicates and fences are decided by the record.
 
     A refusal is one too: it has no rows and no step, only its audit leaf. `provenance` is that of its messages, `cause`
-    the commit of its inbound message.
+    the commit of its inbound message. The `announcement` is not logged: no service consumes it.
     """
 
     project: str
@@ -111,6 +120,7 @@ class CommitPlan:
     reads: str | None
     writes: tuple[PlannedWrite, ...] = ()
     messages: tuple[PlannedMessage, ...] = ()
+    announcement: PlannedMessage | None = None
     cancel_timers: tuple[str, ...] = ()
     bound_to: str | None = None
     reply: CommitReply = field(default_factory=lambda: CommitReply(status="done"))
@@ -118,6 +128,11 @@ class CommitPlan:
     vectors: tuple[PlannedVector, ...] = ()
     traceparent: str | None = None
     cause: str | None = None
+
+
+def inbox_reply(reply: CommitReply) -> str:
+    """Return the part of a reply that the inbox stores. The rest is in the leaf of the commit."""
+    return canonical({"status": reply.status})
 
 
 def microseconds(moment: datetime) -> int:

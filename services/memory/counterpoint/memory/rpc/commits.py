@@ -1,6 +1,6 @@
 """Commit requests: authorised, planned, embedded and applied, then checked against take-backs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from counterpoint.guard.policy import Policy
@@ -48,9 +48,10 @@ class CommitHandler:
         cause, version = await self.authority.causes.of(origin)
         if origin.capability is not None:
             origin = origin.model_copy(update={"principal": cause.principal})
-        caused_by = cause.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
+        read = memories.provenance.with_(Provenance(integrity=integrity, refs=frozenset(earlier)))
         if diode.of_gateway(grant) and any(write.expect == 0 for write in commit.writes):
-            caused_by = caused_by.with_(self.authority.reads.provenance_of(origin.message_id))
+            read = read.with_(self.authority.reads.provenance_of(origin.message_id))
+        memories = replace(memories, provenance=read)
         while True:
             plan = plan_commit(
                 self.policy,
@@ -58,7 +59,7 @@ class CommitHandler:
                 origin,
                 commit,
                 now=datetime.now(UTC),
-                caused_by=caused_by,
+                caused_by=cause,
                 memories=memories,
                 task_version=version,
                 owners=await self.authority.causes.owners(origin.project, owned(self.policy, grant, commit)),

@@ -343,36 +343,51 @@ BEGIN
     RETURN restored_now;
 END $$;
 
--- Adds the read sets of at most `p_limit` new commits of a project to `sources`; returns the number of these commits.
--- Items `carried` by the inbound message are left out: they are sources of the sender's commit.
-CREATE FUNCTION link_sources(p_project text, p_limit int) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE
-    noted int;
-    last bigint;
-BEGIN
-    PERFORM set_config('counterpoint.project', p_project, true);
-    WITH fresh AS MATERIALIZED (
-        SELECT n, commit_id, cause, reads FROM read_sets
-        WHERE project = p_project AND n > coalesce((SELECT upto FROM linked WHERE project = p_project), 0)
-        ORDER BY n LIMIT p_limit),
-    made AS (
-        INSERT INTO sources (project, store, id, version, commit_id, cited, used, shared)
-        SELECT p_project, item ->> 0, item ->> 1, (item ->> 2)::int, commit_id,
-               coalesce(item ->> 4 IN ('cited', 'quoted'), false), coalesce(item ->> 4 = 'cited', false),
-               coalesce((item ->> 5)::boolean, false)
-        FROM fresh, jsonb_array_elements(reads) AS item WHERE coalesce(item ->> 4, '') <> 'carried'
+-- The commits of the session's project that read some items, each with the indexes of these items: those that used
+-- them, that named them (as sources, or as candidates), or that were shown them. Items that a message carried are sources
+-- of its sender's commit, which is the cause.
+-- Only hash joins and bitmap scans: without statistics the planner would compare each with each, or compute the keys of
+-- all rows.
+CREATE FUNCTION readers_of(p_stores text[], p_ids text[], p_versions int[], p_reach text, p_shared boolean)
+RETURNS TABLE (reader uuid, items int[]) LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET enable_indexscan = off SET enable_mergejoin = off SET enable_nestloop = off AS $$
+    WITH given AS MATERIALIZED (
+        SELECT store, id, version, (n - 1)::int AS n
+        FROM unnest(p_stores, p_ids, p_versions) WITH ORDINALITY AS each (store, id, version, n)),
+    -- Key by key: one search for many compares each row that it finds with all of them.
+    readers AS MATERIALIZED (
+        SELECT commit_id, cause, reads FROM read_sets WHERE ctid = ANY (ARRAY(
+            SELECT DISTINCT found.ctid FROM unnest(read_keys(
+                current_setting('counterpoint.project'), (SELECT jsonb_agg(jsonb_build_array(store, id)) FROM given), NULL
+            )) AS sought (key)
+            CROSS JOIN LATERAL (
+                SELECT ctid FROM read_sets
+                WHERE read_keys(project, reads, cause) @> ARRAY[sought.key] OFFSET 0) AS found))
+            AND project = current_setting('counterpoint.project')),
+    read AS MATERIALIZED (
+        SELECT commit_id, item FROM readers CROSS JOIN jsonb_array_elements(reads) AS item
+        WHERE item ->> 4 IS DISTINCT FROM 'carried'),
+    edges AS (
+        SELECT commit_id, n, coalesce(item ->> 4 IN ('cited', 'quoted'), false) AS named,
+               coalesce(item ->> 4 = 'cited', false) AS used, coalesce((item ->> 5)::boolean, false) AS shared
+        FROM read JOIN given ON id = item ->> 1
+        WHERE (store, version) IS NOT DISTINCT FROM (item ->> 0, (item ->> 2)::int)
         UNION ALL
-        -- A commit whose result was used is in the read set already.
-        SELECT p_project, 'commits', cause::text, 1, commit_id, true, false, false FROM fresh
-        WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'
-        ON CONFLICT DO NOTHING)
-    SELECT count(*), max(n) INTO noted, last FROM fresh;
-    IF noted > 0 THEN
-        INSERT INTO linked AS known (project, upto) VALUES (p_project, last)
-        ON CONFLICT (project) DO UPDATE SET upto = greatest(known.upto, excluded.upto);
-    END IF;
-    RETURN noted;
-END $$;
+        -- A commit whose result was worked on is among the reads.
+        SELECT commit_id, n, true, false, false FROM readers JOIN given ON store = 'commits' AND id = cause::text
+        WHERE NOT reads @> '[["commits"]]'
+        UNION ALL
+        SELECT commit_id, n, named, used, shared FROM given CROSS JOIN LATERAL (
+            SELECT commit_id, cited AS named, coalesce(used, cited) AS used, shared FROM sources s
+            WHERE project = current_setting('counterpoint.project')
+                AND store = given.store AND id = given.id AND version = given.version
+                AND (SELECT n FROM read_sets r WHERE r.project = s.project AND r.commit_id = s.commit_id) IS NULL
+            OFFSET 0) AS found)
+    SELECT commit_id, array_agg(DISTINCT n) FROM edges
+    WHERE shared = p_shared AND CASE p_reach WHEN 'used' THEN used WHEN 'named' THEN named ELSE true END
+    GROUP BY commit_id
+$$;
 
 -- Erases the content of the records that an erasure's commit deleted: every version in `history`, and the leaves that
 -- the leaf of this commit names, with the messages of their commits. Later leaves about the same tasks are not named and
