@@ -7,6 +7,7 @@ import pytest
 from agents.manager_house import START, House
 
 from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.findings import Findings, SimilarAttempt
 from counterpoint.proto.incident_settings import (
     EffectiveIncidentSettings,
     IncidentSettings,
@@ -15,7 +16,7 @@ from counterpoint.proto.incident_settings import (
     ids_for,
     settings_id,
 )
-from counterpoint.proto.tasks import JobRef, Target, TaskCompleted
+from counterpoint.proto.tasks import JobRef, Target, TaskCompleted, TaskEscalated
 
 JOB = JobRef(namespace="shop", name="load")
 TARGET = Target(job=JOB)
@@ -95,6 +96,16 @@ def test_in_shadow_a_proposal_is_recorded_and_shown_to_nobody() -> None:
     (kept,) = made.attempts()
     assert (kept.tried, kept.shadow, kept.outcome) == ("Look at the export job", True, "unknown")
     assert "export" not in task.model_dump_json()
+
+
+def test_in_shadow_a_stop_offers_nothing() -> None:
+    made = house(shadow=True)
+    fix = SimilarAttempt(id="a1", when=made.now, tried="Unlock it", outcome="succeeded", by="ops", score=0.5)
+    known = Findings(similar_attempts=(fix,), next_steps=("Unlock it",))
+    made.developer("stopped", 0.3, code="low_confidence", text="> Unlock it", findings=known)
+    assert made.task().waiting_for == "documents"
+    assert "Unlock" not in made.task().model_dump_json()
+    assert "Unlock" not in made.last(TaskEscalated).model_dump_json()
 
 
 @pytest.mark.parametrize("evidence", ["reported", "observed"])

@@ -88,7 +88,7 @@ def _answered(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
 
 
 def _proposed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate:
-    if history.task.shadow and history.task.override is None:
+    if _in_shadow(history.task):
         return _shadowed(history, message, now)
     row = transition(history.workflow_state, WorkflowEvent.PROPOSED)
     if row is None:
@@ -126,6 +126,11 @@ def _proposed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
     )
 
 
+def _in_shadow(task: Task) -> bool:
+    """Whether nothing is proposed or offered for the task; an instruction is followed all the same."""
+    return task.shadow and task.override is None
+
+
 def _shadowed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate:
     """Wait for an outcome with the proposal on its attempt only, not shown to anyone."""
     row = transition(history.workflow_state, WorkflowEvent.SHADOWED)
@@ -154,6 +159,9 @@ def _shadowed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
 
 
 def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reassess_at: datetime | None) -> TaskUpdate:
+    if _in_shadow(history.task):
+        hidden = Findings(downstream=message.findings.downstream)
+        message = message.model_copy(update={"text": None, "findings": hidden})
     escalation = escalate_stop(history.task, message)
     row = transition(history.workflow_state, WorkflowEvent.STOPPED, guard_for_needs(escalation.needs))
     if row is None:
