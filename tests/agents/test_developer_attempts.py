@@ -27,6 +27,7 @@ from counterpoint.developer.evidence.likeness import (
     FEATURES,
     NO_CAUSE,
     OTHER_CODE,
+    OTHER_ENDING,
     RECOGNISED,
     SAME_JOB_SAME_TEMPLATE,
     SAME_TEMPLATE_ELSEWHERE,
@@ -446,6 +447,48 @@ class TestLikeness:
     @pytest.mark.parametrize("more", [{}, {"job": JOB}])
     def test_another_code_of_the_same_kind_is_another_failure(self, then: str, now: str, more: dict[str, Any]) -> None:
         assert self.pair(then, now, **more) == OTHER_CODE
+
+    @pytest.mark.parametrize(
+        ("then", "now"),
+        [
+            (
+                'OperationalError: connection to server at "10.9.0.5", port 5432 failed: Connection refused\n'
+                "\tIs the server running on that host and accepting TCP/IP connections?",
+                'OperationalError: connection to server at "quay", port 5432 failed: FATAL:  password authentication'
+                ' failed for user "load"',
+            ),
+            (
+                "SealError: the store cannot seal the segment 4: the key has expired",
+                "SealError: the store cannot seal the segment 9: no space left on device",
+            ),
+            (
+                "HTTPSConnectionPool(host='mill', port=443): Max retries exceeded with url: /v1 (Caused by"
+                " NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f1c>: Connection refused'))",
+                "HTTPSConnectionPool(host='mill', port=443): Max retries exceeded with url: /v2 (Caused by"
+                " SSLError(SSLCertVerificationError(1, 'certificate has expired')))",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("more", [{}, {"job": JOB}])
+    def test_the_same_message_with_another_reason_is_another_failure(
+        self, then: str, now: str, more: dict[str, Any]
+    ) -> None:
+        assert self.pair(then, now, **more) == self.pair(now, then, **more) == OTHER_ENDING
+
+    @pytest.mark.parametrize(
+        ("then", "now"),
+        [
+            (
+                "the store cannot seal the segment: key expired",
+                "the store cannot seal the segment: the key has expired",
+            ),
+            ("the store cannot seal the segment 4", "the store cannot seal the segment: the key has expired"),
+            ("cannot seal: the key has expired", "cannot seal: no space left on device"),
+            ("the store cannot seal the segment 'a'", "the store cannot seal the segment 'b'"),
+        ],
+    )
+    def test_a_message_that_only_says_more_or_has_a_short_beginning_may_be_the_same(self, then: str, now: str) -> None:
+        assert self.pair(then, now) > OTHER_ENDING
 
     def test_an_error_without_a_cause_is_not_claimed_to_be_one_with_a_cause(self) -> None:
         named = "Task failed: the certificate of the mill has expired"

@@ -240,6 +240,7 @@ def _pairs(current: Failure, task_id: str, memory: AttemptResults) -> list[_Pair
             generic=current.generic,
             vague=current.vague or earlier.vague,
             other_code=earlier.other_code(current),
+            other_ending=earlier.other_ending(current),
             job=earlier.same_job(current),
             elsewhere=earlier.elsewhere(current),
             code=earlier.common_code(current),

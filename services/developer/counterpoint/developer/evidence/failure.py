@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from counterpoint.developer.evidence.likeness import rules_out, words_of_error
+from counterpoint.developer.language.words import content_words
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.signature import Signature, headline, signature
 from counterpoint.proto.tasks import JobRef, SubmitTask
@@ -14,6 +15,12 @@ QUERY_CHARS = 2_000
 """Maximum length of a searched text."""
 LAST_LINES = 10
 """Last lines of an error to use if its headline has no cause."""
+BEGINNING_WORDS = 4
+"""Minimum number of words of a common beginning of two messages."""
+_VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|<[^<>]*>|\([^()]{0,3}\)")
+_MESSAGE_WORD = re.compile(r"[a-z][a-z0-9_]+")
+_FAILING = content_words("failed failure error")
+"""Words of any error, which make no two endings alike."""
 _BEFORE_NUMBER = re.compile(r"\D*")
 
 
@@ -70,6 +77,20 @@ class Failure:
         """Return whether both have codes of one kind, such as exit codes, and none of these in common."""
         mine, theirs = self._codes_by_kind, other._codes_by_kind
         return any(mine[kind].isdisjoint(theirs[kind]) for kind in mine.keys() & theirs.keys())
+
+    def other_ending(self, other: "Failure") -> bool:
+        """Return whether both messages begin with the same words and go on without a word in common."""
+        mine, theirs = self._message_words, other._message_words
+        alike = next((n for n, (word, its) in enumerate(zip(mine, theirs, strict=False)) if word != its), None)
+        if alike is None or alike < BEGINNING_WORDS:
+            return False
+        ending, its_ending = (content_words(" ".join(words[alike:])) - _FAILING for words in (mine, theirs))
+        return bool(ending and its_ending) and ending.isdisjoint(its_ending)
+
+    @cached_property
+    def _message_words(self) -> list[str]:
+        """The words of the error template without quoted and replaced values."""
+        return _MESSAGE_WORD.findall(_VALUE.sub(" ", self.signature.text.lower())) if self.signature else []
 
     @cached_property
     def _codes_by_kind(self) -> dict[str, set[str]]:

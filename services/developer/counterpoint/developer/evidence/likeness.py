@@ -31,6 +31,9 @@ NO_CAUSE = 0.5
 OTHER_CODE = 0.25
 """Maximum likeness with different codes of one kind, such as two exit codes (5 of 21 such reports of three sets have
 the same cause)."""
+OTHER_ENDING = 0.35
+"""Maximum likeness of messages that begin alike and end in different words, such as two reasons why a server refuses (6
+of 23 such reports of three sets have the same cause)."""
 CONFIRMED, REFUTED = 0.95, 0.0
 """Likeness of failures that a person declared the same, or different."""
 LIKELY = 0.4
@@ -75,10 +78,10 @@ class Circumstances:
     """Facts about a pair of failures, independent of the model.
 
     `report`: almost the same text. `template`: the same error template; `generic`: it has no cause. `vague`: one of the
-    errors names no cause. `other_code`: they have different codes of one kind. `job`: the same job. `elsewhere`:
-    different jobs or systems. `code`: a common error code, exception class or exit status. `declared`: a person linked
-    (True) or split (False) them. For a template without a cause, `jobs` is the number of jobs that had it, and `fixes`
-    the number of acts that fixed it at this job.
+    errors names no cause. `other_code`: they have different codes of one kind. `other_ending`: their messages begin
+    alike and end in different words. `job`: the same job. `elsewhere`: different jobs or systems. `code`: a common
+    error code, exception class or exit status. `declared`: a person linked (True) or split (False) them. For a template
+    without a cause, `jobs` is the number of jobs that had it, and `fixes` the number of acts that fixed it at this job.
     """
 
     report: bool = False
@@ -86,6 +89,7 @@ class Circumstances:
     generic: bool = False
     vague: bool = False
     other_code: bool = False
+    other_ending: bool = False
     job: bool = False
     elsewhere: bool = False
     code: str | None = None
@@ -132,6 +136,8 @@ def likeness(value: float, circumstances: Circumstances, is_top_ranked: bool = T
         return max(value, SAME_JOB_NO_CAUSE / circumstances.fixes if circumstances.generic else SAME_JOB_SAME_TEMPLATE)
     if circumstances.other_code:
         return min(value, OTHER_CODE)
+    if circumstances.other_ending and not circumstances.report:
+        return min(value, OTHER_ENDING)
     if circumstances.vague and not circumstances.report:
         return min(value, NO_CAUSE / circumstances.jobs if circumstances.template else NO_CAUSE)
     same_message = circumstances.report or (circumstances.template and not circumstances.generic)
@@ -157,6 +163,8 @@ def reasons(pair: Resemblance, circumstances: Circumstances) -> tuple[str, ...]:
         texts.append(f"same code: {circumstances.code}")
     if circumstances.other_code:
         texts.append("against: another error code")
+    if circumstances.other_ending:
+        texts.append("against: the message ends in other words")
     if not circumstances.template and pair.error_coverage >= LIKELY:
         texts.append(f"shares {pair.error_coverage:.0%} of the error's rare words")
     if pair.coverage >= LIKELY:
