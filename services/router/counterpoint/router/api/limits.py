@@ -132,10 +132,9 @@ def _reached_at(
     share = max(shares)
     if share >= 1:
         return now
-    if since is None or until is None or not share:
+    if since is None or until is None or float(share) <= (now - since) / (until - since):
         return None
-    reached = since + (now - since) / float(share)
-    return reached if reached < until else None
+    return since + (now - since) / float(share)
 
 
 def _amount(used: CostSum, *, in_usd: bool) -> Decimal:
