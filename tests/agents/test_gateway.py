@@ -37,6 +37,7 @@ from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.memory import Commit, Write
 
 pytestmark = pytest.mark.xdist_group("litellm")  # its import takes seconds
+DEAR = "openai/gpt-4o"
 QUESTION = [{"role": "user", "content": "Why did it fail?"}]
 OUTSIDE = ProviderLimits(models=(PRICED, UNPRICED), embedding_models=(EMBEDDING,))
 
@@ -71,6 +72,11 @@ async def call(house: House, memory: Memory, key: str, number: int = 0) -> dict[
     """The record of a call."""
     call_id = derived_id(memory.origin.message_id, "call", key, number)
     return await house.body(memory.project, "model_calls", call_id) or {}
+
+
+def name(model: str) -> str:
+    """The name by which the provider knows a model."""
+    return model.partition("/")[2]
 
 
 async def generated(asking: Gateway, memory: Memory, key: str, **more: Any) -> Any:
@@ -320,6 +326,74 @@ class TestBudgets:
             await generated(asking, working, "k")
         await asking.close()
         assert not outside.seen
+
+
+class TestFallbacks:
+    """Another model writes where one cannot be called, once per key."""
+
+    @pytest.fixture
+    async def others(self, door: Door) -> AsyncIterator[Gateway]:
+        """A gateway whose first model is dear, with two fallbacks."""
+        limits = ProviderLimits(models=(DEAR,), fallbacks=(PRICED, UNPRICED), tries=1)
+        async with gateway(door, limits) as (url, _):
+            made = client(url, DEAR)
+            yield made
+            await made.close()
+
+    async def test_an_unavailable_provider_is_replaced_and_tried_last_for_a_while(
+        self, others: Gateway, memory: Memory, outside: World, house: House
+    ) -> None:
+        outside.answers = [Response(status_code=503)]
+        made = await generated(others, memory, "k")
+        assert (made.usage.model, made.text) == (PRICED, outside.text)
+        assert [body["model"] for body in outside.seen] == [name(DEAR), name(PRICED)]
+        assert (await call(house, memory, "k"))["state"] == "released"
+        assert (await call(house, memory, "k", 1))["model"] == PRICED
+        again = await generated(others, memory, "k")
+        assert (again.usage.model, again.usage.replayed, len(outside.seen)) == (PRICED, True, 2)
+        await generated(others, memory, "l")
+        assert [body["model"] for body in outside.seen[2:]] == [name(PRICED)]
+
+    async def test_a_key_is_paid_for_once_when_the_first_model_is_back(
+        self, others: Gateway, door: Door, memory: Memory, outside: World
+    ) -> None:
+        outside.answers = [Response(status_code=503)]
+        await generated(others, memory, "k")
+        limits = ProviderLimits(models=(DEAR,), fallbacks=(PRICED, UNPRICED), tries=1)
+        async with gateway(door, limits) as (url, _):
+            restarted = client(url, DEAR)
+            again = await generated(restarted, memory, "k")
+            await restarted.close()
+        assert (again.usage.model, again.usage.replayed, len(outside.seen)) == (PRICED, True, 2)
+
+    async def test_a_budget_that_covers_only_a_cheaper_model_pays_for_it(
+        self, others: Gateway, door: Door, outside: World, project: str
+    ) -> None:
+        working = developer(door, await delegated(door.house, project, "t-1", usd="0.0005"))
+        made = await generated(others, working, "k", max_tokens=200)
+        assert made.usage.model == PRICED
+        assert [body["model"] for body in outside.seen] == [name(PRICED)]
+        with pytest.raises(Denied, match="budget"):
+            await generated(others, working, "l", max_tokens=8000)
+
+    async def test_an_outcome_that_is_unknown_is_not_made_up_for_by_another_model(
+        self, others: Gateway, memory: Memory, outside: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def surprised(*asked: Any) -> Any:
+            raise KeyError("a defect")
+
+        monkeypatch.setattr(ModelProvider, "call", surprised)
+        with pytest.raises(Permanent, match="unknown_outcome"):
+            await generated(others, memory, "k")
+        assert not outside.seen
+
+    async def test_the_first_failure_is_reported_when_no_model_can_be_called(
+        self, others: Gateway, memory: Memory, outside: World
+    ) -> None:
+        outside.answers = [Response(status_code=status) for status in (401, 503, 429)]
+        with pytest.raises(Permanent, match="refused"):
+            await generated(others, memory, "k")
+        assert len(outside.seen) == 3
 
 
 class TestKilled:

@@ -255,7 +255,7 @@ def test_the_table_of_the_environment_is_that_of_the_settings() -> None:
             elif field.default is PydanticUndefined:
                 default = "*(required)*"
             else:
-                default = "-" if field.default in (None, frozenset()) else str(field.default)
+                default = "-" if field.default in (None, (), frozenset()) else str(field.default)
             wanted.append((f"COUNTERPOINT_{name.upper()}", reader, default))
     shown = table(OPERATIONS, "## Environment")
     assert [row[:3] for row in shown] == [*wanted, *OTHERS]

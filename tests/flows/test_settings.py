@@ -65,6 +65,7 @@ def other_values(folder: Path) -> dict[str, tuple[str, Any]]:
     }  # fmt: skip
     lists = {
         "EMBEDDING_MODELS": ("openai/four", ["openai/four"]),
+        "MODEL_FALLBACKS": ("openai/five, openai/six", ["openai/five", "openai/six"]),
         "PROJECT_WEIGHTS": ('{"orders": 3}', {"orders": 3}),
     }
     return {name: (str(value), value) for name, value in (numbers | texts).items()} | lists

@@ -53,6 +53,7 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "MODEL",
         "MODEL_MANAGER",
         "MODEL_DEVELOPER",
+        "MODEL_FALLBACKS",
         "EMBEDDING_MODEL",
         "EMBEDDING_MODELS",
         "SEARCH_URL",

@@ -6,6 +6,8 @@ made a second time.
 """
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -22,7 +24,7 @@ from counterpoint.manager.gateway.calls import (
     max_call_tokens,
 )
 from counterpoint.manager.gateway.ledger import CallState, CallUsage, ModelCallRecord, dollars
-from counterpoint.manager.gateway.models import ModelProvider, UnknownCallOutcome
+from counterpoint.manager.gateway.models import ModelProvider, ProviderUnavailable, UnknownCallOutcome
 from counterpoint.manager.gateway.provider_limits import ProviderLimits
 from counterpoint.manager.gateway.reservations import (
     SETTLE_TIMEOUT_S,
@@ -39,6 +41,8 @@ from counterpoint.proto.messages import utc_now
 log = structlog.get_logger()
 
 STORED_LIMIT_CHARS = 64 * 1024
+_NEXT_MODEL = frozenset({ErrorCode.BUDGET, ErrorCode.REFUSED})
+"""Errors after which the next model may be called: nothing was done, and it may be cheaper or accept the prompt."""
 
 
 class ModelGateway:
@@ -50,6 +54,7 @@ class ModelGateway:
         self._provider = ModelProvider(limits.tries)
         self._web = WebSearchProvider(limits.search_url) if limits.search_url else None
         self._limiter = FairLimiter(limits.calls)
+        self._paused_until: dict[str, float] = {}
         self._running: dict[tuple[str, str, str], tuple[str, asyncio.Task[CallOutcome]]] = {}
 
     async def load(self) -> None:
@@ -86,6 +91,9 @@ class ModelGateway:
     async def call(self, token: str, key: str, call: ProviderCall, wait_s: float | None) -> CallOutcome:
         """Make a call once, or return the outcome of the same call made before.
 
+        Text is written by the first fallback that can be called if the model of the call cannot: its provider is
+        unavailable or refuses, or a budget does not cover it.
+
         `wait_s` is the deadline in seconds from now. Raises `Denied` for a token that does not cover the call or a
         budget that is spent; `Permanent` when the provider refuses (`refused`), when the key belongs to another call
         (`key_reused`), and when an earlier call has no stored outcome (`unknown_outcome`, `not_kept`); `Transient` when
@@ -117,8 +125,35 @@ class ModelGateway:
     async def _perform(self, request: CallRequest) -> CallOutcome:
         left_s = request.deadline - asyncio.get_running_loop().time()
         async with self._limiter.slot(request.grant.project, left_s):
-            reserved = await self._reservations.reserve(request, await self._estimate(request.call))
-            return reserved if isinstance(reserved, CallOutcome) else await self._call_reserved(request, *reserved)
+            failure: Denied | Permanent | Transient | None = None
+            for candidate in self._candidates(request):
+                try:
+                    return await self._make(candidate)
+                except (Denied, Permanent, ProviderUnavailable) as error:
+                    if isinstance(error, ProviderUnavailable):
+                        paused_until = asyncio.get_running_loop().time() + self._limits.pause_s
+                        self._paused_until[candidate.call.model] = paused_until
+                    elif _error_code(error) not in _NEXT_MODEL:
+                        raise
+                    failure = failure or error
+                    log.info("call.not_made", project=request.grant.project, model=candidate.call.model, why=str(error))
+            raise failure or AssertionError("a request has a candidate")
+
+    def _candidates(self, request: CallRequest) -> Iterator[CallRequest]:
+        """Yield the request, then the same by each fallback; models whose providers are paused last."""
+        call = request.call
+        if not isinstance(call, GenerateCall) or not self._limits.fallbacks:
+            yield request
+            return
+        models = dict.fromkeys((call.model, *self._limits.fallbacks))
+        now = asyncio.get_running_loop().time()
+        for model in sorted(models, key=lambda model: self._paused_until.get(model, 0.0) > now):
+            others = tuple(replace(call, model=other) for other in models if other != model)
+            yield replace(request, call=replace(call, model=model), others=others)
+
+    async def _make(self, request: CallRequest) -> CallOutcome:
+        reserved = await self._reservations.reserve(request, await self._estimate(request.call))
+        return reserved if isinstance(reserved, CallOutcome) else await self._call_reserved(request, *reserved)
 
     async def _call_reserved(self, request: CallRequest, call_id: str, reserved: ModelCallRecord) -> CallOutcome:
         try:
@@ -157,6 +192,10 @@ class ModelGateway:
                 )
             case GenerateCall() | EmbedCall():
                 return await self._provider.call(request.call, request.deadline)
+
+
+def _error_code(error: Denied | Permanent) -> str:
+    return error.rule if isinstance(error, Denied) else error.code
 
 
 async def _await_running(request: CallRequest, digest: str, running: "asyncio.Task[CallOutcome]") -> CallOutcome:

@@ -32,6 +32,10 @@ _NO_REPLY = frozenset({"Timeout", "APITimeoutError", "APIConnectionError"})
 """Names of connection errors, which LiteLLM also reports with status 500."""
 
 
+class ProviderUnavailable(Transient):
+    """The provider is busy or not reachable, and has done nothing."""
+
+
 class UnknownCallOutcome(CounterpointError):
     """The provider may have made the call, but its outcome is unknown."""
 
@@ -58,7 +62,7 @@ class ModelProvider:
     async def call(self, call: GenerateCall | EmbedCall, deadline: float) -> CallOutcome:
         """Make a call. `deadline` is a time of the event loop.
 
-        Raises `Permanent` `refused` if the provider refuses the call, `Transient` if it is busy or unavailable until
+        Raises `Permanent` `refused` if the provider refuses the call, `ProviderUnavailable` if it is busy or away until
         the deadline (in both cases it did nothing), and `UnknownCallOutcome`.
         """
         await self.load()
@@ -66,7 +70,7 @@ class ModelProvider:
         while True:
             try:
                 return await self._try_once(call, deadline)
-            except Transient as away:
+            except ProviderUnavailable as away:
                 wait_s = away.retry_after_s or _FIRST_WAIT_S * 2 ** (number - 1) * random.uniform(0.8, 1.2)
                 if number >= self._tries or asyncio.get_running_loop().time() + wait_s >= deadline:
                     raise
@@ -77,7 +81,7 @@ class ModelProvider:
     async def _try_once(self, call: GenerateCall | EmbedCall, deadline: float) -> CallOutcome:
         remaining_s = deadline - asyncio.get_running_loop().time()
         if remaining_s <= 0:
-            raise Transient("no time was left for the provider")
+            raise ProviderUnavailable("no time was left for the provider")
         request = (
             self._generate(call, remaining_s) if isinstance(call, GenerateCall) else self._embed(call, remaining_s)
         )
@@ -161,11 +165,11 @@ def _provider_error(error: Any) -> CounterpointError:
     kind, status = type(error).__name__, getattr(error, "status_code", None)
     causes = list(_causes(error))
     if any(isinstance(each, _NEVER_SENT) for each in causes):
-        return Transient(f"the provider is not reachable: {kind}")
+        return ProviderUnavailable(f"the provider is not reachable: {kind}")
     if status is None or any(type(each).__name__ in _NO_REPLY for each in causes):
         return UnknownCallOutcome(f"the connection to the provider was lost: {kind}")
     if status in _RETRYABLE:
-        return Transient(f"the provider returned HTTP {status}", _retry_after_s(error))
+        return ProviderUnavailable(f"the provider returned HTTP {status}", _retry_after_s(error))
     field = "prompt" if status in _PROMPT_ERRORS else "model"
     problem = Problem(field=field, problem=f"the provider returned HTTP {status} ({kind})")
     return Permanent(ErrorCode.REFUSED, (problem,))

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 class ProviderLimits:
     """Models for text and for embeddings (the first is the default), the URL of a SearXNG, and limits.
 
+    `fallbacks` are models for text that are tried in order when a call of another cannot be made. A model whose
+    provider was unavailable is tried last for `pause_s` seconds.
     At most `calls` run at a time, each for `call_s` seconds with `tries` tries and `max_tokens` output tokens.
     `job_tokens` are token limits of jobs of the memory service in a project; other jobs have no limit.
     """
 
     models: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    pause_s: float = 30.0
     embedding_models: tuple[str, ...] = ()
     search_url: str | None = None
     calls: int = 8

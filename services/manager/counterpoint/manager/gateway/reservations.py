@@ -45,13 +45,22 @@ MemoryForOrigin = Callable[[Origin], Memory]
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """A call with the gateway token that authorises it; `deadline` by the clock of the loop."""
+    """A call with the gateway token that authorises it; `deadline` by the clock of the loop.
+
+    `others` are calls under the same key that may be made instead of it: by another model.
+    """
 
     token: str
     grant: Grant
     key: str
     call: ProviderCall
     deadline: float
+    others: tuple[ProviderCall, ...] = ()
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """Digests of the calls under the key, of which one is made."""
+        return frozenset(map(call_digest, (self.call, *self.others)))
 
     @property
     def scope(self) -> str:
@@ -119,7 +128,7 @@ class Reservations:
                 async with self._lock(request.grant.project):
                     return await self._commit_reservation(memory, request, call_id, estimate, found)
             call = record(found.call, ModelCallRecord)
-            if call.state != CallState.RELEASED or call.request_sha256 != call_digest(request.call):
+            if call.state != CallState.RELEASED or call.request_sha256 not in request.digests:
                 return await self._stored_outcome(request, call_id, call)
         raise Transient("the provider failed too often for this key", retry_after_s=0.5)
 
@@ -174,7 +183,7 @@ class Reservations:
 
     async def _stored_outcome(self, request: CallRequest, call_id: str, before: ModelCallRecord) -> CallOutcome:
         """Return the stored outcome of a call. Raises `Permanent` or `Transient` where there is none."""
-        if before.request_sha256 != call_digest(request.call):
+        if before.request_sha256 not in request.digests:
             raise key_reused(request.key)
         match before.state:
             case CallState.SETTLED if before.response is not None:
