@@ -68,7 +68,7 @@ def _proofs(api: "ApiClient", session: CommandSession, task: str) -> dict[str, A
         proofs: dict[str, Any] = api.get(f"/v1/audit/proofs/{task}", project=session.project)
         following = proofs.pop("next", None)
         while following is not None:
-            page = api.get(f"/v1/audit/proofs/{task}", unsigned=following, project=session.project)
+            page = api.get(f"/v1/audit/proofs/{task}", after=following, project=session.project)
             if page["checkpoint"] != proofs["checkpoint"]:
                 break
             proofs["leaves"] += page["leaves"]
@@ -82,7 +82,7 @@ def _export(api: "ApiClient", session: CommandSession, path: Path) -> int:
     count, following = 0, 0
     with path.open("w") as file:
         while True:
-            page = api.get("/v1/audit/leaves", unsigned=following, limit=_PAGE, project=session.project)
+            page = api.get("/v1/audit/leaves", after=following, limit=_PAGE, project=session.project)
             for leaf in page["items"]:
                 file.write(json.dumps(leaf, ensure_ascii=False) + "\n")
             count += len(page["items"])
