@@ -462,6 +462,10 @@ class TestLikeness:
                 "SealError: the store cannot seal the segment 9: no space left on device",
             ),
             (
+                "Die Verbindung zum Server wurde nicht aufgebaut: Zeitüberschreitung",
+                "Die Verbindung zum Server wurde nicht aufgebaut: das Kennwort ist abgelaufen",
+            ),
+            (
                 "HTTPSConnectionPool(host='mill', port=443): Max retries exceeded with url: /v1 (Caused by"
                 " NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f1c>: Connection refused'))",
                 "HTTPSConnectionPool(host='mill', port=443): Max retries exceeded with url: /v2 (Caused by"

@@ -165,7 +165,7 @@ async def _accounted(endpoints: Endpoints, project: str) -> None:
 
 
 async def _costs(endpoints: Endpoints, project: str, by: str) -> dict[str, Decimal]:
-    """What the command says of each group."""
+    """The cost of each group, by the command."""
     process = await asyncio.create_subprocess_exec(
         str(COMMAND), "costs", "--by", by, "--json", "--project", project, "--url", endpoints.http,
         "--token", endpoints.token, stdout=asyncio.subprocess.PIPE,

@@ -23,7 +23,7 @@ FROM gone, jsonb_array_elements(reads) AS item WHERE item ->> 4 <> 'carried'
 UNION ALL SELECT $1, 'commits', cause::text, 1, commit_id, true, false, false FROM gone
 WHERE cause IS NOT NULL AND NOT reads @> '[["commits"]]'
 """
-"""What an earlier release has made of read sets after their retention."""
+"""Turns the read sets of a project into `sources`, as an earlier release did after their retention."""
 
 
 async def resting(

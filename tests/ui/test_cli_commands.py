@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 from ui.cli_data import INCIDENT, answered, escalated, incident
-from ui.cli_server import TOKEN, Played, playing
+from ui.cli_server import TOKEN, Played
 
 from counterpoint.cli.commands.tasks import STATES
 from counterpoint.cli.main import app
@@ -49,12 +48,6 @@ CONTRACT = {
     "rebuild",
     "reembed",
 }
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 def run(*arguments: str, given: str | None = None) -> Any:

@@ -1,23 +1,16 @@
 """The command that sums up what model calls cost."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
+from ui.cli_server import Played
 
 from counterpoint.cli.commands.costs import dollars
 from counterpoint.cli.main import app
 
 URL = "/v1/costs"
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 def line(key: str | None, usd: str, **more: Any) -> dict[str, Any]:

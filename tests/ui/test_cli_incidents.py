@@ -1,7 +1,6 @@
 """Past incidents in files: columns by any usual name, every fault with its row and column, and what is sent."""
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
+from ui.cli_server import Played
 
 from counterpoint.cli.ingest.incident_files import COLUMNS, OUTCOMES, IncidentFileError, parse_outcome, parse_time, read
 from counterpoint.cli.main import app
@@ -29,12 +28,6 @@ Disk full;Waited;failed;2026-03-05;bob;;orders;;
 Disk full;Waited;failed;2026-03-05;bob;;;;;;more
 ;Waited;failed;2026-03-05;bob;;;;
 """
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 def test_a_table_is_read_by_its_header_and_each_fault_names_row_and_column() -> None:

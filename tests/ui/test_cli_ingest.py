@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import quote
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
+from ui.cli_server import Played
 
 from counterpoint.cli.commands.ingest import TYPES
 from counterpoint.cli.ingest import files
@@ -21,12 +20,6 @@ from counterpoint.cli.ingest.files import FILE_LIMIT_BYTES, SkippedPath, SourceF
 from counterpoint.cli.ingest.upload import Upload
 from counterpoint.cli.main import app
 from counterpoint.proto.ingest import ContentType
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 def test_a_folder_is_walked_and_what_is_left_out_has_its_reason(tmp_path: Path) -> None:

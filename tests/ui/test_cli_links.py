@@ -1,11 +1,10 @@
 """Commands that say what fixed it and which incidents are the same: what they ask of the API, and what they print."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
+from ui.cli_server import Played
 
 from counterpoint.cli.main import app
 from counterpoint.proto.attempts import ReportOutcome
@@ -20,12 +19,6 @@ PAIR = {
     "reason": "one certificate",
     "at": "2026-03-02T03:00:01Z",
 }
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 def run(api: Played, *arguments: str) -> Any:

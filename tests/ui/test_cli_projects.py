@@ -2,11 +2,10 @@
 
 import queue
 import threading
-from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import TOKEN, Played, playing
+from ui.cli_server import TOKEN, Played
 from ui.test_cli_watch import sent
 
 from counterpoint.cli.address import Address
@@ -24,12 +23,6 @@ def principal(name: str, *projects: str, revoked: bool = False) -> dict[str, obj
 
 def page(*principals: dict[str, object]) -> tuple[int, dict[str, object]]:
     return 200, {"items": list(principals), "next_cursor": None}
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 @pytest.mark.parametrize("command", ["tasks", "escalations"])

@@ -1,12 +1,11 @@
 """The decision stream: what is shown of it, and that it goes on where it broke."""
 
 import json
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 from typer.testing import CliRunner
-from ui.cli_server import TOKEN, Played, playing
+from ui.cli_server import TOKEN, Played
 
 from counterpoint.cli.address import Address
 from counterpoint.cli.api import ApiClient
@@ -30,12 +29,6 @@ def sent(number: int, task: str = "t1") -> str:
 
 
 DENIED = (403, {"title": "Forbidden", "status": 403, "code": "role"})
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 def test_a_stream_that_breaks_is_opened_again_after_the_last_event_seen(api: Played) -> None:

@@ -1,35 +1,21 @@
 """Settings of incidents and the report of the shadow over HTTP."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
-from ui.http_front import Running, listening, running
+from ui.cli_server import Played
+from ui.http_front import Running
 
 from counterpoint.cli.main import app
 from counterpoint.client.shadow import is_same_act
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.incident_settings import ShadowDue
-from counterpoint.router.api.application import HttpApi
 
 JOB = {"namespace": "shop", "name": "load"}
 URL = "/v1/incident-settings"
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 def attempt(front: Running, attempt_id: str, task_id: str, **more: Any) -> None:
@@ -102,12 +88,6 @@ async def test_the_shadow_reports_what_it_would_have_said_and_how_often_it_was_r
 )
 def test_acts_are_compared_by_their_words(one: str, other: str, same: bool) -> None:
     assert is_same_act(one, other) is same
-
-
-@pytest.fixture
-def api() -> Any:
-    with playing() as played:
-        yield played
 
 
 def test_the_command_sends_what_was_named_and_shows_what_holds(api: Played) -> None:

@@ -1,29 +1,15 @@
 """What is said about a task over HTTP: an outcome, an override, a cancellation; and that it says when it comes late."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from agents.router_house import PROJECT
-from ui.http_front import Running, listening, made, running
+from ui.http_front import Running, made
 
 from counterpoint.proto.attempts import TaskOutcomeReported
 from counterpoint.proto.interventions import CancelTask, TaskOverridden
-from counterpoint.router.api.application import HttpApi
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 async def test_an_outcome_is_reported_under_the_principals_name(front: Running) -> None:

@@ -1,30 +1,16 @@
 """Corrections by people over HTTP: pairs that are the same failure, different ones, or parts of one, and their undo."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
-from ui.http_front import Running, listening, made, running
+from ui.http_front import Running, made
 
 from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
 from counterpoint.proto.links import Link, link_id
-from counterpoint.router.api.application import HttpApi
 from counterpoint.router.handlers import LINEAGE_SOURCE
 
 ESCALATED: dict[str, Any] = {"escalation": {"to": "calling_llm", "code": "low_confidence"}}
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 async def tasks(front: Running, *ids: str, **more: Any) -> None:

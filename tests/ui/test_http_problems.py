@@ -1,14 +1,13 @@
 """Every refusal is an RFC 9457 problem with a code and the fields at fault."""
 
 import re
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from agents.router_house import House
 from structlog.testing import capture_logs
-from ui.http_front import Running, client, listening, running
+from ui.http_front import Running, client
 
 from counterpoint.proto.errors import Conflict, Denied, Permanent, Problem, Transient
 from counterpoint.router.api import tasks
@@ -23,18 +22,6 @@ OPERATIONS = [
     for method in operations
     if path not in OPEN
 ]
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 def problem(response: Any, status: int, code: str) -> dict[str, Any]:

@@ -4,34 +4,20 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from ui.cli_server import playing
-from ui.http_front import Running, listening, running
+from ui.http_front import Running
 from ui.test_cli_commands import run
 
 from counterpoint.local.stack import Stack
 from counterpoint.proto.commands import RebuildProjection
 from counterpoint.proto.memory import Cypher, Rebuild
-from counterpoint.router.api.application import HttpApi
 
 COMMAND = Path(sys.executable).with_name("counterpoint")
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 async def test_a_query_is_handed_on_and_its_rows_are_shown(front: Running) -> None:

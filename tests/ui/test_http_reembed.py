@@ -1,17 +1,15 @@
 """Changing the model over HTTP and on the command line."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from ui.cli_server import playing
-from ui.http_front import Running, listening, running
+from ui.http_front import Running
 from ui.test_cli_commands import run
 
 from counterpoint.proto.commands import ChangeEmbeddingModel
 from counterpoint.proto.memory import Reembed
-from counterpoint.router.api.application import HttpApi
 
 NOW = {
     "active": "old", "dimensions": 384, "state": "filling", "other": "new", "other_dimensions": 384, "vectors": 3,
@@ -19,18 +17,6 @@ NOW = {
 }  # fmt: skip
 READY = NOW | {"state": "ready", "vectors": 8, "refused": 1, "unindexed": ["orders"], "refused_records": [
     {"project": "orders", "store": "chunks", "id": "c-1", "reason": "label"}]}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 async def test_what_is_asked_is_handed_on(front: Running) -> None:

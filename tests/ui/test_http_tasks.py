@@ -6,25 +6,13 @@ from typing import Any
 
 import pytest
 from agents.router_house import NOW, PROJECT
-from ui.http_front import Running, listening, made, running
+from ui.http_front import Running, made, running
 
 from counterpoint.proto.messages import MESSAGE_LIMIT_BYTES
 from counterpoint.proto.tasks import TaskCompleted, TaskRouted, TaskSubmitted
 from counterpoint.router.api.application import HttpApi
 
 BODY = {"kind": "question", "description": "How long are orders kept?"}
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 def completed(front: Running, task_id: str) -> None:

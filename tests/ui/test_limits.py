@@ -1,6 +1,5 @@
 """Limits of what model calls may cost: over HTTP, and as the commands send and show them."""
 
-from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -8,27 +7,14 @@ from typing import Any
 import pytest
 from agents.router_house import NOW, PROJECT
 from typer.testing import CliRunner
-from ui.cli_server import Played, playing
-from ui.http_front import Running, listening, running
+from ui.cli_server import Played
+from ui.http_front import Running
 
 from counterpoint.cli.main import app
 from counterpoint.proto.limits import LIMITS_MAX
 from counterpoint.proto.memory import CostLine, CostReport, Costs
-from counterpoint.router.api.application import HttpApi
 
 URL = "/v1/limits"
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 def used(front: Running, *lines: CostLine) -> list[Costs]:
@@ -101,6 +87,25 @@ def timestamp(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+async def test_many_limits_need_few_sums_and_a_named_one_is_found_beyond_them(front: Running) -> None:
+    asked: list[Costs] = []
+
+    def reported(query: Costs) -> CostReport:
+        asked.append(query)
+        line = CostLine(key=query.key or "t-0", usd=Decimal(7 if query.key else 9))
+        return CostReport(by=query.by, lines=(line,), truncated=query.key is None)
+
+    front.house.costs = reported
+    for n in range(3):
+        for period in ("day", "total"):
+            body = {"scope": "task", "name": f"t-{n}", "usd": "20", "period": period}
+            assert (await front.me.put(URL, json=body)).status_code == 200
+    assert (await front.me.put(URL, json={"scope": "task", "usd": "20"})).status_code == 200
+    listed = (await front.me.get(URL)).json()["items"]
+    assert {one.get("name"): one["used_usd"] for one in listed} == {"t-0": "7", "t-1": "7", "t-2": "7", None: "9"}
+    assert sum(query.key is None for query in asked) == 2
+
+
 async def test_limits_are_set_by_operators_in_words_that_make_sense(front: Running) -> None:
     async with front.as_principal("reader", "read", "report") as reader:
         assert (await reader.put(URL, json={"usd": "1"})).status_code == 403
@@ -128,12 +133,6 @@ async def test_a_project_has_so_many_limits_at_most(front: Running) -> None:
         front.house.put("limits", f"limit-{n}", limit | {"by": "me", "at": NOW.isoformat()})
     refused = await front.me.put(URL, json={"scope": "task", "name": "t-more", "tokens": 1})
     assert (refused.status_code, "the maximum" in refused.text) == (422, True)
-
-
-@pytest.fixture
-def api() -> Iterator[Played]:
-    with playing() as played:
-        yield played
 
 
 def run(api: Played, *words: str) -> tuple[int, str]:

@@ -1,24 +1,21 @@
 """Sessions: the digest within its budget, over HTTP, and as the command shows it."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from agents.router_house import NOW, PROJECT
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_service.record_bodies import rest
 from typer.testing import CliRunner
 from ui.cli_server import playing
-from ui.http_front import Running, listening, running
+from ui.http_front import Running
 
 from counterpoint.cli.main import app
 from counterpoint.client.sessions import TOKEN_CHARS, SessionDigest, session_digest
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.records import SessionRecord
 from counterpoint.proto.tasks import OverrideGiven, Task
-from counterpoint.router.api.application import HttpApi
 
 OVERRIDE = OverrideGiven(
     instruction="Rotate the key of the quay first.",
@@ -27,18 +24,6 @@ OVERRIDE = OverrideGiven(
     by="ana",
     by_kind="person",
 )
-
-
-@pytest.fixture(scope="module")
-async def listener() -> AsyncIterator[tuple[HttpApi, str]]:
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
-async def front(listener: tuple[HttpApi, str]) -> AsyncIterator[Running]:
-    async with running(*listener) as found:
-        yield found
 
 
 def session(number: int) -> SessionRecord:

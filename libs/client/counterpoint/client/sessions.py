@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from textwrap import shorten
 
 from counterpoint.proto.attempts import SUPERSEDED, Attempt
 from counterpoint.proto.messages import Id, Shape, Time
 from counterpoint.proto.records import SessionRecord
-from counterpoint.proto.tasks import Need, Task
+from counterpoint.proto.tasks import ENDED, Need, Task
 from counterpoint.proto.titles import title_of
 
 TOKEN_CHARS = 4
 """Characters of a token, on average of English text."""
 _RESULT_CHARS, _TRIED_CHARS = 600, 300
-_LIVE = frozenset({"submitted", "working", "input_required"})
 _OUTCOMES = frozenset({"succeeded", "failed", "partial"})
 
 
@@ -108,7 +108,7 @@ _SHORT: Mapping[str, object] = {"decided": None, "tried": (), "instruction": Non
 
 
 def _recency(task: Task) -> tuple[bool, datetime]:
-    return task.state in _LIVE, task.ended_at or task.submitted_at
+    return task.state not in ENDED, task.ended_at or task.submitted_at
 
 
 def _entry(task: Task, attempts: Iterable[Attempt]) -> SessionTask:
@@ -151,10 +151,7 @@ def _act(attempt: Attempt) -> str:
 
 def _cut(text: str | None, limit: int) -> str | None:
     """Return a text on one line, cut after a word."""
-    line = " ".join((text or "").split())
-    if len(line) <= limit:
-        return line or None
-    return f"{line[: limit - 1].rsplit(' ', 1)[0]} …"
+    return shorten(text, limit, placeholder=" …") if text else None
 
 
 def _text(tasks: Sequence[SessionTask], learned: Sequence[str], number: int) -> str:

@@ -18,7 +18,7 @@ LAST_LINES = 10
 BEGINNING_WORDS = 4
 """Minimum number of words of a common beginning of two messages."""
 _VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|<[^<>]*>|\([^()]{0,3}\)")
-_MESSAGE_WORD = re.compile(r"[a-z][a-z0-9_]+")
+_MESSAGE_WORD = re.compile(r"[^\W\d_]\w+")
 _FAILING = content_words("failed failure error")
 """Words of any error, which make no two endings alike."""
 _BEFORE_NUMBER = re.compile(r"\D*")

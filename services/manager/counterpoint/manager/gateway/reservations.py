@@ -81,7 +81,7 @@ class _CallingTask(Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ReservationInput:
     """The records that a reservation rests on."""
 
     call: Item | None
@@ -133,7 +133,7 @@ class Reservations:
         raise Transient("the provider failed too often for this key", retry_after_s=0.5)
 
     async def _commit_reservation(
-        self, memory: Memory, request: CallRequest, call_id: str, estimate: CallUsage, found: _Found
+        self, memory: Memory, request: CallRequest, call_id: str, estimate: CallUsage, found: _ReservationInput
     ) -> tuple[str, ModelCallRecord]:
         budget = found.task.budget
         spend = record(found.spend, SpendRecord) if found.spend else SpendRecord.initial(request.grant.task, budget)
@@ -160,7 +160,7 @@ class Reservations:
             case _:
                 raise Conflict("model_calls", call_id)
 
-    def _reservation(self, request: CallRequest, estimate: CallUsage, found: _Found) -> ModelCallRecord:
+    def _reservation(self, request: CallRequest, estimate: CallUsage, found: _ReservationInput) -> ModelCallRecord:
         now = utc_now()
         left_s = max(request.deadline - asyncio.get_running_loop().time(), 0.0)
         return ModelCallRecord(
@@ -291,7 +291,7 @@ class Reservations:
         return lock
 
 
-async def _read_records(memory: Memory, request: CallRequest, call_id: str) -> _Found:
+async def _read_records(memory: Memory, request: CallRequest, call_id: str) -> _ReservationInput:
     """Return the records of the call, its spending, its task, and the limits of the project. Raises `Denied` `task`."""
     grant = request.grant
     gets = [Get(store="model_calls", id=call_id), Get(store="spend", id=request.scope)]
@@ -308,7 +308,7 @@ async def _read_records(memory: Memory, request: CallRequest, call_id: str) -> _
         "session": task.session_id,
         "task": grant.task,
     }
-    return _Found(call, spend, task, applied_limits(records(limits.items, StoredLimit), names, utc_now()))
+    return _ReservationInput(call, spend, task, applied_limits(records(limits.items, StoredLimit), names, utc_now()))
 
 
 async def _limited_spending(

@@ -22,7 +22,7 @@ from counterpoint.proto.limits import (
 from counterpoint.proto.memory import Commit, CostReport, Costs, CostSum, List
 from counterpoint.proto.messages import Time, Usd
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
-from counterpoint.router.api.context import Context
+from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
 from counterpoint.router.paging import ListPage, page
 
@@ -51,12 +51,16 @@ async def limits(context: Context) -> Response:
     memory = context.memory()
     (found,) = await memory.query(List(store=STORE, limit=LIMITS_MAX))
     stored = records(found.items, StoredLimit)
-    queries = [_used(limit, memory.now) for limit in stored]
-    reports = await context.memory().query(*queries) if queries else ()
-    views = [
-        _view(limit, CostReport.model_validate(result.report), memory.now)
-        for limit, result in zip(stored, reports, strict=True)
-    ]
+    # One sum for each scope and period, and one for each named limit whose group it leaves out.
+    sums = await _sums(context, {_costs(limit, memory.now) for limit in stored})
+    missing = {
+        limit.record_id: _costs(limit, memory.now, _key(limit))
+        for limit in stored
+        if _key(limit) is not None and sums[_costs(limit, memory.now)].truncated
+    }
+    sums |= await _sums(context, set(missing.values()))
+    queries = [missing.get(limit.record_id, _costs(limit, memory.now)) for limit in stored]
+    views = [_view(limit, sums[query], memory.now) for limit, query in zip(stored, queries, strict=True)]
     return page(map(item_json, views), None)
 
 
@@ -98,14 +102,25 @@ async def remove(
     return reply(await context.commit(removed))
 
 
-def _used(limit: StoredLimit, now: datetime) -> Costs:
+async def _sums(context: RequestContext, queries: set[Costs]) -> dict[Costs, CostReport]:
+    """Return the report of each query."""
+    ordered = list(queries)
+    found = await context.memory().query(*ordered) if ordered else ()
+    return {query: CostReport.model_validate(result.report) for query, result in zip(ordered, found, strict=True)}
+
+
+def _key(limit: StoredLimit) -> str | None:
+    return limit.project if limit.scope == "project" else limit.name
+
+
+def _costs(limit: StoredLimit, now: datetime, key: str | None = None) -> Costs:
     since, until = bounds(limit.period, now)
-    name = limit.project if limit.scope == "project" else limit.name
-    return Costs(by=limit.scope, key=name, since=since, until=until, limit=1000)
+    return Costs(by=limit.scope, key=key, since=since, until=until, limit=1000)
 
 
 def _view(limit: StoredLimit, report: CostReport, now: datetime) -> LimitView:
-    named = [line for line in report.lines if line.key]
+    key = _key(limit)
+    named = [line for line in report.lines if line.key and key in (None, line.key)]
     in_usd = limit.usd is not None
     most = max(named, key=lambda line: _amount(line, in_usd=in_usd), default=None)
     used = most or CostSum()
