@@ -35,7 +35,7 @@ class Announcements:
                 log.warning("announcement.dropped", commit_id=step.commit_id, reason="the queue is full")
 
     async def run(self) -> None:
-        """Publish for ever."""
+        """Publish until cancelled."""
         while True:
             step, row = await self._queue.get()
             described = headers(
