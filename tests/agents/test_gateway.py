@@ -175,6 +175,27 @@ class TestCalls:
         assert one.text == two.text
         assert len(outside.seen) == 1
 
+    async def test_a_call_is_reserved_while_another_of_the_same_message_is_settled(
+        self, asking: Gateway, memory: Memory, outside: World, door: Door
+    ) -> None:
+        outside.hold.clear()
+        first = asyncio.create_task(generated(asking, memory, "k"))
+        await outside.arrived.wait()
+        reading_done, settled = asyncio.Event(), asyncio.Event()
+
+        async def wait_before_reserving(subject: str, body: bytes) -> None:
+            if b'"step":"reserve ' in body:
+                reading_done.set()
+                await settled.wait()
+
+        door.before = wait_before_reserving
+        second = asyncio.create_task(generated(asking, memory, "l"))
+        await reading_done.wait()
+        outside.hold.set()
+        await first
+        settled.set()
+        assert (await second).text == outside.text
+
     async def test_what_the_write_filter_holds_back_is_not_kept(
         self, asking: Gateway, memory: Memory, outside: World, house: House, project: str
     ) -> None:

@@ -137,14 +137,15 @@ class ReadSets:
         self._stamps[key[:2]] = max(label, known.label), min(lowest, known.integrity)
         self._items += len(known.refs) - before
         while self._items > self._limit and len(self._sets) > 1:
-            self._drop(next(iter(self._sets)))
+            self.drop(next(iter(self._sets)))
 
     def finish(self, caller: str, message_id: str) -> None:
         """Delete the read sets of a caller for a message."""
         for key in [key for key in self._of_message.get(message_id, ()) if key[0] == caller]:
-            self._drop(key)
+            self.drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def drop(self, key: Key) -> None:
+        """Delete the read set of one run, if it is known."""
         known = self._sets.pop(key, None)
         if known is not None:
             self._items -= 1 + len(known.refs)

@@ -76,8 +76,11 @@ class CommitHandler:
                 break
         if self.takebacks.carried(origin.project, plan.provenance.refs):
             await self.takebacks.follow(origin, plan)
-        if commit.last or diode.of_gateway(grant):
+        if commit.last:
             self.authority.reads.finish(caller, origin.message_id)
+        elif diode.of_gateway(grant):
+            # Each commit of the gateway has reads of its own; other calls for the message may be under way.
+            self.authority.reads.drop(key_of(caller, origin))
         return reply
 
     def _memories(self, caller: str, request: CommitRequest, *, command: bool) -> ReadSet:
