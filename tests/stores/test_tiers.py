@@ -1,5 +1,6 @@
 """The tiers beside the record, each by the one contract, and then what each has of its own."""
 
+import asyncio
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -200,6 +201,22 @@ class TestGraph(TierContract):
         ).rows
         assert found == ((3000, TEXT_CHARS),)
         assert await tier.tier.position(ORDERS) == TierPosition("life", tier.seq)
+
+    @staticmethod
+    def free_texts() -> None:
+        """Free texts of all sizes of block that the engine may be given next."""
+        freed = [b"a refused text, " * (size // 16) for size in (600, 1000, 4096, 9000, 40_000) for _ in range(500)]
+        del freed
+
+    async def test_memory_that_the_process_has_freed_is_not_in_the_file(self, tier: Driver) -> None:
+        assert isinstance(tier, GraphDriver)
+        for number in range(8):
+            await asyncio.to_thread(self.free_texts)  # the thread that writes next, whose memory is its own
+            await tier.apply(Wrote(f"r{number}", says="a text"))
+        await tier.close()
+        files = [path.read_bytes() for path in tier.folder.rglob("*.lbug*")]
+        assert any(b"a text" in content for content in files)
+        assert not any(b"a refused text" in content for content in files)
 
     async def test_who_is_named_may_come_later_go_and_come_back(self, tier: Driver) -> None:
         graph = Graph(Path(tier.folder) / "other", CONFIDENTIAL)  # type: ignore[attr-defined]

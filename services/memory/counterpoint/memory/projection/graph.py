@@ -32,6 +32,8 @@ _TRANSACTION_CHARS = 1_000_000
 """Size limit of one transaction: the engine buffers it several times over until its end."""
 _THREADS = 2
 _CHECKPOINT_BYTES = 1024 * 1024
+_M_PERTURB, _FREED_BYTE = -6, 0x5A
+"""Option of glibc's `mallopt`, and the byte that freed memory is overwritten with."""
 _LONGEST_WALK = 200
 _CHECKED = 256
 _ASKER = re.compile(
@@ -50,6 +52,7 @@ class Graph(Tier):
 
     def __init__(self, root: Path, highest_label: int, *, keep: int = OPEN) -> None:
         self.highest_label = highest_label
+        _overwrite_freed_memory()
         self._handles: HandlePool[_Database] = HandlePool(root, _Database, _Database.close, keep=keep)
         self._turns = asyncio.Semaphore(_THREADS)
 
@@ -207,6 +210,14 @@ def _give_back() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+def _overwrite_freed_memory() -> None:
+    """Overwrite memory of this process when it is freed: the engine writes buffers to its file that it has not filled,
+    and they would contain what the process has freed, for example a refused message."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is None or not mallopt(_M_PERTURB, _FREED_BYTE):
+        log.warning("graph.freed_memory_kept", reason="the C library cannot overwrite freed memory")
 
 
 @contextmanager
