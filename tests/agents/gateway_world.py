@@ -12,7 +12,7 @@ import httpx
 from memory_service.house import DELEGATED, House, task_body
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from counterpoint.bus.health import HttpServer, http_server, serve
@@ -28,7 +28,8 @@ EMBEDDING = "openai/text-embedding-3-small"
 
 
 class World:
-    """What came in is in `seen`; `answers` are what goes out next, `hold` keeps answers back while it is not set.
+    """What came in is in `seen`; `answers` are what goes out next, `hold` keeps answers back while it is not set, and
+    `between` the next part of a stream.
 
     `arrived` is set when `expected` requests have come in.
     """
@@ -41,6 +42,10 @@ class World:
         self.arrived = asyncio.Event()
         self.expected = 1
         self.text = "It was the disk."
+        self.tool_calls: list[dict[str, Any]] = []
+        self.cut: int | None = None
+        self.between = asyncio.Event()
+        self.between.set()
         self.output_tokens = 5
         self.pages: list[dict[str, Any]] = []
         self.dimensions = 384
@@ -51,13 +56,43 @@ class World:
         body = await self._came(request)
         if self.answers:
             return self.answers.pop(0)
-        message = {"role": "assistant", "content": self.text}
+        if body.get("stream"):
+            return StreamingResponse(self._stream(body), media_type="text/event-stream")
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            message |= {"content": None, "tool_calls": self.tool_calls}
         usage = {"prompt_tokens": 20, "completion_tokens": self.output_tokens, "total_tokens": 20 + self.output_tokens}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if self.tool_calls else "stop"}
         return JSONResponse(
             {"id": "1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice],
              "usage": usage}
         )  # fmt: skip
+
+    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
+        """One event for each word, or for half of the arguments of each tool call; `cut` ends it after as many."""
+        deltas: list[dict[str, Any]] = [{"content": word} for word in self.text.split(" ")]
+        if self.tool_calls:
+            deltas = []
+            for index, call in enumerate(self.tool_calls):
+                arguments = call["function"]["arguments"]
+                half = len(arguments) // 2
+                begun = call | {"function": call["function"] | {"arguments": arguments[:half]}}
+                deltas.append({"tool_calls": [{"index": index, **begun}]})
+                deltas.append({"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]})
+        head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+        for delta in deltas if self.cut is None else deltas[: self.cut]:
+            yield event({**head, "choices": [{"index": 0, "delta": {"role": "assistant", **delta}}]})
+            await self.between.wait()
+        if self.cut is not None:
+            return
+        finish = "tool_calls" if self.tool_calls else "stop"
+        yield event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+        if self.counts_tokens:
+            assert body["stream_options"] == {"include_usage": True}
+            tokens = {"prompt_tokens": 20, "completion_tokens": self.output_tokens}
+            usage = tokens | {"total_tokens": sum(tokens.values())}
+            yield event({**head, "choices": [], "usage": usage})
+        yield "data: [DONE]\n\n"
 
     async def embeddings(self, request: Request) -> Response:
         body = await self._came(request)
@@ -86,6 +121,11 @@ class World:
         if len(self.seen) >= self.expected:
             self.arrived.set()
         await self.hold.wait()
+
+
+def event(data: dict[str, Any]) -> str:
+    """An event of a stream."""
+    return f"data: {json.dumps(data)}\n\n"
 
 
 def vector_of(text: str, dimensions: int) -> list[float]:
@@ -124,6 +164,7 @@ async def world() -> AsyncIterator[World]:
             yield made
         finally:
             made.hold.set()
+            made.between.set()
 
 
 class Door:

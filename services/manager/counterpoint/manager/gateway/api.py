@@ -3,8 +3,10 @@
 import base64
 import json
 import re
+import time
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from functools import partial
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from starlette.applications import Starlette
@@ -13,11 +15,19 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from counterpoint.client.gateway import KEY_LIMIT_CHARS
-from counterpoint.manager.gateway.calls import CallOutcome, EmbedCall, GenerateCall, ProviderCall, WebSearchCall
+from counterpoint.manager.gateway.calls import (
+    CallOutcome,
+    DeltaSink,
+    EmbedCall,
+    ProviderCall,
+    WebSearchCall,
+)
+from counterpoint.manager.gateway.chat_request import ChatRequest
+from counterpoint.manager.gateway.completion import message_of
 from counterpoint.manager.gateway.gateway import ModelGateway
-from counterpoint.manager.gateway.ledger import UNKNOWN
+from counterpoint.manager.gateway.responses import completion_stream, error_body, usage_of
 from counterpoint.manager.gateway.web import COUNT_LIMIT
-from counterpoint.proto.errors import CounterpointError, Denied, ErrorCode, Permanent, Problem, Transient
+from counterpoint.proto.errors import CounterpointError, Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.ids import new_id
 from counterpoint.proto.messages import Shape
 
@@ -40,35 +50,6 @@ _CONFLICTS = frozenset({ErrorCode.UNKNOWN_OUTCOME, ErrorCode.NOT_KEPT, ErrorCode
 _MISSING = frozenset({ErrorCode.NO_MODEL, ErrorCode.WEB_UNAVAILABLE})
 
 
-class _Part(Shape):
-    type: Literal["text"]
-    text: str
-
-
-class _ChatMessage(Shape):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | tuple[_Part, ...]
-
-    @property
-    def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
-
-
-class _Format(Shape):
-    type: Literal["text", "json_object"]
-
-
-class _Chat(Shape):
-    messages: Annotated[tuple[_ChatMessage, ...], Field(min_length=1, max_length=1000)]
-    model: str | None = None
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
-    temperature: float = Field(default=0.0, ge=0, le=2)
-    response_format: _Format | None = None
-    stream: Literal[False] | None = None
-    n: Literal[1] | None = None
-
-
 class _Embeddings(Shape):
     input: str | Annotated[tuple[str, ...], Field(min_length=1, max_length=TEXTS_LIMIT)]
     model: str | None = None
@@ -87,22 +68,20 @@ def application(gateway: ModelGateway) -> Starlette:
     `Idempotency-Key` is the key of the call, `Prefer: wait=S` its deadline.
     """
 
-    async def perform(request: Request, call: ProviderCall) -> CallOutcome:
-        return await gateway.call(_token(request), _key(request), call, _wait_s(request))
+    async def perform(request: Request, call: ProviderCall, deltas: DeltaSink | None = None) -> CallOutcome:
+        return await gateway.call(_token(request), _key(request), call, _wait_s(request), deltas)
 
     async def chat(request: Request) -> Response:
-        body = await _body(request, _Chat)
-        call = GenerateCall(
-            model=gateway.generation(body.model),
-            messages=tuple((each.role, each.text) for each in body.messages),
-            max_tokens=gateway.max_output_tokens(body.max_completion_tokens or body.max_tokens),
-            temperature=body.temperature,
-            as_json=body.response_format is not None and body.response_format.type == "json_object",
-        )
+        body = await _body(request, ChatRequest)
+        max_tokens = gateway.max_output_tokens(body.max_completion_tokens or body.max_tokens)
+        call = body.call(gateway.generation(body.model), max_tokens)
+        if body.stream:
+            with_usage = body.stream_options is not None and body.stream_options.include_usage
+            return await completion_stream(partial(perform, request, call), with_usage=with_usage)
         outcome = await perform(request, call)
-        message = {"role": "assistant", "content": outcome.answer["text"]}
-        choice = {"index": 0, "message": message, "finish_reason": outcome.answer["finish"]}
-        return JSONResponse({"id": new_id(), "object": "chat.completion", "choices": [choice], **_usage(outcome)})
+        choice = {"index": 0, "message": message_of(outcome.answer), "finish_reason": outcome.answer["finish"]}
+        head = {"id": new_id(), "object": "chat.completion", "created": int(time.time())}
+        return JSONResponse({**head, "choices": [choice], **usage_of(outcome)})
 
     async def embeddings(request: Request) -> Response:
         body = await _body(request, _Embeddings)
@@ -110,7 +89,7 @@ def application(gateway: ModelGateway) -> Starlette:
         outcome = await perform(request, EmbedCall(gateway.embedding(body.model), texts, body.dimensions))
         vectors = [_vector(each, body.encoding_format) for each in outcome.answer["vectors"]]
         data = [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(vectors)]
-        return JSONResponse({"object": "list", "data": data, **_usage(outcome)})
+        return JSONResponse({"object": "list", "data": data, **usage_of(outcome)})
 
     async def search(request: Request) -> Response:
         body = await _body(request, _WebSearch)
@@ -128,19 +107,14 @@ def application(gateway: ModelGateway) -> Starlette:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    body: dict[str, Any]
-    match error:
-        case Denied(rule=rule, needed=needed):
-            status, body = 401 if rule in _UNTOKENED else 403, {"type": "denied", "code": rule, "message": needed}
-        case Permanent(code=code, problems=problems):
+    body = error_body(error)
+    match body["type"], body["code"]:
+        case "denied", code:
+            status = 401 if code in _UNTOKENED else 403
+        case "permanent", code:
             status = 409 if code in _CONFLICTS else 404 if code in _MISSING else 422
-            listed = [problem.model_dump() for problem in problems]
-            body = {"type": "permanent", "code": code, "message": str(error), "problems": listed}
-        case Transient(retry_after_s=retry_after_s):
-            status = 503
-            body = {"type": "transient", "code": "away", "message": str(error), "retry_after_s": retry_after_s}
         case _:
-            status, body = 503, {"type": "transient", "code": "away", "message": str(error)}
+            status = 503
     return JSONResponse({"error": body}, status)
 
 
@@ -179,20 +153,6 @@ async def _body(request: Request, shape: type[S]) -> S:
         raise Permanent(ErrorCode.INVALID, tuple(problems)) from error
     except (ValueError, RecursionError) as error:
         raise Permanent(ErrorCode.MALFORMED, (Problem(field="body", problem="is not valid JSON"),)) from error
-
-
-def _usage(outcome: CallOutcome) -> dict[str, Any]:
-    usage = outcome.usage
-    cost = UNKNOWN if usage.usd == UNKNOWN else format(usage.usd, "f")
-    return {
-        "model": outcome.model,
-        "usage": {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.tokens,
-        },
-        "counterpoint": {"cost_usd": cost, "replayed": outcome.replayed},
-    }
 
 
 def _vector(packed: bytes, encoding: str) -> str | Sequence[float]:

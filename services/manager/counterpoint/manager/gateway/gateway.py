@@ -16,6 +16,7 @@ from counterpoint.bus.fair_limiter import FairLimiter
 from counterpoint.guard.capabilities import unverified_grant
 from counterpoint.manager.gateway.calls import (
     CallOutcome,
+    DeltaSink,
     EmbedCall,
     GenerateCall,
     ProviderCall,
@@ -88,8 +89,11 @@ class ModelGateway:
         """Limit of output tokens of a call that asks for `wanted`."""
         return min(requested or self._limits.max_tokens, self._limits.max_tokens)
 
-    async def call(self, token: str, key: str, call: ProviderCall, wait_s: float | None) -> CallOutcome:
-        """Make a call once, or return the outcome of the same call made before.
+    async def call(
+        self, token: str, key: str, call: ProviderCall, wait_s: float | None, deltas: DeltaSink | None = None
+    ) -> CallOutcome:
+        """Make a call once, or return the outcome of the same call made before. `deltas` receives the parts of a
+        completion while the provider sends them; it receives none where the outcome of another call is returned.
 
         Text is written by the first fallback that can be called if the model of the call cannot: its provider is
         unavailable or refuses, or a budget does not cover it.
@@ -107,7 +111,7 @@ class ModelGateway:
         if life_s <= 0:
             raise Denied(ErrorCode.EXPIRED, f"a token that is valid for at least {SETTLE_TIMEOUT_S:.0f} s more")
         wait_s = min(wait_s or self._limits.call_s, self._limits.call_s, life_s)
-        request = CallRequest(token, grant, key, call, asyncio.get_running_loop().time() + wait_s)
+        request = CallRequest(token, grant, key, call, asyncio.get_running_loop().time() + wait_s, deltas=deltas)
         running = self._running.get(request.identity)
         if running is not None:
             await self._reservations.check_token(request)
@@ -191,7 +195,7 @@ class ModelGateway:
                     ErrorCode.WEB_UNAVAILABLE, (Problem(field="COUNTERPOINT_SEARCH_URL", problem="is not set"),)
                 )
             case GenerateCall() | EmbedCall():
-                return await self._provider.call(request.call, request.deadline)
+                return await self._provider.call(request.call, request.deadline, request.deltas)
 
 
 def _error_code(error: Denied | Permanent) -> str:

@@ -10,12 +10,14 @@ import os
 import random
 import sys
 from collections.abc import Awaitable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 import httpx
 import structlog
 
-from counterpoint.manager.gateway.calls import CallOutcome, EmbedCall, GenerateCall, max_call_tokens
+from counterpoint.manager.gateway.calls import CallOutcome, DeltaSink, EmbedCall, GenerateCall, max_call_tokens
+from counterpoint.manager.gateway.completion import StreamedCompletion, completion_of
 from counterpoint.manager.gateway.ledger import UNKNOWN, CallUsage, dollars
 from counterpoint.proto.errors import CounterpointError, ErrorCode, Permanent, Problem, Transient
 
@@ -59,8 +61,10 @@ class ModelProvider:
         await self.load()
         return CallUsage(self._price(model, input_tokens, output_tokens), input_tokens, output_tokens)
 
-    async def call(self, call: GenerateCall | EmbedCall, deadline: float) -> CallOutcome:
-        """Make a call. `deadline` is a time of the event loop.
+    async def call(
+        self, call: GenerateCall | EmbedCall, deadline: float, deltas: DeltaSink | None = None
+    ) -> CallOutcome:
+        """Make a call. `deadline` is a time of the event loop; `deltas` receives a completion in parts.
 
         Raises `Permanent` `refused` if the provider refuses the call, `ProviderUnavailable` if it is busy or away until
         the deadline (in both cases it did nothing), and `UnknownCallOutcome`.
@@ -69,7 +73,7 @@ class ModelProvider:
         number = 1
         while True:
             try:
-                return await self._try_once(call, deadline)
+                return await self._try_once(call, deadline, deltas)
             except ProviderUnavailable as away:
                 wait_s = away.retry_after_s or _FIRST_WAIT_S * 2 ** (number - 1) * random.uniform(0.8, 1.2)
                 if number >= self._tries or asyncio.get_running_loop().time() + wait_s >= deadline:
@@ -78,28 +82,59 @@ class ModelProvider:
             await asyncio.sleep(wait_s)
             number += 1
 
-    async def _try_once(self, call: GenerateCall | EmbedCall, deadline: float) -> CallOutcome:
+    async def _try_once(self, call: GenerateCall | EmbedCall, deadline: float, deltas: DeltaSink | None) -> CallOutcome:
         remaining_s = deadline - asyncio.get_running_loop().time()
         if remaining_s <= 0:
             raise ProviderUnavailable("no time was left for the provider")
-        request = (
-            self._generate(call, remaining_s) if isinstance(call, GenerateCall) else self._embed(call, remaining_s)
-        )
-        response = await self._await_answer(request, remaining_s)
         try:
-            answer = _completion(response) if isinstance(call, GenerateCall) else _vectors(response, len(call.texts))
-            used = response.usage
-            reported = int(used.prompt_tokens or 0), int(getattr(used, "completion_tokens", 0) or 0)
+            if isinstance(call, EmbedCall):
+                response = await self._await_answer(self._embed(call, remaining_s), remaining_s)
+                answer, used = _vectors(response, len(call.texts)), response.usage
+            elif deltas is None:
+                response = await self._await_answer(self._generate(call, remaining_s), remaining_s)
+                answer, used = completion_of(response), response.usage
+            else:
+                streamed = await self._await_answer(self._stream(call, remaining_s, deltas), remaining_s)
+                answer, used = streamed.answer, streamed.usage
+            reported = int(getattr(used, "prompt_tokens", 0) or 0), int(getattr(used, "completion_tokens", 0) or 0)
             tokens = reported if any(reported) else max_call_tokens(call)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise UnknownCallOutcome(f"the provider's answer is invalid: {type(error).__name__}") from error
         return CallOutcome(answer, call.model, CallUsage(self._price(call.model, *tokens), *tokens))
 
-    def _generate(self, call: GenerateCall, remaining_s: float) -> Awaitable[Any]:
-        extra = {"response_format": {"type": "json_object"}} if call.as_json else {}
+    async def _stream(self, call: GenerateCall, remaining_s: float, deltas: DeltaSink) -> StreamedCompletion:
+        stream = await self._generate(call, remaining_s, stream=True, stream_options={"include_usage": True})
+        streamed = StreamedCompletion()
+        try:
+            async with aclosing(stream):
+                async for chunk in stream:
+                    if delta := streamed.add(chunk):
+                        deltas(call.model, delta)
+        except self._litellm.exceptions.openai.OpenAIError as error:
+            raise UnknownCallOutcome(f"the provider's stream broke off: {type(error).__name__}") from error
+        if stream.received_finish_reason is None:
+            # LiteLLM ends a stream that was cut off as if it were complete.
+            raise UnknownCallOutcome("the provider's stream broke off")
+        if not any(getattr(chunk, "usage", None) for chunk in stream.chunks):
+            streamed.usage = None  # LiteLLM's own count, not the provider's
+        return streamed
+
+    def _generate(self, call: GenerateCall, remaining_s: float, **extra: Any) -> Awaitable[Any]:
+        if call.json_schema is not None:
+            extra["response_format"] = {"type": "json_schema", "json_schema": call.json_schema}
+        elif call.as_json:
+            extra["response_format"] = {"type": "json_object"}
+        if call.tools:
+            # LiteLLM would look for tools of MCP servers, with a package that is not installed.
+            extra |= {"tools": list(call.tools), "_skip_mcp_handler": True}
+        if call.tool_choice is not None:
+            extra["tool_choice"] = call.tool_choice
         request: Awaitable[Any] = self._litellm.acompletion(
             model=call.model,
-            messages=[{"role": role, "content": content} for role, content in call.messages],
+            messages=[
+                {"role": each[0], "content": each[1]} if isinstance(each, tuple) else dict(each)
+                for each in call.messages
+            ],
             max_tokens=call.max_tokens,
             temperature=call.temperature,
             timeout=remaining_s,
@@ -189,11 +224,6 @@ def _retry_after_s(error: Any) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     value = headers.get("retry-after", "")
     return float(value) if value.replace(".", "", 1).isdigit() else None
-
-
-def _completion(response: Any) -> dict[str, Any]:
-    choice = response.choices[0]
-    return {"text": choice.message.content or "", "finish": choice.finish_reason or "stop"}
 
 
 def _vectors(response: Any, count: int) -> dict[str, Any]:

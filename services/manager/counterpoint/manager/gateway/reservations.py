@@ -18,7 +18,7 @@ from prometheus_client import Counter
 
 from counterpoint.client import Memory, put, record, records, retry_on_conflict
 from counterpoint.guard.capabilities import Grant
-from counterpoint.manager.gateway.calls import CallOutcome, ProviderCall, call_digest
+from counterpoint.manager.gateway.calls import CallOutcome, DeltaSink, ProviderCall, call_digest
 from counterpoint.manager.gateway.ledger import UNKNOWN, CallState, CallUsage, ModelCallRecord, SpendRecord
 from counterpoint.manager.gateway.limits import AppliedLimit, applied_limits
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem, Transient
@@ -47,7 +47,8 @@ MemoryForOrigin = Callable[[Origin], Memory]
 class CallRequest:
     """A call with the gateway token that authorises it; `deadline` by the clock of the loop.
 
-    `others` are calls under the same key that may be made instead of it: by another model.
+    `others` are calls under the same key that may be made instead of it: by another model. `deltas` receives a
+    completion in parts.
     """
 
     token: str
@@ -56,6 +57,7 @@ class CallRequest:
     call: ProviderCall
     deadline: float
     others: tuple[ProviderCall, ...] = ()
+    deltas: DeltaSink | None = None
 
     @property
     def digests(self) -> frozenset[str]:
