@@ -25,16 +25,9 @@ from counterpoint.proto.memory import (
     Ref,
 )
 from counterpoint.proto.messages import Message
+from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import (
-    ENDED,
-    OverrideGiven,
-    SubmitTask,
-    Task,
-    TaskDelegated,
-    TaskRouted,
-    TaskWorked,
-)
+from counterpoint.proto.tasks import ENDED, SubmitTask, Task, TaskDelegated, TaskRouted, TaskWorked
 
 Reply = TypeVar("Reply")
 START = datetime(2026, 3, 2, 3, 0, 1, tzinfo=UTC)

@@ -46,8 +46,9 @@ from counterpoint.developer.policies.proposals import propose
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.links import Link, Side
 from counterpoint.proto.memory import Item
+from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.signature import Signature, signature
-from counterpoint.proto.tasks import JobRef, OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
+from counterpoint.proto.tasks import JobRef, SubmitTask, TaskDelegated, TaskWorked
 
 TOPIC = load_calibration().topic
 HERE, DIGEST = "task-9", "feedfeedfeedfeed"

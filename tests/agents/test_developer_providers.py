@@ -12,8 +12,9 @@ from counterpoint.developer.evidence.providers import look_up_providers, match
 from counterpoint.developer.handlers import handle_delegated
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import List
+from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.providers import Provider
-from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
+from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
 
 SHIPPED = json.loads(files("counterpoint.memory.ingest").joinpath("providers.json").read_text())
 INDEX = [Provider.model_validate(row) for row in SHIPPED["rows"]]

@@ -13,7 +13,8 @@ from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import Commit
-from counterpoint.proto.tasks import OverrideGiven, SubmitTask, TaskDelegated, TaskWorked
+from counterpoint.proto.overrides import OverrideGiven
+from counterpoint.proto.tasks import SubmitTask, TaskDelegated, TaskWorked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVICES = EXAMPLES.parent / "services"

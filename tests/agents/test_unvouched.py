@@ -7,7 +7,7 @@ from agents.test_rag_steps import OWNED, Book, delivered, question
 from counterpoint.developer.evidence.gather import Instruction
 from counterpoint.developer.policies.confidence import HIGH, MOST_UNVOUCHED
 from counterpoint.developer.policies.proposals import propose
-from counterpoint.proto.tasks import OverrideGiven
+from counterpoint.proto.overrides import OverrideGiven
 
 
 def override(kind: str) -> OverrideGiven:

@@ -14,8 +14,9 @@ from ui.http_front import Running
 from counterpoint.cli.main import app
 from counterpoint.client.sessions import TOKEN_CHARS, SessionDigest, session_digest
 from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
 from counterpoint.proto.records import SessionRecord
-from counterpoint.proto.tasks import OverrideGiven, Task
+from counterpoint.proto.tasks import Task
 
 OVERRIDE = OverrideGiven(
     instruction="Rotate the key of the quay first.",
@@ -24,6 +25,7 @@ OVERRIDE = OverrideGiven(
     by="ana",
     by_kind="person",
 )
+CONSTRAINTS = (TaskConstraint(text="do not touch the crane", by="ana", by_kind="person"),)
 
 
 def session(number: int) -> SessionRecord:
@@ -52,7 +54,7 @@ def attempt(n: int, tried: str, outcome: str, number: int = 1, **more: Any) -> A
 def test_open_tasks_come_first_then_the_newest_with_what_was_tried_and_learned() -> None:
     tasks = [
         task(0, result="The brake had worn.", resolution="resolved"),
-        task(1, "input_required", waiting_for="override", override=OVERRIDE),
+        task(1, "input_required", waiting_for="override", override=OVERRIDE, constraints=CONSTRAINTS),
         task(2, resolution="answered", result="Pier 2 has one brake."),
     ]
     attempts = [

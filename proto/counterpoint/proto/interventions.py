@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from counterpoint.proto.messages import Id, Message
-from counterpoint.proto.tasks import OverrideGiven, ShortText, Target
+from counterpoint.proto.overrides import OverrideGiven
+from counterpoint.proto.tasks import ShortText, Target
 
 
 class Override(Message):

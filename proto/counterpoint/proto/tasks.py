@@ -8,6 +8,7 @@ from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Problem
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Blob, Id, Message, ProjectName, Shape, Time, Usd
+from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
 
 Kind = Literal["question", "troubleshoot", "develop", "plan"]
 Priority = Literal["low", "normal", "high", "urgent"]
@@ -129,19 +130,9 @@ class TaskRouted(Message):
     action_id: Id
 
 
-class OverrideGiven(Shape):
-    """A recorded override; `by` and `by_kind` are those of the principal, never of the body."""
-
-    instruction: str
-    reasoning: str
-    constraints: tuple[str, ...] = ()
-    confidence_override: bool = False
-    by: str
-    by_kind: str
-
-
 class TaskDelegated(Message):
-    """Work for the developer: the task, the number of the attempt, and any override."""
+    """Work for the developer: the task, the number of the attempt, any override, and the constraints of all overrides
+    so far."""
 
     TYPE: ClassVar[str] = "counterpoint.task.delegated.v1"
 
@@ -152,6 +143,7 @@ class TaskDelegated(Message):
     task: SubmitTask
     lane: Lane | str
     override: OverrideGiven | None = None
+    constraints: tuple[TaskConstraint, ...] = ()
     purpose: Literal["work", "reassess"] | str = "work"
     after: tuple[Id, ...] = ()
 
@@ -333,6 +325,7 @@ class Task(Shape):
     escalation: Escalation | None = None
     needs: tuple[Need, ...] = ()
     override: OverrideGiven | None = None
+    constraints: tuple[TaskConstraint, ...] = ()
     reason: str | None = None
     quiet_s: float | None = None
     shadow: bool = False

@@ -129,7 +129,7 @@ def _entry(task: Task, attempts: Iterable[Attempt]) -> SessionTask:
             if one.outcome in _OUTCOMES
         ),
         instruction=_cut(override.instruction, _TRIED_CHARS) if override else None,
-        constraints=override.constraints if override else (),
+        constraints=tuple(each.text for each in task.constraints),
         needs=task.escalation.needs if task.escalation else task.needs,
     )
 

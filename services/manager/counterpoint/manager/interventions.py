@@ -11,32 +11,48 @@ from counterpoint.manager.workflow import ESCALATED, WorkflowEvent, transition
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
+from counterpoint.proto.overrides import OverrideGiven, TaskConstraint
 from counterpoint.proto.signature import signature
-from counterpoint.proto.tasks import TaskCancelled, TaskDue, TaskFailed, TaskResumed
+from counterpoint.proto.tasks import Task, TaskCancelled, TaskDue, TaskFailed, TaskResumed
+
+CONSTRAINTS_MAX = 100
+"""Maximum number of constraints of a task."""
 
 
 def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) -> TaskUpdate:
     """Delegate the next attempt under an override at once.
 
     Work in progress becomes stale, because the version of the record rises. The override applies to every delegation
-    until an attempt under it has failed.
+    until an attempt under it has failed, its constraints to every proposal from now on.
     """
     row = transition(history.workflow_state, WorkflowEvent.OVERRIDDEN)
     override = message.override
     if row is None:
         return without_effect(history, f"an override by {override.by} ({override.by_kind})")
     number, waited = history.next_attempt, history.workflow_state in ESCALATED
+    constraints = _constraints(history.task, override)
     reason = f"override by {override.by} ({override.by_kind}), {len(override.constraints)} constraints"
+    if dropped := max(0, len(constraints) - CONSTRAINTS_MAX):
+        reason += f", the {dropped} oldest of the task no longer hold"
     gate = "confidence gate bypassed" if override.confidence_override else "confidence gate applies"
     return TaskUpdate(
         steps=(
             ReasoningStep("resume" if waited else "plan", f"{reason}, {gate}: attempt {number} goes to the developer"),
         ),
         decision=f"delegate attempt {number} under override",
-        task=with_attempt(history.task, row, now, number, override=override),
+        task=with_attempt(
+            history.task, row, now, number, override=override, constraints=constraints[-CONSTRAINTS_MAX:]
+        ),
         delegate="work",
         messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),
     )
+
+
+def _constraints(task: Task, override: OverrideGiven) -> tuple[TaskConstraint, ...]:
+    """Return the constraints of a task under one more override, the oldest first."""
+    new = (TaskConstraint(text=text, by=override.by, by_kind=override.by_kind) for text in override.constraints)
+    by_text = {each.text: each for each in (*task.constraints, *new)}
+    return tuple(by_text.values())
 
 
 def on_amendment(history: TaskHistory, message: AmendTask, now: datetime) -> TaskUpdate:

@@ -80,6 +80,7 @@ def _delegated(task: Task, purpose: str, head: tuple[str, ...]) -> TaskDelegated
         task=request_of(task),
         lane=task.lane or "investigate",
         override=task.override,
+        constraints=task.constraints,
         purpose=purpose,
         after=head,
     )

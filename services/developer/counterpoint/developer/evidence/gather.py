@@ -16,8 +16,9 @@ from counterpoint.developer.language.german import english
 from counterpoint.proto.errors import Transient
 from counterpoint.proto.links import Link
 from counterpoint.proto.memory import Get, HybridSearch, Item, List, MemoryQuery, QueryResult
+from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.providers import Provider
-from counterpoint.proto.tasks import OverrideGiven, TaskDelegated
+from counterpoint.proto.tasks import TaskDelegated
 
 NO_LOOKUP = DownstreamLookup()
 CHUNKS = 20

@@ -12,7 +12,8 @@ from counterpoint.developer.policies.confidence import band, below_high, confide
 from counterpoint.developer.policies.procedures import Procedure, procedures
 from counterpoint.developer.policies.proposals import is_agent_override
 from counterpoint.proto.decisions import Confidence
-from counterpoint.proto.tasks import OverrideGiven, TaskDelegated
+from counterpoint.proto.overrides import OverrideGiven
+from counterpoint.proto.tasks import TaskDelegated
 
 WAIVING_KINDS = frozenset({"agent", "person", "calling_llm", "human"})
 """Kinds of principals whose override replaces the confidence gate."""
@@ -77,6 +78,20 @@ def assess(message: TaskDelegated, evidence: Evidence, calibration: Calibration)
         reasoning += f", because it names {best.code}" if best.code else ""
     made = Assessment(assessed, None, waived, reasoning, weaknesses(assessed), answering)
     return _waivable(made, message.override)
+
+
+def under_constraints(message: TaskDelegated, assessment: Assessment) -> Assessment:
+    """Return an assessment that states the constraints of earlier overrides, which hold for every later proposal.
+
+    They are stated, not compared: rules that compare a constraint with a proposal were wrong too often.
+    """
+    quoted = message.override.constraints if message.override else ()
+    caveats = [
+        f"constraint of {each.by} for this task: “{each.text}”"
+        for each in message.constraints
+        if each.text not in quoted
+    ]
+    return replace(assessment, caveats=(*assessment.caveats, *caveats)) if caveats else assessment
 
 
 def _procedures(message: TaskDelegated, evidence: Evidence) -> tuple[Procedure, ...]:

@@ -9,7 +9,7 @@ from counterpoint.developer.evidence.providers import provider_needs
 from counterpoint.developer.excerpts.answers import quoted_answer
 from counterpoint.developer.excerpts.citations import cite, references
 from counterpoint.developer.excerpts.passages import passages
-from counterpoint.developer.policies.assessment import Assessment, assess
+from counterpoint.developer.policies.assessment import Assessment, assess, under_constraints
 from counterpoint.developer.policies.findings import candidates, findings_of, under_caveats, unvouched_sources
 from counterpoint.developer.policies.proposals import best_known_fix, propose
 from counterpoint.developer.policies.results import (
@@ -34,7 +34,7 @@ def conclude(message: TaskDelegated, evidence: Evidence, calibration: Calibratio
     if decide is None:
         problem = f"unknown lane {message.lane}"
         raise Permanent(ErrorCode.UNKNOWN_LANE, (Problem(field="lane", problem=problem),))
-    assessment = assess(message, evidence, calibration)
+    assessment = under_constraints(message, assess(message, evidence, calibration))
     return conclusion_of(message.task, evidence, assessment, decide(message, evidence, assessment, calibration))
 
 

@@ -15,7 +15,7 @@ from counterpoint.developer.language.words import content_words, coverage, weigh
 from counterpoint.developer.policies.procedures import Procedure
 from counterpoint.proto.findings import Citation
 from counterpoint.proto.memory import Item
-from counterpoint.proto.tasks import OverrideGiven
+from counterpoint.proto.overrides import OverrideGiven
 
 NEXT_STEPS = 3
 STEP_CHARS = 80

@@ -7,7 +7,8 @@ from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeRepor
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.interventions import CancelTask, Override, TaskOverridden
 from counterpoint.proto.memory import Commit, Get, List, Outgoing, Write
-from counterpoint.proto.tasks import OverrideGiven, Task
+from counterpoint.proto.overrides import OverrideGiven
+from counterpoint.proto.tasks import Task
 from counterpoint.router.intake.incident_facts import facts_of
 from counterpoint.router.intake.intake import signer
 from counterpoint.router.intake.outcome_rules import Evidence, check_outcome
