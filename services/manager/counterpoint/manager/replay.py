@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from counterpoint.client import Gateway
 from counterpoint.client.replay import Handler, replay_lines
 from counterpoint.manager.handlers import ManagerHandlers
 from counterpoint.manager.task_limits import TaskLimits
@@ -11,7 +12,7 @@ from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridd
 from counterpoint.proto.tasks import TaskDue, TaskRouted, TaskWorked
 
 
-def handlers(policy: Mapping[str, Any]) -> Mapping[str, Handler]:
+def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handler]:
     """Return the handlers of tasks under the `limits` of a policy. Raises `TypeError` for a limit that does not
     exist."""
     manager = ManagerHandlers(TaskLimits(**policy.get("limits", {})))

@@ -28,18 +28,13 @@ class DecisionText(Shape):
     confidence: float | None = None
 
 
-def first_difference(record: StepRecord, commits: Iterable[Commit]) -> Difference | None:
-    """Return the first difference between a step and the commits that its delivery made again; None without any.
+def first_difference(record: StepRecord, commit: Commit) -> Difference | None:
+    """Return the first difference between a step and the commit that its delivery made again; None without any.
 
     Decisions are compared first. Memory adds the record of each decision and the announcement of the commit.
     """
-    made = [commit for commit in commits if commit.step == record.step]
     recorded = _effects(record.messages, record.writes, record.cancel_timers)
-    replayed = _effects(
-        [each for commit in made for each in commit.messages],
-        [each for commit in made for each in commit.writes],
-        [each for commit in made for each in commit.cancel_timers],
-    )
+    replayed = _effects(commit.messages, commit.writes, commit.cancel_timers)
     found = next(_differences("", recorded, replayed), None)
     return found and Difference(at=found[0], recorded=found[1], replayed=found[2])
 
@@ -65,11 +60,16 @@ def _effects(messages: Iterable[Outgoing], writes: Iterable[Any], cancelled: Ite
             by_type.setdefault(each.type, []).append(sent)
     decisions = {(DecisionMade.TYPE, each["data"]["decision_id"]) for each in by_type[DecisionMade.TYPE]}
     records = {
-        f"{each.store}/{each.id}": {"body": each.body, "expect": each.expect}
+        f"{each.store}/{each.id}": {"body": _timeless(each.body), "expect": each.expect}
         for each in writes
         if each.store != "decisions" or (DecisionMade.TYPE, each.id) not in decisions
     }
     return {"messages": by_type, "records": records, "cancelled timers": sorted(cancelled)}
+
+
+def _timeless(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a body without the time that a run has taken so far."""
+    return body and {name: value for name, value in body.items() if name != "spent_s"}
 
 
 def _differences(at: str, recorded: Any, replayed: Any) -> Iterator[tuple[str, Any, Any]]:

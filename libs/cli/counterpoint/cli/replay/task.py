@@ -3,12 +3,11 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from counterpoint.cli.replay.compare import DecisionText, Difference, decisions, first_difference
 from counterpoint.cli.replay.processes import MODULES, ReplayProcesses
-from counterpoint.client.replay import GivenAnswer, RecordedDelivery
+from counterpoint.client.replay import GivenAnswer, RecordedCall, RecordedDelivery, Replayed
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.memory import Item, StepRecord
 from counterpoint.proto.messages import Shape, Time
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 Verdict = Literal["same", "different", "not replayed", "follows", "broken"]
 _EMPTY = hashlib.sha256(b"[]").hexdigest()
-_WHOLE = "done"
-"""Name of the only step of a delivery that makes one commit."""
+_LAST = "done"
+"""Name of the last step of a delivery."""
 
 
 class FetchedStep(Shape):
@@ -77,8 +76,10 @@ def replay_task(
     step the others are not replayed: they rest on what it decided."""
     reports: list[StepReport] = []
     steps = _fetch(api, task_id, project)
-    for _, delivery in groupby(steps, key=lambda step: step.record and (step.record.service, step.record.message_id)):
-        reports += _replayed(list(delivery), processes, without, follows=any(r.verdict == "different" for r in reports))
+    for delivery in _deliveries(steps):
+        follows = any(report.verdict == "different" for report in reports)
+        reports += _replayed(delivery, _calls(steps, delivery), processes, without, follows=follows)
+    reports.sort(key=lambda report: report.leaf)
     verdicts = {each.verdict for each in reports}
     ranked: tuple[Verdict, ...] = ("broken", "different", "same")
     return TaskReport(
@@ -103,8 +104,44 @@ def _fetch(api: "ApiClient", task_id: str, project: str | None) -> list[FetchedS
             return steps
 
 
+def _deliveries(steps: Iterable[FetchedStep]) -> list[list[FetchedStep]]:
+    """Return the steps by delivery, in the order of their last steps. A call of the gateway is one of its own."""
+    deliveries: dict[tuple[str, ...], list[FetchedStep]] = {}
+    for step in steps:
+        record = step.record
+        key = (str(step.leaf),) if record is None or _is_call(record) else (record.service, record.message_id)
+        deliveries.setdefault(key, []).append(step)
+    return sorted(deliveries.values(), key=lambda delivery: delivery[-1].leaf)
+
+
+def _is_call(record: StepRecord) -> bool:
+    return record.step.startswith(("reserve ", "settle "))
+
+
+def _calls(steps: Iterable[FetchedStep], delivery: Sequence[FetchedStep]) -> dict[str, RecordedCall]:
+    """Return the calls of the gateway that a delivery made, by key. Key and step begin with the same number; a reply
+    that came after the step was committed is left out."""
+    committed = {step.record.step[:2]: step.record.at for step in delivery if step.record}
+    messages = {step.record.message_id for step in delivery if step.record}
+    calls: dict[str, RecordedCall] = {}
+    for step in steps:
+        if step.record is None or not _is_call(step.record) or step.record.message_id not in messages:
+            continue
+        for body in (write.body for write in step.record.writes if write.store == "model_calls" and write.body):
+            at, key = committed.get(body["key"][:2]), body["key"]
+            in_time = at is not None and "settled_at" in body and datetime.fromisoformat(body["settled_at"]) < at
+            response = body.get("response") if in_time else None
+            calls[key] = RecordedCall(kind=body["kind"], model=body["model"], response=response)
+    return calls
+
+
 def _replayed(
-    steps: Sequence[FetchedStep], processes: ReplayProcesses, without: str | None, *, follows: bool
+    steps: Sequence[FetchedStep],
+    calls: dict[str, RecordedCall],
+    processes: ReplayProcesses,
+    without: str | None,
+    *,
+    follows: bool,
 ) -> list[StepReport]:
     """Return the reports on the steps of one delivery."""
     last = steps[-1]
@@ -113,30 +150,53 @@ def _replayed(
         return [_report(step, "broken", tuple(problems), context) for step in steps]
     record = last.record
     assert record is not None, "a step without a record has a problem"
-    if why := _cannot_run(steps, record):
+    if why := _cannot_run(steps, record, calls):
         return [_report(step, "not replayed", (why,), context) for step in steps]
     if follows:
-        return [_report(last, "follows", ("rests on the different step above",), context)]
+        return [_report(step, "follows", ("rests on the different step above",), context) for step in steps]
     given = tuple(tuple(_without(answer, without) for answer in request) for request in last.requests)
-    result = processes.run(_delivery(record, given))
-    difference = first_difference(record, result.commits)
-    if result.stopped is not None:
-        difference = Difference(at="run", recorded="committed", replayed=result.stopped)
-    report = _report(last, "different" if difference else "same", (), context)
-    made = tuple(each for commit in result.commits for each in decisions(commit.messages))
-    return [report.model_copy(update={"difference": difference, "replayed": made})]
+    result = processes.run(_delivery(record, given, calls))
+    if result.missing is not None:
+        return [_report(step, "not replayed", (result.missing,), context) for step in steps]
+    return _compared(steps, result, context)
 
 
-def _cannot_run(steps: Sequence[FetchedStep], record: StepRecord) -> str | None:
+def _compared(steps: Sequence[FetchedStep], result: Replayed, context: tuple[ContextItem, ...]) -> list[StepReport]:
+    """Return the reports on steps that ran again, up to the first different one."""
+    made = {commit.step: commit for commit in result.commits}
+    reports: list[StepReport] = []
+    for step in steps:
+        assert step.record is not None, "a step without a record has a problem"
+        commit = made.get(step.record.step)
+        if any(report.verdict == "different" for report in reports):
+            reports.append(_report(step, "follows", ("rests on the different step above",), context))
+        elif commit is not None:
+            difference = first_difference(step.record, commit)
+            report = _report(step, "different" if difference else "same", (), context)
+            decided = decisions(commit.messages)
+            reports.append(report.model_copy(update={"difference": difference, "replayed": decided}))
+        elif made and not reports and step is not steps[-1]:
+            reports.append(_report(step, "not replayed", ("an earlier delivery made it",), context))
+        else:
+            stop = result.stopped or "makes no such step"
+            report = _report(step, "different", (), context)
+            difference = Difference(at="run", recorded="committed", replayed=stop)
+            reports.append(report.model_copy(update={"difference": difference}))
+    return reports
+
+
+def _cannot_run(steps: Sequence[FetchedStep], record: StepRecord, calls: dict[str, RecordedCall]) -> str | None:
     """Return the reason why a delivery does not run again, None if it does."""
+    if _is_call(record):
+        return "pays for a call of a model or of the web"
     if record.service not in MODULES:
         return f"decisions of {record.service} do not run again"
     if record.inbound is None:
         return "its inbound message is not in the log"
     if not _has_context(record):
         return "an earlier release committed it, which did not record the answers"
-    if record.step != _WHOLE or len(steps) > 1:
-        return "took several steps: a model or the web took part, or a step was refused"
+    if record.step != _LAST or (len(steps) > 1 and not calls):
+        return "took several steps, and the record has no call of a model or of the web"
     return None
 
 
@@ -145,7 +205,9 @@ def _has_context(record: StepRecord | None) -> bool:
     return record is not None and (record.read_set is None or len(record.read_set) > 2 or record.read_set[1] == _EMPTY)
 
 
-def _delivery(record: StepRecord, requests: tuple[tuple[GivenAnswer, ...], ...]) -> RecordedDelivery:
+def _delivery(
+    record: StepRecord, requests: tuple[tuple[GivenAnswer, ...], ...], calls: dict[str, RecordedCall]
+) -> RecordedDelivery:
     assert record.inbound is not None
     return RecordedDelivery(
         service=record.service,
@@ -157,6 +219,7 @@ def _delivery(record: StepRecord, requests: tuple[tuple[GivenAnswer, ...], ...])
         inbound=record.inbound,
         salt=record.salt,
         requests=requests,
+        calls=calls,
     )
 
 
