@@ -106,7 +106,8 @@ def compare(leaves, project, tables):
         if known != [*now, digest(row["reply"]), time(row["at"])] and not (known is None and erased):
             yield f"inbox {key} is not as it was applied"
     for row in tables["read_sets"]:
-        now = [row["cause"], digest(row["reads"]), time(row["at"])]
+        answers = [] if row["answers"] is None else [hashlib.sha256(row["answers"].encode()).hexdigest()]
+        now = [row["cause"], digest(row["reads"]), *answers, time(row["at"])]
         if rows["read_sets"].get(row["commit_id"]) != now and row["commit_id"] not in forgotten:
             yield f"the read set of {row['commit_id']} is not as it was kept"
     there = {row["commit_id"] for row in (*tables["read_sets"], *tables["sources"])}

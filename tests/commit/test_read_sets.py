@@ -2,7 +2,14 @@
 
 import pytest
 
-from counterpoint.memory.provenance.read_sets import OriginCache, ReadItem, ReadSetLost, ReadSets
+from counterpoint.memory.provenance.read_sets import (
+    OriginCache,
+    Outline,
+    ReadAnswer,
+    ReadItem,
+    ReadSetLost,
+    ReadSets,
+)
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.memory import Ref
 
@@ -11,8 +18,8 @@ def refs(count: int, name: str = "r") -> list[Ref]:
     return [Ref(store="chunks", id=f"{name}{number}", version=1) for number in range(count)]
 
 
-def seen(count: int, name: str = "r") -> list[ReadItem]:
-    return [ReadItem(ref, 0, 2) for ref in refs(count, name)]
+def seen(count: int, name: str = "r") -> list[ReadAnswer]:
+    return [ReadAnswer(b"", Outline("record", "list"), [ReadItem(ref, 0, 2) for ref in refs(count, name)])]
 
 
 def key(message: str) -> tuple[str, str, int, int]:

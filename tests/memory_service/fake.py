@@ -19,7 +19,8 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.commit.planner import plan_commit
-from counterpoint.memory.provenance.read_sets import ReadItem, ReadSets
+from counterpoint.memory.provenance.read_sets import ReadSets
+from counterpoint.memory.query.answer_cache import answer_of
 from counterpoint.memory.record.plan import SYSTEM, CommitPlan
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
@@ -291,11 +292,7 @@ class FakeMemory:
         found = tuple([await self._result(grant, query) for query in request.queries])
         if sum(len(answer.items) for answer in found) > self.reply_limit:
             raise Permanent("too_large")
-        seen = [
-            ReadItem(Ref(store=item.store, id=item.id, version=item.version), item.label, item.integrity, item.score)
-            for answer in found
-            for item in answer.items
-        ]
+        seen = [answer_of(answer).to(query) for answer, query in zip(found, request.queries, strict=True)]
         self._reads.note(self._key(request.origin), seen)
         return QueryReply(found=found)
 

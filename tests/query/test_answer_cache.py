@@ -51,7 +51,7 @@ def version_of(
     )  # fmt: skip
     return CommitPlan(
         project=project, commit_id=new_id(), consumer="test", message_id=new_id(), step="done", last=True, fence=1,
-        task_id=None, task_version=None, ended_ok=True, kind="commit", audit="{}", salt=b"s" * 16, reads=None,
+        task_id=None, task_version=None, ended_ok=True, audit="{}", salt=b"s" * 16, reads=None,
         writes=(row,),
     )  # fmt: skip
 
@@ -184,7 +184,7 @@ async def test_nothing_is_kept_while_a_commit_is_under_way(house: House, project
     await put(house, project, "a", 1, "restarted")
     step = CommitPlan(
         project=project, commit_id=new_id(), consumer="test", message_id=new_id(), step="done", last=True, fence=1,
-        task_id=None, task_version=None, ended_ok=True, kind="commit", audit="{}", salt=b"s" * 16, reads=None,
+        task_id=None, task_version=None, ended_ok=True, audit="{}", salt=b"s" * 16, reads=None,
         writes=(PlannedWrite("attempts", "b", 0, "{}", None, "developer", 1, 1, b"x" * 32),),
     )  # fmt: skip
     await ask(house, project)
@@ -377,7 +377,7 @@ async def test_a_commit_whose_end_nobody_heard_is_read_from_the_record(house: Ho
     await ask(house, project)
     step = CommitPlan(
         project=project, commit_id=new_id(), consumer="test", message_id=new_id(), step="done", last=True, fence=1,
-        task_id=None, task_version=None, ended_ok=True, kind="commit", audit="{}", salt=b"s" * 16, reads=None,
+        task_id=None, task_version=None, ended_ok=True, audit="{}", salt=b"s" * 16, reads=None,
         writes=(PlannedWrite("attempts", "a", 1, canonical(attempt("waited")), None, "developer", 1, 1, b"x" * 32),),
     )  # fmt: skip
     # It waits for a row, until its connection is cut: on the server it might have been applied all the same.

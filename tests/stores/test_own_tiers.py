@@ -35,7 +35,7 @@ class CommitDriver(Driver):
             )  # fmt: skip
             step = CommitPlan(
                 project=self.names[each.project], commit_id=new_id(), consumer="test", message_id=new_id(), step="done",
-                last=True, fence=1, task_id=None, task_version=None, ended_ok=True, kind="commit", audit="{}",
+                last=True, fence=1, task_id=None, task_version=None, ended_ok=True, audit="{}",
                 salt=b"s" * 16, reads=None, writes=(row,),
             )  # fmt: skip
             try:

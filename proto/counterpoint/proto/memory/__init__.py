@@ -47,6 +47,14 @@ from counterpoint.proto.memory.query import (
     VectorSearch,
 )
 from counterpoint.proto.memory.request import Item, Origin, Ref, Refusal
+from counterpoint.proto.memory.steps import (
+    RecordedAnswer,
+    RecordedMessage,
+    RecordedStep,
+    StepRecord,
+    query_digest,
+    salted,
+)
 
 __all__ = [
     "AsOf",
@@ -87,15 +95,21 @@ __all__ = [
     "QueryRequest",
     "QueryResult",
     "Rebuild",
+    "RecordedAnswer",
+    "RecordedMessage",
+    "RecordedStep",
     "RecordsChanged",
     "Reembed",
     "Ref",
     "Refusal",
     "RestingItem",
+    "StepRecord",
     "TakeBack",
     "TakenBack",
     "TokenPurpose",
     "VectorSearch",
     "Verify",
     "Write",
+    "query_digest",
+    "salted",
 ]

@@ -9,6 +9,7 @@ from pydantic import Field
 from counterpoint.proto.memory.audit import AuditQuery
 from counterpoint.proto.memory.operations import Rebuild, Reembed
 from counterpoint.proto.memory.request import Item, Origin, Ref, Refusal
+from counterpoint.proto.memory.steps import RecordedAnswer, RecordedStep
 from counterpoint.proto.messages import Shape, Time, Usd
 
 AsOf = Annotated[str, Field(min_length=1, max_length=64)]
@@ -178,6 +179,8 @@ MemoryQuery = Annotated[
     | Cypher
     | Rebuild
     | Reembed
+    | RecordedStep
+    | RecordedAnswer
     | AuditQuery,
     Field(discriminator="op"),
 ]

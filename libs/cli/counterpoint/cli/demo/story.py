@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from counterpoint.cli.demo.checks import DemoTranscript
 from counterpoint.cli.demo.incident import DemoIncident, DemoQuestion, IncidentEvents, UnknownTask
 from counterpoint.cli.demo.memory import take_back
+from counterpoint.cli.demo.replay import replay
 from counterpoint.cli.demo.stage import DemoStage
 from counterpoint.cli.demo.task import holds, is_ended, proposed, state, waits_for
 from counterpoint.cli.render.tree import draw
@@ -29,10 +30,11 @@ class IncidentStory:
         """Play all six parts."""
         self._knowledge()
         first = self._first_time()
-        self._second_time(first)
+        again = self._second_time(first)
         if self.incident.unknown:
             self._unknown(self.incident.unknown)
         self._why(first)
+        replay(self.stage, first, again)
         take_back(self.stage.cast.administrator, self.transcript, f"{self.incident.name}-memory")
 
     def _knowledge(self) -> None:
@@ -155,7 +157,7 @@ class IncidentStory:
         )
         return task
 
-    def _second_time(self, first: Task) -> None:
+    def _second_time(self, first: Task) -> Task:
         incident = self.incident
         self.transcript.begin("3. It breaks again")
         known = self.stage.ids()
@@ -191,6 +193,7 @@ class IncidentStory:
             any((one.store, one.id) == ("attempts", first.attempt_id) for one in citations),
             [f"{one.store}/{one.id}" for one in citations],
         )
+        return task
 
     def _unknown(self, unknown: UnknownTask) -> None:
         self.transcript.begin("4. A failure without documents")

@@ -98,7 +98,7 @@ SELECT consumer, message_id, step, last, fence, outcome, reply::text, (extract(e
 FROM inbox WHERE project = $1
 
 -- name: written_read_sets
-SELECT commit_id::text, cause::text, reads::text, (extract(epoch FROM at) * 1000000)::bigint
+SELECT commit_id::text, cause::text, reads::text, answers, (extract(epoch FROM at) * 1000000)::bigint
 FROM read_sets WHERE project = $1
 
 -- name: commits_with_sources

@@ -96,8 +96,9 @@ class RowVerifier:
     def read(self, rows: Iterable[Any]) -> None:
         """Verify some read sets."""
         standing, erased = self._leaves.standing, set(self._leaves.unknown.values())
-        for commit, cause, reads, at in rows:
-            now = [cause, hashlib.sha256(canonical(json.loads(reads)).encode()).hexdigest(), at]
+        for commit, cause, reads, answers, at in rows:
+            texts = [canonical(json.loads(reads)), *([] if answers is None else [answers])]
+            now = [cause, *(hashlib.sha256(text.encode()).hexdigest() for text in texts), at]
             if standing.unknown(commit, erased) or not standing.read(commit, now):
                 self.broken.append(f"the read set of commit {commit} differs from what was stored")
 

@@ -114,15 +114,17 @@ def _known(value: Any, default: str) -> Any:
     return default if not value or REDACTED.search(str(value)) else value
 
 
-def dead_row(
-    policy: Policy, screen: Screen, commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter
-) -> PlannedWrite:
+def dead_rows(
+    policy: Policy, screen: Screen, commit_id: str, origin: Origin, grant: Grant, letter: DeadLetter | None
+) -> tuple[PlannedWrite, ...]:
     """Return the record of a message that could not be handled, without content that is blocked or redacted at the
-    store's label.
+    store's label; none without a dead letter.
 
     Quarantined content stays in its body: a person may release it and have the message retried. Of a secret only its
     kind is stored, so that the message is retried without it.
     """
+    if letter is None:
+        return ()
     label = policy.store_level("dead_letters")
     body = NUL.sub(
         "\\1\N{REPLACEMENT CHARACTER}",
@@ -137,10 +139,11 @@ def dead_row(
             }
         ),
     )
-    return PlannedWrite(
+    row = PlannedWrite(
         "dead_letters", derived_id(commit_id, "dead"), 0, body, origin.task_id, grant.audience, label, 0,
         hashlib.sha256(body.encode()).digest(),
     )  # fmt: skip
+    return (row,)
 
 
 def _harmless(policy: Policy, screen: Screen, body: str, label: int) -> str:

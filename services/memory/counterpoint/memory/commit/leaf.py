@@ -11,12 +11,12 @@ from typing import Any
 
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.names import empty_fingerprint, has_secret, is_project, redact_name
-from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadSet
+from counterpoint.memory.provenance.read_sets import COMMITS_USED, ReadAnswer, ReadSet
 from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, inbox_reply
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto import subjects
 from counterpoint.proto.ids import new_id
-from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref
+from counterpoint.proto.memory import Commit, CommitReply, Origin, Ref, salted
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DECIMALS = 4
@@ -36,6 +36,7 @@ def leaf(
     forgets: Mapping[str, Any] | None,
     reply: CommitReply,
     reads: str | None,
+    answers: str | None,
     cause: str | None,
 ) -> str:
     """Return the body of a commit's leaf: hashes and stamps of its rows and messages, and its `own` reads.
@@ -49,7 +50,9 @@ def leaf(
             "commit": commit_id,
             "project": project,
             "inbox": [commit.last, origin.fence, reply.status, _sha256(inbox_reply(reply))],
-            "read_set": None if reads is None and cause is None else [cause, _sha256(reads or "[]")],
+            "read_set": None
+            if reads is None and cause is None
+            else [cause, *map(_sha256, _of_read_set(reads, answers))],
             **({"cancels": list(commit.cancel_timers)} if commit.cancel_timers else {}),
             "service": grant.audience,
             "message": origin.message_id,
@@ -94,6 +97,10 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _of_read_set(reads: str | None, answers: str | None) -> list[str]:
+    return [reads or "[]", *([] if answers is None else [answers])]
+
+
 def _ref_key(ref: Ref) -> tuple[str, str, int]:
     return ref.store, ref.id, ref.version
 
@@ -106,7 +113,7 @@ def read_set(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], c
     message carried are in the read sets of its causes.
     """
     rows: list[list[Any]] = []
-    for ref in sorted(memories.provenance.refs | cited | quoted, key=_ref_key):
+    for ref in _in_order(memories, cited, quoted):
         named = "cited" if ref in cited else "quoted" if ref in quoted else None
         role = named or ("shown" if ref in memories.scores else "carried")
         score = memories.scores.get(ref)
@@ -114,6 +121,45 @@ def read_set(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], c
     if caused_by.result and caused_by.commit is not None:
         rows.append([COMMITS_USED, caused_by.commit, 1, None, "cited", False])
     return canonical(rows) if rows else None
+
+
+def read_answers(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], salt: bytes) -> str | None:
+    """Return the answers of a read set as they are stored, by request; None without any.
+
+    An answer has the salted hash of its query, its outline, the names of scores, and its items: the index in the read
+    set, the score, the index of the names and the scores by name, and whether it is of the shared project. With the
+    records, that is all a delivery was given. The salt is that of the leaf: when it is erased, nothing can be guessed
+    from the hashes.
+    """
+    if not any(memories.answers):
+        return None
+    index = {ref: n for n, ref in enumerate(_in_order(memories, cited, quoted))}
+    return canonical([[_answer(answer, index, salt) for answer in request] for request in memories.answers])
+
+
+def _answer(answer: ReadAnswer, index: Mapping[Ref, int], salt: bytes) -> list[Any]:
+    outline, names = answer.outline, dict[tuple[str, ...], int]()
+    items = [[index[item.ref], item.score, _scores(item.scores, names), int(item.shared)] for item in answer.items]
+    return [
+        salted(answer.query, salt), outline.tier, outline.plan, outline.partial, outline.next_cursor, outline.complete,
+        list(names), [_without_end(item) for item in items],
+    ]  # fmt: skip
+
+
+def _scores(scores: Mapping[str, float] | None, names: dict[tuple[str, ...], int]) -> list[float] | None:
+    return None if scores is None else [names.setdefault(tuple(scores), len(names)), *scores.values()]
+
+
+def _without_end(item: list[Any]) -> list[Any]:
+    """Return the item without the values at its end that are absent."""
+    *others, scores, shared = item
+    if shared or scores is not None:
+        return item if shared else [*others, scores]
+    return others if others[1] is not None else others[:1]
+
+
+def _in_order(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref]) -> list[Ref]:
+    return sorted(memories.provenance.refs | cited | quoted, key=_ref_key)
 
 
 def refusal(caller: str, origin: Origin, operation: str, rule: str, needed: str, now: datetime) -> CommitPlan:

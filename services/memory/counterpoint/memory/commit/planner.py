@@ -19,8 +19,8 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.access.refusals import problems_of
 from counterpoint.memory.access.screening import PLAIN, Screen, Screening
-from counterpoint.memory.commit.dead_letters import dead_row
-from counterpoint.memory.commit.leaf import leaf, read_set
+from counterpoint.memory.commit.dead_letters import dead_rows
+from counterpoint.memory.commit.leaf import leaf, read_answers, read_set
 from counterpoint.memory.commit.planned_messages import check_send, planned_messages, project_of, refs_of
 from counterpoint.memory.provenance.read_sets import CANDIDATE, ReadSet, sources_of
 from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, storable
@@ -69,15 +69,15 @@ def plan_commit(
     commit_id = derived_id(origin.message_id, "commit", grant.audience, commit.step)
     cited, quoted = _cited(commit.messages, provenance.refs | memories.cited)
     rows = tuple(_write_row(policy, grant, origin, write, provenance, screening, owners) for write in writes) + restored
-    if commit.dead_letter is not None:
-        rows += (dead_row(policy, screen, commit_id, origin, grant, commit.dead_letter),)
+    rows += dead_rows(policy, screen, commit_id, origin, grant, commit.dead_letter)
     project = project_of(policy, origin.project, rows)
     sending = commit_id, provenance, screening, rows, memories, now
     messages, announcement = planned_messages(policy, grant, origin, commit, *sending)
     screening.settle()
-    reads = read_set(memories, cited | memories.named | _declared(writes), quoted, caused_by)
+    used, salt = cited | memories.named | _declared(writes), secrets.token_bytes(16)
+    reads, answers = read_set(memories, used, quoted, caused_by), read_answers(memories, used, quoted, salt)
     reply, settling = _reply(rows, messages), _settles(policy, commit, rows)
-    contents = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, caused_by.commit)
+    contents = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, answers, caused_by.commit)
     return CommitPlan(
         project=project,
         commit_id=commit_id,
@@ -89,10 +89,10 @@ def plan_commit(
         task_id=origin.task_id,
         task_version=None if settling else task_version,
         ended_ok=settling or _may_be_late(policy, grant, commit, caused_by, rows),
-        kind="commit",
         audit=leaf(project, origin, grant, commit, commit_id, *contents),
-        salt=secrets.token_bytes(16),
+        salt=salt,
         reads=reads,
+        answers=answers,
         writes=rows,
         messages=messages,
         announcement=announcement,

@@ -68,6 +68,7 @@ class StepRow(NamedTuple):
     ended_ok: bool
     reads: str | None
     cause: str | None
+    answers: str | None
     audit: str
     kind: str
     salt: bytes
@@ -202,6 +203,7 @@ def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
                 ended_ok=s.ended_ok,
                 reads=s.reads,
                 cause=s.cause,
+                answers=s.answers,
                 audit=s.audit,
                 kind=s.kind,
                 salt=s.salt,

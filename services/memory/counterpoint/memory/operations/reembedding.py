@@ -238,7 +238,7 @@ class Reembedding:
         }
         plan = CommitPlan(
             project=origin.project, commit_id=commit_id, consumer=caller, message_id="", step="", last=False, fence=0,
-            task_id=None, task_version=None, ended_ok=True, kind="commit", audit=canonical(leaf),
+            task_id=None, task_version=None, ended_ok=True, audit=canonical(leaf),
             salt=secrets.token_bytes(16), reads=None,
         )  # fmt: skip
         await self.committer.apply(plan)

@@ -1,7 +1,7 @@
 """Read sets: the items that each delivery has read, and the provenance of each message."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ class _OpenReadSet:
     refs: dict[Ref, float | None] = field(default_factory=dict)
     shared: set[Ref] = field(default_factory=set)
     cited: set[Ref] = field(default_factory=set)
+    answers: list[tuple["ReadAnswer", ...]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,34 @@ class ReadItem:
     score: float | None = None
     cites: tuple[Ref, ...] = ()
     shared: bool = False
+    scores: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """An answer without its items. It is `complete` if the items are records, and everything in it besides."""
+
+    tier: str
+    plan: str
+    partial: bool = False
+    next_cursor: int | None = None
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """One answer as it was read, and the SHA-256 of its query."""
+
+    query: bytes
+    outline: Outline
+    items: Sequence[ReadItem]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
     """Read set of a delivery: its provenance, the score of each item, the items of the shared project, the citations
-    of these items, the sources named without a message (`named`), and the reads of `earlier` runs and deliveries."""
+    of these items, the sources named without a message (`named`), the reads of `earlier` runs and deliveries, and the
+    `answers` of each request of this run."""
 
     provenance: Provenance = field(default_factory=Provenance)
     scores: Mapping[Ref, float | None] = field(default_factory=dict)
@@ -55,6 +78,7 @@ class ReadSet:
     shared: frozenset[Ref] = frozenset()
     named: frozenset[Ref] = frozenset()
     earlier: frozenset[Ref] = frozenset()
+    answers: tuple[tuple[ReadAnswer, ...], ...] = ()
 
     @property
     def own(self) -> frozenset[Ref]:
@@ -115,8 +139,8 @@ class ReadSets:
         self._fences[key] = fence
         return True
 
-    def note(self, key: Key, items: list[ReadItem], integrity: int = VOUCHED) -> None:
-        """Add the items of one more request of this delivery; `integrity` is that of anything else it was given."""
+    def note(self, key: Key, answers: Sequence[ReadAnswer], integrity: int = VOUCHED) -> None:
+        """Add the answers to one more request of this delivery; `integrity` is that of anything else it was given."""
         known = self._sets.get(key)
         if known is None:
             known = self._sets[key] = _OpenReadSet()
@@ -125,8 +149,9 @@ class ReadSets:
         self._sets.move_to_end(key)
         before = len(known.refs)
         known.requests += 1
+        known.answers.append(tuple(answers))
         known.integrity = min(known.integrity, integrity)
-        for item in items:
+        for item in (item for answer in answers for item in answer.items):
             known.label = max(known.label, item.label)
             known.integrity = min(known.integrity, item.integrity)
             known.refs[item.ref] = item.score
@@ -184,6 +209,7 @@ class ReadSets:
             frozenset(known.cited),
             frozenset(known.shared),
             earlier=frozenset(ref for each in others for ref in self._sets[each].refs) - known.refs.keys(),
+            answers=tuple(known.answers),
         )
 
 

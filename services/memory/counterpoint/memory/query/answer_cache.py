@@ -16,17 +16,26 @@ from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.cache.cache import Cache
 from counterpoint.memory.cache.valkey import Valkey
-from counterpoint.memory.provenance.read_sets import ReadItem
+from counterpoint.memory.provenance.read_sets import Outline, ReadAnswer, ReadItem
 from counterpoint.memory.query.epochs import Epoch, Epochs
-from counterpoint.memory.query.item_view import read_item
+from counterpoint.memory.query.item_view import outline_of, read_item
 from counterpoint.memory.search.vectors import SearchEngine
-from counterpoint.proto.memory import Get, HybridSearch, List, MemoryQuery, QueryPlan, QueryResult, VectorSearch
+from counterpoint.proto.memory import (
+    Get,
+    HybridSearch,
+    List,
+    MemoryQuery,
+    QueryPlan,
+    QueryResult,
+    VectorSearch,
+    query_digest,
+)
 from counterpoint.proto.upcast import current_version
 
-_FORMAT = 2
+_FORMAT = 3
 """Version of the format. It changes when the same key would stand for another answer."""
 _HEAD_BYTES = 4
-_READ_ITEMS = TypeAdapter(tuple[ReadItem, ...])
+_READ = TypeAdapter(tuple[Outline, tuple[ReadItem, ...]])
 _ITEM_BYTES = 500
 """Size of an item of a read set in RAM, in bytes, about."""
 
@@ -36,7 +45,12 @@ class CachedAnswer:
     """A `QueryResult` as JSON without its end, because its time and whether it was cached come last."""
 
     body: bytes
+    outline: Outline
     items_read: tuple[ReadItem, ...]
+
+    def to(self, query: MemoryQuery) -> ReadAnswer:
+        """Return the answer to a query as a read set has it."""
+        return ReadAnswer(query_digest(query), self.outline, self.items_read)
 
     def json(self, took_us: int, cache: str) -> bytes:
         """Return the complete JSON."""
@@ -116,7 +130,7 @@ class AnswerCache:
 def answer_of(result: QueryResult) -> CachedAnswer:
     """Return a result as it is cached."""
     body = result.model_dump_json(exclude={"took_us", "cache"}, exclude_none=True).encode()[:-1]
-    return CachedAnswer(body, tuple(read_item(item) for item in result.items))
+    return CachedAnswer(body, outline_of(result), tuple(read_item(item) for item in result.items))
 
 
 def _weigh(answer: CachedAnswer) -> int:
@@ -124,10 +138,10 @@ def _weigh(answer: CachedAnswer) -> int:
 
 
 def _encode(answer: CachedAnswer) -> bytes:
-    items = _READ_ITEMS.dump_json(answer.items_read)
+    items = _READ.dump_json((answer.outline, answer.items_read))
     return len(items).to_bytes(_HEAD_BYTES, "big") + items + answer.body
 
 
 def _decode(raw: bytes) -> CachedAnswer:
     end = _HEAD_BYTES + int.from_bytes(raw[:_HEAD_BYTES], "big")
-    return CachedAnswer(raw[end:], _READ_ITEMS.validate_json(raw[_HEAD_BYTES:end]))
+    return CachedAnswer(raw[end:], *_READ.validate_json(raw[_HEAD_BYTES:end]))

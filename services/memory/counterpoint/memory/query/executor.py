@@ -21,7 +21,9 @@ from counterpoint.memory.query.costs import costs
 from counterpoint.memory.query.dependents import dependents
 from counterpoint.memory.query.item_view import item, projects, visible
 from counterpoint.memory.query.message_log import log_page
+from counterpoint.memory.query.query_scope import one_statement, store_of
 from counterpoint.memory.query.recall_sampler import Ids, RecallSampler
+from counterpoint.memory.query.recorded_steps import recorded
 from counterpoint.memory.record.database import Database
 from counterpoint.memory.record.plan import SYSTEM
 from counterpoint.memory.record.sql_files import load_statements
@@ -31,7 +33,6 @@ from counterpoint.memory.search.vectors import EmbeddedTexts, ModelGone, SearchE
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import (
     AuditLeaves,
-    AuditQuery,
     Checkpoints,
     Costs,
     Cypher,
@@ -49,20 +50,14 @@ from counterpoint.proto.memory import (
     QueryPlan,
     QueryResult,
     Rebuild,
+    RecordedAnswer,
+    RecordedStep,
     Reembed,
     VectorSearch,
     Verify,
 )
 
 _SQL = load_statements(__package__)
-_STORE_OF = {
-    "line": "actions",
-    "costs": "spend",
-    "log_after": "decisions",
-    "cypher": "projections",
-    "rebuild": "projections",
-    "reembed": "projections",
-}
 SLOTS = 8
 """Concurrent requests; fewer than the connections, so that other work finds one."""
 LONG_SLOTS = 2
@@ -97,12 +92,6 @@ class QueryExecutor:
         self._as_of = as_of
         self._influence = influence
         self._tiers = tiers
-
-    def store(self, query: MemoryQuery) -> str:
-        """Return the store whose read right a query needs."""
-        if isinstance(query, AuditQuery):
-            return "audit"
-        return _STORE_OF.get(query.op) or query.store  # type: ignore[union-attr]
 
     @property
     def embeds_remotely(self) -> bool:
@@ -148,9 +137,9 @@ class QueryExecutor:
         neighbour_ids = {n: await self._from_other_tiers(grant, query, embedded) for n, query in enumerate(queries)}
         if all(isinstance(answer, QueryResult) for answer in neighbour_ids.values()):
             return tuple(answer for answer in neighbour_ids.values() if isinstance(answer, QueryResult))
-        system = any(self._policy.stores[self.store(query)].system for query in queries)
+        system = any(self._policy.stores[store_of(query)].system for query in queries)
         found = []
-        open_connection = self._database.reading if _one_statement(queries) else self._database.snapshot
+        open_connection = self._database.reading if one_statement(queries) else self._database.snapshot
         async with open_connection(SYSTEM if system else grant.project) as connection:
             got: dict[tuple[str, str], Any] | None = None
             for n, query in enumerate(queries):
@@ -246,6 +235,8 @@ class QueryExecutor:
                 return await dependents(self._policy, self._influence, grant, query)
             case Costs():
                 return await costs(connection, grant, query)
+            case RecordedStep() | RecordedAnswer():
+                return await recorded(connection, grant, query)
             case Cypher() | Rebuild() | Reembed() | Verify() | Prove() | Checkpoints() | AuditLeaves() | Explain():
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:
@@ -334,15 +325,6 @@ class QueryExecutor:
 
 def _ids(items: Sequence[Item]) -> Ids:
     return frozenset((each.project, each.id) for each in items)
-
-
-def _one_statement(queries: Sequence[MemoryQuery]) -> bool:
-    """Whether a request is answered by one statement, which needs no transaction to see one state."""
-    if any(getattr(query, "as_of", None) is not None for query in queries):
-        return False
-    if len(queries) == 1:
-        return isinstance(queries[0], Get | List | Line | EdgeWalk)
-    return all(isinstance(query, Get) for query in queries)
 
 
 def _matches(row: Any, query: VectorSearch | HybridSearch) -> bool:

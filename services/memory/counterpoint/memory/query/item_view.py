@@ -5,9 +5,9 @@ from typing import Any
 from counterpoint.guard.capabilities import Grant
 from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
-from counterpoint.memory.provenance.read_sets import ReadItem, cites
+from counterpoint.memory.provenance.read_sets import Outline, ReadItem, cites
 from counterpoint.memory.record.plan import SYSTEM
-from counterpoint.proto.memory import Item, Ref
+from counterpoint.proto.memory import Item, QueryPlan, QueryResult, Ref
 from counterpoint.proto.subjects import SHARED_PROJECT
 from counterpoint.proto.upcast import upcast
 
@@ -66,4 +66,11 @@ def read_item(view: Item) -> ReadItem:
     """Return an item of the read set."""
     named = tuple(Ref(store=each["store"], id=each["id"], version=each["version"]) for each in cites(view.body))
     ref_of_item = Ref(store=view.store, id=view.id, version=view.version)
-    return ReadItem(ref_of_item, view.label, view.integrity, view.score, named, view.project == SHARED_PROJECT)
+    shared = view.project == SHARED_PROJECT
+    return ReadItem(ref_of_item, view.label, view.integrity, view.score, named, shared, view.scores)
+
+
+def outline_of(result: QueryResult) -> Outline:
+    """Return a result without its items. Reports, erased items and messages of the log are no records."""
+    complete = result.report is None and not result.erased and result.plan != QueryPlan.LOG
+    return Outline(result.tier, result.plan, result.partial, result.next_cursor, complete)

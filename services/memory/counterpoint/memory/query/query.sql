@@ -92,3 +92,30 @@ SELECT key, grouping(key) = 1 AS is_total,
 FROM calls WHERE $7::text IS NULL OR key = $7 GROUP BY GROUPING SETS ((key), ())
 ORDER BY is_total DESC, CASE WHEN $3 = 'day' THEN key END DESC, usd DESC, key
 LIMIT 1 + $6
+
+-- name: recorded_commit
+-- A commit with its leaf and its read set.
+SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers
+FROM audit a LEFT JOIN read_sets r ON r.project = a.project AND r.commit_id = a.id
+WHERE a.project = $1 AND a.id = $2 AND a.kind = 'commit'
+
+-- name: recorded_versions
+-- Versions of records, superseded ones too, by project, store, id and version.
+SELECT found.* FROM unnest($1::text[], $2::text[], $3::text[], $4::int[]) AS wanted (project, store, id, version)
+CROSS JOIN LATERAL (
+    SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at, erased, commit_id,
+           encode(sha256, 'hex') AS sha256
+    FROM records
+    WHERE project = wanted.project AND store = wanted.store AND id = wanted.id AND version = wanted.version
+    UNION ALL
+    SELECT project, store, id, version, seq, author, label, integrity, schema_version, body, at, erased, commit_id,
+           encode(sha256, 'hex')
+    FROM history
+    WHERE project = wanted.project AND store = wanted.store AND id = wanted.id AND version = wanted.version
+    LIMIT 1) AS found
+
+-- name: recorded_messages
+SELECT id, type, body, task_id, due_at, timer FROM messages WHERE project = $1 AND id = ANY ($2::uuid[])
+
+-- name: leaves_of_commits
+SELECT body FROM audit WHERE project = $1 AND id = ANY ($2::uuid[])

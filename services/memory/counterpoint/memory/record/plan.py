@@ -114,7 +114,6 @@ class CommitPlan:
     task_id: str | None
     task_version: int | None
     ended_ok: bool
-    kind: str
     audit: str
     salt: bytes
     reads: str | None
@@ -128,6 +127,8 @@ class CommitPlan:
     vectors: tuple[PlannedVector, ...] = ()
     traceparent: str | None = None
     cause: str | None = None
+    answers: str | None = None
+    kind: str = "commit"
 
 
 def inbox_reply(reply: CommitReply) -> str:

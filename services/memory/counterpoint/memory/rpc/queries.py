@@ -10,6 +10,7 @@ from counterpoint.memory.access.releases import Releases
 from counterpoint.memory.operations.reembedding import Reembedding
 from counterpoint.memory.query.answer_cache import AnswerCache, CachedAnswer, answer_of
 from counterpoint.memory.query.executor import QueryExecutor
+from counterpoint.memory.query.query_scope import store_of
 from counterpoint.memory.rpc.authority import Authority, key_of
 from counterpoint.memory.rpc.reply_limit import shortened
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
@@ -51,7 +52,7 @@ class QueryHandler:
         if not request.queries:
             await self._alive()
             return _reply(())
-        accesses = tuple(Access(self._executor.store(query), "read") for query in request.queries)
+        accesses = tuple(Access(store_of(query), "read") for query in request.queries)
         grant, _ = await self._authority.authorise(caller, origin, accesses)
         for access in accesses:
             rule = diode.read(self._policy, grant, access.store)
@@ -78,7 +79,8 @@ class QueryHandler:
                 results = shortened(results, REPLY_LIMIT_BYTES)
                 answers = tuple(answer_of(each) for each in results)
                 reply = _fresh(answers, results, cache)
-        self._authority.reads.note(key_of(caller, origin), [item for answer in answers for item in answer.items_read])
+        read = [answer.to(query) for answer, query in zip(answers, request.queries, strict=True)]
+        self._authority.reads.note(key_of(caller, origin), read)
         return reply
 
     async def _models(self, origin: Origin, queries: int) -> bytes:

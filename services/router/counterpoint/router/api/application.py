@@ -31,6 +31,7 @@ from counterpoint.router.api import (
     quarantines,
     reembedding,
     releases,
+    replay,
     revocations,
     search,
     sessions,
@@ -61,6 +62,7 @@ class HttpApi(FastAPI):
         for part in (
             tasks,
             task_line,
+            replay,
             links,
             sessions,
             incident_settings,

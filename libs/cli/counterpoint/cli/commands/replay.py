@@ -1,0 +1,122 @@
+"""`counterpoint replay`: run the decisions of a task again."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoint.cli.command import Panel, command
+from counterpoint.cli.errors import ApiError, Exit, UsageError
+from counterpoint.cli.options import check_id
+from counterpoint.cli.session import CommandSession
+
+if TYPE_CHECKING:
+    from counterpoint.cli.api import ApiClient
+    from counterpoint.cli.replay.processes import ReplayProcesses
+
+ENDED = ("completed", "failed", "cancelled")
+POLICY_PARTS = ("calibration", "limits")
+
+
+def _checked_id(given: str | None) -> str | None:
+    return None if given is None else check_id(given)
+
+
+@command("replay", Panel.OPERATE, "counterpoint replay TASK --without attempts/ID")
+def replay(
+    session: CommandSession,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="The id of an ended task.", callback=_checked_id)
+    ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option("--without", metavar="ITEM", help="Leave out STORE/ID, or the source of a document."),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="FILE", help="Decide by another policy."),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Replay all ended tasks of the project.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="With --all: only tasks submitted since.")
+    ] = None,
+) -> Exit | None:
+    """Rebuild what each step of an ended task was given, and run its decisions again. Nothing is written or sent.
+
+    Without --without and --policy a different decision is exit code 1.
+    """
+    if (task is None) != all_:
+        raise UsageError("replay takes a task, or --all")
+    if since and not all_:
+        raise UsageError("--since needs --all")
+    _check_policy(policy)
+    from counterpoint.cli.replay.markdown import summary_report, task_report
+    from counterpoint.cli.replay.processes import ReplayProcesses
+    from counterpoint.cli.replay.task import replay_task
+
+    with session.connect() as api, ReplayProcesses(policy) as processes:
+        if task is not None:
+            one = replay_task(api, task, session.project, processes, without=without)
+            one = one.model_copy(update={"policy": str(policy) if policy else None})
+            session.show(one.model_dump(mode="json", exclude_none=True), lambda: task_report(one))
+            verdicts = {one.verdict}
+        else:
+            reports, failed = _replay_all(api, session, processes, _time(since), without)
+            shown = {"tasks": [each.model_dump(mode="json", exclude_none=True) for each in reports], "failed": failed}
+            session.show(shown, lambda: summary_report(reports, failed))
+            verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
+    expected = {"same", "different"} if without or policy else {"same"}
+    if all_:
+        expected.add("not replayed")
+    return Exit.DONE if verdicts <= expected else Exit.FAILED
+
+
+def _replay_all(
+    api: "ApiClient",
+    session: CommandSession,
+    processes: "ReplayProcesses",
+    since: datetime | None,
+    without: str | None,
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Replay every ended task, oldest first; return the reports, and the errors of the others."""
+    from counterpoint.cli.replay.task import replay_task
+
+    tasks = [
+        each for state in ENDED for each in api.pages("/v1/tasks", 10**9, state=state, project=session.project)["items"]
+    ]
+    submitted = {each["task_id"]: datetime.fromisoformat(each["submitted_at"]) for each in tasks}
+    reports, failed = [], []
+    for task_id, at in sorted(submitted.items(), key=lambda each: each[1]):
+        if since is not None and at < since:
+            continue
+        try:
+            reports.append(replay_task(api, task_id, session.project, processes, without=without))
+        except ApiError as error:
+            failed.append({"task_id": task_id, "error": str(error)})
+    return reports, failed
+
+
+def _check_policy(policy: Path | None) -> None:
+    """Refuse a file that is no policy. Raises `UsageError`."""
+    if policy is None:
+        return
+    if not policy.is_file():
+        raise UsageError(f"{policy} is not a file")
+    try:
+        content = json.loads(policy.read_text())
+    except ValueError as error:
+        raise UsageError(f"{policy} is not valid JSON: {error}") from None
+    if not isinstance(content, dict) or not content or not content.keys() <= set(POLICY_PARTS):
+        raise UsageError(f"{policy} must be a JSON object with {' or '.join(POLICY_PARTS)}")
+
+
+def _time(given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError:
+        raise UsageError(f"--since takes an RFC 3339 time, not {given}") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

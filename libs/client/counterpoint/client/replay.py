@@ -1,0 +1,209 @@
+"""Replay of deliveries: a handler runs again on the recorded answers, and nothing that it does has an effect.
+
+A service replays its own deliveries in a process that reads a `RecordedDelivery` a line and writes a `Replayed` a line.
+The process has no connection to the bus, to memory or to a model.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from counterpoint.client.gateway import Gateway, Generated, Holder, Usage, WebResults
+from counterpoint.client.memory import Memory
+from counterpoint.proto import subjects
+from counterpoint.proto.errors import CounterpointError
+from counterpoint.proto.memory import (
+    Commit,
+    CommitReply,
+    CommitRequest,
+    Origin,
+    QueryReply,
+    QueryRequest,
+    QueryResult,
+    RecordedMessage,
+    query_digest,
+    salted,
+)
+from counterpoint.proto.messages import Message, Shape, Time
+
+Handler = Callable[[Any, Memory], Awaitable[Commit]]
+HandlersOf = Callable[[Mapping[str, Any], Gateway], Mapping[str, Handler]]
+"""From a policy and a gateway to the handlers of a service by message type. Raises `TypeError` or `ValueError` for a
+policy that is not valid."""
+
+
+class GivenAnswer(Shape):
+    """An answer that a delivery was given, and the salted hash of its query."""
+
+    query: str
+    result: QueryResult
+
+
+class RecordedCall(Shape):
+    """A call of a model or of the web through the gateway, as the ledger has it."""
+
+    kind: str
+    model: str
+    response: dict[str, Any] | None = None
+
+
+class RecordedDelivery(Shape):
+    """A delivery to run again: its inbound message, its time, the answers to each of its requests, and its calls of the
+    gateway by their keys."""
+
+    service: str
+    message_id: str
+    fence: int
+    project: str
+    task_id: str | None
+    now: Time
+    inbound: RecordedMessage
+    salt: str
+    requests: tuple[tuple[GivenAnswer, ...], ...]
+    calls: dict[str, RecordedCall] = {}
+
+
+class Replayed(Shape):
+    """The commits of a delivery that ran again.
+
+    `stopped`: it does something that the record has no answer to. `missing`: the record lacks the reply of a call that
+    was made. `invalid`: the reason why the policy cannot be used.
+    """
+
+    commits: tuple[Commit, ...] = ()
+    stopped: str | None = None
+    missing: str | None = None
+    invalid: str | None = None
+
+
+class ReplayStopped(CounterpointError):
+    """The handler does something that the record has no answer to."""
+
+
+class ReplyMissing(CounterpointError):
+    """The record lacks the reply of a call."""
+
+
+class RecordedGateway(Gateway):
+    """A gateway that returns the recorded replies. It has a model or the web if the delivery called one."""
+
+    def __init__(self, calls: Mapping[str, RecordedCall]) -> None:
+        models = [call.model for call in calls.values() if call.kind == "generate"]
+        searches_web = any(call.kind == "search" for call in calls.values())
+        super().__init__("recorded", model=models[0] if models else None, searches_web=searches_web)
+        self._calls = calls
+
+    async def generate(
+        self,
+        holder: Holder,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        key: str,
+        deadline_s: float,
+        max_tokens: int = 1024,
+        temperature: float = 0.0,
+        as_json: bool = False,
+    ) -> Generated:
+        """Return the recorded completion. Raises `ReplyMissing`."""
+        call, response = self._reply(key)
+        return Generated(
+            text=response["text"], finish=response["finish"], usage=Usage(model=call.model, input_tokens=0)
+        )
+
+    async def search_web(
+        self, holder: Holder, query: str, *, key: str, deadline_s: float, count: int = 5
+    ) -> WebResults:
+        """Return the recorded pages. Raises `ReplyMissing`."""
+        call, response = self._reply(key)
+        return WebResults(results=response["results"], engine=call.model)
+
+    def _reply(self, key: str) -> tuple[RecordedCall, Mapping[str, Any]]:
+        call = self._calls.get(key)
+        if call is None or call.response is None:
+            raise ReplyMissing(f"the record has no reply of the call {key}")
+        return call, call.response
+
+
+class RecordedAnswers:
+    """A transport that answers from a record. It keeps the commits, and refuses everything else."""
+
+    def __init__(self, delivery: RecordedDelivery) -> None:
+        self._delivery = delivery
+        self._next = 0
+        self.commits: list[Commit] = []
+
+    async def __call__(self, subject: str, body: bytes, timeout_s: float) -> bytes:
+        """Answer a query as it was answered, or keep a commit. Raises `ReplayStopped`."""
+        caller = self._delivery.service
+        if subject == subjects.query(caller):
+            return self._answer(QueryRequest.model_validate_json(body)).model_dump_json().encode()
+        if subject == subjects.commit(caller):
+            self.commits.append(CommitRequest.model_validate_json(body).commit)
+            return CommitReply(status="done").model_dump_json().encode()
+        raise ReplayStopped("asks for something else than a query or a commit")
+
+    def _answer(self, request: QueryRequest) -> QueryReply:
+        while self._next < len(self._delivery.requests) and not self._delivery.requests[self._next]:
+            self._next += 1  # A token for the web counts as a request.
+        if not request.queries or self._next >= len(self._delivery.requests):
+            raise ReplayStopped(f"asks for more than was read: {_short(request)}")
+        given = self._delivery.requests[self._next]
+        self._next += 1
+        salt = bytes.fromhex(self._delivery.salt)
+        asked = [salted(query_digest(query), salt) for query in request.queries]
+        if asked != [answer.query for answer in given]:
+            raise ReplayStopped(f"asks for something else in request {self._next}: {_short(request)}")
+        return QueryReply(found=tuple(answer.result for answer in given))
+
+
+async def replayed(delivery: RecordedDelivery, handlers_of: HandlersOf, policy: Mapping[str, Any]) -> Replayed:
+    """Run the handler of a delivery again, under a policy."""
+    try:
+        handlers = handlers_of(policy, RecordedGateway(delivery.calls))
+    except (TypeError, ValueError) as error:
+        return Replayed(invalid=str(error))
+    answers = RecordedAnswers(delivery)
+    origin = Origin(
+        message_id=delivery.message_id, fence=delivery.fence, project=delivery.project, task_id=delivery.task_id
+    )
+    memory = Memory(answers, delivery.service, origin, delivery.now)
+    handler, message_type = handlers.get(delivery.inbound.type), Message.register.get(delivery.inbound.type)
+    if handler is None or message_type is None:
+        return Replayed(stopped=f"{delivery.service} does not handle {delivery.inbound.type}")
+    try:
+        commit = await handler(message_type.model_validate(delivery.inbound.data), memory)
+    except ReplyMissing as error:
+        return Replayed(commits=tuple(answers.commits), missing=f"{error}")
+    except (CounterpointError, ValidationError) as error:
+        return Replayed(commits=tuple(answers.commits), stopped=f"{error}")
+    last = () if memory.finished else (commit,)
+    return Replayed(commits=(*answers.commits, *last))
+
+
+def replay_lines(handlers_of: HandlersOf) -> None:
+    """Replay the deliveries on standard input, under the policy in the file of the first argument, if any.
+
+    Logs go to standard error.
+    """
+    replies = sys.stdout
+    policy = json.loads(Path(sys.argv[1]).read_text()) if len(sys.argv) > 1 else {}
+
+    async def run() -> None:
+        for line in sys.stdin:
+            result = await replayed(RecordedDelivery.model_validate_json(line), handlers_of, policy)
+            replies.write(result.model_dump_json(exclude_none=True) + "\n")
+            replies.flush()
+
+    with redirect_stdout(sys.stderr):
+        asyncio.run(run())
+
+
+def _short(request: QueryRequest) -> str:
+    queries = (query.model_dump_json(exclude_defaults=True) for query in request.queries)
+    return ", ".join(queries)[:2000]

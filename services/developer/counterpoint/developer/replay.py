@@ -1,0 +1,36 @@
+"""Replay of the developer's deliveries, see `counterpoint.client.replay`. No time runs out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from counterpoint.client import Gateway, Memory
+from counterpoint.client.replay import Handler, replay_lines
+from counterpoint.developer.evidence.calibration import Calibration, load_calibration
+from counterpoint.developer.handlers import handle_delegated
+from counterpoint.proto.memory import Commit
+from counterpoint.proto.tasks import TaskDelegated
+
+_UNLIMITED_S = 1e9
+
+
+def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handler]:
+    """Return the handlers with a gateway. The `calibration` of a policy replaces the fields that it names."""
+    shipped = load_calibration()
+    calibration = Calibration.model_validate(_merged(shipped.model_dump(), policy.get("calibration", {})))
+
+    async def delegated(message: TaskDelegated, memory: Memory) -> Commit:
+        task = message.task.model_copy(update={"deadline": None})
+        untimed = message.model_copy(update={"task": task})
+        return await handle_delegated(untimed, memory, gateway, calibration, _UNLIMITED_S)
+
+    return {TaskDelegated.TYPE: delegated}
+
+
+def _merged(value: Any, changes: Any) -> Any:
+    if not isinstance(value, dict) or not isinstance(changes, dict):
+        return changes
+    return value | {name: _merged(value.get(name), change) for name, change in changes.items()}
+
+
+if __name__ == "__main__":
+    replay_lines(handlers)

@@ -1,0 +1,233 @@
+"""Tasks of every kind are replayed from their record: their contexts are the same, and so are their decisions."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from counterpoint.cli.main import app
+from counterpoint.cli.replay.processes import ReplayProcesses
+from counterpoint.cli.replay.task import TaskReport, replay_task
+from counterpoint.local.stack import Stack
+
+FIX = "Restarted the ldap service and renewed its certificate"
+FAILED = "ldap bind to ipa.example.com:636 failed: certificate verify failed: certificate has expired"
+RUNBOOK = "# Orders\n\nRestart orders with `systemctl restart orders`. Orders are kept for ten years."
+LEDGER = "# Ledger\n\nThe nightly export of the ledger is repaired by restarting the export worker."
+EXPORT = "How is the nightly export of the ledger repaired?"
+LOGIN = "The login of the portal fails"
+
+
+class Tasks:
+    """Tasks of one project on the running stack."""
+
+    def __init__(self, stack: Stack, http: httpx.AsyncClient, project: str) -> None:
+        self.where = ["--url", stack.endpoints.http, "--token", stack.endpoints.token, "--project", project]
+        self.project = project
+        self._http = http
+
+    async def post(self, path: str, body: dict[str, Any], **params: Any) -> Any:
+        params = {"project": self.project} | params
+        reply = await self._http.post(path, json=body, params=params, headers={"Prefer": "wait=30"})
+        reply.raise_for_status()
+        return reply.json()
+
+    async def submit(self, task_id: str, kind: str, description: str, **more: Any) -> Any:
+        return await self.post("/v1/tasks", {"task_id": task_id, "kind": kind, "description": description, **more})
+
+    async def until(self, task_id: str, state: str, waiting_for: str | None = None) -> Any:
+        async with asyncio.timeout(30):
+            while True:
+                params = {"project": self.project, "wait": "1"}
+                task = (await self._http.get(f"/v1/tasks/{task_id}", params=params)).json()
+                if (task["state"], task.get("waiting_for")) == (state, waiting_for):
+                    return task
+
+    async def solved(self, task_id: str, **outcome: Any) -> None:
+        await self.post(f"/v1/tasks/{task_id}/outcome", {"outcome": "succeeded", **outcome})
+        await self.until(task_id, "completed")
+
+    async def run(self, *words: str) -> Any:
+        return await asyncio.to_thread(CliRunner().invoke, app, [*words, *self.where])
+
+    async def leaves(self) -> list[dict[str, Any]]:
+        """The leaves of the project, commits and refusals."""
+        params = {"project": self.project, "limit": 4000}
+        leaves = (await self._http.get("/v1/audit/leaves", params=params)).json()["items"]
+        return [json.loads(leaf["body"]) for leaf in leaves if leaf.get("body")]
+
+    async def replay(self, *words: str, code: int = 0) -> Any:
+        done = await self.run("replay", *words, "--json")
+        assert done.exit_code == code, (done.output, done.exception)
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def tasks(stack: Stack, http: httpx.AsyncClient, project: str) -> Tasks:
+    return Tasks(stack, http, project)
+
+
+async def fixed_before(tasks: Tasks) -> str:
+    """A failure that a person fixed, and the same failure again; return the id of the attempt."""
+    await tasks.submit("first", "troubleshoot", LOGIN, error_message=FAILED)
+    await tasks.solved("first", note=FIX)
+    again = await tasks.submit("again", "troubleshoot", LOGIN, error_message=FAILED)
+    assert FIX in again["proposal"]
+    await tasks.solved("again")
+    return str(again["findings"]["similar_attempts"][0]["id"])
+
+
+async def every_kind(tasks: Tasks) -> set[str]:
+    """Ended tasks of every kind; return their ids."""
+    await tasks.post("/v1/documents", {"source": "runbooks/orders.md", "text": RUNBOOK})
+    await tasks.submit("answered", "question", "For how many years are orders kept?")
+    await fixed_before(tasks)
+    await tasks.submit("unanswered", "question", EXPORT)
+    await tasks.post("/v1/documents", {"source": "runbooks/ledger.md", "text": LEDGER})
+    soon = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
+    # It is searched for again in other words, as long as there is time.
+    await tasks.submit("urgent", "question", "Who is the king of the moon?", deadline=soon)
+    await tasks.submit("talk", "question", "For how many years are orders kept?", session_id="talk")
+    await tasks.submit("follow-up", "question", "And how are orders restarted?", session_id="talk")
+    await tasks.submit("provider", "plan", "Read users from the directory", systems=["freeipa", "postgres"])
+    instruction = {"instruction": "Use the ldap3 package.", "reasoning": "No provider", "constraints": ["no shell"]}
+    await tasks.post("/v1/tasks/provider/override", instruction)
+    await tasks.until("provider", "completed")
+    await tasks.submit("stuck", "troubleshoot", "The queue of the mail relay is stuck", error_message="queue full")
+    await tasks.post("/v1/tasks/stuck/override", instruction)
+    await tasks.until("stuck", "input_required", "outcome")
+    await tasks.post("/v1/tasks/stuck/outcome", {"outcome": "failed", "error_message": "queue full"})
+    await tasks.submit("cancelled", "develop", "Write a job that loads orders")
+    for each in ("urgent", "stuck", "cancelled"):
+        await tasks.post(f"/v1/tasks/{each}/cancel", {"reason": "no longer needed"})
+        await tasks.until(each, "cancelled")
+    # The ingested document resumes it by a timer, after the deadline of the other.
+    await tasks.until("unanswered", "completed")
+    return {"answered", "first", "again", "unanswered", "urgent", "talk", "follow-up", "provider", "stuck", "cancelled"}
+
+
+async def test_tasks_of_every_kind_have_the_same_contexts_and_decisions(tasks: Tasks) -> None:
+    expected = await every_kind(tasks)
+    reports = (await tasks.replay("--all"))["tasks"]
+    assert {report["task_id"] for report in reports} >= expected
+    for report in reports:
+        assert report["verdict"] == "same", report
+        assert report["contexts"] == len(report["steps"])
+        verdicts = [step["verdict"] for step in report["steps"] if step["service"] in ("developer", "manager")]
+        assert set(verdicts) == {"same"}
+    assert (await tasks.replay("--all", "--since", "2999-01-01"))["tasks"] == []
+    assert "| same |" in (await tasks.run("replay", "--all")).output
+
+
+async def test_a_replay_writes_nothing(tasks: Tasks) -> None:
+    await fixed_before(tasks)
+    before = await tasks.leaves()
+    await tasks.replay("again", "--without", "attempts/none")
+    written = [leaf for leaf in await tasks.leaves() if leaf not in before]
+    # Lineage and the knowledge graph follow the tasks meanwhile.
+    assert {leaf.get("service") for leaf in written} <= {"lineage", "memory"}
+    assert json.loads((await tasks.run("verify", "--json")).stdout)["ok"]
+
+
+async def test_without_the_attempt_that_had_the_fix_it_would_not_have_been_proposed(tasks: Tasks) -> None:
+    attempt = await fixed_before(tasks)
+    report = await tasks.replay("again", "--without", f"attempts/{attempt}")
+    assert report["verdict"] == "different"
+    assert report["left_out"] > 0
+    (step,) = (each for each in report["steps"] if "difference" in each)
+    assert step["service"] == "developer"
+    assert FIX in json.dumps(step["recorded"])
+    assert FIX not in json.dumps(step["replayed"])
+    assert [each["decision"] for each in step["replayed"]] == ["stop", "low_confidence"]
+    assert {each["verdict"] for each in report["steps"][report["steps"].index(step) + 1 :]} <= {
+        "follows",
+        "not replayed",
+    }
+    shown = (await tasks.run("replay", "again", "--without", f"attempts/{attempt}")).output
+    assert "First difference: developer" in shown
+    unknown = await tasks.replay("again", "--without", "attempts/none")
+    assert (unknown["verdict"], unknown["left_out"]) == ("same", 0)
+
+
+async def test_without_its_document_a_question_would_have_been_searched_again(tasks: Tasks) -> None:
+    await tasks.post("/v1/documents", {"source": "runbooks/orders.md", "text": RUNBOOK})
+    await tasks.submit("answered", "question", "For how many years are orders kept?")
+    report = await tasks.replay("answered", "--without", "runbooks/orders.md")
+    (step,) = (each for each in report["steps"] if "difference" in each)
+    assert "asks for more than was read" in step["difference"]["replayed"]
+
+
+async def test_another_policy_decides_otherwise(tasks: Tasks, tmp_path: Path) -> None:
+    await fixed_before(tasks)
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"limits": {"outcome_wait_s": 60}}))
+    report = await tasks.replay("again", "--policy", str(policy))
+    assert (report["verdict"], report["policy"]) == ("different", str(policy))
+    (step,) = (each for each in report["steps"] if "difference" in each)
+    assert step["service"] == "manager"
+    assert step["difference"]["at"].endswith("due_at")
+    policy.write_text(json.dumps({"calibration": {"answer": {"threshold": 0.5}}}))
+    assert (await tasks.replay("again", "--policy", str(policy)))["verdict"] == "same"
+    policy.write_text(json.dumps({"limits": {"patience_s": 60}}))
+    assert "patience_s" in json.dumps(await tasks.replay("again", "--policy", str(policy), code=1))
+    policy.write_text(json.dumps({"thresholds": {}}))
+    assert "calibration or limits" in json.dumps(await tasks.replay("again", "--policy", str(policy), code=2))
+
+
+class Changed:
+    """An API that returns the steps of a task with a change in each."""
+
+    def __init__(self, page: dict[str, Any], find: str, replace: str) -> None:
+        self._page = json.loads(json.dumps(page, ensure_ascii=False).replace(find, replace))
+
+    def post(self, path: str, body: Any, **params: Any) -> Any:
+        return self._page
+
+
+@pytest.fixture
+def processes() -> Iterator[ReplayProcesses]:
+    with ReplayProcesses() as processes:
+        yield processes
+
+
+async def test_a_record_that_differs_is_different(tasks: Tasks, processes: ReplayProcesses) -> None:
+    await fixed_before(tasks)
+    page = await tasks.post("/v1/tasks/again/replay", {}, limit=200)
+
+    def replayed(find: str, replace: str) -> TaskReport:
+        assert find in json.dumps(page, ensure_ascii=False)
+        return replay_task(Changed(page, find, replace), "again", None, processes)  # type: ignore[arg-type]
+
+    assert replayed(FIX, FIX).verdict == "same"
+    decided = replayed('"decision": "go on"', '"decision": "give up"')
+    assert decided.verdict == "different"
+    (step,) = (each for each in decided.steps if each.difference)
+    assert step.difference is not None
+    assert step.difference.at.endswith("data.decision")
+    assert (step.difference.recorded, step.difference.replayed) == ("give up", "go on")
+    asked = replayed('"query": "', '"query": "x')
+    assert [each.difference.replayed[:24] for each in asked.steps if each.difference] == ["asks for something else "]
+    broken = replayed('"problems": []', '"problems": ["attempts/a was erased"]')
+    assert broken.verdict == "broken"
+    assert broken.contexts == 0
+
+
+async def test_what_cannot_be_replayed_is_said(tasks: Tasks, http: httpx.AsyncClient) -> None:
+    assert (await tasks.replay("nothing", code=1))["code"] == "unknown_task"
+    await tasks.submit("open", "question", EXPORT)
+    running = await tasks.replay("open", code=1)
+    assert running["code"] == "conflict"
+    assert "has not ended" in running["errors"][0]["problem"]
+    body = {"name": f"reader-{tasks.project}", "kind": "person", "projects": [tasks.project], "roles": ["read"]}
+    token = (await http.post("/v1/principals", json=body)).json()["token"]
+    reader = {"Authorization": f"Bearer {token}"}
+    denied = await http.post("/v1/tasks/open/replay", params={"project": tasks.project}, headers=reader)
+    assert (denied.status_code, denied.json()["code"]) == (403, "role")
+    for words in ((), ("open", "--all"), ("open", "--since", "2026-01-01"), ("--all", "--since", "soon")):
+        await tasks.replay(*words, code=2)

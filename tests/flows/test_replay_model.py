@@ -1,0 +1,89 @@
+"""A question on which a model and the web worked is replayed from the recorded replies, and nothing is called."""
+
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from agents.gateway_world import PRICED, World, world
+from flows.test_replay import Changed, Tasks
+
+from counterpoint.cli.replay.processes import ReplayProcesses
+from counterpoint.cli.replay.task import TaskReport, replay_task
+from counterpoint.local.stack import Stack
+
+pytestmark = pytest.mark.timeout(240)
+ANSWER = "Orders are kept for ten years. [1]"
+PAGE = {"title": "Orders", "url": "https://example.com/orders", "content": "Orders are kept."}
+
+
+@pytest_asyncio.fixture(scope="module")
+async def outside() -> AsyncIterator[World]:
+    """The world in which the model and the search engine are."""
+    async with world() as made:
+        made.text, made.pages = ANSWER, [PAGE]
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module")
+async def tasks(outside: World) -> AsyncIterator[Tasks]:
+    """A project on a stack with a model and a search engine."""
+    with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
+        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
+        monkeypatch.setenv("COUNTERPOINT_SEARCH_URL", outside.url)
+        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-provider")
+        stack = Stack(Path(folder) / "data", http_port=0)
+        await stack.start()
+        try:
+            headers = {"Authorization": f"Bearer {stack.endpoints.token}"}
+            async with httpx.AsyncClient(base_url=stack.endpoints.http, headers=headers, timeout=60) as http:
+                yield Tasks(stack, http, "orders")
+        finally:
+            await stack.stop()
+
+
+def verdicts(report: TaskReport) -> dict[str, str]:
+    """Verdicts of the developer's steps."""
+    return {step.step: step.verdict for step in report.steps if step.service == "developer"}
+
+
+async def test_the_recorded_replies_of_a_model_and_of_the_web_lead_to_the_same_steps(
+    tasks: Tasks, outside: World
+) -> None:
+    document = {"source": "orders.md", "text": "# Orders\n\nOrders are kept for ten years in the archive."}
+    await tasks.post("/v1/documents", document)
+    question = "For how many years are orders kept in the archive online?"
+    # The first call waits until the gateway has loaded its client of models, perhaps too long.
+    await tasks.submit("first", "question", question)
+    answered = await tasks.submit("by-model", "question", question)
+    assert answered["state"] == "completed", answered
+    assert "ten years" in answered["result"]
+    called = len(outside.seen)
+    page: dict[str, Any] = await tasks.post("/v1/tasks/by-model/replay", {}, limit=200)
+    with ReplayProcesses() as processes:
+
+        def replayed(find: str, replace: str) -> TaskReport:
+            assert find in json.dumps(page, ensure_ascii=False)
+            changed = Changed(page, find, replace)
+            return replay_task(changed, "by-model", None, processes)  # type: ignore[arg-type]
+
+        same = replayed(ANSWER, ANSWER)
+        assert same.verdict == "same", [
+            (step.service, step.step, step.verdict, step.why, step.difference) for step in same.steps
+        ]
+        assert set(verdicts(same).values()) == {"same"}
+        assert len(verdicts(same)) > 3
+        assert same.contexts == len(same.steps)
+        other = verdicts(replayed(f'"text": "{ANSWER}"', '"text": "NO ANSWER"'))
+        assert [verdict for verdict in other.values() if verdict != "same"][:2] == ["different", "follows"]
+        lost = replayed('"response": {"text"', '"lost": {"text"')
+        assert set(verdicts(lost).values()) == {"not replayed"}
+        late = replayed('"settled_at": "20', '"settled_at": "29')
+        assert set(verdicts(late).values()) == {"not replayed"}
+        assert any("has no reply" in why for step in lost.steps for why in step.why)
+    assert len(outside.seen) == called

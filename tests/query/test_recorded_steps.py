@@ -1,0 +1,152 @@
+"""A recorded step: what a delivery was given is rebuilt byte for byte, and what differs from the leaves is named."""
+
+import json
+from typing import Any
+
+import pytest
+from memory_service.house import WORKED, House
+
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.memory import (
+    Get,
+    HybridSearch,
+    List,
+    MemoryQuery,
+    Origin,
+    Outgoing,
+    QueryResult,
+    RecordedAnswer,
+    RecordedStep,
+    StepRecord,
+    Write,
+    query_digest,
+    salted,
+)
+
+TEXTS = ("the disk of the archive is full", "the archive has a full disk again", "orders are late on Mondays")
+QUERIES: tuple[tuple[MemoryQuery, ...], ...] = (
+    (
+        HybridSearch(store="attempts", text="archive disk full", also=("full archive",), k=2),
+        List(store="attempts", limit=1),
+        List(store="links"),
+    ),
+    (Get(store="providers", id="none"), List(store="attempts", limit=5)),
+)
+
+
+def attempt(n: int, tried: str) -> dict[str, Any]:
+    return {"attempt_id": f"a{n}", "tried": tried, "error_message": "", "description": tried, "task_id": f"before-{n}"}
+
+
+async def worked(house: House, project: str) -> tuple[list[QueryResult], str, Origin]:
+    """A developer's delivery that has read twice, and committed: its answers, its commit, its origin."""
+    for n, text in enumerate(TEXTS):
+        write = Write(store="attempts", id=f"a{n}", body=attempt(n, text))
+        await house.done("memory", house.standing(project), writes=(write,))
+    task = new_id()
+    origin = house.handed(await house.delegated(project, task))
+    answers: list[QueryResult] = []
+    for queries in QUERIES:
+        reply = await house.query("developer", origin, *queries)
+        assert reply.refusal is None, reply.refusal
+        answers += reply.found
+    message = Outgoing(type=WORKED, data={"task_id": task})
+    action = Write(store="actions", id=f"act-{task}", body={"task_id": task, "agent": "developer"})
+    await house.done("developer", origin, reads=len(QUERIES), writes=(action,), messages=(message,))
+    async with house.superuser() as connection:
+        commit = await connection.fetchval(
+            "SELECT commit_id::text FROM records WHERE project = $1 AND store = 'actions' AND id = $2",
+            project,
+            f"act-{task}",
+        )
+    return answers, str(commit), origin
+
+
+async def rebuilt(house: House, project: str, commit: str) -> tuple[StepRecord, list[QueryResult]]:
+    step = StepRecord.model_validate(await report(house, project, RecordedStep(commit_id=commit)))
+    answers = []
+    for request, count in enumerate(step.answers):
+        for number in range(count):
+            query = RecordedAnswer(commit_id=commit, request=request, number=number)
+            answers.append(await house.found("router", house.standing(project), query))
+    return step, answers
+
+
+async def report(house: House, project: str, query: MemoryQuery) -> Any:
+    return (await house.found("router", house.standing(project), query)).report
+
+
+def context(answer: QueryResult) -> bytes:
+    return answer.model_dump_json(exclude={"took_us", "cache", "report"}).encode()
+
+
+def problems(step: StepRecord, answers: list[QueryResult]) -> list[str]:
+    return [*step.problems, *(each for answer in answers for each in (answer.report or {})["problems"])]
+
+
+async def test_the_answers_of_a_delivery_are_rebuilt_byte_for_byte(house: House, project: str) -> None:
+    given, commit, origin = await worked(house, project)
+    # What is written, changed and deleted later does not change them.
+    changed = Write(store="attempts", id="a0", body=attempt(0, "the disk was exchanged"), expect=1)
+    deleted = Write(store="attempts", id="a1", expect=1)
+    another = Write(store="attempts", id="a9", body=attempt(9, "the archive disk is full"))
+    await house.done("memory", house.standing(project), writes=(changed, deleted, another))
+    step, answers = await rebuilt(house, project, commit)
+    assert [context(each) for each in answers] == [context(each) for each in given]
+    assert len(given[0].items) == 2
+    assert given[1].next_cursor is not None
+    assert given[0].items[0].scores
+    asked = [salted(query_digest(query), bytes.fromhex(step.salt)) for queries in QUERIES for query in queries]
+    assert [(each.report or {})["query"] for each in answers] == asked
+    assert step.answers == (3, 2)
+    assert step.inbound is not None
+    assert (step.message_id, step.service) == (origin.message_id, "developer")
+    assert [write.store for write in step.writes] == ["actions"]
+    assert WORKED in [message.type for message in step.messages]
+    assert problems(step, answers) == []
+
+
+async def test_an_answer_from_the_cache_is_recorded_as_a_fresh_one(house: House, project: str) -> None:
+    _, commit, _ = await worked(house, project)
+    contexts = []
+    for _ in range(2):
+        task = new_id()
+        origin = house.handed(await house.routed(project, task))
+        (answer,) = (await house.query("manager", origin, QUERIES[0][0])).found
+        write = Write(store="plans", id=task, body={"text": "rest"})
+        await house.done("manager", origin, reads=1, writes=(write,))
+        async with house.superuser() as connection:
+            commit = await connection.fetchval("SELECT commit_id::text FROM records WHERE id = $1", task)
+        contexts.append((answer.cache, context(answer), context((await rebuilt(house, project, commit))[1][0])))
+    assert contexts[0][0] == "miss"
+    assert contexts[1][0] == "hit"
+    assert len({each for _, *both in contexts for each in both}) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ("UPDATE records SET body = body || '{{\"tried\": \"nothing\"}}' WHERE {here} AND id = 'a0'", "attempts/a0 at"),
+        ("DELETE FROM records WHERE {here} AND id = 'a2'", "attempts/a2 at version 1 is no longer"),
+        ("UPDATE read_sets SET answers = replace(answers, 'lexical', 'cosmical') WHERE {here}", "the read set differs"),
+        ("UPDATE read_sets SET reads = reads - 0 WHERE {here} AND jsonb_array_length(reads) > 2", "the read set"),
+        ("UPDATE messages SET body = '{{\"x\": 1}}' WHERE {here} AND type = '{worked}'", "differs from what was sent"),
+    ],
+)
+async def test_what_differs_from_the_leaves_is_named(house: House, project: str, change: str, wanted: str) -> None:
+    _, commit, _ = await worked(house, project)
+    async with house.superuser() as connection:
+        done = await connection.execute(change.format(here=f"project = '{project}'", worked=WORKED))
+    assert not done.endswith(" 0")
+    step, answers = await rebuilt(house, project, commit)
+    assert any(wanted in each for each in problems(step, answers)), json.dumps(problems(step, answers))
+
+
+async def test_a_commit_of_another_project_is_not_found(house: House, project: str) -> None:
+    _, commit, _ = await worked(house, project)
+    reply = await house.query("router", house.standing("elsewhere"), RecordedStep(commit_id=commit))
+    assert reply.refusal is not None
+    assert reply.refusal.code == "not_found"
+    other = await house.query("router", house.standing(project), RecordedStep(commit_id="nothing"))
+    assert other.refusal is not None
+    assert other.refusal.code == "not_found"
