@@ -202,8 +202,10 @@ def _cannot_run(steps: Sequence[FetchedStep], record: StepRecord, calls: dict[st
 
 
 def _has_context(record: StepRecord | None) -> bool:
-    """Whether the answers of a step were recorded, or there were none."""
-    return record is not None and (record.read_set is None or len(record.read_set) > 2 or record.read_set[1] == _EMPTY)
+    """Whether the answers of a step were recorded, or there were none; all handlers that run again ask something."""
+    if record is None or record.service in MODULES:
+        return record is not None and (bool(record.answers) or _is_call(record))
+    return record.read_set is None or len(record.read_set) > 2 or record.read_set[1] == _EMPTY
 
 
 def _delivery(
