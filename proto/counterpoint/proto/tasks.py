@@ -130,7 +130,8 @@ class TaskRouted(Message):
 
 
 class OverrideGiven(Shape):
-    """A recorded override; `by` and `by_kind` are those of the principal, never of the body."""
+    """A recorded override; `by` and `by_kind` are those of the principal, never of the body. `action_id`: its action on
+    the line."""
 
     instruction: str
     reasoning: str
@@ -138,6 +139,7 @@ class OverrideGiven(Shape):
     confidence_override: bool = False
     by: str
     by_kind: str
+    action_id: Id | None = None
 
 
 class TaskDelegated(Message):

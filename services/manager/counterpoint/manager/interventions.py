@@ -22,7 +22,7 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
     until an attempt under it has failed.
     """
     row = transition(history.workflow_state, WorkflowEvent.OVERRIDDEN)
-    override = message.override
+    override = message.override.model_copy(update={"action_id": message.action_id})
     if row is None:
         return without_effect(history, f"an override by {override.by} ({override.by_kind})")
     number, waited = history.next_attempt, history.workflow_state in ESCALATED
