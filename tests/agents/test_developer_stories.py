@@ -295,6 +295,24 @@ async def test_an_answer_from_an_untrusted_document_says_so(meaning: Meaning) ->
     assert any("vouched" in caveat and "office-kitchen.md" in caveat for caveat in worked.findings.caveats)
 
 
+@pytest.mark.parametrize(("by_kind", "sources"), [("person", [("actions", "action-1")]), ("agent", [])])
+async def test_the_attempt_at_a_persons_instruction_names_the_override_alone(
+    meaning: Meaning, by_kind: str, sources: list[tuple[str, str]]
+) -> None:
+    shelf = Shelf(meaning)
+    shelf.ingest_folder(EXAMPLES / "knowledge", EXAMPLES)
+    given = OverrideGiven(
+        instruction="Wait.", reasoning="It passes.", by="ada", by_kind=by_kind, action_id="action-1",
+        confidence_override=True,
+    )  # fmt: skip
+    developer = SimulatedDeveloper(shelf)
+    worked, _ = await developer.work("task-1", FROM_EVENTS["failure"], override=given)
+    assert worked.attempt_id
+    made = shelf.one("attempts", worked.attempt_id).body
+    assert made["tried"] == "Wait."
+    assert [(each["store"], each["id"]) for each in made.get("sources", ())] == sources
+
+
 async def test_an_override_that_is_not_on_record_yet_is_tried_later(meaning: Meaning) -> None:
     given = OverrideGiven(instruction="Wait.", reasoning="It passes.", by="ada", by_kind="person")
     task = SubmitTask.model_validate(FROM_EVENTS["failure"])

@@ -58,6 +58,7 @@ def test_an_override_is_followed_in_the_next_attempt() -> None:
     assert delegated.override is not None
     assert (delegated.override.by, delegated.override.by_kind) == ("claude", "agent")
     assert delegated.override.instruction == "check the firewall first"
+    assert delegated.override.action_id is not None
     assert "claude (agent)" in house.last(TaskResumed).reason
     assert house.task().override == delegated.override
     assert house.task().resumes == 0

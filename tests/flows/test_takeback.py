@@ -122,3 +122,43 @@ def test_what_documents_mention_is_a_graph(stack: Stack, project: str, tmp_path:
         "one.carrier.internal", "two.carrier.internal"
     }  # fmt: skip
     assert run("neighbours", "system-none", code=1)["status"] == 404
+
+
+PAGE = """# Ledger export
+
+## LedgerLocked: ledger is locked by user
+
+1. Run `ledgerctl unlock --force`.
+2. Start the export again.
+"""
+ERROR = "billing.errors.LedgerLocked: ledger is locked by user batch"
+
+
+def test_what_a_person_instructed_outlives_the_page_that_the_task_had_quoted(
+    stack: Stack, project: str, tmp_path: Path
+) -> None:
+    run = Command(stack, project)
+    page = tmp_path / "ledger.md"
+    page.write_text(PAGE)
+    source = run("ingest", str(page))["documents"][0]["source"]
+    error = tmp_path / "error.txt"
+    error.write_text(ERROR)
+    made = run("submit", "troubleshoot", "The ledger export stops", "--error-file", str(error), "--wait", code=4)
+    task_id = made["task_id"]
+    assert "ledgerctl unlock" in made["proposal"]
+    run("outcome", task_id, "failed")
+    instruction = "Restart the ledger service on node 3"
+    run("override", task_id, instruction, "--reason", "its lock is stale", "--confidence-override")
+    reached(run, instruction, "unknown")
+    run("outcome", task_id, "succeeded")
+    reached(run, instruction, "succeeded")
+    run("quarantine", source)
+    (left,) = run("attempts")["items"]
+    assert (left["tried"], left["outcome"]) == (instruction, "succeeded")
+
+
+def reached(run: Command, tried: str, outcome: str) -> None:
+    """Wait for the attempt at an act to have an outcome."""
+    deadline = time.monotonic() + 30
+    while not any((each["tried"], each["outcome"]) == (tried, outcome) for each in run("attempts")["items"]):
+        assert time.monotonic() < deadline

@@ -1,10 +1,11 @@
 """Overrides as recorded, and the constraints that they set."""
 
-from counterpoint.proto.messages import Shape
+from counterpoint.proto.messages import Id, Shape
 
 
 class OverrideGiven(Shape):
-    """A recorded override; `by` and `by_kind` are those of the principal, never of the body."""
+    """A recorded override; `by` and `by_kind` are those of the principal, never of the body. `action_id`: its action on
+    the line."""
 
     instruction: str
     reasoning: str
@@ -12,6 +13,7 @@ class OverrideGiven(Shape):
     confidence_override: bool = False
     by: str
     by_kind: str
+    action_id: Id | None = None
 
 
 class TaskConstraint(Shape):

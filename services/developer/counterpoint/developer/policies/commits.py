@@ -3,12 +3,14 @@
 from typing import assert_never
 
 from counterpoint.client import Memory, act, decide, put, send
+from counterpoint.developer.policies.proposals import is_agent_override
 from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult, StopResult
 from counterpoint.developer.policies.sources import sources_of
 from counterpoint.proto.attempts import Attempt
-from counterpoint.proto.decisions import DecisionMade
+from counterpoint.proto.decisions import DecisionMade, Source
 from counterpoint.proto.line import Action, ActionKind
 from counterpoint.proto.memory import Commit
+from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.tasks import TaskDelegated, TaskWorked
 
 AGENT = "developer"
@@ -128,9 +130,18 @@ def _attempt(message: TaskDelegated, memory: Memory, conclusion: Conclusion) -> 
         override_by=instructed.by if instructed else None,
         reason=instructed.reasoning if instructed else None,
         constraints=override.constraints if override else (),
+        sources=_sources_of_instruction(instructed),
         confidence=conclusion.assessment.confidence.score,
         at=memory.now,
     )
+
+
+def _sources_of_instruction(instructed: OverrideGiven | None) -> tuple[Source, ...]:
+    """Return the action of an override as the only source of an attempt at its instruction, whatever else its task
+    rests on. An agent's override may repeat what the task quoted, so it names no source."""
+    if instructed is None or instructed.action_id is None or is_agent_override(instructed):
+        return ()
+    return (Source(store="actions", id=instructed.action_id, version=1),)
 
 
 def _worked(message: TaskDelegated, conclusion: Conclusion, action_id: str, attempt: Attempt | None) -> TaskWorked:
