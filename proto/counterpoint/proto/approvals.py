@@ -58,6 +58,13 @@ class PendingApproval(Shape):
     expires_at: Time
 
 
+class RefusedCall(Shape):
+    """The estimate of a model call that a limit refused."""
+
+    usd: Usd
+    tokens: int
+
+
 class Lift(Shape):
     """An amount by which one limit is lifted. `spend_id` is the record that counts the spending under it.
 
@@ -108,10 +115,13 @@ class ShownApproval(Shape):
 
 
 class Approval(ShownApproval):
-    """A record of the store `approvals`. `held` is the developer's result that waits, `lifts` what a limit is lifted
-    by."""
+    """A record of the store `approvals`.
+
+    `held` is the developer's result that waits, `lifts` the amounts by which limits are lifted, for the call `refused`.
+    """
 
     lifts: tuple[Lift, ...] = ()
+    refused: RefusedCall | None = None
     held: dict[str, Any] | None = None
 
     @property
