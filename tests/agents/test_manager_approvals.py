@@ -54,7 +54,7 @@ def pending(house: House) -> Approval:
 def decide(house: House, decision: str = "approved", by: str = "ana", told: bool = True) -> str | None:
     """A person decides, as the router writes it; `told` delivers the message to the manager."""
     approval = pending(house)
-    given = ApprovalDecision(decision=decision, artifact_sha256=approval.artifact_sha256, reason="seen")  # type: ignore[arg-type]
+    given = ApprovalDecision(decision=decision, artifact_sha256=approval.artifact_sha256, reason="seen")
     decided = approval.decided(given, by, "person", house.now)
     house.put("approvals", approval.approval_id, decided.model_dump(mode="json", exclude_none=True), author="router")
     return tell(house, decided) if told else None
@@ -134,7 +134,7 @@ class TestSpend:
         decide(house, "rejected")
         assert house.last(TaskCompleted).result == "Quotes say so."
         spend = record(house.item("spend", "t1"), SpendRecord)  # type: ignore[arg-type]
-        assert (spend.lifted_usd, approvals(house)[0].state) == (0, "rejected")
+        assert (spend.lifted_usd, approvals(house)[0].state) == (Decimal(0), "rejected")
 
     def test_a_stop_that_was_held_is_escalated_after_a_rejection(self) -> None:
         house = House(approvals=ASKING)
@@ -175,7 +175,7 @@ class TestSpend:
         spending(house, limit_usd="5", refused=None)
         tell(house, approvals(house)[0])
         spend = record(house.item("spend", "t1"), SpendRecord)  # type: ignore[arg-type]
-        assert (house.task().state, spend.lifted_usd, approvals(house)[0].state) == ("working", 0, "outdated")
+        assert (house.task().state, spend.lifted_usd, approvals(house)[0].state) == ("working", Decimal(0), "outdated")
 
     def test_an_autonomous_task_stays_below_its_limit_without_asking(self) -> None:
         house = over_limit("autonomous")
@@ -226,7 +226,7 @@ class TestProposals:
     def test_a_change_of_the_task_withdraws_the_approval(self) -> None:
         for intervene in (House.cancel, House.override, lambda house: house.outcome("succeeded", by="ops")):
             house = proposed()
-            intervene(house)  # type: ignore[operator]
+            intervene(house)
             (approval,) = approvals(house)
             assert (approval.state, house.task().approval) == ("withdrawn", None)
             tell(house, approval, "approved")
