@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from memory_service.fake import FakeMemory, SentMessage
 
 from counterpoint.client import record, records
-from counterpoint.guard.policy import policy
+from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager.handlers import register
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.workflow import TRANSITIONS, WorkflowState
@@ -52,10 +52,11 @@ class House(FakeMemory):
     project: str = PROJECT
     now: datetime = START
     bounds: TaskLimits = field(default_factory=TaskLimits)
+    approvals: ApprovalPolicy | None = None
     handlers: dict[type[Message], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        register(self, self.bounds)  # type: ignore[arg-type]
+        register(self, self.bounds, self.approvals)  # type: ignore[arg-type]
 
     def on(self, message_type: type[Message]) -> Any:
         assert message_type.TYPE in policy().consumed("manager")

@@ -31,6 +31,7 @@ from counterpoint.local.settings import LocalSettings
 from counterpoint.local.stack import Stack
 from counterpoint.manager.settings import ManagerSettings
 from counterpoint.memory.settings import MemorySettings
+from counterpoint.proto.approvals import ApprovalState
 from counterpoint.proto.memory import GatewayToken
 from counterpoint.proto.principals import Role
 from counterpoint.router.settings import RouterSettings
@@ -39,6 +40,7 @@ README = (ROOT / "README.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 MEMORY = (ROOT / "docs" / "memory.md").read_text()
 POLICY = (ROOT / "docs" / "policy.md").read_text()
+APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
 COMMAND = Path(sys.executable).with_name("counterpoint")
 PROGRAMS = ("counterpoint", ".venv/bin/counterpoint")
 ELSEWHERE = {
@@ -340,6 +342,9 @@ def test_the_tables_of_the_policy_are_those_of_the_file() -> None:
         (kind, *(rules.sensitive.verdicts[kind][label] for label in rules.labels)) for kind in rules.sensitive.verdicts
     ]
     assert [(row[0], *row[2:]) for row in table(POLICY, "## Sensitive data")] == verdicts
+    acts = [(category, *by_autonomy.values()) for category, by_autonomy in rules.approvals.acts.items()]
+    assert [(row[0], *row[2:]) for row in table(f"\n{APPROVALS}", "# Approvals")] == acts
+    assert [row[0] for row in table(APPROVALS, "## States")] == list(get_args(ApprovalState))
 
 
 def test_the_generated_pages_are_up_to_date() -> None:

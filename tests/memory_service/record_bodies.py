@@ -48,6 +48,15 @@ def rest(store: str, record_id: str, project: str, task: str | None = None, agen
             return {"project": project, "by": "a person", "at": _AT}
         case "limits":
             return {"project": project, "usd": "1", "by": "a person", "at": _AT}
+        case "approvals":
+            text = {
+                "category": "spend",
+                "autonomy": "supervised",
+                "summary": "-",
+                "artifact": "",
+                "artifact_sha256": "-",
+            }
+            return {**about, "approval_id": record_id, **text, "requested_at": _AT, "expires_at": _AT}
         case "principals":
             return {"name": record_id, "kind": "person", "projects": [project], "roles": []}
         case "providers":

@@ -25,6 +25,8 @@ CONTRACT = {
     "/v1/recoveries": {"get"},
     "/v1/incident-settings": {"get", "put", "delete"},
     "/v1/shadow": {"get"},
+    "/v1/approvals": {"get"},
+    "/v1/approvals/{approval_id}": {"get", "post"},
     "/v1/costs": {"get"},
     "/v1/sessions/{session_id}": {"get"},
     "/v1/limits": {"get", "put", "delete"},

@@ -1,8 +1,26 @@
-"""Approvals: acts that wait for a person, bound to the sha256 of the artifact shown."""
+"""Approvals: acts that wait for a person, bound to the sha256 of the text shown (docs/approvals.md).
 
-from typing import ClassVar, Literal
+The record's transitions are pure functions here. An approval is decided by one person, once, before it expires.
+"""
 
-from counterpoint.proto.messages import Id, Message, Time
+import hashlib
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
+from counterpoint.proto.messages import Id, Message, ProjectName, Shape, Time, Usd
+from counterpoint.proto.principals import PrincipalKind
+
+STORE = "approvals"
+
+Category = Literal["spend", "proposal"]
+ApprovalState = Literal["pending", "approved", "rejected", "expired", "withdrawn", "applied", "outdated"]
+Verdict = Literal["approved", "rejected"]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+CLOSED: frozenset[str] = frozenset({"rejected", "expired", "withdrawn", "applied", "outdated"})
+"""States that do not change any more."""
 
 
 class ApprovalRequested(Message):
@@ -24,7 +42,163 @@ class ApprovalDecided(Message):
     TYPE: ClassVar[str] = "counterpoint.approval.decided.v1"
 
     approval_id: Id
-    decision: Literal["approved", "rejected"]
+    decision: Verdict
     artifact_sha256: str
     by: str
     reason: str | None = None
+    task_id: Id | None = None
+
+
+class PendingApproval(Shape):
+    """The approval that a task waits for, in the task's record."""
+
+    approval_id: Id
+    category: Category | str
+    artifact_sha256: str
+    expires_at: Time
+
+
+class RefusedCall(Shape):
+    """The estimate of a model call that a limit refused."""
+
+    usd: Usd
+    tokens: int
+
+
+class Lift(Shape):
+    """An amount by which one limit is lifted. `spend_id` is the record that counts the spending under it.
+
+    `cap_*` is the limit as shown, with earlier lifts; an absent cap is not lifted.
+    """
+
+    spend_id: str
+    limit: str
+    cap_usd: Usd | None = None
+    used_usd: Usd | None = None
+    by_usd: Usd | None = None
+    cap_tokens: int | None = None
+    used_tokens: int | None = None
+    by_tokens: int | None = None
+
+
+class ApprovalDecision(Shape):
+    """A decision: `artifact_sha256` is the hash of the text that the person saw."""
+
+    decision: Verdict
+    artifact_sha256: Sha256
+    reason: str | None = Field(default=None, min_length=1, max_length=16_000)
+
+    @model_validator(mode="after")
+    def _check_reason(self) -> Self:
+        if self.decision == "rejected" and not self.reason:
+            raise ValueError("reason must be given for a rejection")
+        return self
+
+
+class ShownApproval(Shape):
+    """An approval as people see it. `artifact` is the text shown; `version` is that of the record."""
+
+    approval_id: Id
+    project: ProjectName
+    task_id: Id
+    category: Category | str
+    autonomy: str
+    summary: str
+    artifact: str
+    artifact_sha256: str
+    state: ApprovalState | str = "pending"
+    requested_at: Time
+    expires_at: Time
+    decided_by: str | None = None
+    decided_at: Time | None = None
+    reason: str | None = None
+
+
+class Approval(ShownApproval):
+    """A record of the store `approvals`.
+
+    `held` is the developer's result that waits, `lifts` the amounts by which limits are lifted, for the call `refused`.
+    """
+
+    lifts: tuple[Lift, ...] = ()
+    refused: RefusedCall | None = None
+    held: dict[str, Any] | None = None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the stored text is the one that was hashed, and states the stored lifts."""
+        stated = not self.lifts or self.artifact == lifts_as_text(self.lifts)
+        return stated and artifact_sha256(self.artifact) == self.artifact_sha256
+
+    @property
+    def decision(self) -> Verdict | None:
+        """The decision, None without one."""
+        if self.decided_by is None:
+            return None
+        return "rejected" if self.state == "rejected" else "approved"
+
+    def state_at(self, now: datetime) -> str:
+        """Return the state, `expired` as soon as the time is over."""
+        return "expired" if self.state == "pending" and now >= self.expires_at else self.state
+
+    def decided(self, given: ApprovalDecision, by: str, by_kind: PrincipalKind | str, now: datetime) -> "Approval":
+        """Return the approval after a decision. The same decision again by the same person changes nothing.
+
+        Raises `Denied` for anyone but a person, and `Permanent` `conflict` for an approval that is decided, expired or
+        closed, or a hash of another text.
+        """
+        if by_kind != "person":
+            raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
+        if given.artifact_sha256 != self.artifact_sha256 or not self.is_intact:
+            raise _conflict("artifact_sha256", "is not that of the text to approve; read the approval again")
+        state = self.state_at(now)
+        if state != "pending":
+            if (self.decision, self.decided_by) == (given.decision, by):
+                return self
+            raise _conflict("decision", f"comes too late: the approval {self._outcome(state)}")
+        decided = {"state": given.decision, "decided_by": by, "decided_at": now, "reason": given.reason}
+        return self.model_copy(update=decided)
+
+    def expired(self, now: datetime) -> "Approval":
+        """Return the approval at `now`, expired if nobody decided in time."""
+        return self.model_copy(update={"state": self.state_at(now)})
+
+    def applied(self) -> "Approval":
+        """Return an approved approval after its act was done; another one as it is."""
+        return self.model_copy(update={"state": "applied"}) if self.state == "approved" else self
+
+    def abandoned(self, reason: str) -> "Approval":
+        """Return the approval after its subject changed or its task went on without it.
+
+        A pending one is withdrawn, an approved one outdated: its act was not and will not be done.
+        """
+        state = {"pending": "withdrawn", "approved": "outdated"}.get(self.state)
+        return self.model_copy(update={"state": state, "reason": reason}) if state else self
+
+    def _outcome(self, state: str) -> str:
+        if self.decided_by is not None and self.decided_at is not None:
+            return f"was {self.decision} by {self.decided_by} at {self.decided_at:%Y-%m-%d %H:%M} UTC"
+        if state == "expired":
+            return f"expired at {self.expires_at:%Y-%m-%d %H:%M} UTC"
+        return f"was {state}: {self.reason}"
+
+
+def artifact_sha256(artifact: str) -> str:
+    """Return the hash that binds an approval to the text shown."""
+    return hashlib.sha256(artifact.encode()).hexdigest()
+
+
+def lifts_as_text(lifts: tuple[Lift, ...]) -> str:
+    """Return what is approved with these lifts: limits, what was used of them, and the amounts added."""
+    lines = []
+    for lift in lifts:
+        if lift.by_usd is not None:
+            lines.append(f"- {lift.limit}: add {lift.by_usd:f} USD to {lift.cap_usd:f} USD, used {lift.used_usd:f} USD")
+        if lift.by_tokens is not None:
+            used = f"used {lift.used_tokens} tokens"
+            lines.append(f"- {lift.limit}: add {lift.by_tokens} tokens to {lift.cap_tokens} tokens, {used}")
+    return "Lift the limits that refused a model call:\n" + "\n".join(lines)
+
+
+def _conflict(field: str, problem: str) -> Permanent:
+    return Permanent(ErrorCode.CONFLICT, (Problem(field=field, problem=problem),))

@@ -17,6 +17,7 @@ ActionKind = Literal[
     "answer",
     "escalate",
     "override",
+    "approval",
     "outcome",
     "learn",
     "resume",

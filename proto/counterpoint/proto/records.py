@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints, ValidationError
 
+from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Problem
@@ -71,6 +72,7 @@ class Revocation(Shape):
 
 MODELS: Mapping[str, type[Shape]] = {
     "actions": Action,
+    "approvals": Approval,
     "attempts": Attempt,
     "datasets": OwnedNode,
     "decisions": DecisionMade,

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
+from counterpoint.proto.approvals import PendingApproval
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.errors import Problem
 from counterpoint.proto.findings import Findings
@@ -23,6 +24,7 @@ EscalationCode = Literal[
     "architecture_scope",
     "budget",
     "no_model",
+    "not_approved",
 ]
 ENDED: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 UNANSWERED: frozenset[str] = frozenset({"proposed", "quiet"})
@@ -218,7 +220,7 @@ class TaskDue(Message):
     TYPE: ClassVar[str] = "counterpoint.task.due.v1"
 
     task_id: Id
-    timer: Literal["deadline", "outcome", "reassess", "quiet"] | str
+    timer: Literal["deadline", "outcome", "reassess", "quiet", "approval"] | str
 
 
 class Change(Shape):
@@ -323,6 +325,7 @@ class Task(Shape):
     confidence: Confidence | None = None
     findings: Findings | None = None
     escalation: Escalation | None = None
+    approval: PendingApproval | None = None
     needs: tuple[Need, ...] = ()
     override: OverrideGiven | None = None
     constraints: tuple[TaskConstraint, ...] = ()

@@ -11,12 +11,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from counterpoint.guard.kinds import CLASSES, Class
 from counterpoint.proto import subjects
+from counterpoint.proto.approvals import Category
+from counterpoint.proto.tasks import Autonomy
 
 Tier = Literal["record", "vector", "episodic", "graph", "cache"]
 StoreRight = Literal["read", "write"]
 Verdict = Literal["allow", "redact", "quarantine", "block"]
 """The verdict on a text, in rising order: kept, kept redacted, kept hidden until reviewed, refused."""
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+ActRule = Literal["ask", "refuse", "allow"]
+_ACT_RULES: dict[Category, frozenset[str]] = {
+    "spend": frozenset({"ask", "refuse"}),
+    "proposal": frozenset({"ask", "allow"}),
+}
 
 
 class _Row(BaseModel):
@@ -108,6 +116,28 @@ class RolePolicy(_Row):
     ingest: bool = False
 
 
+class ApprovalPolicy(_Row):
+    """The acts that wait for a person, by category and autonomy, and the time they wait; `projects` may differ."""
+
+    expires_s: int = Field(ge=60)
+    acts: dict[Category, dict[Autonomy, ActRule]]
+    projects: dict[str, dict[Category, dict[Autonomy, ActRule]]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        _check("approvals.acts", {*map(str, self.acts)} ^ {*get_args(Category)})
+        for acts in (self.acts, *self.projects.values()):
+            for category, rules in acts.items():
+                _check(f"approvals.acts.{category}", {*map(str, rules)} ^ {*get_args(Autonomy)})
+                _check(f"approvals.acts.{category}", {*map(str, rules.values())} - _ACT_RULES[category])
+        return self
+
+    def act(self, category: Category, autonomy: str, project: str) -> ActRule:
+        """Return the rule for an act; an unknown autonomy is supervised."""
+        rules = self.projects.get(project, {}).get(category) or self.acts[category]
+        return rules[autonomy] if autonomy in rules else rules["supervised"]
+
+
 class NatsUserPolicy(_Row):
     """The subjects that a bus user other than a service may publish and subscribe; `{project}` is one of its projects.
 
@@ -143,6 +173,7 @@ class Policy(_Row):
     messages: dict[str, MessagePolicy]
     principals: dict[str, RolePolicy]
     nats: dict[str, NatsUserPolicy]
+    approvals: ApprovalPolicy
     sensitive: SensitivePolicy
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, with_attempt, with_transition, without_effect
 from counterpoint.manager.timers import next_reassessment
-from counterpoint.manager.workflow import AWAITS_DOCUMENTS, WORKING, WorkflowEvent, transition
+from counterpoint.manager.workflow import AWAITS_APPROVAL, AWAITS_DOCUMENTS, WORKING, WorkflowEvent, transition
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.findings import Findings
 from counterpoint.proto.messages import Message
@@ -30,13 +30,22 @@ def on_worked(
     if history.workflow_state not in (WORKING, AWAITS_DOCUMENTS) or message.attempt != history.task.attempt:
         return without_effect(history, f"work of attempt {message.attempt} ({message.outcome})")
     reassess = recently_ingested and history.task.resumes < limits.max_resumes
-    reassess_at = next_reassessment(now, limits) if reassess else None
+    return apply_result(history, message, now, next_reassessment(now, limits) if reassess else None)
+
+
+def apply_result(
+    history: TaskHistory, message: TaskWorked, now: datetime, reassess_at: datetime | None = None
+) -> TaskUpdate:
+    """Return the update for a result, also for one that was held until an approval was decided.
+
+    `reassess_at`: when a stop is assessed again. Raises as `on_worked`.
+    """
     match message.outcome:
         case "answered":
             return _answered(history, message, now)
         case "proposed":
             return _proposed(history, message, now)
-        case "stopped" if history.workflow_state == WORKING:
+        case "stopped" if history.workflow_state in (WORKING, AWAITS_APPROVAL):
             return _stopped(history, message, now, reassess_at=reassess_at)
         case "stopped":
             return _reassessed(history, message, now)
@@ -83,12 +92,15 @@ def _answered(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
         decision=f"complete as {resolution}",
         confidence=message.confidence,
         task=task,
-        messages=(*_resumed(history, message), completion(history, task, resolution, result, message.findings, now)),
+        messages=(
+            *resumed_messages(history, message),
+            completion(history, task, resolution, result, message.findings, now),
+        ),
     )
 
 
 def _proposed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskUpdate:
-    if _in_shadow(history.task):
+    if in_shadow(history.task):
         return _shadowed(history, message, now)
     row = transition(history.workflow_state, WorkflowEvent.PROPOSED)
     if row is None:
@@ -122,11 +134,11 @@ def _proposed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
         decision=f"propose attempt {message.attempt}",
         confidence=message.confidence,
         task=task,
-        messages=(*_resumed(history, message), proposed),
+        messages=(*resumed_messages(history, message), proposed),
     )
 
 
-def _in_shadow(task: Task) -> bool:
+def in_shadow(task: Task) -> bool:
     """Whether nothing is proposed or offered for the task; an instruction is followed all the same."""
     return task.shadow and task.override is None
 
@@ -153,13 +165,13 @@ def _shadowed(history: TaskHistory, message: TaskWorked, now: datetime) -> TaskU
         decision=f"record attempt {message.attempt} in shadow",
         confidence=message.confidence,
         task=task,
-        messages=_resumed(history, message),
+        messages=resumed_messages(history, message),
         learned=learned,
     )
 
 
 def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reassess_at: datetime | None) -> TaskUpdate:
-    if _in_shadow(history.task):
+    if in_shadow(history.task):
         hidden = Findings(downstream=message.findings.downstream)
         message = message.model_copy(update={"text": None, "findings": hidden})
     escalation = escalate_stop(history.task, message)
@@ -192,7 +204,7 @@ def _stopped(history: TaskHistory, message: TaskWorked, now: datetime, *, reasse
         decision=f"escalate to {escalation.to}: {escalation.code}",
         confidence=message.confidence,
         task=task,
-        messages=(escalated,),
+        messages=(*resumed_messages(history, message), escalated),
         timers=(("reassess", reassess_at),) if reassess_at and row.to == AWAITS_DOCUMENTS else (),
     )
 
@@ -212,7 +224,7 @@ def _reassessed(history: TaskHistory, message: TaskWorked, now: datetime) -> Tas
             task, row, now, history.next_attempt, confidence=after, findings=message.findings, resumes=_resumes(history)
         ),
         delegate="work",
-        messages=_resumed(history, message),
+        messages=resumed_messages(history, message),
     )
 
 
@@ -220,12 +232,24 @@ def _resumes(history: TaskHistory) -> int:
     return history.task.resumes + (history.workflow_state == AWAITS_DOCUMENTS)
 
 
-def _resumed(history: TaskHistory, message: TaskWorked) -> tuple[Message, ...]:
-    """Messages that a task resumes, when it had been waiting for documents."""
+def resumed_messages(history: TaskHistory, message: TaskWorked) -> tuple[Message, ...]:
+    """Messages that a task resumes, when it had been waiting for documents or an approval."""
+    if history.workflow_state == AWAITS_APPROVAL:
+        return (TaskResumed(task_id=message.task_id, reason=decided_reason(history)),)
     if history.workflow_state != AWAITS_DOCUMENTS:
         return ()
     sources = tuple(dict.fromkeys(citation.source_path for citation in message.findings.citations))
     return (TaskResumed(task_id=message.task_id, reason=_resume_reason(history, message), sources=sources),)
+
+
+def decided_reason(history: TaskHistory) -> str:
+    """Return the end of the approval that the task waited for, in words."""
+    if history.approval is None:
+        return "the approval is gone"
+    approval = history.approval[0]
+    by = f" by {approval.decided_by}" if approval.decided_by else ""
+    why = f": {approval.reason}" if approval.reason else ""
+    return f"approval {approval.approval_id} ({approval.category}) {approval.decision or 'expired'}{by}{why}"
 
 
 def _resume_reason(history: TaskHistory, message: TaskWorked) -> str:

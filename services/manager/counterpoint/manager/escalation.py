@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from counterpoint.manager.workflow import TransitionGuard
+from counterpoint.proto.approvals import Lift
 from counterpoint.proto.tasks import Escalation, Need, Task, TaskWorked
 
 ANSWERED_BY_DOCUMENTS = frozenset({"low_confidence", "insufficient_evidence"})
@@ -25,6 +26,21 @@ def escalate_failures(task: Task, to: str, attempts: int, same: int) -> Escalati
     what = f"how to continue after {attempts} attempts, {same} of them with the same error"
     need = _with_how(task, Need(kind="decision", what=what, how=""))
     return Escalation(to=to, code="repeated_failure", needs=(need,))
+
+
+def escalate_budget(task: Task, lifts: Iterable[Lift]) -> Escalation:
+    """Escalate a refused model call to a person who may lift the limits."""
+    limits = ", ".join(lift.limit for lift in lifts)
+    how = f"counterpoint approvals --task {task.task_id} --project {task.project}"
+    return Escalation(
+        to="human", code="budget", needs=(Need(kind="budget", what=f"an approval that lifts {limits}", how=how),)
+    )
+
+
+def escalate_rejection(task: Task, reason: str) -> Escalation:
+    """Escalate a proposal that was not approved, for a decision."""
+    need = _with_how(task, Need(kind="decision", what=f"how to continue without the proposal: {reason}", how=""))
+    return Escalation(to="calling_llm", code="not_approved", needs=(need,))
 
 
 def ask_cause(task: Task, attempt: int | None) -> Need:

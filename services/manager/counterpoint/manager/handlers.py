@@ -4,7 +4,9 @@ from datetime import datetime
 
 from counterpoint.bus import Service
 from counterpoint.client import Memory, put, records
+from counterpoint.guard.policy import ApprovalPolicy, policy
 from counterpoint.manager import developer_results, interventions, outcomes
+from counterpoint.manager.approval_handlers import ApprovalDesk
 from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
 from counterpoint.manager.routing import first_attempt
@@ -15,11 +17,13 @@ from counterpoint.manager.task_history import TaskHistory, read_task_history, ta
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate, without_effect
 from counterpoint.manager.timers import reassessment, timer_name
+from counterpoint.proto.approvals import ApprovalDecided
 from counterpoint.proto.attempts import TaskOutcomeReported
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.incident_settings import STORE as SETTINGS
 from counterpoint.proto.incident_settings import IncidentSettings, ShadowDue, effective_settings, ids_for
 from counterpoint.proto.interventions import AmendTask, CancelTask, TaskOverridden
-from counterpoint.proto.memory import Commit, Get, List, RecordsChanged
+from counterpoint.proto.memory import Commit, Get, List, RecordsChanged, Write
 from counterpoint.proto.records import SessionRecord
 from counterpoint.proto.tasks import Task, TaskDue, TaskRouted, TaskWorked
 
@@ -32,8 +36,9 @@ NEWEST = 20
 class ManagerHandlers:
     """Handlers of the manager under task limits."""
 
-    def __init__(self, limits: TaskLimits) -> None:
+    def __init__(self, limits: TaskLimits, approvals: ApprovalDesk) -> None:
         self.limits = limits
+        self._approvals = approvals
 
     async def on_routed(self, message: TaskRouted, memory: Memory) -> Commit:
         """Make the record of the task, join its session, set its deadline, and delegate attempt 1."""
@@ -64,8 +69,10 @@ class ManagerHandlers:
         )
 
     async def on_worked(self, message: TaskWorked, memory: Memory) -> Commit:
-        """Propose, complete, escalate or resume by the developer's result."""
+        """Propose, complete, escalate or resume by the developer's result, or hold it for an approval."""
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        if held := await self._approvals.held(memory, history, message):
+            return self._commit(memory, history, held[0], message.action_id, writes=held[1])
         recently_ingested = message.outcome == "stopped" and await _was_ingested_since(
             memory, history.task.submitted_at
         )
@@ -85,6 +92,14 @@ class ManagerHandlers:
         history = await read_task_history(memory, message.task_id)
         update = interventions.on_override(history, message, memory.now)
         return self._commit(memory, history, update, history.task.last_action_id, message.action_id)
+
+    async def on_decided(self, message: ApprovalDecided, memory: Memory) -> Commit:
+        """Act on the decision on an approval. Raises `Permanent` for a message without a task."""
+        if message.task_id is None:
+            raise Permanent(ErrorCode.INVALID_MESSAGE, (Problem(field="task_id", problem="is missing"),))
+        history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        update, writes = await self._approvals.on_decided(memory, history, message)
+        return self._commit(memory, history, update, history.task.last_action_id, writes=writes)
 
     async def on_amended(self, message: AmendTask, memory: Memory) -> Commit:
         """Change the error of the task and start its work again, or do so if new links change its card."""
@@ -106,6 +121,9 @@ class ManagerHandlers:
     async def on_due(self, message: TaskDue, memory: Memory) -> Commit:
         """Handle a due timer of the task."""
         history = await with_spend(memory, await read_task_history(memory, message.task_id))
+        if message.timer == "approval":
+            update = self._approvals.on_due(memory, history)
+            return self._commit(memory, history, update, history.task.last_action_id)
         failed_at = await _last_failure(memory, message.task_id) if message.timer == "quiet" else None
         update = interventions.on_timer(history, message, memory.now, self.limits, failed_at)
         return self._commit(memory, history, update, history.task.last_action_id)
@@ -132,17 +150,27 @@ class ManagerHandlers:
             cancel_timers=tuple(timer_name(task_id, "reassess") for task_id in woken),
         )
 
-    def _commit(self, memory: Memory, history: TaskHistory, update: TaskUpdate, *after: str | None) -> Commit:
-        return task_commit(memory, self.limits, update, task_id=history.task.task_id, after=after, history=history)
+    def _commit(
+        self,
+        memory: Memory,
+        history: TaskHistory,
+        update: TaskUpdate,
+        *after: str | None,
+        writes: tuple[Write, ...] = (),
+    ) -> Commit:
+        return task_commit(
+            memory, self.limits, update, task_id=history.task.task_id, after=after, history=history, writes=writes
+        )
 
 
-def register(service: Service, limits: TaskLimits | None = None) -> None:
-    """Register the handlers with the service."""
-    handlers = ManagerHandlers(limits or TaskLimits())
+def register(service: Service, limits: TaskLimits | None = None, approvals: ApprovalPolicy | None = None) -> None:
+    """Register the handlers with the service. `approvals` replaces the part of the policy file."""
+    handlers = ManagerHandlers(limits or TaskLimits(), ApprovalDesk(approvals or policy().approvals))
     service.on(TaskRouted)(handlers.on_routed)
     service.on(TaskWorked)(handlers.on_worked)
     service.on(TaskOutcomeReported)(handlers.on_outcome)
     service.on(TaskOverridden)(handlers.on_overridden)
+    service.on(ApprovalDecided)(handlers.on_decided)
     service.on(AmendTask)(handlers.on_amended)
     service.on(CancelTask)(handlers.on_cancel)
     service.on(TaskDue)(handlers.on_due)

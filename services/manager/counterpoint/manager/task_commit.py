@@ -9,6 +9,7 @@ from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate
 from counterpoint.manager.timers import needed_timers, running_timers, set_timer
+from counterpoint.proto.approvals import STORE as APPROVALS
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import Commit, Outgoing, Write
 from counterpoint.proto.tasks import Task, TaskDelegated
@@ -52,6 +53,7 @@ def task_commit(
     for learned in update.learned:
         known = history.attempts.get(learned.attempt) if history else None
         writes.append(put("attempts", learned.attempt_id, learned, existing=known[1] if known else None))
+    writes += _approval_writes(update, history)
     if update.task:
         record = _stored(update.task, update, history, head[0])
         writes.append(put("tasks", task_id, record, existing=history.item if history else None))
@@ -62,6 +64,20 @@ def task_commit(
         messages += needed_timers(record, memory.now, limits)
     messages += [set_timer(task_id, timer, due_at) for timer, due_at in update.timers]
     return Commit(writes=tuple(writes), messages=tuple(messages), cancel_timers=cancelled)
+
+
+def _approval_writes(update: TaskUpdate, history: TaskHistory | None) -> list[Write]:
+    """Return the writes of approvals. The one that the task waited for is abandoned if the task goes on without it."""
+    known = history.approval if history else None
+    approvals = {each.approval_id: each for each in update.approvals}
+    if known and update.task and known[0].approval_id not in approvals:
+        approvals[known[0].approval_id] = known[0].abandoned(f"the task went on: {update.decision or 'changed'}")
+    items = {known[0].approval_id: known} if known else {}
+    return [
+        put(APPROVALS, approval_id, approval, existing=items[approval_id][1] if approval_id in items else None)
+        for approval_id, approval in approvals.items()
+        if approval_id not in items or approval != items[approval_id][0]
+    ]
 
 
 def _stored(task: Task, update: TaskUpdate, history: TaskHistory | None, head: str) -> Task:

@@ -7,6 +7,8 @@ from typing import cast
 from counterpoint.client import Memory, readable, record
 from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.manager.workflow import AWAITS_OUTCOME, WORKING, WorkflowState
+from counterpoint.proto.approvals import STORE as APPROVALS
+from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Source
 from counterpoint.proto.errors import Transient
@@ -19,12 +21,17 @@ RETRY_UNKNOWN_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class TaskHistory:
-    """A task and its attempts by number, with the versions read, and what a live task has spent if that was read."""
+    """A task and its attempts by number, with the versions read.
+
+    `approval`: the approval that the task waits for. `spend`: what a live task has spent, if that was read.
+    """
 
     task: Task
     item: Item
     attempts: dict[int, tuple[Attempt, Item]]
     spend: SpendRecord = field(default_factory=SpendRecord)
+    spend_item: Item | None = None
+    approval: tuple[Approval, Item] | None = None
 
     @property
     def workflow_state(self) -> WorkflowState:
@@ -67,7 +74,10 @@ async def read_task_history(memory: Memory, task_id: str) -> TaskHistory:
     if not tasks.items:
         raise Transient(f"task {task_id} has no record yet", retry_after_s=RETRY_UNKNOWN_S)
     known = [item async for page in memory.pages(attempts, first) for item in page.items]
-    return task_history(tasks.items[0], known)
+    history = task_history(tasks.items[0], known)
+    pending = history.task.approval
+    item = await memory.get(APPROVALS, pending.approval_id) if pending else None
+    return replace(history, approval=(record(item, Approval), item)) if item else history
 
 
 async def with_spend(memory: Memory, history: TaskHistory) -> TaskHistory:
@@ -75,4 +85,4 @@ async def with_spend(memory: Memory, history: TaskHistory) -> TaskHistory:
     if history.workflow_state.ended:
         return history
     item = await memory.get("spend", history.task.task_id)
-    return replace(history, spend=record(item, SpendRecord)) if item else history
+    return replace(history, spend=record(item, SpendRecord), spend_item=item) if item else history

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.timers import Timer
 from counterpoint.manager.workflow import Transition
+from counterpoint.proto.approvals import Approval
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import Confidence
 from counterpoint.proto.line import ActionKind
@@ -32,7 +33,7 @@ class TaskUpdate:
 
     `steps`: the reasoning, in order. `decision`: a short text; without it only the actions are written. `task`: the new
     record. `delegate`: the purpose of a delegation to the developer. `learned`: new records of attempts.
-    `timers`: timers to set besides those of the new state, with their due times.
+    `timers`: timers to set besides those of the new state, with their due times. `approvals`: new records of approvals.
     """
 
     steps: tuple[ReasoningStep, ...]
@@ -43,15 +44,17 @@ class TaskUpdate:
     messages: tuple[Message, ...] = ()
     learned: tuple[Attempt, ...] = ()
     timers: tuple[tuple[Timer, datetime], ...] = ()
+    approvals: tuple[Approval, ...] = ()
 
 
 def with_transition(task: Task, row: Transition, now: datetime, **changes: Any) -> Task:
-    """Return the record after a transition. The escalation is cleared, unless `changes` set it."""
+    """Return the record after a transition. Escalation and approval are cleared, unless `changes` set them."""
     always = {
         "state": row.to.state,
         "waiting_for": row.to.waiting_for,
         "ended_at": now if row.to.ended else None,
         "escalation": None,
+        "approval": None,
     }
     return task.model_copy(update=always | changes)
 

@@ -1,5 +1,5 @@
-"""Timers of a task: its deadline, the wait for an outcome, the delay before a reassessment, and the quiet time after
-which an incident is closed.
+"""Timers of a task: its deadline, the wait for an outcome or an approval, the delay before a reassessment, and the
+quiet time after which an incident is closed.
 
 A timer carries the version of the task's record and is stale when the record has changed. So every commit that writes
 the record cancels the timers and sets those of the new state.
@@ -13,7 +13,7 @@ from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.proto.memory import Outgoing
 from counterpoint.proto.tasks import ENDED, Task, TaskDue
 
-Timer = Literal["deadline", "outcome", "reassess", "quiet"]
+Timer = Literal["deadline", "outcome", "reassess", "quiet", "approval"]
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -34,6 +34,7 @@ def running_timers(task: Task) -> tuple[str, ...]:
         timers += ["deadline"] if task.deadline else []
         timers += ["outcome"] if task.waiting_for == "outcome" else []
         timers += ["quiet"] if task.quiet_s else []
+        timers += ["approval"] if task.waiting_for == "approval" else []
         timers += ["reassess"] if task.waiting_for == "documents" else []
     return tuple(timer_name(task.task_id, timer) for timer in timers)
 
@@ -46,6 +47,8 @@ def needed_timers(task: Task, now: datetime, limits: TaskLimits) -> tuple[Outgoi
             timers.append(set_timer(task.task_id, "quiet", now + timedelta(seconds=task.quiet_s)))
         if task.deadline:
             timers.append(set_timer(task.task_id, "deadline", task.deadline))
+        if task.waiting_for == "approval" and task.approval:
+            timers.append(set_timer(task.task_id, "approval", task.approval.expires_at))
         if task.waiting_for == "outcome":
             timers.append(set_timer(task.task_id, "outcome", now + timedelta(seconds=limits.outcome_wait_s)))
     return tuple(timers)

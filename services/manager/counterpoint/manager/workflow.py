@@ -16,6 +16,11 @@ class WorkflowEvent(StrEnum):
     ANSWERED = "worked: answered"
     PROPOSED = "worked: proposed"
     SHADOWED = "worked: proposed in shadow"
+    OVER_LIMIT = "worked: a limit refused a call"
+    HELD = "worked: proposed, needs an approval"
+    LIFTED = "approval: limits lifted"
+    CHANGED = "approval: its subject has changed"
+    NOT_APPROVED = "approval: the proposal is rejected or expired"
     STOPPED = "worked: stopped"
     ROSE = "worked: confidence rose"
     SUCCEEDED = "outcome: succeeded"
@@ -57,12 +62,13 @@ WORKING = WorkflowState("working")
 AWAITS_OUTCOME = WorkflowState("input_required", "outcome")
 AWAITS_DOCUMENTS = WorkflowState("input_required", "documents")
 AWAITS_OVERRIDE = WorkflowState("input_required", "override")
+AWAITS_APPROVAL = WorkflowState("input_required", "approval")
 COMPLETED = WorkflowState("completed")
 FAILED = WorkflowState("failed")
 CANCELLED = WorkflowState("cancelled")
 
-LIVE = (WORKING, AWAITS_OUTCOME, AWAITS_DOCUMENTS, AWAITS_OVERRIDE)
-ESCALATED = (AWAITS_DOCUMENTS, AWAITS_OVERRIDE)
+LIVE = (WORKING, AWAITS_OUTCOME, AWAITS_DOCUMENTS, AWAITS_OVERRIDE, AWAITS_APPROVAL)
+ESCALATED = (AWAITS_DOCUMENTS, AWAITS_OVERRIDE, AWAITS_APPROVAL)
 
 
 class Transition(NamedTuple):
@@ -96,6 +102,30 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(AWAITS_DOCUMENTS, WorkflowEvent.ANSWERED, None, COMPLETED, ("TaskResumed", "TaskCompleted")),
     Transition(AWAITS_DOCUMENTS, WorkflowEvent.PROPOSED, None, AWAITS_OUTCOME, ("TaskResumed", "TaskProposed")),
     Transition(AWAITS_DOCUMENTS, WorkflowEvent.SHADOWED, None, AWAITS_OUTCOME, ("TaskResumed",)),
+    Transition(WORKING, WorkflowEvent.OVER_LIMIT, None, AWAITS_APPROVAL, ("ApprovalRequested", "TaskEscalated")),
+    Transition(WORKING, WorkflowEvent.HELD, None, AWAITS_APPROVAL, ("ApprovalRequested",)),
+    Transition(
+        AWAITS_DOCUMENTS,
+        WorkflowEvent.OVER_LIMIT,
+        None,
+        AWAITS_APPROVAL,
+        ("TaskResumed", "ApprovalRequested", "TaskEscalated"),
+    ),
+    Transition(AWAITS_DOCUMENTS, WorkflowEvent.HELD, None, AWAITS_APPROVAL, ("TaskResumed", "ApprovalRequested")),
+    Transition(AWAITS_APPROVAL, WorkflowEvent.HELD, None, AWAITS_APPROVAL, ("TaskResumed", "ApprovalRequested")),
+    Transition(AWAITS_APPROVAL, WorkflowEvent.LIFTED, None, WORKING, ("TaskResumed", "TaskDelegated")),
+    Transition(AWAITS_APPROVAL, WorkflowEvent.CHANGED, None, AWAITS_APPROVAL, ("ApprovalRequested",)),
+    Transition(AWAITS_APPROVAL, WorkflowEvent.NOT_APPROVED, None, AWAITS_OVERRIDE, ("TaskResumed", "TaskEscalated")),
+    Transition(AWAITS_APPROVAL, WorkflowEvent.ANSWERED, None, COMPLETED, ("TaskResumed", "TaskCompleted")),
+    Transition(AWAITS_APPROVAL, WorkflowEvent.PROPOSED, None, AWAITS_OUTCOME, ("TaskResumed", "TaskProposed")),
+    Transition(AWAITS_APPROVAL, WorkflowEvent.SHADOWED, None, AWAITS_OUTCOME, ("TaskResumed",)),
+    *(
+        Transition(AWAITS_APPROVAL, WorkflowEvent.STOPPED, guard, to, ("TaskResumed", "TaskEscalated"))
+        for guard, to in (
+            (TransitionGuard.NEEDS_DOCUMENT, AWAITS_DOCUMENTS),
+            (TransitionGuard.NEEDS_DECISION, AWAITS_OVERRIDE),
+        )
+    ),
     *(Transition(at, WorkflowEvent.SUCCEEDED, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
     *(Transition(at, WorkflowEvent.OVERRIDDEN, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
     *(Transition(at, WorkflowEvent.OVERRIDDEN, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),

@@ -10,6 +10,7 @@ from decimal import ROUND_UP, Decimal
 from enum import StrEnum
 from typing import Any, Literal
 
+from counterpoint.proto.approvals import RefusedCall
 from counterpoint.proto.errors import Denied, ErrorCode
 from counterpoint.proto.messages import Shape, Time, Usd
 from counterpoint.proto.tasks import Budget
@@ -56,7 +57,8 @@ class CallUsage:
 class SpendRecord(Shape):
     """Limits, spending and reservations of a task, of a job of the memory service, or under a limit of the project.
 
-    `limit` describes the latter.
+    `limit` describes the latter, `limit_at` is when it was set. `lifted_*` was added to the limit by approvals.
+    `refused` is the first call that a limit refused the task since the last reservation.
     `unpriced` calls had an unknown price and are in no sum of dollars. `unknown` calls had an unknown outcome and count
     at their estimate.
     """
@@ -65,6 +67,10 @@ class SpendRecord(Shape):
     limit: str | None = None
     limit_usd: Usd | None = None
     limit_tokens: int | None = None
+    limit_at: Time | None = None
+    lifted_usd: Usd = Decimal(0)
+    lifted_tokens: int = 0
+    refused: RefusedCall | None = None
     spent_usd: Usd = Decimal(0)
     spent_tokens: int = 0
     reserved_usd: Usd = Decimal(0)
@@ -82,20 +88,40 @@ class SpendRecord(Shape):
             limit_tokens=budget.tokens if budget else None,
         )
 
+    @property
+    def cap_usd(self) -> Decimal | None:
+        """The limit in US dollars with what it was lifted by."""
+        return None if self.limit_usd is None else self.limit_usd + self.lifted_usd
+
+    @property
+    def cap_tokens(self) -> int | None:
+        """The limit in tokens with what it was lifted by."""
+        return None if self.limit_tokens is None else self.limit_tokens + self.lifted_tokens
+
+    @property
+    def used_usd(self) -> Decimal:
+        """US dollars spent and reserved."""
+        return self.spent_usd + self.reserved_usd
+
+    @property
+    def used_tokens(self) -> int:
+        """Tokens spent and reserved."""
+        return self.spent_tokens + self.reserved_tokens
+
     def with_reserved(self, estimate: CallUsage) -> "SpendRecord":
         """Add a reservation. Raises `Denied` `budget` when it could exceed a limit."""
         budget = self.limit or "the budget of the task"
-        if self.limit_usd is not None:
+        if self.cap_usd is not None:
             if estimate.usd == UNKNOWN:
                 raise Denied(ErrorCode.BUDGET, f"a model whose price is known, because {budget} is in USD")
-            remaining_usd = max(self.limit_usd - self.spent_usd - self.reserved_usd, Decimal(0))
+            remaining_usd = max(self.cap_usd - self.used_usd, Decimal(0))
             if estimate.usd > remaining_usd:
                 raise Denied(
                     ErrorCode.BUDGET,
                     f"{estimate.usd:f} USD at most for this call; {remaining_usd:f} USD of {budget} are left",
                 )
-        if self.limit_tokens is not None:
-            remaining = max(self.limit_tokens - self.spent_tokens - self.reserved_tokens, 0)
+        if self.cap_tokens is not None:
+            remaining = max(self.cap_tokens - self.used_tokens, 0)
             if estimate.tokens > remaining:
                 raise Denied(
                     ErrorCode.BUDGET,
@@ -105,6 +131,7 @@ class SpendRecord(Shape):
             update={
                 "reserved_usd": self.reserved_usd + estimate.known_usd,
                 "reserved_tokens": self.reserved_tokens + estimate.tokens,
+                "refused": None,
             }
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from counterpoint.manager.gateway.ledger import SpendRecord
 from counterpoint.proto.limits import LimitScope, StoredLimit, bounds, hashed_id
@@ -43,9 +44,10 @@ class AppliedLimit:
         period = {"day": " for a day", "month": " for a month", "total": ""}[self.limit.period]
         until = f", until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else ""
         described = f"the limit of {self.limit.scope} {self.name}{period}{until}"
-        return spend.model_copy(
-            update={"limit": described, "limit_usd": self.limit.usd, "limit_tokens": self.limit.tokens}
-        )
+        limit = {"limit": described, "limit_usd": self.limit.usd, "limit_tokens": self.limit.tokens}
+        # A lift is of the limit that was shown. A limit set afterwards holds as it is.
+        lifted = {} if spend.limit_at == self.limit.at else {"lifted_usd": Decimal(0), "lifted_tokens": 0}
+        return spend.model_copy(update={**limit, **lifted, "limit_at": self.limit.at})
 
 
 def applied_limits(

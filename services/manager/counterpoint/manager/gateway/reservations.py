@@ -6,7 +6,7 @@ label of what was read. No call is made without a reservation.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,12 +20,14 @@ from counterpoint.client import Memory, put, record, records, retry_on_conflict
 from counterpoint.guard.capabilities import Grant
 from counterpoint.manager.gateway.calls import CallOutcome, DeltaSink, ProviderCall, call_digest
 from counterpoint.manager.gateway.ledger import UNKNOWN, CallState, CallUsage, ModelCallRecord, SpendRecord
+from counterpoint.manager.gateway.limited_spending import read_limited_spending
 from counterpoint.manager.gateway.limits import AppliedLimit, applied_limits
+from counterpoint.proto.approvals import RefusedCall
 from counterpoint.proto.errors import Conflict, Denied, ErrorCode, Permanent, Problem, Transient
 from counterpoint.proto.ids import derived_id, new_id
 from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
 from counterpoint.proto.limits import STORE as LIMITS
-from counterpoint.proto.memory import Commit, CostReport, Get, Item, List, Origin, Write
+from counterpoint.proto.memory import Commit, Get, Item, List, Origin, Write
 from counterpoint.proto.messages import Shape, utc_now
 from counterpoint.proto.tasks import Budget
 
@@ -141,7 +143,7 @@ class Reservations:
         spend = record(found.spend, SpendRecord) if found.spend else SpendRecord.initial(request.grant.task, budget)
         if request.grant.task is None:
             spend = spend.model_copy(update={"limit_tokens": self._job_tokens.get(request.scope)})
-        limited = await _limited_spending(memory, found.limits)
+        limited = await read_limited_spending(memory, found.limits)
         try:
             writes = [put("spend", request.scope, spend.with_reserved(estimate), existing=found.spend)]
             writes += [
@@ -150,6 +152,7 @@ class Reservations:
             ]
         except Denied:
             CALLS.labels(request.grant.project, request.call.model, "refused").inc()
+            await self._note_refusal(memory, request, call_id, estimate, spend, found.spend)
             raise
         call = self._reservation(request, estimate, found)
         writes.append(put("model_calls", call_id, call))
@@ -161,6 +164,26 @@ class Reservations:
                 raise Denied(ErrorCode.ENDED, "a task that is still at the work that the token was made for")
             case _:
                 raise Conflict("model_calls", call_id)
+
+    async def _note_refusal(
+        self,
+        memory: Memory,
+        request: CallRequest,
+        call_id: str,
+        estimate: CallUsage,
+        spend: SpendRecord,
+        item: Item | None,
+    ) -> None:
+        """Record the first call that a limit refused the task: a person may lift the limit. Raises `Conflict`.
+
+        A call without a known price is not recorded, because no amount covers it.
+        """
+        if request.grant.task is None or estimate.usd == UNKNOWN or spend.refused is not None:
+            return
+        refused = RefusedCall(usd=estimate.known_usd, tokens=estimate.tokens)
+        write = put("spend", request.scope, spend.model_copy(update={"refused": refused}), existing=item)
+        step = f"refuse {call_id} {item.version if item else 0}"
+        await memory.step(Commit(step=step, last=False, writes=(write,)))
 
     def _reservation(self, request: CallRequest, estimate: CallUsage, found: _ReservationInput) -> ModelCallRecord:
         now = utc_now()
@@ -311,26 +334,6 @@ async def _read_records(memory: Memory, request: CallRequest, call_id: str) -> _
         "task": grant.task,
     }
     return _ReservationInput(call, spend, task, applied_limits(records(limits.items, StoredLimit), names, utc_now()))
-
-
-async def _limited_spending(
-    memory: Memory, limits: Sequence[AppliedLimit]
-) -> list[tuple[AppliedLimit, SpendRecord, Item | None]]:
-    """Return the spending under each limit, and its record if there is one."""
-    if not limits:
-        return []
-    stored = await memory.query(*(Get(store="spend", id=limit.spend_id) for limit in limits))
-    items = [found.items[0] if found.items else None for found in stored]
-    new = [limit for limit, item in zip(limits, items, strict=True) if item is None]
-    reports = iter(await memory.query(*(limit.costs_so_far for limit in new)) if new else ())
-    spending = []
-    for limit, item in zip(limits, items, strict=True):
-        if item is None:
-            spent = limit.opened(CostReport.model_validate(next(reports).report).total)
-        else:
-            spent = record(item, SpendRecord)
-        spending.append((limit, limit.with_limit(spent), item))
-    return spending
 
 
 def _agent(grant: Grant) -> str | None:

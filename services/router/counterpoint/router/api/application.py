@@ -14,6 +14,7 @@ from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.messages import Message
 from counterpoint.router import streams
 from counterpoint.router.api import (
+    approvals,
     audit,
     bulk_import,
     costs,
@@ -67,6 +68,7 @@ class HttpApi(FastAPI):
             sessions,
             incident_settings,
             shadow,
+            approvals,
             costs,
             limits,
             streams,

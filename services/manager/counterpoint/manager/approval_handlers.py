@@ -1,0 +1,124 @@
+"""Handlers of approvals: reads and writes of limits around the pure decisions of `approvals`."""
+
+from collections.abc import Sequence
+
+from counterpoint.client import Memory, put, record, records
+from counterpoint.guard.policy import ApprovalPolicy
+from counterpoint.manager import approvals
+from counterpoint.manager.gateway.ledger import SpendRecord
+from counterpoint.manager.gateway.lifts import CountedSpend, lifts_for
+from counterpoint.manager.gateway.limited_spending import read_limited_spending
+from counterpoint.manager.gateway.limits import applied_limits
+from counterpoint.manager.task_history import TaskHistory
+from counterpoint.manager.task_update import ReasoningStep, TaskUpdate, without_effect
+from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift
+from counterpoint.proto.limits import LIMITS_MAX, LimitScope, StoredLimit
+from counterpoint.proto.limits import STORE as LIMITS
+from counterpoint.proto.memory import Get, List, Write
+from counterpoint.proto.tasks import Task, TaskWorked
+
+CALLER = "developer"
+"""The agent whose calls a task pays for: the only service that may use the gateway for a task."""
+Decision = tuple[TaskUpdate, tuple[Write, ...]]
+
+
+class ApprovalDesk:
+    """Asks for approvals and acts on decisions, under the policy."""
+
+    def __init__(self, policy: ApprovalPolicy) -> None:
+        self._policy = policy
+
+    async def held(self, memory: Memory, history: TaskHistory, message: TaskWorked) -> Decision | None:
+        """Return the update that holds a result until a person has decided; None if no act needs an approval."""
+        if not approvals.is_current(history, message):
+            return None
+        act, writes = await self._refused_call(memory, history)
+        act = act or approvals.held_proposal(history, message, self._policy)
+        if act is None:
+            return None
+        approval_id = memory.id("approval")
+        return approvals.hold(history, message, act, approval_id, memory.now, self._policy.expires_s), writes
+
+    async def on_decided(self, memory: Memory, history: TaskHistory, message: ApprovalDecided) -> Decision:
+        """Act on the decision in the record. A message without it has no effect."""
+        approval = approvals.awaited(history, message.approval_id)
+        if approval is None or approval.decision is None:
+            return without_effect(history, f"a decision on approval {message.approval_id} by {message.by}"), ()
+        if approval.decision == "rejected" or not approval.is_intact:
+            return self._not_approved(memory, history, approval), ()
+        if approval.category == "spend":
+            return await self._lift(memory, history, approval)
+        return approvals.release(history, approval, memory.now), ()
+
+    def on_due(self, memory: Memory, history: TaskHistory) -> TaskUpdate:
+        """Expire the approval that the task waits for, unless a person has decided in time."""
+        approval = approvals.awaited(history)
+        if approval is None:
+            return without_effect(history, "the end of the time for an approval")
+        expired = approval.expired(memory.now)
+        if approval.decision is not None:
+            return without_effect(history, f"the end of the time for an approval that {approval.decided_by} decided")
+        if expired.state == "pending":
+            step = ReasoningStep("assess", f"the time for the approval ends at {approval.expires_at}")
+            return TaskUpdate(steps=(step,), timers=(("approval", approval.expires_at),))
+        return self._not_approved(memory, history, expired)
+
+    async def _refused_call(
+        self, memory: Memory, history: TaskHistory
+    ) -> tuple[approvals.HeldAct | None, tuple[Write, ...]]:
+        refused, task = history.spend.refused, history.task
+        if refused is None or self._policy.act("spend", task.autonomy, task.project) != "ask":
+            return None, ()
+        lifts = lifts_for(refused, await read_counted(memory, task))
+        if not lifts:
+            return None, ()
+        asked = history.spend.model_copy(update={"refused": None})
+        return approvals.held_call(refused, lifts), (put("spend", task.task_id, asked, existing=history.spend_item),)
+
+    async def _lift(self, memory: Memory, history: TaskHistory, approval: Approval) -> Decision:
+        counted = await read_counted(memory, history.task)
+        if writes := _lifted(counted, approval.lifts):
+            return approvals.lift(history, memory.now, applied=True), writes
+        lifts = lifts_for(approval.refused, counted) if approval.refused else ()
+        if not lifts or approval.refused is None:
+            return approvals.lift(history, memory.now, applied=False), ()
+        act = approvals.held_call(approval.refused, lifts)
+        return approvals.ask_again(history, act, memory.id("approval"), memory.now, self._policy.expires_s), ()
+
+    def _not_approved(self, memory: Memory, history: TaskHistory, approval: Approval) -> TaskUpdate:
+        if approval.category != "spend":
+            return approvals.drop(history, approval, memory.now)
+        message = TaskWorked.model_validate(approval.held)
+        act = approvals.held_proposal(history, message, self._policy)
+        if act is None:
+            return approvals.release(history, approval, memory.now)
+        decided = approvals.decided(history, approval)
+        return approvals.hold(decided, message, act, memory.id("approval"), memory.now, self._policy.expires_s)
+
+
+async def read_counted(memory: Memory, task: Task) -> list[CountedSpend]:
+    """Read the spending of a task, and that under each limit that applies to its calls."""
+    found, own = await memory.query(List(store=LIMITS, limit=LIMITS_MAX), Get(store="spend", id=task.task_id))
+    names: dict[LimitScope, str | None] = {
+        "project": task.project,
+        "agent": CALLER,
+        "session": task.session_id,
+        "task": task.task_id,
+    }
+    limits = applied_limits(records(found.items, StoredLimit), names, memory.now)
+    item = own.items[0] if own.items else None
+    spend = record(item, SpendRecord) if item else SpendRecord.initial(task.task_id, task.budget)
+    limited = await read_limited_spending(memory, limits)
+    return [
+        CountedSpend(task.task_id, spend, item),
+        *(CountedSpend(limit.spend_id, spent, stored) for limit, spent, stored in limited),
+    ]
+
+
+def _lifted(counted: Sequence[CountedSpend], lifts: Sequence[Lift]) -> tuple[Write, ...]:
+    """Return the writes that lift limits; none if one of them is not as shown any more."""
+    by_id = {each.spend_id: each for each in counted}
+    if not all(lift.spend_id in by_id and by_id[lift.spend_id].is_as_shown(lift) for lift in lifts):
+        return ()
+    pairs = [(by_id[lift.spend_id], lift) for lift in lifts]
+    return tuple(put("spend", each.spend_id, each.lifted(lift), existing=each.item) for each, lift in pairs)

@@ -1,0 +1,120 @@
+"""Approvals over HTTP: those that wait for a person, and the decisions."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+
+from counterpoint.client import Memory, act, put, record, records, send
+from counterpoint.proto.approvals import (
+    STORE,
+    Approval,
+    ApprovalDecided,
+    ApprovalDecision,
+    ApprovalState,
+    Category,
+    ShownApproval,
+)
+from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.memory import Commit, Item, List
+from counterpoint.proto.messages import Id, Time
+from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
+from counterpoint.router.api.context import Context
+from counterpoint.router.api.openapi import request_body
+from counterpoint.router.intake.intake import signer
+from counterpoint.router.paging import Cursor, Limit, ListPage, page
+
+router = APIRouter(prefix="/v1/approvals", tags=["tasks"])
+
+ApprovalId = Annotated[Id, Path(description="The approval's id.")]
+
+
+@router.get("", responses={200: {"model": ListPage[ShownApproval]}}, response_model=None)
+async def approvals(
+    context: Context,
+    cursor: Cursor,
+    state: Annotated[ApprovalState | Literal["all"], Query(description="`all` for every state.")] = "pending",
+    category: Category | None = None,
+    task_id: Annotated[Id | None, Query(description="The approvals of one task.")] = None,
+    limit: Limit = 50,
+) -> Response:
+    """List approvals, last changed first, by default those that wait for a decision.
+
+    An approval whose time is over is `expired` at once. A page may be shorter than `limit`; `next_cursor` tells whether
+    there are more.
+    """
+    context.require("read", "approve")
+    # The record of an approval that nobody decided stays pending until its timer is handled.
+    stored = None if state in ("all", "expired") else state
+    asked = {"state": stored, "category": category, "task_id": task_id}
+    where = {name: value for name, value in asked.items() if value is not None}
+    memory = context.memory()
+    found = await context.fetch(List(store=STORE, where=where, limit=limit, cursor=cursor))
+    listed = [_shown(approval, memory.now) for approval in records(found.items, Approval)]
+    return page((item_json(one) for one in listed if state in ("all", one.state)), found.next_cursor)
+
+
+@router.get("/{approval_id}", responses={200: {"model": ShownApproval}}, response_model=None)
+async def approval(context: Context, approval_id: ApprovalId) -> Response:
+    """Return an approval with the text to approve."""
+    context.require("read", "approve")
+    memory = context.memory()
+    item = await memory.get(STORE, approval_id)
+    if item is None:
+        raise _unknown(context.project)
+    return reply(_shown(record(item, Approval), memory.now))
+
+
+@router.post(
+    "/{approval_id}",
+    responses={200: {"model": ShownApproval}},
+    response_model=None,
+    openapi_extra=request_body(ApprovalDecision),
+)
+async def decide(
+    body: Annotated[RequestBody[ApprovalDecision], json_body(ApprovalDecision, "approve")], approval_id: ApprovalId
+) -> Response:
+    """Approve or reject, as a person. `artifact_sha256` is the hash of the text that was read.
+
+    The first decision is final: another is refused with 409 and the name of the person who decided. The same decision
+    again by the same person changes nothing. A rejection needs a reason.
+    """
+    context = body.context
+    principal = context.principal
+
+    async def decided(memory: Memory) -> tuple[Approval, Commit]:
+        item = await memory.get(STORE, approval_id)
+        if item is None:
+            raise _unknown(context.project)
+        before = record(item, Approval)
+        after = before.decided(body.value, principal.name, principal.kind, memory.now)
+        return after, Commit() if after is before else _commit(memory, item, after)
+
+    return reply(_shown(await context.commit(decided), context.memory().now))
+
+
+def _commit(memory: Memory, item: Item, after: Approval) -> Commit:
+    decision = after.decision or "rejected"
+    message = ApprovalDecided(
+        approval_id=after.approval_id,
+        decision=decision,
+        artifact_sha256=after.artifact_sha256,
+        by=after.decided_by or "",
+        reason=after.reason,
+        task_id=after.task_id,
+    )
+    reasoning = after.reason or f"{decision} by {after.decided_by}"
+    action = act(memory, signer("person"), "approval", reasoning, task_id=after.task_id, result=decision)
+    return Commit(
+        writes=(put(STORE, after.approval_id, after, existing=item), put("actions", action.action_id, action)),
+        messages=(send(message),),
+    )
+
+
+def _shown(approval: Approval, now: Time) -> ShownApproval:
+    shown = {name: getattr(approval, name) for name in ShownApproval.model_fields}
+    return ShownApproval.model_validate(shown | {"state": approval.state_at(now)})
+
+
+def _unknown(project: str) -> Permanent:
+    problem = f"is not an approval of project {project}; select another with `project` or `--project`"
+    return Permanent(ErrorCode.NOT_FOUND, (Problem(field="approval_id", problem=problem),))

@@ -1,0 +1,86 @@
+"""Decisions on approvals by memory's own rules: persons alone, one of two at once, bound to the version read."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memory_service.house import PERSON, House
+
+from counterpoint.proto.approvals import Approval, artifact_sha256
+from counterpoint.proto.memory import Outgoing, Write
+from counterpoint.proto.principals import Principal, PrincipalKind, Role
+
+DECIDED = "counterpoint.approval.decided.v1"
+AT = datetime(2026, 3, 2, 3, tzinfo=UTC)
+
+
+def approval(project: str, **changes: Any) -> Write:
+    """The write of an approval."""
+    made = Approval(
+        approval_id="a-1",
+        project=project,
+        task_id="t-1",
+        category="proposal",
+        autonomy="supervised",
+        summary="a proposal",
+        artifact="restart",
+        artifact_sha256=artifact_sha256("restart"),
+        requested_at=AT,
+        expires_at=AT + timedelta(days=1),
+    )
+    body = made.model_copy(update=changes).model_dump(mode="json", exclude_none=True)
+    return Write(store="approvals", id="a-1", body=body, expect=1 if changes else 0)
+
+
+async def asked(house: House, project: str) -> None:
+    """The manager asks for an approval, by the capability of its message."""
+    await house.done("manager", house.handed(await house.routed(project, "t-1")), writes=(approval(project),))
+
+
+async def principal(house: House, project: str, name: str, kind: PrincipalKind, *roles: Role) -> str:
+    """A principal of the project."""
+    made = Principal(name=name, kind=kind, projects=(project,), roles=roles)
+    write = Write(store="principals", id=name, body=made.model_dump(mode="json", exclude_none=True))
+    await house.done("router", house.standing("default", principal=PERSON), writes=(write,))
+    return name
+
+
+def message() -> Outgoing:
+    body = {"approval_id": "a-1", "task_id": "t-1", "decision": "approved", "artifact_sha256": "0", "by": "ana"}
+    return Outgoing(type=DECIDED, data=body)
+
+
+async def test_of_two_decisions_on_one_version_one_is_committed(house: House, project: str) -> None:
+    await asked(house, project)
+    people = [await principal(house, project, f"{name}-{project}", "person", "approve") for name in ("ana", "ben")]
+
+    async def decide(by: str) -> str:
+        write = approval(project, state="approved", decided_by=by, decided_at=AT)
+        origin = house.standing(project, principal=by)
+        reply = await house.commit("router", origin, writes=(write,), messages=(message(),))
+        return reply.refusal.kind if reply.refusal else reply.status
+
+    statuses = await asyncio.gather(*map(decide, people))
+    assert sorted(statuses) == ["conflict", "done"], statuses
+    body = await house.body(project, "approvals", "a-1") or {}
+    assert body["decided_by"] == people[statuses.index("done")]
+    assert sum(m.row.type == DECIDED and m.project == project for m in house.sent.values()) == 1
+
+
+async def test_nobody_but_a_person_who_may_approve_decides(house: House, project: str) -> None:
+    await asked(house, project)
+    write = approval(project, state="approved", decided_by="x", decided_at=AT)
+    bot = await principal(house, project, f"bot-{project}", "agent", "approve", "read", "operate", "admin")
+    system = await principal(house, project, f"system-{project}", "system", "approve")
+    reader = await principal(house, project, f"reader-{project}", "person", "read", "override", "operate", "admin")
+    for by in (bot, system, reader, None):
+        await house.refused("router", house.standing(project, principal=by), "store", writes=(write,))
+    assert (await house.body(project, "approvals", "a-1") or {})["state"] == "pending"
+
+
+async def test_no_other_service_writes_an_approval(house: House, project: str) -> None:
+    await asked(house, project)
+    write = approval(project, state="approved", decided_by="x", decided_at=AT)
+    delegated = await house.delegated(project, "t-1")
+    await house.refused("developer", house.handed(delegated), "store", writes=(write,))
+    await house.refused("lineage", house.standing(project), "store", writes=(write,))

@@ -1,0 +1,107 @@
+"""A question over its budget in a whole house: asked, approved by command, and answered by the model."""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from agents.gateway_world import PRICED, World, world
+
+from counterpoint.local.stack import Stack
+
+pytestmark = pytest.mark.timeout(240)
+COMMAND = Path(sys.executable).with_name("counterpoint")
+SAID = "The runbook says that the disk of orders is 20 GB. [1]"
+DOCUMENT = "# Disk of orders\n\nThe disk of orders is 20 GB. It is extended by the storage team.\n"
+QUESTION = "How large is the disk of orders?"
+
+
+@pytest_asyncio.fixture
+async def outside() -> AsyncIterator[World]:
+    """A provider of one model."""
+    async with world() as made:
+        made.text = SAID
+        yield made
+
+
+@pytest_asyncio.fixture
+async def house(outside: World) -> AsyncIterator[Stack]:
+    """A house with that model."""
+    with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
+        monkeypatch.setenv("COUNTERPOINT_MODEL", PRICED)
+        monkeypatch.setenv("COUNTERPOINT_RELATIONS_TOKENS", "0")
+        monkeypatch.setenv("OPENAI_API_BASE", f"{outside.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-nobody")
+        started = Stack(Path(folder) / "data", http_port=0)
+        await started.start()
+        try:
+            yield started
+        finally:
+            await started.stop()
+
+
+async def counterpoint(house: Stack, *arguments: str) -> tuple[int, Any]:
+    """Exit code of a command in a process of its own, and its JSON."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERPOINT_")}
+    process = await asyncio.create_subprocess_exec(
+        str(COMMAND), *arguments, "--json", "--data-dir", str(house.data_dir), "--project", "orders",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=clean,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    return process.returncode or 0, json.loads(out)
+
+
+async def test_a_budget_that_ends_is_lifted_by_a_person_and_two_decisions_are_one(house: Stack, outside: World) -> None:
+    headers = {"Authorization": f"Bearer {house.endpoints.token}"}
+    params = {"project": "orders"}
+    async with httpx.AsyncClient(base_url=house.endpoints.http, headers=headers, params=params, timeout=120) as http:
+        (await http.post("/v1/documents", json={"source": "disk.md", "text": DOCUMENT})).raise_for_status()
+
+        async def asked(task_id: str) -> dict[str, Any]:
+            body = {"kind": "question", "description": QUESTION, "task_id": task_id, "budget": {"tokens": 50}}
+            return dict((await http.post("/v1/tasks", json=body, headers={"Prefer": "wait=60"})).json())
+
+        async def settled(task_id: str) -> dict[str, Any]:
+            for _ in range(4):
+                task = dict((await http.get(f"/v1/tasks/{task_id}", params={"wait": 30})).json())
+                if task.get("waiting_for") != "approval":
+                    return task
+            raise AssertionError("the task waits for an approval still")
+
+        waiting = await asked("t-1")
+        assert (waiting["state"], waiting["waiting_for"]) == ("input_required", "approval"), waiting
+        assert (waiting["escalation"]["code"], waiting["escalation"]["needs"][0]["kind"]) == ("budget", "budget")
+        assert "20 GB" in waiting["proposal"]
+        assert not outside.seen
+
+        _, listed = await counterpoint(house, "approvals", "--task", "t-1")
+        (approval,) = listed["items"]
+        assert "the budget of the task: add" in approval["artifact"]
+        code, approved = await counterpoint(house, "approve", approval["approval_id"])
+        assert (code, approved["state"]) == (0, "approved")
+        done = await settled("t-1")
+        assert (done["state"], "The runbook says" in done["result"]) == ("completed", True), done
+        assert outside.seen
+        _, costs = await counterpoint(house, "costs", "--by", "task")
+        assert "t-1" in [line["key"] for line in costs["lines"]]
+
+        await asked("t-2")
+        _, listed = await counterpoint(house, "approvals", "--task", "t-2")
+        approval_id = listed["items"][0]["approval_id"]
+        outcomes = await asyncio.gather(
+            counterpoint(house, "approve", approval_id), counterpoint(house, "reject", approval_id, "--why", "too dear")
+        )
+        assert sorted(code for code, _ in outcomes) == [0, 1]
+        (winner,), (loser,) = ([said for code, said in outcomes if code == each] for each in (0, 1))
+        assert f"was {winner['state']} by {winner['decided_by']}" in loser["errors"][0]["problem"]
+        done = await settled("t-2")
+        assert (done["state"], "The runbook says" in done["result"]) == ("completed", winner["state"] == "approved")
+        report = (await http.get("/v1/audit/verify")).json()
+        assert report["ok"], report

@@ -1,0 +1,229 @@
+"""Approvals: over HTTP, and as the commands send and show them."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from agents.router_house import NOW, PROJECT
+from typer.testing import CliRunner
+from ui.cli_server import Played
+from ui.http_front import Running
+
+from counterpoint.cli.main import app
+from counterpoint.proto.approvals import Approval, ApprovalDecided, Lift, artifact_sha256, lifts_as_text
+
+URL = "/v1/approvals"
+LIFT = Lift(spend_id="t1", limit="the budget of the task", cap_tokens=10, used_tokens=9, by_tokens=1000)
+
+
+def pending(front: Running, approval_id: str = "a1", **changes: Any) -> Approval:
+    """Put an approval into the record, that waits for an hour."""
+    artifact = changes.pop("artifact", "restart the service")
+    fields = {
+        "approval_id": approval_id,
+        "project": PROJECT,
+        "task_id": "t1",
+        "category": "proposal",
+        "autonomy": "supervised",
+        "summary": "a proposal",
+        "artifact": artifact,
+        "artifact_sha256": artifact_sha256(artifact),
+        "requested_at": NOW,
+        "expires_at": NOW + timedelta(hours=1),
+        "held": {"text": "what only the manager needs"},
+    }
+    made = Approval.model_validate(fields | changes)
+    front.house.put("approvals", approval_id, made.model_dump(mode="json", exclude_none=True))
+    return made
+
+
+def body(approval: Approval, decision: str = "approved", **more: Any) -> dict[str, Any]:
+    return {"decision": decision, "artifact_sha256": approval.artifact_sha256, "reason": "seen", **more}
+
+
+async def test_a_decision_is_recorded_once_and_sent_once(front: Running) -> None:
+    approval = pending(front)
+    first = await front.me.post(f"{URL}/a1", json=body(approval))
+    assert (first.status_code, first.json()["state"], first.json()["decided_by"]) == (200, "approved", "me")
+    again = await front.me.post(f"{URL}/a1", json=body(approval))
+    assert again.json() == first.json()
+    async with front.as_principal("ben", "approve", "read") as ben:
+        for decision in ("approved", "rejected"):
+            late = await ben.post(f"{URL}/a1", json=body(approval, decision))
+            assert (late.status_code, late.json()["code"]) == (409, "conflict")
+            assert "was approved by me at 2026-03-02" in late.text
+    (sent,) = front.house.of_type(ApprovalDecided)
+    assert (sent.approval_id, sent.task_id, sent.decision, sent.by) == ("a1", "t1", "approved", "me")
+    (action,) = front.house.line("t1")
+    assert (action.agent, action.kind, action.result, action.reasoning) == ("human", "approval", "approved", "seen")
+
+
+async def test_a_decision_that_is_overtaken_says_who_decided(front: Running) -> None:
+    approval = pending(front)
+    decided = {"state": "rejected", "decided_by": "ben", "decided_at": NOW, "reason": "no"}
+
+    def overtaken() -> None:
+        front.house.put("approvals", "a1", approval.model_copy(update=decided).model_dump(mode="json"))
+
+    front.house.before_commit = overtaken
+    late = await front.me.post(f"{URL}/a1", json=body(approval))
+    assert (late.status_code, "was rejected by ben" in late.text) == (409, True)
+    assert not front.house.of_type(ApprovalDecided)
+
+
+async def test_a_text_other_than_the_one_read_is_not_approved(front: Running) -> None:
+    approval = pending(front)
+    other = await front.me.post(f"{URL}/a1", json=body(approval, artifact_sha256=artifact_sha256("another")))
+    assert (other.status_code, "read the approval again" in other.text) == (409, True)
+    pending(front, "a2", artifact_sha256=approval.artifact_sha256, artifact="[redacted]")
+    assert (await front.me.post(f"{URL}/a2", json=body(approval))).status_code == 409
+    dearer = LIFT.model_copy(update={"by_tokens": 10**9})
+    altered = pending(front, "a3", artifact=lifts_as_text((LIFT,)), lifts=(dearer,))
+    assert (await front.me.post(f"{URL}/a3", json=body(altered))).status_code == 409
+    assert not front.house.of_type(ApprovalDecided)
+
+
+async def test_a_decision_after_the_time_is_refused_before_its_timer_is_handled(front: Running) -> None:
+    approval = pending(front, expires_at=NOW)
+    late = await front.me.post(f"{URL}/a1", json=body(approval))
+    assert (late.status_code, "expired at 2026-03-02 03:00 UTC" in late.text) == (409, True)
+    assert (await front.me.get(f"{URL}/a1")).json()["state"] == "expired"
+    assert (await front.me.get(URL)).json()["items"] == []
+    assert [one["state"] for one in (await front.me.get(URL, params={"state": "expired"})).json()["items"]] == [
+        "expired"
+    ]
+
+
+async def test_only_persons_who_may_approve_decide(front: Running) -> None:
+    approval = pending(front)
+    for name, roles, kind in (
+        ("bot", ("approve", "read"), "agent"),
+        ("system", ("approve", "read"), "system"),
+        ("reader", ("read", "override", "operate", "admin"), "person"),
+    ):
+        async with front.as_principal(name, *roles, kind=kind) as other:
+            assert (await other.post(f"{URL}/a1", json=body(approval))).status_code == 403
+            assert (await other.get(f"{URL}/a1")).status_code == 200
+    async with front.as_principal("sender", "submit") as sender:
+        assert (await sender.get(URL)).status_code == 403
+    assert (await front.me.get(f"{URL}/a1")).json()["state"] == "pending"
+
+
+async def test_the_list_is_filtered_and_hides_what_is_held(front: Running) -> None:
+    pending(front)
+    pending(front, "a2", category="spend", task_id="t2")
+    pending(front, "a3", state="withdrawn", reason="cancelled")
+
+    async def listed(**params: str) -> list[str]:
+        return [one["approval_id"] for one in (await front.me.get(URL, params=params)).json()["items"]]
+
+    assert await listed() == ["a2", "a1"]
+    assert await listed(category="spend") == ["a2"]
+    assert await listed(task_id="t1") == ["a1"]
+    assert await listed(state="all") == ["a3", "a2", "a1"]
+    assert await listed(state="withdrawn") == ["a3"]
+    assert "what only the manager needs" not in (await front.me.get(URL)).text
+    assert (await front.me.get(URL, params={"state": "lost"})).status_code == 422
+
+
+async def test_wrong_requests_are_refused_in_words_that_make_sense(front: Running) -> None:
+    approval = pending(front)
+    unknown = await front.me.post(f"{URL}/a9", json=body(approval))
+    assert (unknown.status_code, "is not an approval of project orders" in unknown.text) == (404, True)
+    assert (await front.me.get(f"{URL}/a9")).status_code == 404
+    for wrong, field in (
+        ({"decision": "maybe"}, "decision"),
+        ({"artifact_sha256": "abc"}, "artifact_sha256"),
+        ({"decision": "rejected", "reason": None}, "reason must be given"),
+    ):
+        refused = await front.me.post(f"{URL}/a1", json=body(approval) | wrong)
+        assert (refused.status_code, field in refused.text) == (422, True)
+
+
+SHOWN = {
+    "approval_id": "a1",
+    "project": "orders",
+    "task_id": "t1",
+    "category": "spend",
+    "autonomy": "supervised",
+    "summary": "a model call was refused",
+    "artifact": "Lift the limits:\n- the budget of the task: add 1 USD",
+    "artifact_sha256": "ab" * 32,
+    "state": "pending",
+    "requested_at": "2026-03-02T03:00:00Z",
+    "expires_at": "2026-03-03T03:00:00Z",
+}
+
+
+def run(api: Played, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*words, *api.options()], env={"COLUMNS": "120"})
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_the_list_shows_the_text_the_hash_and_the_commands(api: Played) -> None:
+    decided = {"state": "rejected", "decided_by": "ben", "decided_at": "2026-03-02T04:00:00Z", "reason": "too dear"}
+    items = [SHOWN, SHOWN | {"approval_id": "a2"} | decided]
+    api.on(f"GET {URL}", (200, {"items": items, "next_cursor": None}), (200, {"items": [], "next_cursor": None}))
+    code, shown = run(api, "approvals", "--project", "orders", "--state", "all", "--category", "spend", "--task", "t1")
+    assert code == 0
+    assert "a1 spend, pending, task t1 a model call was refused" in shown
+    assert "- the budget of the task: add 1 USD sha256 abab" in shown
+    assert "counterpoint approve a1 --project orders" in shown
+    assert "by ben, 2026-03-02 04:00:00 UTC: too dear" in shown
+    asked = api.asked[0].params
+    assert {name: asked[name] for name in ("state", "category", "task_id")} == {
+        "state": "all", "category": "spend", "task_id": "t1",
+    }  # fmt: skip
+    assert run(api, "approvals", "--project", "orders") == (0, "no approvals")
+
+
+@pytest.mark.parametrize(
+    ("words", "decision", "reason"),
+    [(("approve", "a1"), "approved", None), (("reject", "a1", "--why", "too dear"), "rejected", "too dear")],
+)
+def test_a_decision_sends_the_hash_of_the_text_it_read(
+    api: Played, words: tuple[str, ...], decision: str, reason: str | None
+) -> None:
+    api.on(f"GET {URL}/a1", (200, SHOWN))
+    api.on(f"POST {URL}/a1", (200, SHOWN | {"state": decision}))
+    code, shown = run(api, *words, "--sha256", "ABAB")
+    assert (code, shown.endswith(decision)) == (0, True)
+    sent = {name: value for name, value in api.asked[1].body.items() if value is not None}
+    expected = {"decision": decision, "artifact_sha256": "ab" * 32, "reason": reason}
+    assert sent == {name: value for name, value in expected.items() if value is not None}
+
+
+def test_another_hash_than_expected_sends_nothing(api: Played) -> None:
+    api.on(f"GET {URL}/a1", (200, SHOWN))
+    code, shown = run(api, "approve", "a1", "--sha256", "cd")
+    assert (code, "the hash of the text is abab" in shown, len(api.asked)) == (1, True, 1)
+
+
+def test_a_conflict_is_shown_with_who_decided(api: Played) -> None:
+    problem = {"title": "Conflict", "status": 409, "code": "conflict"}
+    problem |= {"errors": [{"field": "decision", "problem": "comes too late: the approval was approved by ben"}]}
+    api.on(f"GET {URL}/a1", (200, SHOWN))
+    api.on(f"POST {URL}/a1", (409, problem))
+    code, shown = run(api, "approve", "a1")
+    assert (code, "was approved by ben" in shown) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("approvals", "--state", "lost"), "a state is one of pending"),
+        (("approvals", "--category", "merge"), "a category is one of spend, proposal"),
+        (("reject", "a1"), "--why"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_sent(api: Played, words: tuple[str, ...], problem: str) -> None:
+    code, shown = run(api, *words)
+    assert (code, problem in shown, api.asked) == (2, True, [])
+
+
+def test_a_lift_states_all_amounts() -> None:
+    dollars = {"cap_usd": Decimal("0.50"), "used_usd": Decimal("0.49"), "by_usd": Decimal("0.10")}
+    text = lifts_as_text((LIFT.model_copy(update=dollars),))
+    assert "add 0.10 USD to 0.50 USD, used 0.49 USD" in text
+    assert "add 1000 tokens to 10 tokens, used 9 tokens" in text
