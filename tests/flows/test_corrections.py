@@ -234,3 +234,30 @@ async def test_the_lesson_is_proposed_next_time_until_it_is_said_not_to_be_the_s
     again = await ops.until("first", state="input_required", waiting_for="documents")
     assert "ledgerctl" not in json.dumps(again.get("proposal"))
     assert attempt_id not in {one["id"] for one in again["findings"]["similar_attempts"]}
+
+
+async def test_a_split_and_a_link_change_the_open_card(http: httpx.AsyncClient, project: str) -> None:
+    ops = Reporter(http, project)
+    known = {"source": "incidents.csv", "error_message": ERROR, "by": "ada", "when": "2026-03-02T03:00:01Z"}
+    told = known | {"tried": "Unlock batch_7 with ledgerctl unlock", "outcome": "succeeded"}
+    made = await http.post("/v1/attempts", json={"incidents": [told], "project": project})
+    attempt_id = made.json()["incidents"][0]["id"]
+    body = {"kind": "troubleshoot", "description": "The invoice run stops", "error_message": ERROR, "project": project}
+    answer = await http.post("/v1/tasks", json=body | {"task_id": "open"}, headers={"Prefer": "wait=30"})
+    assert "ledgerctl unlock" in answer.json()["proposal"]
+
+    pair = {"relation": "different", "tasks": ["open", attempt_id]}
+    split = await http.post("/v1/links", json=pair, params=ops.params)
+    assert split.status_code == 201, split.text
+    alone = await ops.until("open", state="input_required", waiting_for="documents")
+    assert alone.get("proposal") is None
+    assert attempt_id not in {one["id"] for one in alone["findings"]["similar_attempts"]}
+
+    other = {"description": "Printer on floor 2 is offline", "error_message": "lp0: no paper", "task_id": "other"}
+    answer = await http.post("/v1/tasks", json=body | other, headers={"Prefer": "wait=30"})
+    assert answer.json()["waiting_for"] == "documents"
+    pair = {"relation": "same", "tasks": ["other", attempt_id]}
+    link = await http.post("/v1/links", json=pair, params=ops.params)
+    assert link.status_code == 201, link.text
+    linked = await ops.until("other", state="input_required", waiting_for="outcome")
+    assert "ledgerctl unlock" in linked["proposal"]

@@ -42,9 +42,10 @@ class CancelTask(Message):
 
 
 class AmendTask(Message):
-    """Change the error of a task, whose failure turned out to be another one.
+    """Change the error of a task, whose failure turned out to be another one, or tell it of new `links`.
 
-    Work restarts. Omitted fields keep their values; `context` replaces the former context as a whole.
+    Work restarts; after new links only if they change its card. Omitted fields keep their values; `context` replaces
+    the former context as a whole.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.amend.v1"
@@ -59,3 +60,4 @@ class AmendTask(Message):
     target: Target | None = None
     context: dict[str, Any] | None = None
     source_ref: str | None = Field(default=None, max_length=2_000)
+    links: tuple[Id, ...] = Field(default=(), max_length=400)

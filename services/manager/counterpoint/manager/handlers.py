@@ -5,6 +5,7 @@ from datetime import datetime
 from counterpoint.bus import Service
 from counterpoint.client import Memory, put, records
 from counterpoint.manager import developer_results, interventions, outcomes
+from counterpoint.manager.declared_links import changes_card
 from counterpoint.manager.knowledge import INGESTED, ends_ingest, ingested_since
 from counterpoint.manager.routing import first_attempt
 from counterpoint.manager.sessions import session_id_of, with_task
@@ -86,8 +87,13 @@ class ManagerHandlers:
         return self._commit(memory, history, update, history.task.last_action_id, message.action_id)
 
     async def on_amended(self, message: AmendTask, memory: Memory) -> Commit:
-        """Change the error of the task and start its work again."""
+        """Change the error of the task and start its work again, or do so if new links change its card."""
         history = await read_task_history(memory, message.task_id)
+        if message.links:
+            if history.workflow_state.ended or not await changes_card(memory, history.task, message.links):
+                return Commit()
+            update = interventions.on_links(history, message, memory.now)
+            return self._commit(memory, history, update, history.task.last_action_id)
         update = interventions.on_amendment(history, message, memory.now)
         return self._commit(memory, history, update, history.task.last_action_id)
 

@@ -26,6 +26,7 @@ class WorkflowEvent(StrEnum):
     OUTCOME_DUE = "due: outcome"
     DEADLINE_DUE = "due: deadline"
     QUIET_DUE = "due: quiet"
+    LINKED = "linked or split"
     CANCEL = "cancel"
 
 
@@ -101,6 +102,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     *(Transition(at, WorkflowEvent.QUIET_DUE, None, COMPLETED, ("TaskCompleted",)) for at in LIVE),
     *(Transition(at, WorkflowEvent.AMENDED, None, WORKING, ("TaskDelegated",)) for at in (WORKING, AWAITS_OUTCOME)),
     *(Transition(at, WorkflowEvent.AMENDED, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
+    Transition(AWAITS_OUTCOME, WorkflowEvent.LINKED, None, WORKING, ("TaskDelegated",)),
+    *(Transition(at, WorkflowEvent.LINKED, None, WORKING, ("TaskResumed", "TaskDelegated")) for at in ESCALATED),
     *(Transition(at, WorkflowEvent.DEADLINE_DUE, None, FAILED, ("TaskFailed",)) for at in LIVE),
     *(Transition(at, WorkflowEvent.CANCEL, None, CANCELLED, ("TaskCancelled",)) for at in LIVE),
 )

@@ -15,7 +15,7 @@ from counterpoint.proto.messages import Id, Shape
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
-from counterpoint.router.intake.task_links import STORE, check_not_merged, link_writes, sides_of
+from counterpoint.router.intake.task_links import STORE, check_not_merged, link_messages, link_writes, sides_of
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
 router = APIRouter(prefix="/v1/links", tags=["tasks"])
@@ -58,7 +58,8 @@ async def create(body: Annotated[RequestBody[NewLinks], json_body(NewLinks)]) ->
         written, writes = await link_writes(
             memory, _pairs(value.relation, sides), value.relation, value.reason, reporter.by, reporter.by_kind
         )
-        return Links(items=written), Commit(writes=writes)
+        told = await link_messages(memory, written, value.relation, reporter.by, reporter.by_kind)
+        return Links(items=written), Commit(writes=writes, messages=told)
 
     return reply(await context.commit(linked), 201)
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from counterpoint.client import Memory, put, record, records
+from counterpoint.client import Memory, put, record, records, send
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
+from counterpoint.proto.interventions import AmendTask
 from counterpoint.proto.links import Link, Relation, Side, link_id
-from counterpoint.proto.memory import Get, Item, List, Write
+from counterpoint.proto.memory import Get, Item, List, Outgoing, Write
 from counterpoint.proto.tasks import ENDED, Task
 
 STORE = "links"
@@ -137,3 +138,27 @@ async def link_writes(
         links.append(link)
         writes.append(put(STORE, each, link, existing=existing))
     return tuple(links), tuple(writes)
+
+
+async def link_messages(
+    memory: Memory, links: Sequence[Link], relation: Relation, by: str, by_kind: str
+) -> tuple[Outgoing, ...]:
+    """Return the messages that tell open tasks of their new links. The parts of a merge are not told."""
+    if relation == "merged":
+        return ()
+    task_ids = dict.fromkeys(side.task_id for link in links for side in link.pair)
+    found = await memory.query(*(Get(store="tasks", id=each) for each in task_ids))
+    reason = "linked to the same failure" if relation == "same" else "split from a different failure"
+    return tuple(
+        send(
+            AmendTask(
+                task_id=task.task_id,
+                by=by,
+                by_kind=by_kind,
+                reason=reason,
+                links=tuple(link.link_id for link in links if task.task_id in {side.task_id for side in link.pair}),
+            )
+        )
+        for task in records((item for result in found for item in result.items), Task)
+        if task.state not in ENDED
+    )
