@@ -213,9 +213,22 @@ async def test_a_record_that_differs_is_different(tasks: Tasks, processes: Repla
     assert (step.difference.recorded, step.difference.replayed) == ("give up", "go on")
     asked = replayed('"query": "', '"query": "x')
     assert [each.difference.replayed[:24] for each in asked.steps if each.difference] == ["asks for something else "]
-    broken = replayed('"problems": []', '"problems": ["attempts/a was erased"]')
+    broken = replayed('"problems": []', '"problems": ["attempts/a differs from what was committed"]')
     assert broken.verdict == "broken"
     assert broken.contexts == 0
+    assert {step.verdict for step in broken.steps} == {"broken"}
+
+
+async def test_a_step_whose_answers_were_not_recorded_is_not_replayed(tasks: Tasks, processes: ReplayProcesses) -> None:
+    await fixed_before(tasks)
+    page = await tasks.post("/v1/tasks/again/replay", {}, limit=200)
+    for step in page["items"]:
+        step["record"] |= {"answers": [], "read_set": step["record"]["read_set"][:2]}
+        step["requests"] = []
+    report = replay_task(Changed(page, "", ""), "again", None, processes)  # type: ignore[arg-type]
+    assert (report.verdict, report.contexts) == ("not replayed", 0)
+    whys = {why for step in report.steps if step.service != "lineage" for why in step.why}
+    assert whys == {"an earlier release committed it, which did not record the answers"}
 
 
 async def test_what_cannot_be_replayed_is_said(tasks: Tasks, http: httpx.AsyncClient) -> None:
@@ -231,3 +244,18 @@ async def test_what_cannot_be_replayed_is_said(tasks: Tasks, http: httpx.AsyncCl
     assert (denied.status_code, denied.json()["code"]) == (403, "role")
     for words in ((), ("open", "--all"), ("open", "--since", "2026-01-01"), ("--all", "--since", "soon")):
         await tasks.replay(*words, code=2)
+
+
+async def test_a_replay_says_what_was_erased(tasks: Tasks) -> None:
+    for source, text in (("orders.md", RUNBOOK), ("ledger.md", LEDGER)):
+        await tasks.post("/v1/documents", {"source": source, "text": text})
+    await tasks.submit("answered", "question", "For how many years are orders kept?")
+    assert (await tasks.run("erase", "--source", "ledger.md", "--yes")).exit_code == 0
+    report = await tasks.replay("answered", code=1)
+    (step,) = (each for each in report["steps"] if each["verdict"] == "erased")
+    assert report["verdict"] == "erased"
+    assert step["service"] == "developer"
+    assert all("chunks/" in why and why.endswith("was erased") for why in step["why"])
+    assert (await tasks.run("erase", "--source", "orders.md", "--yes")).exit_code == 0
+    erased = await tasks.replay("answered", code=1)
+    assert (erased["status"], erased["errors"][0]["problem"]) == (404, "was erased")

@@ -69,7 +69,7 @@ def replay(
             verdicts = {each.verdict for each in reports} | ({"broken"} if failed else set())
     expected = {"same", "different"} if without or policy else {"same"}
     if all_:
-        expected.add("not replayed")
+        expected |= {"not replayed", "erased"}
     return Exit.DONE if verdicts <= expected else Exit.FAILED
 
 

@@ -15,7 +15,8 @@ _MEANING = {
     "same": "every decision that runs again is the same",
     "different": "a decision is different",
     "not replayed": "no decision of this task can run again",
-    "broken": "the record differs from the audit log, or parts of it were erased",
+    "erased": "parts of what it was given were erased, so they cannot be rebuilt",
+    "broken": "the record differs from the audit log",
 }
 
 
@@ -52,7 +53,7 @@ def summary_report(reports: Sequence[TaskReport], skipped: Sequence[dict[str, An
     ]
     lines += ["| verdict | tasks |", "|---|---|", *(f"| {verdict} | {count} |" for verdict, count in counts.items())]
     lines += [f"| failed | {len(skipped)} |"] if skipped else []
-    notable = [report for report in reports if report.verdict in ("different", "broken")]
+    notable = [report for report in reports if report.verdict in ("different", "erased", "broken")]
     if notable:
         lines += ["", "| task | verdict | first difference |", "|---|---|---|"]
         lines += [f"| {report.task_id} | {report.verdict} | {_first(report)} |" for report in notable]
@@ -79,7 +80,7 @@ def _first(report: TaskReport) -> str:
     for step in report.steps:
         if step.difference is not None:
             return f"{step.service}: `{step.difference.at}`"
-        if step.verdict == "broken":
+        if step.verdict in ("erased", "broken"):
             return _cell("; ".join(step.why))
     return ""
 

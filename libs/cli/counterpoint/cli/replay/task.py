@@ -15,7 +15,7 @@ from counterpoint.proto.messages import Shape, Time
 if TYPE_CHECKING:
     from counterpoint.cli.api import ApiClient
 
-Verdict = Literal["same", "different", "not replayed", "follows", "broken"]
+Verdict = Literal["same", "different", "not replayed", "follows", "erased", "broken"]
 _EMPTY = hashlib.sha256(b"[]").hexdigest()
 _LAST = "done"
 """Name of the last step of a delivery."""
@@ -81,7 +81,7 @@ def replay_task(
         reports += _replayed(delivery, _calls(steps, delivery), processes, without, follows=follows)
     reports.sort(key=lambda report: report.leaf)
     verdicts = {each.verdict for each in reports}
-    ranked: tuple[Verdict, ...] = ("broken", "different", "same")
+    ranked: tuple[Verdict, ...] = ("broken", "different", "erased", "same")
     return TaskReport(
         task_id=task_id,
         project=next((step.record.project for step in steps if step.record), project or ""),
@@ -147,7 +147,8 @@ def _replayed(
     last = steps[-1]
     context = _context(last.requests, without)
     if problems := [problem for step in steps for problem in step.problems]:
-        return [_report(step, "broken", tuple(problems), context) for step in steps]
+        erased = all(problem.endswith("was erased") for problem in problems)
+        return [_report(step, "erased" if erased else "broken", tuple(problems), context) for step in steps]
     record = last.record
     assert record is not None, "a step without a record has a problem"
     if why := _cannot_run(steps, record, calls):
@@ -201,8 +202,10 @@ def _cannot_run(steps: Sequence[FetchedStep], record: StepRecord, calls: dict[st
 
 
 def _has_context(record: StepRecord | None) -> bool:
-    """Whether the answers of a step were recorded, or there were none."""
-    return record is not None and (record.read_set is None or len(record.read_set) > 2 or record.read_set[1] == _EMPTY)
+    """Whether the answers of a step were recorded, or there were none; all handlers that run again ask something."""
+    if record is None or record.service in MODULES:
+        return record is not None and (bool(record.answers) or _is_call(record))
+    return record.read_set is None or len(record.read_set) > 2 or record.read_set[1] == _EMPTY
 
 
 def _delivery(

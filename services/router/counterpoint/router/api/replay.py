@@ -42,15 +42,17 @@ async def replay(context: Context, task_id: TaskId, cursor: Cursor, limit: Limit
     """
     context.require("read")
     context.require("audit")
-    task = await context.memory().get("tasks", task_id)
-    if task is None:
-        raise unknown_task(context.project)
-    if task.body["state"] not in ENDED:
+    memory = context.memory()
+    task = await memory.get("tasks", task_id)
+    if task is not None and task.body["state"] not in ENDED:
         problem = Problem(field="task_id", problem=f"has not ended: it is {task.body['state']}")
         raise Permanent(ErrorCode.CONFLICT, (problem,))
-    memory = context.memory()
     (found,) = await memory.query(Prove(task_id=task_id, after=cursor or 0, limit=limit))
     report = found.report or {}
+    if task is None and any(leaf["body"] is None for leaf in report["leaves"]):
+        raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="task_id", problem="was erased"),))
+    if task is None:
+        raise unknown_task(context.project)
     steps = [step for leaf in report["leaves"] if (step := await _step(memory, leaf)) is not None]
     return page((item_json(step) for step in steps), report["next"])
 
