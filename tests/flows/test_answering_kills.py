@@ -14,6 +14,10 @@ from agents.gateway_world import PRICED, World, world
 from flows.questions import ask, line, settled, told
 
 from counterpoint.bus import BusSettings, Service
+from counterpoint.cli.address import Address
+from counterpoint.cli.api import ApiClient
+from counterpoint.cli.replay.processes import ReplayProcesses
+from counterpoint.cli.replay.task import TaskReport, replay_task
 from counterpoint.local.credentials import load_credentials
 from counterpoint.local.service import COMMANDS, NATS_USERS
 from counterpoint.local.stack import Stack
@@ -86,6 +90,21 @@ async def test_a_developer_killed_at_a_node_has_one_effect(dying: Dying, place: 
     assert decisions == ["route", "retrieve", "retrieval_grade", "generate", "validate", "answer"]
     assert len(dying.outside.seen) - before == 2, "one call to say where to look, and one to word the answer"
     assert (await _sent(dying, task["task_id"]))["worked"] == 1
+    steps = {step.step: step for step in (await _replayed(dying, task["task_id"])).steps if step.service == "developer"}
+    assert steps["done"].verdict == "same", [(s.step, s.verdict, s.why, s.difference) for s in steps.values()]
+    others = [step for step in steps.values() if step.verdict != "same"]
+    assert not others or place.startswith(("before-", "after-"))
+    assert all(step.why == ("an earlier delivery made it",) for step in others), others
+
+
+async def _replayed(dying: Dying, task_id: str) -> TaskReport:
+    endpoints = dying.stack.endpoints
+
+    def replayed() -> TaskReport:
+        with ApiClient(Address(endpoints.http, endpoints.token)) as api, ReplayProcesses() as processes:
+            return replay_task(api, task_id, "killed", processes)
+
+    return await asyncio.to_thread(replayed)
 
 
 async def _sent(dying: Dying, task_id: str) -> Counter[str]:

@@ -58,7 +58,7 @@ class Tasks:
 
     async def leaves(self) -> list[dict[str, Any]]:
         """The leaves of the project, commits and refusals."""
-        params = {"project": self.project, "limit": 4000}
+        params: dict[str, Any] = {"project": self.project, "limit": 4000}
         leaves = (await self._http.get("/v1/audit/leaves", params=params)).json()["items"]
         return [json.loads(leaf["body"]) for leaf in leaves if leaf.get("body")]
 

@@ -176,7 +176,7 @@ def _compared(steps: Sequence[FetchedStep], result: Replayed, context: tuple[Con
             report = _report(step, "different" if difference else "same", (), context)
             decided = decisions(commit.messages)
             reports.append(report.model_copy(update={"difference": difference, "replayed": decided}))
-        elif made and not reports and step is not steps[-1]:
+        elif made and step is not steps[-1] and all(report.verdict == "not replayed" for report in reports):
             reports.append(_report(step, "not replayed", ("an earlier delivery made it",), context))
         else:
             stop = result.stopped or "makes no such step"

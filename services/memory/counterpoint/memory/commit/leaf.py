@@ -105,15 +105,25 @@ def _ref_key(ref: Ref) -> tuple[str, str, int]:
     return ref.store, ref.id, ref.version
 
 
-def read_set(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], caused_by: Provenance) -> str | None:
-    """Return the read set of a commit as it is stored; None if it is empty.
+def read_texts(
+    memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], caused_by: Provenance, salt: bytes
+) -> tuple[str | None, str | None]:
+    """Return the read set of a commit and its answers as they are stored; None for one that is empty."""
+    refs = sorted(memories.provenance.refs | cited | quoted, key=_ref_key)
+    return _read_set(refs, memories, cited, quoted, caused_by), _answers(refs, memories, salt)
+
+
+def _read_set(
+    refs: Sequence[Ref], memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], caused_by: Provenance
+) -> str | None:
+    """Return the items of a read set.
 
     Each item has its score, its role (`cited`, `quoted` as a candidate, `shown`, or `carried` from another delivery),
     and whether it is of the shared project. The last row is the commit whose result was used. Items that only the
     message carried are in the read sets of its causes.
     """
     rows: list[list[Any]] = []
-    for ref in _in_order(memories, cited, quoted):
+    for ref in refs:
         named = "cited" if ref in cited else "quoted" if ref in quoted else None
         role = named or ("shown" if ref in memories.scores else "carried")
         score = memories.scores.get(ref)
@@ -123,8 +133,8 @@ def read_set(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], c
     return canonical(rows) if rows else None
 
 
-def read_answers(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref], salt: bytes) -> str | None:
-    """Return the answers of a read set as they are stored, by request; None without any.
+def _answers(refs: Sequence[Ref], memories: ReadSet, salt: bytes) -> str | None:
+    """Return the answers of a read set, by request.
 
     An answer has the salted hash of its query, its outline, the names of scores, and its items: the index in the read
     set, the score, the index of the names and the scores by name, and whether it is of the shared project. With the
@@ -133,7 +143,7 @@ def read_answers(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref
     """
     if not any(memories.answers):
         return None
-    index = {ref: n for n, ref in enumerate(_in_order(memories, cited, quoted))}
+    index = {ref: n for n, ref in enumerate(refs)}
     return canonical([[_answer(answer, index, salt) for answer in request] for request in memories.answers])
 
 
@@ -156,10 +166,6 @@ def _without_end(item: list[Any]) -> list[Any]:
     if shared or scores is not None:
         return item if shared else [*others, scores]
     return others if others[1] is not None else others[:1]
-
-
-def _in_order(memories: ReadSet, cited: frozenset[Ref], quoted: frozenset[Ref]) -> list[Ref]:
-    return sorted(memories.provenance.refs | cited | quoted, key=_ref_key)
 
 
 def refusal(caller: str, origin: Origin, operation: str, rule: str, needed: str, now: datetime) -> CommitPlan:

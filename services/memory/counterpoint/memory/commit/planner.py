@@ -20,7 +20,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.access.refusals import problems_of
 from counterpoint.memory.access.screening import PLAIN, Screen, Screening
 from counterpoint.memory.commit.dead_letters import dead_rows
-from counterpoint.memory.commit.leaf import leaf, read_answers, read_set
+from counterpoint.memory.commit.leaf import leaf, read_texts
 from counterpoint.memory.commit.planned_messages import check_send, planned_messages, project_of, refs_of
 from counterpoint.memory.provenance.read_sets import CANDIDATE, ReadSet, sources_of
 from counterpoint.memory.record.plan import CommitPlan, PlannedMessage, PlannedWrite, canonical, storable
@@ -75,7 +75,7 @@ def plan_commit(
     messages, announcement = planned_messages(policy, grant, origin, commit, *sending)
     screening.settle()
     used, salt = cited | memories.named | _declared(writes), secrets.token_bytes(16)
-    reads, answers = read_set(memories, used, quoted, caused_by), read_answers(memories, used, quoted, salt)
+    reads, answers = read_texts(memories, used, quoted, caused_by, salt)
     reply, settling = _reply(rows, messages), _settles(policy, commit, rows)
     contents = (rows, messages, memories.own, now, screening.redacted, forgets, reply, reads, answers, caused_by.commit)
     return CommitPlan(
