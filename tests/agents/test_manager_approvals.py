@@ -194,6 +194,7 @@ class TestProposals:
         assert (task.waiting_for, task.proposal) == ("approval", None)
         assert "TaskProposed" not in house.names()
         assert pending(house).artifact == "restart the service"
+        assert "text" not in (pending(house).held or {})
         decide(house)
         offered = house.last(TaskProposed)
         assert (offered.proposal, offered.artifact_sha256) == (
