@@ -91,7 +91,7 @@ def refusals(case: Case) -> set[str]:
         closed = not token and not case.work and not administers and (store.get("system") or project == "shared")
         stem = case.agent.rstrip("0123456789")
         numbered = 0 < len(case.agent) - len(stem) < 5 and f"{stem}*" in agents
-        closed |= store.get("persons", False) and (asker is None or asker.kind != "person")
+        closed |= bool(store.get("persons") and known.get("grant")) and (asker is None or asker.kind != "person")
         taken = case.work == "erasing" and bool(store) and not store.get("system")
         taken |= case.work == "taking_back" and store.get("learned", False)
         wrong["store"] = (holder not in writers or not by_role or closed) and not taken

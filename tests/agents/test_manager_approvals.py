@@ -1,5 +1,6 @@
 """Approvals in the workflow: what is held, and what becomes of it when a person has decided or nobody has."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,8 @@ from counterpoint.proto.approvals import (
     RefusedCall,
     artifact_sha256,
 )
+from counterpoint.proto.ids import new_id
+from counterpoint.proto.messages import Message
 from counterpoint.proto.tasks import ENDED, TaskCompleted, TaskDelegated, TaskEscalated, TaskProposed
 
 REFUSED = RefusedCall(usd=Decimal("0.004"), tokens=1200)
@@ -194,6 +197,7 @@ class TestProposals:
         assert (task.waiting_for, task.proposal) == ("approval", None)
         assert "TaskProposed" not in house.names()
         assert pending(house).artifact == "restart the service"
+        assert "text" not in (pending(house).held or {})
         decide(house)
         offered = house.last(TaskProposed)
         assert (offered.proposal, offered.artifact_sha256) == (
@@ -288,6 +292,72 @@ class TestProposals:
 
 def pending_sha(text: str) -> str:
     return artifact_sha256(text)
+
+
+class Killed(BaseException):
+    """The end of the manager's process."""
+
+
+@dataclass
+class Mortal(House):
+    """A house whose manager dies at request `dies_at` of a delivery, before memory has it or after it has answered."""
+
+    dies_at: int | None = None
+    answered: bool = False
+
+    async def transport(self, subject: str, body: bytes, timeout_s: float) -> bytes:
+        if self.dies_at is not None:
+            self.dies_at -= 1
+        dies = self.dies_at == 0
+        if dies and not self.answered:
+            raise Killed
+        reply = await super().transport(subject, body, timeout_s)
+        if dies:
+            raise Killed
+        return reply
+
+    def deliver(self, message: Message, message_id: str | None = None, version: int | None = None) -> str:
+        message_id = message_id or new_id()
+        try:
+            return super().deliver(message, message_id, version)
+        except Killed:
+            return super().deliver(message, message_id, version)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("dies_at", range(1, 8))
+@pytest.mark.parametrize("dies_in", ["hold", "approve", "reject", "expire", "change"])
+def test_a_manager_killed_at_any_request_asks_and_acts_once(dies_in: str, dies_at: int, answered: bool) -> None:
+    house = Mortal(approvals=ASKING, answered=answered)
+    house.route(kind="question")
+    spending(house)
+    house.dies_at = dies_at if dies_in == "hold" else None
+    house.developer("answered", text="Quotes say so.")
+    house.dies_at = dies_at if dies_in != "hold" else None
+    match dies_in:
+        case "hold" | "approve":
+            decide(house)
+        case "reject":
+            decide(house, "rejected")
+        case "expire":
+            house.wait(HOUR)
+        case _:
+            decide(house, told=False)
+            spending(house, limit_usd="0.009", refused=None)
+            tell(house, approvals(house)[0])
+    spend = record(house.item("spend", "t1"), SpendRecord)  # type: ignore[arg-type]
+    names, states = house.names(), sorted(each.state for each in approvals(house))
+    expected: dict[str, tuple[list[str], str, str, list[str]]] = {
+        "hold": (["applied"], "0.02", "working", ["TaskResumed", "TaskDelegated"]),
+        "approve": (["applied"], "0.02", "working", ["TaskResumed", "TaskDelegated"]),
+        "reject": (["rejected"], "0", "completed", ["TaskResumed", "TaskCompleted"]),
+        "expire": (["expired"], "0", "completed", ["TaskResumed", "TaskCompleted"]),
+        "change": (["outdated", "pending"], "0", "input_required", ["ApprovalRequested"]),
+    }
+    asked = ["TaskDelegated", "ApprovalRequested", "TaskEscalated"]
+    known, lifted, state, sent = expected[dies_in]
+    assert (states, spend.lifted_usd, house.task().state) == (known, Decimal(lifted), state)
+    assert names == [*asked, *sent]
 
 
 @given(

@@ -80,6 +80,16 @@ def test_an_escalated_card_says_what_was_tried_by_whom_and_what_is_needed_how() 
     assert f"decision: how to go on {how}" in lines
 
 
+def test_a_card_of_a_held_proposal_says_who_decides_until_when_and_how() -> None:
+    approval = {"approval_id": "a1", "category": "proposal", "artifact_sha256": "ab" * 32}
+    approval |= {"expires_at": "2026-11-18T06:00:00Z"}
+    lines = flat(shown(incident(waiting_for="approval", approval=approval, proposal=None)))
+    assert "waits for approval" in lines
+    assert "approval: a person decides on the proposal before 2026-11-18 06:00:00 UTC" in lines
+    assert f"counterpoint approvals --task {INCIDENT} --project orders" in lines
+    assert "counterpoint outcome" not in lines
+
+
 def test_attempts_of_earlier_tasks_are_told_apart_from_those_of_this_one() -> None:
     lines = flat(shown(escalated(submitted_at="2026-11-17T06:01:30Z")))
     assert "seen before 1 attempt on 2026-11-17, 1 failed no attempt has helped yet" in lines

@@ -95,6 +95,7 @@ def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path
     result = run(
         *("submit", "troubleshoot", "-", "--error-file", str(error), "--job", "s3://lake/ns/fetch_orders"),
         *("--system", "dns", "--system", "ldap", "--idempotency-key", "k1", "-p", "orders", *api.options()),
+        *("--autonomy", "milestone"),
         given="The import fails",
     )
     assert (result.exit_code, result.stdout) == (0, f"{INCIDENT}\n"), result.output
@@ -104,11 +105,17 @@ def test_submit_sends_what_was_said_and_prints_the_task_id(api: Played, tmp_path
         "description": "The import fails",
         "error_message": "it broke",
         "systems": ["dns", "ldap"],
+        "autonomy": "milestone",
         "target": {"job": {"namespace": "s3://lake/ns", "name": "fetch_orders"}},
         "project": "orders",
     }
     assert asked.headers["idempotency-key"] == "k1"
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_an_unknown_autonomy_is_refused_before_anything_is_sent(api: Played) -> None:
+    result = run("submit", "plan", "x", "--autonomy", "full", *api.options())
+    assert (result.exit_code, "--autonomy is one of supervised" in result.output, api.asked) == (2, True, [])
 
 
 @pytest.mark.parametrize("words", [["submit", "plan", "x"], ["ask", "x", "--no-wait"]])

@@ -117,7 +117,8 @@ class ShownApproval(Shape):
 class Approval(ShownApproval):
     """A record of the store `approvals`.
 
-    `held` is the developer's result that waits, `lifts` the amounts by which limits are lifted, for the call `refused`.
+    `held` is the developer's result that waits, without the text of a proposal, which is the artifact. `lifts` are the
+    amounts by which limits are lifted, for the call `refused`.
     """
 
     lifts: tuple[Lift, ...] = ()

@@ -10,9 +10,9 @@ from counterpoint.guard.policy import Policy
 @lru_cache(maxsize=64)
 def service_rights(policy: Policy, service: str) -> Mapping[str, Any]:
     """Return `rights`, `sends`, `clearance` and `agents` of a service. Raises `KeyError` for an unknown one."""
-    for_persons = policy.services[service].grant
+    may_stand = policy.services[service].grant
     rights = {(name, "read") for name in policy.readable(service)} | {
-        (name, "write") for name in policy.writable(service) if not (policy.stores[name].persons and for_persons)
+        (name, "write") for name in policy.writable(service) if not (policy.stores[name].persons and may_stand)
     }
     return {
         "rights": frozenset(rights),

@@ -194,7 +194,9 @@ def _approval(
         expires_at=now + timedelta(seconds=expires_s),
         lifts=act.lifts,
         refused=act.refused,
-        held=message.model_dump(mode="json", exclude_none=True),
+        held=message.model_dump(
+            mode="json", exclude_none=True, exclude={"text"} if act.category == "proposal" else None
+        ),
     )
 
 

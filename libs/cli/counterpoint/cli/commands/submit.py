@@ -10,6 +10,7 @@ from counterpoint.cli.options import ErrorFile, Timeout, parse_job
 from counterpoint.cli.session import CommandSession
 from counterpoint.cli.task_requests import read_error, read_text, show_result, submit_task, wait_for_task
 
+AUTONOMY = ("supervised", "milestone", "autonomous")
 KINDS = ("question", "troubleshoot", "develop", "plan")
 
 
@@ -24,6 +25,9 @@ def submit(
     dataset: Annotated[str | None, typer.Option("--dataset", metavar="NS/NAME", help="The affected data set.")] = None,
     run: Annotated[str | None, typer.Option("--run", metavar="ID", help="The affected run.")] = None,
     system: Annotated[list[str] | None, typer.Option("--system", help="An affected system; repeatable.")] = None,
+    autonomy: Annotated[
+        str | None, typer.Option("--autonomy", help=f"One of {', '.join(AUTONOMY)}; which acts need an approval.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the task has ended or needs input.")] = False,
     timeout: Timeout = 300.0,
     idempotency_key: Annotated[
@@ -33,6 +37,8 @@ def submit(
     """Submit a task."""
     if kind not in KINDS:
         raise UsageError(f"KIND is one of {', '.join(KINDS)}, not {kind}")
+    if autonomy not in (None, *AUTONOMY):
+        raise UsageError(f"--autonomy is one of {', '.join(AUTONOMY)}, not {autonomy}")
     body = {
         "kind": kind,
         "description": read_text(session, text),
@@ -40,6 +46,7 @@ def submit(
         "error_message": read_error(error_file),
         "systems": system or None,
         "target": _target(job, dataset, run),
+        "autonomy": autonomy,
         "project": session.project,
     }
     with session.connect() as api:

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from counterpoint.cli.render.card.history import is_offer
 from counterpoint.cli.render.card.model import CardSection, Line, section
+from counterpoint.cli.render.table import when
 from counterpoint.cli.render.words import quantity
+from counterpoint.proto.approvals import PendingApproval
 from counterpoint.proto.decisions import Confidence, ConfidenceTerms
 from counterpoint.proto.tasks import Need, Task
 
@@ -37,7 +39,17 @@ def needs(task: Task) -> CardSection:
     open_needs: tuple[Need, ...] = task.needs
     if task.state == "input_required" and task.escalation:
         open_needs = (*task.escalation.needs, *open_needs)
+    elif task.state == "input_required" and task.approval:
+        open_needs = (_decision(task, task.approval), *open_needs)
     return section("needs", [line for need in open_needs for line in (f"{need.kind}: {need.what}", f"    {need.how}")])
+
+
+def _decision(task: Task, approval: PendingApproval) -> Need:
+    """Return the need of a person who decides an approval."""
+    what = f"a person decides on the {approval.category} before {when(approval.expires_at)} UTC"
+    return Need(
+        kind="approval", what=what, how=f"counterpoint approvals --task {task.task_id} --project {task.project}"
+    )
 
 
 def report(task: Task) -> CardSection:
