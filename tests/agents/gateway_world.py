@@ -28,8 +28,8 @@ EMBEDDING = "openai/text-embedding-3-small"
 
 
 class World:
-    """What came in is in `seen`; `answers` are what goes out next, `hold` keeps answers back while it is not set, and
-    `between` the next part of a stream.
+    """A scripted provider and search engine. `seen` has the requests, `answers` the next responses. Responses wait for
+    `hold`, and each part of a stream after the first for `between`.
 
     `arrived` is set when `expected` requests have come in.
     """

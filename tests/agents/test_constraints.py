@@ -21,7 +21,7 @@ def by_ada(*texts: str) -> tuple[TaskConstraint, ...]:
 async def worked(
     *fixes: str, constraints: tuple[TaskConstraint, ...] = (), override: OverrideGiven | None = None
 ) -> TaskWorked:
-    """What the developer says to a failure that was fixed before, the best fix last."""
+    """Return the developer's result for a failure that `fixes` have solved before."""
     shelf = Shelf()
     for number, fix in enumerate(fixes):
         body = tried(fix, integrity=2, task=f"task-{number}").body
@@ -62,6 +62,20 @@ async def test_a_constraint_that_the_proposal_quotes_is_not_stated_twice() -> No
     assert "only tonight" in (result.text or "")
     assert [each for each in result.findings.caveats if each.startswith("constraint of")] == [
         "constraint of ada for this task: “do not restart the loader”"
+    ]
+
+
+def test_constraints_of_a_task_of_the_release_before_are_not_lost() -> None:
+    house = House()
+    house.route(error_message=ERROR)
+    house.developer("proposed")
+    house.override(instruction="look at the lock", constraints=("no restart of the loader",), by="ada")
+    item = house.item("tasks", "t1")
+    assert item is not None
+    del item.body["constraints"]
+    house.override(instruction="go on", by="eve")
+    assert [(each.text, each.by) for each in house.last(TaskDelegated).constraints] == [
+        ("no restart of the loader", "ada")
     ]
 
 

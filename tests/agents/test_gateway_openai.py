@@ -214,4 +214,5 @@ class TestTools:
         assert call_digest(plain) == "a090b31607dd29fbb545a05efe97708b250af5162dc19c4d398392a7cda78183"
         with_tools = GenerateCall(PRICED, (("user", "Why?"),), 100, tools=(TOOL,))
         assert call_digest(with_tools) != call_digest(plain)
-        assert max_call_tokens(with_tools)[0] >= max_call_tokens(plain)[0] + len(json.dumps(TOOL))
+        # A provider adds instructions of some hundred tokens for the use of tools.
+        assert max_call_tokens(with_tools)[0] >= max_call_tokens(plain)[0] + len(json.dumps(TOOL)) + 1000

@@ -75,7 +75,7 @@ def tell(house: House, approval: Approval, decision: Any = None) -> str:
 
 
 def spending(house: House, **fields: Any) -> None:
-    """What the task has spent, and what was refused it."""
+    """Store what the task has spent, and the call that was refused."""
     spent = {"task_id": "t1", "limit_usd": "0.01", "spent_usd": "0.008", "refused": REFUSED.model_dump(mode="json")}
     house.put("spend", "t1", spent | fields)
 
@@ -213,6 +213,16 @@ class TestProposals:
         assert (escalated.code, house.task().waiting_for) == ("not_approved", "override")
         assert "rejected by ana: seen" in escalated.needs[0].what
         assert "TaskProposed" not in house.names()
+
+    @pytest.mark.parametrize("ends", ["rejected", "overridden"])
+    def test_a_success_is_not_credited_to_a_proposal_that_was_never_offered(self, ends: str) -> None:
+        house = proposed()
+        if ends == "rejected":
+            decide(house, "rejected")
+        house.override()
+        house.outcome("succeeded", by="lineage", by_kind="system", evidence="observed")
+        assert house.attempt(1).outcome == "unknown"
+        assert house.attempt(1).shadow
 
     def test_an_expired_proposal_is_never_offered(self) -> None:
         house = proposed()

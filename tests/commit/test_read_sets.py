@@ -39,18 +39,21 @@ def test_large_read_sets_push_out_the_oldest_and_small_ones_do_not() -> None:
     assert len(reads.of(key("larger"), 1).scores) == 500
 
 
-def test_the_same_item_read_twice_counts_once_and_what_is_over_counts_no_more() -> None:
-    reads = ReadSets(10)
+def test_every_answer_counts_its_items_and_what_is_over_counts_no_more() -> None:
+    reads = ReadSets(300)
     for _ in range(50):
         reads.note(key("a"), seen(4))
-    reads.note(key("b"), seen(4, "s"))
     assert len(reads.of(key("a"), 50).scores) == 4
     reads.finish("developer", "a")
     reads.finish("developer", "a")
-    reads.note(key("c"), seen(4, "t"))
-    assert len(reads.of(key("b"), 1).scores) == 4
+    reads.note(key("b"), seen(290, "s"))
+    assert len(reads.of(key("b"), 1).scores) == 290
     with pytest.raises(ReadSetLost):
         reads.of(key("a"), 50)
+    for _ in range(50):
+        reads.note(key("c"), seen(4))
+    with pytest.raises(ReadSetLost):
+        reads.of(key("b"), 1)
 
 
 def test_origins_are_bounded_by_what_their_messages_rest_on() -> None:

@@ -213,10 +213,22 @@ async def test_a_record_that_differs_is_different(tasks: Tasks, processes: Repla
     assert (step.difference.recorded, step.difference.replayed) == ("give up", "go on")
     asked = replayed('"query": "', '"query": "x')
     assert [each.difference.replayed[:24] for each in asked.steps if each.difference] == ["asks for something else "]
-    broken = replayed('"problems": []', '"problems": ["attempts/a differs from what was committed"]')
-    assert broken.verdict == "broken"
-    assert broken.contexts == 0
-    assert {step.verdict for step in broken.steps} == {"broken"}
+    for kind, verdict in (("differs", "broken"), ("erased", "erased"), ("report", "not replayed")):
+        problem = json.dumps({"kind": kind, "problem": "attempts/a differs from what was committed"})
+        unfit = replayed('"problems": []', f'"problems": [{problem}]')
+        assert (unfit.verdict, unfit.contexts) == (verdict, 0)
+        assert {step.verdict for step in unfit.steps} == {verdict}
+
+
+async def test_a_step_whose_call_a_limit_refused_is_not_replayed(tasks: Tasks, processes: ReplayProcesses) -> None:
+    await fixed_before(tasks)
+    page = await tasks.post("/v1/tasks/again/replay", {}, limit=200)
+    (worked,) = (step for step in page["items"] if step["record"]["service"] == "developer")
+    refused = worked | {"leaf": 10**6, "record": worked["record"] | {"service": "manager", "step": "refuse x 0"}}
+    page["items"].append(refused)
+    report = replay_task(Changed(page, "", ""), "again", None, processes)  # type: ignore[arg-type]
+    (step,) = (each for each in report.steps if each.leaf == worked["leaf"])
+    assert (step.verdict, step.why) == ("not replayed", ("a limit refused a call of it",))
 
 
 async def test_a_step_whose_answers_were_not_recorded_is_not_replayed(tasks: Tasks, processes: ReplayProcesses) -> None:

@@ -84,6 +84,13 @@ async def test_a_text_other_than_the_one_read_is_not_approved(front: Running) ->
     assert not front.house.of_type(ApprovalDecided)
 
 
+async def test_a_text_that_was_redacted_may_be_rejected(front: Running) -> None:
+    approval = pending(front)
+    pending(front, "a2", artifact_sha256=approval.artifact_sha256, artifact="[redacted]")
+    rejected = await front.me.post(f"{URL}/a2", json=body(approval, decision="rejected", reason="unreadable"))
+    assert rejected.json()["state"] == "rejected"
+
+
 async def test_a_decision_after_the_time_is_refused_before_its_timer_is_handled(front: Running) -> None:
     approval = pending(front, expires_at=NOW)
     late = await front.me.post(f"{URL}/a1", json=body(approval))

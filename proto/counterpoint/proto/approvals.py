@@ -150,7 +150,8 @@ class Approval(ShownApproval):
         """
         if by_kind != "person":
             raise Denied(ErrorCode.ROLE, "a person, to decide an approval")
-        if given.artifact_sha256 != self.artifact_sha256 or not self.is_intact:
+        is_known = self.is_intact or given.decision == "rejected"
+        if given.artifact_sha256 != self.artifact_sha256 or not is_known:
             raise _conflict("artifact_sha256", "is not that of the text to approve; read the approval again")
         state = self.state_at(now)
         if state != "pending":

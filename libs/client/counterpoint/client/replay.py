@@ -12,8 +12,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from counterpoint.client.gateway import Gateway, Generated, Holder, Usage, WebResults
 from counterpoint.client.memory import Memory
 from counterpoint.proto import subjects
@@ -180,8 +178,9 @@ async def replayed(delivery: RecordedDelivery, handlers_of: HandlersOf, policy: 
         commit = await handler(message_type.model_validate(delivery.inbound.data), memory)
     except ReplyMissing as error:
         return Replayed(commits=tuple(answers.commits), missing=f"{error}")
-    except (CounterpointError, ValidationError) as error:
-        return Replayed(commits=tuple(answers.commits), stopped=f"{error}")
+    except (CounterpointError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # With an item left out, a handler may fail on what it was never given.
+        return Replayed(commits=tuple(answers.commits), stopped=f"{error}" or type(error).__name__)
     last = () if memory.finished else (commit,)
     return Replayed(commits=(*answers.commits, *last))
 

@@ -1,6 +1,7 @@
 """Recorded steps: what a step of a task was given, and what it did, for a replay."""
 
 import hashlib
+import json
 from typing import Any, Literal
 
 from pydantic import Field
@@ -35,11 +36,19 @@ class RecordedMessage(Shape):
     data: dict[str, Any]
 
 
+class StepProblem(Shape):
+    """A reason why a step cannot be rebuilt: a content `differs` from what the audit log attests, was `erased`, or was
+    a `report`, of which the record has only the query."""
+
+    kind: Literal["differs", "erased", "report"]
+    problem: str
+
+
 class StepRecord(Shape):
     """A step as it was committed. `answers` are the numbers of answers to each of its requests.
 
     `inbound` is None for a message that is not in the log: of an intake, or of a request over HTTP. `salt` is that of
-    the leaf. `problems` are contents that differ from what the audit log attests, or that were erased.
+    the leaf.
     """
 
     commit_id: str
@@ -57,12 +66,13 @@ class StepRecord(Shape):
     answers: tuple[int, ...] = ()
     salt: str = ""
     read_set: tuple[str | None, ...] | None = None
-    problems: tuple[str, ...] = ()
+    problems: tuple[StepProblem, ...] = ()
 
 
 def query_digest(query: Shape) -> bytes:
-    """Return the SHA-256 of a query."""
-    return hashlib.sha256(query.model_dump_json(exclude_none=True).encode()).digest()
+    """Return the SHA-256 of a query. Fields at their defaults are left out, so that a later field changes none."""
+    named = json.dumps([type(query).__name__, query.model_dump(mode="json", exclude_defaults=True)], sort_keys=True)
+    return hashlib.sha256(named.encode()).digest()
 
 
 def salted(digest: bytes, salt: bytes) -> str:

@@ -271,8 +271,8 @@ def _with_outcome(existing: Attempt, message: TaskOutcomeReported, now: datetime
 
 
 def _is_open(latest: Attempt, state: WorkflowState) -> bool:
-    """Whether an override replaced the proposal while it waited for its outcome."""
-    return state == WORKING and latest.outcome == UNKNOWN
+    """Whether an override replaced the proposal while it waited for its outcome. One that was not shown did not."""
+    return state == WORKING and latest.outcome == UNKNOWN and not latest.shadow
 
 
 def _reporter_attempt(task: Task, number: int, message: TaskOutcomeReported, now: datetime) -> Attempt:

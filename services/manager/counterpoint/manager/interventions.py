@@ -50,7 +50,8 @@ def on_override(history: TaskHistory, message: TaskOverridden, now: datetime) ->
 
 def _constraints(task: Task, override: OverrideGiven) -> tuple[TaskConstraint, ...]:
     """Return the constraints of a task under one more override, the oldest first."""
-    new = (TaskConstraint(text=text, by=override.by, by_kind=override.by_kind) for text in override.constraints)
+    given = [*([task.override] if task.override else ()), override]
+    new = [TaskConstraint(text=text, by=each.by, by_kind=each.by_kind) for each in given for text in each.constraints]
     by_text = {each.text: each for each in (*task.constraints, *new)}
     return tuple(by_text.values())
 

@@ -1,15 +1,18 @@
 """The commit of a task update: records, messages, timers, actions and the decision."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from counterpoint.client import Memory, act, decide, put, send
-from counterpoint.manager.attempts import outcomes_by_number
+from counterpoint.manager.attempts import UNKNOWN, outcomes_by_number
 from counterpoint.manager.routing import request_of
 from counterpoint.manager.task_history import TaskHistory
 from counterpoint.manager.task_limits import TaskLimits
 from counterpoint.manager.task_update import TaskUpdate
 from counterpoint.manager.timers import needed_timers, running_timers, set_timer
 from counterpoint.proto.approvals import STORE as APPROVALS
+from counterpoint.proto.approvals import Approval
+from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.line import Action
 from counterpoint.proto.memory import Commit, Outgoing, Write
 from counterpoint.proto.tasks import Task, TaskDelegated
@@ -50,10 +53,13 @@ def task_commit(
         actions[-1] = actions[-1].model_copy(update={"decision_id": decision.decision_id})
         messages.append(send(decision))
     writes += [put("actions", action.action_id, action) for action in actions]
+    approvals = _approvals(update, history)
+    if never_offered := _never_offered(update, history, approvals):
+        update = replace(update, learned=(*update.learned, never_offered))
     for learned in update.learned:
         known = history.attempts.get(learned.attempt) if history else None
         writes.append(put("attempts", learned.attempt_id, learned, existing=known[1] if known else None))
-    writes += _approval_writes(update, history)
+    writes += _approval_writes(approvals, history)
     if update.task:
         record = _stored(update.task, update, history, head[0])
         writes.append(put("tasks", task_id, record, existing=history.item if history else None))
@@ -66,18 +72,40 @@ def task_commit(
     return Commit(writes=tuple(writes), messages=tuple(messages), cancel_timers=cancelled)
 
 
-def _approval_writes(update: TaskUpdate, history: TaskHistory | None) -> list[Write]:
-    """Return the writes of approvals. The one that the task waited for is abandoned if the task goes on without it."""
+def _approvals(update: TaskUpdate, history: TaskHistory | None) -> dict[str, Approval]:
+    """Return the approvals after an update. The one that the task waited for is abandoned if the task goes on without
+    it."""
     known = history.approval if history else None
     approvals = {each.approval_id: each for each in update.approvals}
     if known and update.task and known[0].approval_id not in approvals:
         approvals[known[0].approval_id] = known[0].abandoned(f"the task went on: {update.decision or 'changed'}")
+    return approvals
+
+
+def _approval_writes(approvals: Mapping[str, Approval], history: TaskHistory | None) -> list[Write]:
+    known = history.approval if history else None
     items = {known[0].approval_id: known} if known else {}
     return [
         put(APPROVALS, approval_id, approval, existing=items[approval_id][1] if approval_id in items else None)
         for approval_id, approval in approvals.items()
         if approval_id not in items or approval != items[approval_id][0]
     ]
+
+
+def _never_offered(
+    update: TaskUpdate, history: TaskHistory | None, approvals: Mapping[str, Approval]
+) -> Attempt | None:
+    """Return the attempt at a held proposal as one that was not shown, if it will not be offered: it can have caused no
+    success."""
+    if history is None or history.approval is None or history.approval[0].category != "proposal":
+        return None
+    ended = approvals.get(history.approval[0].approval_id)
+    attempt = history.attempts.get(history.task.attempt or 0)
+    if ended is None or ended.state == "applied" or attempt is None or attempt[0].outcome != UNKNOWN:
+        return None
+    if any(each.attempt == attempt[0].attempt for each in update.learned):
+        return None
+    return attempt[0].model_copy(update={"shadow": True})
 
 
 def _stored(task: Task, update: TaskUpdate, history: TaskHistory | None, head: str) -> Task:

@@ -9,7 +9,7 @@ from counterpoint.cli.replay.compare import DecisionText, Difference, decisions,
 from counterpoint.cli.replay.processes import MODULES, ReplayProcesses
 from counterpoint.client.replay import GivenAnswer, RecordedCall, RecordedDelivery, Replayed
 from counterpoint.proto.decisions import DecisionMade
-from counterpoint.proto.memory import Item, StepRecord
+from counterpoint.proto.memory import Item, StepProblem, StepRecord
 from counterpoint.proto.messages import Shape, Time
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class FetchedStep(Shape):
     leaf: int
     record: StepRecord | None = None
     requests: tuple[tuple[GivenAnswer, ...], ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[StepProblem, ...] = ()
 
 
 class ContextItem(Shape):
@@ -78,7 +78,7 @@ def replay_task(
     steps = _fetch(api, task_id, project)
     for delivery in _deliveries(steps):
         follows = any(report.verdict == "different" for report in reports)
-        reports += _replayed(delivery, _calls(steps, delivery), processes, without, follows=follows)
+        reports += _replayed(delivery, steps, processes, without, follows=follows)
     reports.sort(key=lambda report: report.leaf)
     verdicts = {each.verdict for each in reports}
     ranked: tuple[Verdict, ...] = ("broken", "different", "erased", "same")
@@ -115,7 +115,7 @@ def _deliveries(steps: Iterable[FetchedStep]) -> list[list[FetchedStep]]:
 
 
 def _is_call(record: StepRecord) -> bool:
-    return record.step.startswith(("reserve ", "settle "))
+    return record.step.startswith(("reserve ", "settle ", "refuse "))
 
 
 def _calls(steps: Iterable[FetchedStep], delivery: Sequence[FetchedStep]) -> dict[str, RecordedCall]:
@@ -137,21 +137,21 @@ def _calls(steps: Iterable[FetchedStep], delivery: Sequence[FetchedStep]) -> dic
 
 def _replayed(
     steps: Sequence[FetchedStep],
-    calls: dict[str, RecordedCall],
+    of_task: Sequence[FetchedStep],
     processes: ReplayProcesses,
     without: str | None,
     *,
     follows: bool,
 ) -> list[StepReport]:
-    """Return the reports on the steps of one delivery."""
-    last = steps[-1]
+    """Return the reports on the steps of one delivery; `of_task` are all steps of its task."""
+    last, calls = steps[-1], _calls(of_task, steps)
     context = _context(last.requests, without)
     if problems := [problem for step in steps for problem in step.problems]:
-        erased = all(problem.endswith("was erased") for problem in problems)
-        return [_report(step, "erased" if erased else "broken", tuple(problems), context) for step in steps]
+        texts = tuple(each.problem for each in problems)
+        return [_report(step, _verdict_on(problems), texts, context) for step in steps]
     record = last.record
     assert record is not None, "a step without a record has a problem"
-    if why := _cannot_run(steps, record, calls):
+    if why := _cannot_run(steps, record, calls) or _refused(of_task, record):
         return [_report(step, "not replayed", (why,), context) for step in steps]
     if follows:
         return [_report(step, "follows", ("rests on the different step above",), context) for step in steps]
@@ -160,6 +160,12 @@ def _replayed(
     if result.missing is not None:
         return [_report(step, "not replayed", (result.missing,), context) for step in steps]
     return _compared(steps, result, context)
+
+
+def _verdict_on(problems: Iterable[StepProblem]) -> Verdict:
+    """Return the verdict on a delivery that cannot be rebuilt."""
+    kinds = {each.kind for each in problems}
+    return "broken" if "differs" in kinds else "erased" if "erased" in kinds else "not replayed"
 
 
 def _compared(steps: Sequence[FetchedStep], result: Replayed, context: tuple[ContextItem, ...]) -> list[StepReport]:
@@ -199,6 +205,12 @@ def _cannot_run(steps: Sequence[FetchedStep], record: StepRecord, calls: dict[st
     if record.step != _LAST or (len(steps) > 1 and not calls):
         return "took several steps, and the record has no call of a model or of the web"
     return None
+
+
+def _refused(of_task: Iterable[FetchedStep], record: StepRecord) -> str | None:
+    """Return that a limit refused a call of a delivery, if one did: the record has only the first such call."""
+    refusals = (step.record for step in of_task if step.record and step.record.step.startswith("refuse "))
+    return "a limit refused a call of it" if any(each.message_id == record.message_id for each in refusals) else None
 
 
 def _has_context(record: StepRecord | None) -> bool:

@@ -15,6 +15,8 @@ _PER_CALL_TOKENS = 64
 
 DeltaSink = Callable[[str, Mapping[str, Any]], None]
 """Receiver of a completion in parts: the model, and a `delta` as OpenAI's API defines it."""
+_TOOLS_TOKENS = 1024
+"""Upper bound of the tokens of the instructions that a provider adds to a call with tools or a schema."""
 _ADDED = {"added": True}
 """Marks a field that is not hashed while it has its default value, so that stored hashes remain valid."""
 
@@ -92,6 +94,7 @@ def max_call_tokens(call: ProviderCall) -> tuple[int, int]:
             prompt_tokens = sum(_bytes(content) + _PER_MESSAGE_TOKENS for content in contents)
             declared = [*call.tools, *([call.json_schema] if call.json_schema else ())]
             prompt_tokens += sum(_bytes(json.dumps(each)) + _PER_MESSAGE_TOKENS for each in declared)
+            prompt_tokens += _TOOLS_TOKENS if declared else 0
             return prompt_tokens + _PER_CALL_TOKENS, call.max_tokens
         case EmbedCall():
             return sum(_bytes(text) + _PER_MESSAGE_TOKENS for text in call.texts), 0

@@ -24,13 +24,21 @@ CANDIDATE = "candidate"
 
 @dataclass(slots=True)
 class _OpenReadSet:
-    requests: int = 0
     label: int = 0
     integrity: int = VOUCHED
     refs: dict[Ref, float | None] = field(default_factory=dict)
     shared: set[Ref] = field(default_factory=set)
     cited: set[Ref] = field(default_factory=set)
     answers: list[tuple["ReadAnswer", ...]] = field(default_factory=list)
+
+    @property
+    def requests(self) -> int:
+        return len(self.answers)
+
+    @property
+    def items(self) -> int:
+        """Number of items in the answers, each as often as it was read."""
+        return sum(len(answer.items) for request in self.answers for answer in request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +126,8 @@ class ReadSets:
     """Read sets of open deliveries, in this process alone; with more than `limit` items in all, the least recently
     used set is evicted. No cache of cachetools does that: a set grows while it is in the cache.
 
-    Each set counts as one item more than it has. The label and the integrity of the items that a caller has read for a
-    message apply to all its runs and deliveries.
+    Each set counts as one item more than its answers have. The label and the integrity of the items that a caller has
+    read for a message apply to all its runs and deliveries.
     """
 
     def __init__(self, limit: int) -> None:
@@ -147,8 +155,6 @@ class ReadSets:
             self._of_message.setdefault(key[1], set()).add(key)
             self._items += 1
         self._sets.move_to_end(key)
-        before = len(known.refs)
-        known.requests += 1
         known.answers.append(tuple(answers))
         known.integrity = min(known.integrity, integrity)
         for item in (item for answer in answers for item in answer.items):
@@ -160,7 +166,7 @@ class ReadSets:
                 known.shared.add(item.ref)
         label, lowest = self._stamps.get(key[:2], (0, VOUCHED))
         self._stamps[key[:2]] = max(label, known.label), min(lowest, known.integrity)
-        self._items += len(known.refs) - before
+        self._items += sum(len(answer.items) for answer in answers)
         while self._items > self._limit and len(self._sets) > 1:
             self.drop(next(iter(self._sets)))
 
@@ -173,7 +179,7 @@ class ReadSets:
         """Delete the read set of one run, if it is known."""
         known = self._sets.pop(key, None)
         if known is not None:
-            self._items -= 1 + len(known.refs)
+            self._items -= 1 + known.items
             others = self._of_message[key[1]]
             others.discard(key)
             if not others:

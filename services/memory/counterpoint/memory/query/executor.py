@@ -236,7 +236,7 @@ class QueryExecutor:
             case Costs():
                 return await costs(connection, grant, query)
             case RecordedStep() | RecordedAnswer():
-                return await recorded(connection, grant, query)
+                return await recorded(connection, self._policy, grant, query)
             case Cypher() | Rebuild() | Reembed() | Verify() | Prove() | Checkpoints() | AuditLeaves() | Explain():
                 raise AssertionError(f"{query.op} is answered beside the record")
             case _:

@@ -95,9 +95,13 @@ LIMIT 1 + $6
 
 -- name: recorded_commit
 -- A commit with its leaf and its read set.
-SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers
+SELECT a.body, a.salt, a.previous, a.leaf, r.cause::text AS cause, r.reads::text AS reads, r.answers,
+       EXISTS (SELECT FROM sources s WHERE s.project = a.project AND s.commit_id = a.id) AS has_sources
 FROM audit a LEFT JOIN read_sets r ON r.project = a.project AND r.commit_id = a.id
 WHERE a.project = $1 AND a.id = $2 AND a.kind = 'commit'
+
+-- name: leaves_of_erasures
+SELECT body FROM audit WHERE project = $1 AND body LIKE '%"erased":{%' AND body::jsonb ? 'erased'
 
 -- name: recorded_versions
 -- Versions of records, superseded ones too, by project, store, id and version.

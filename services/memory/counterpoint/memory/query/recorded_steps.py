@@ -11,6 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from counterpoint.guard.capabilities import Grant
+from counterpoint.guard.policy import Policy
+from counterpoint.memory.access import diode
 from counterpoint.memory.query.item_view import item
 from counterpoint.memory.record.canonical import canonical
 from counterpoint.memory.record.sql_files import load_statements
@@ -22,23 +24,26 @@ from counterpoint.proto.memory import (
     RecordedAnswer,
     RecordedMessage,
     RecordedStep,
+    StepProblem,
     StepRecord,
     Write,
 )
 from counterpoint.proto.subjects import SHARED_PROJECT
 
 _SQL = load_statements(__package__)
+_OF_STEPS = frozenset({"model_calls", "checkpoints", "routes"})
+"""Stores that a step is rebuilt from, beside those that the caller may read."""
 
 _Key = tuple[str, str, str, int]
 """Project, store, id and version."""
 
 
-async def recorded(connection: Any, grant: Grant, query: RecordedStep | RecordedAnswer) -> QueryResult:
+async def recorded(connection: Any, policy: Policy, grant: Grant, query: RecordedStep | RecordedAnswer) -> QueryResult:
     """Answer a query of a recorded step. Raises `Permanent` `not_found`, and `Denied` `label`."""
     row, leaf = await _commit(connection, grant.project, query.commit_id)
     if isinstance(query, RecordedAnswer):
         return await _answer(connection, grant, query, row, leaf)
-    report = await _step(connection, grant, row, leaf)
+    report = await _step(connection, policy, grant, row, leaf)
     return QueryResult(tier="record", plan=QueryPlan.AUDIT, took_us=0, report=report.model_dump(mode="json"))
 
 
@@ -51,17 +56,22 @@ async def _commit(connection: Any, project: str, commit_id: str) -> tuple[Any, d
     return row, json.loads(row["body"])
 
 
-async def _step(connection: Any, grant: Grant, row: Any, leaf: Mapping[str, Any]) -> StepRecord:
+async def _step(connection: Any, policy: Policy, grant: Grant, row: Any, leaf: Mapping[str, Any]) -> StepRecord:
     project, problems = grant.project, list(_of_leaf(row, leaf))
-    keys = [(project, store, record_id, version) for store, record_id, version, *_ in leaf["writes"]]
+    hashes: dict[_Key, str] = {
+        (project, store, record_id, version): sha256
+        for store, record_id, version, sha256, *_ in leaf["writes"]
+        if store in _OF_STEPS or diode.read(policy, grant, store) is None
+    }
+    keys = list(hashes)
     versions = await _versions(connection, grant, keys)
-    problems += _of_versions(keys, versions, {key: write[3] for key, write in zip(keys, leaf["writes"], strict=True)})
+    problems += _of_versions(keys, versions, hashes)
     sent = {str(each["id"]): each for each in await _messages(connection, project, [m[0] for m in leaf["messages"]])}
     problems += _of_messages(leaf["messages"], sent)
     inbound = await _messages(connection, project, [leaf["message"]])
     message = inbound[0] if inbound and inbound[0]["body"] != "{}" else None
     if inbound and message is None:
-        problems.append(f"message {leaf['message']} was erased")
+        problems.append(StepProblem(kind="erased", problem=f"message {leaf['message']} was erased"))
     return StepRecord(
         commit_id=leaf["commit"],
         service=leaf["service"],
@@ -69,7 +79,7 @@ async def _step(connection: Any, grant: Grant, row: Any, leaf: Mapping[str, Any]
         message_id=leaf["message"],
         project=leaf["project"],
         task_id=leaf["task"],
-        fence=leaf["inbox"][1],
+        fence=leaf["inbox"][1] if "inbox" in leaf else 0,
         at=leaf["at"],
         inbound=message and RecordedMessage(type=message["type"], data=json.loads(message["body"])),
         writes=tuple(_write(key, versions[key]) for key in keys if key in versions),
@@ -77,7 +87,7 @@ async def _step(connection: Any, grant: Grant, row: Any, leaf: Mapping[str, Any]
         cancel_timers=leaf.get("cancels", ()),
         answers=tuple(len(request) for request in json.loads(row["answers"] or "[]")),
         salt=row["salt"].hex(),
-        read_set=leaf["read_set"],
+        read_set=leaf.get("read_set"),
         problems=tuple(problems),
     )
 
@@ -86,7 +96,8 @@ async def _answer(
     connection: Any, grant: Grant, query: RecordedAnswer, row: Any, leaf: Mapping[str, Any]
 ) -> QueryResult:
     if problems := list(_of_leaf(row, leaf)):
-        return QueryResult(tier="record", plan=QueryPlan.AUDIT, took_us=0, report={"query": "", "problems": problems})
+        report = {"query": "", "problems": [each.model_dump() for each in problems]}
+        return QueryResult(tier="record", plan=QueryPlan.AUDIT, took_us=0, report=report)
     requests = json.loads(row["answers"] or "[]")
     if query.request >= len(requests) or query.number >= len(requests[query.request]):
         raise _permanent(ErrorCode.NOT_FOUND, "has no such answer")
@@ -98,13 +109,14 @@ async def _answer(
     attested = await _attested(connection, grant.project, versions)
     problems = list(_of_versions(keys, versions, attested))
     if not complete:
-        problems.append(f"answer {query.number} of request {query.request} is a report, which the record does not have")
+        which = f"answer {query.number} of request {query.request}"
+        problems.append(StepProblem(kind="report", problem=f"{which} is a report, which the record does not have"))
     items = tuple(
         item(versions[key], each[1], _scores(each[2], names))
         for key, each in zip(keys, read, strict=True)
         if key in versions and versions[key]["body"] is not None
     )
-    report = {"query": digest, "problems": problems}
+    report = {"query": digest, "problems": [each.model_dump() for each in problems]}
     return QueryResult(items=items, tier=tier, plan=plan, took_us=0, next_cursor=cursor, partial=partial, report=report)
 
 
@@ -130,12 +142,12 @@ async def _attested(connection: Any, project: str, versions: Mapping[_Key, Any])
     its own, according to the records."""
     commits = {row["commit_id"] for key, row in versions.items() if key[0] == project}
     leaves = await connection.fetch(_SQL["leaves_of_commits"], project, list(commits))
-    hashes = {
-        (project, write[0], write[1], write[2]): write[3]
-        for row in leaves
-        if row["body"] is not None
-        for write in json.loads(row["body"])["writes"]
-    }
+    writes = [write for row in leaves if row["body"] is not None for write in json.loads(row["body"])["writes"]]
+    if any(row["body"] is None for row in leaves):
+        # An erasure empties whole leaves; its own leaf has the writes in them that were kept.
+        erasures = await connection.fetch(_SQL["leaves_of_erasures"], project)
+        writes += [write for row in erasures for write in json.loads(row["body"])["erased"].get("kept", ())]
+    hashes = {(project, write[0], write[1], write[2]): write[3] for write in writes}
     return hashes | {key: row["sha256"] for key, row in versions.items() if key[0] != project}
 
 
@@ -144,37 +156,41 @@ async def _messages(connection: Any, project: str, ids: Iterable[str]) -> list[A
     return list(await connection.fetch(_SQL["recorded_messages"], project, known))
 
 
-def _of_leaf(row: Any, leaf: Mapping[str, Any]) -> Iterator[str]:
+def _of_leaf(row: Any, leaf: Mapping[str, Any]) -> Iterator[StepProblem]:
     """Yield the differences of a leaf from its hash, and of a read set from the leaf."""
     content = row["salt"] + (row["previous"] or b"") + row["body"].encode()
     if row["leaf"] is not None and hashlib.sha256(content).digest() != row["leaf"]:
-        yield "the leaf differs from its hash"
+        yield StepProblem(kind="differs", problem="the leaf differs from its hash")
+    if "read_set" not in leaf or (row["reads"] is None and row["has_sources"]):
+        return  # of an earlier release, which kept read sets for a time
     reads = None if row["reads"] is None else canonical(json.loads(row["reads"]))
     stored = reads and [row["cause"], *(_sha256(text) for text in (reads, row["answers"]) if text is not None)]
     if stored != leaf["read_set"]:
-        yield "the read set differs from what the leaf attests"
+        yield StepProblem(kind="differs", problem="the read set differs from what the leaf attests")
 
 
-def _of_versions(keys: Iterable[_Key], versions: Mapping[_Key, Any], attested: Mapping[_Key, str]) -> Iterator[str]:
+def _of_versions(
+    keys: Iterable[_Key], versions: Mapping[_Key, Any], attested: Mapping[_Key, str]
+) -> Iterator[StepProblem]:
     for key in dict.fromkeys(keys):
         name, row = f"{key[1]}/{key[2]} at version {key[3]}", versions.get(key)
         if row is None:
-            yield f"{name} is no longer in the record"
+            yield StepProblem(kind="differs", problem=f"{name} is no longer in the record")
         elif row["erased"] is not None:
-            yield f"{name} was erased"
+            yield StepProblem(kind="erased", problem=f"{name} was erased")
         elif _sha256("" if row["body"] is None else canonical(row["body"])) != attested.get(key):
-            yield f"{name} differs from what was committed"
+            yield StepProblem(kind="differs", problem=f"{name} differs from what was committed")
 
 
-def _of_messages(sent: Iterable[Sequence[Any]], rows: Mapping[str, Any]) -> Iterator[str]:
+def _of_messages(sent: Iterable[Sequence[Any]], rows: Mapping[str, Any]) -> Iterator[StepProblem]:
     for message_id, _, sha256, *_ in sent:
         row = rows.get(message_id)
         if row is None:
             continue  # Retention deletes messages.
         if row["body"] == "{}" and _sha256("{}") != sha256:
-            yield f"message {message_id} was erased"
+            yield StepProblem(kind="erased", problem=f"message {message_id} was erased")
         elif _sha256(row["body"]) != sha256:
-            yield f"message {message_id} differs from what was sent"
+            yield StepProblem(kind="differs", problem=f"message {message_id} differs from what was sent")
 
 
 def _write(key: _Key, row: Any) -> Write:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 from counterpoint.client import Memory
 from counterpoint.client.replay import GivenAnswer
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
-from counterpoint.proto.memory import Prove, RecordedAnswer, RecordedStep, StepRecord
+from counterpoint.proto.memory import Prove, RecordedAnswer, RecordedStep, StepProblem, StepRecord
 from counterpoint.proto.messages import Shape
 from counterpoint.proto.tasks import ENDED
 from counterpoint.router.api.body import item_json
@@ -25,13 +25,13 @@ router = APIRouter(prefix="/v1", tags=["operate"])
 class ReplayStep(Shape):
     """A step of a task: its commit, and the answers to each request of its delivery, as they were given.
 
-    `record` is absent if the step was erased. `problems` are contents that differ from what the audit log attests.
+    `record` is absent if the step was erased. `problems` are the reasons why it cannot be rebuilt.
     """
 
     leaf: int
     record: StepRecord | None = None
     requests: tuple[tuple[GivenAnswer, ...], ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[StepProblem, ...] = ()
 
 
 @router.post("/tasks/{task_id}/replay", responses={200: {"model": ListPage[ReplayStep]}}, response_model=None)
@@ -60,7 +60,7 @@ async def replay(context: Context, task_id: TaskId, cursor: Cursor, limit: Limit
 async def _step(memory: Memory, leaf: dict[str, Any]) -> ReplayStep | None:
     """Return the step of a leaf; None for a refusal."""
     if leaf["body"] is None:
-        return ReplayStep(leaf=leaf["index"] + 1, problems=("was erased",))
+        return ReplayStep(leaf=leaf["index"] + 1, problems=(StepProblem(kind="erased", problem="was erased"),))
     commit_id = json.loads(leaf["body"]).get("commit")
     if commit_id is None:
         return None
@@ -72,7 +72,7 @@ async def _step(memory: Memory, leaf: dict[str, Any]) -> ReplayStep | None:
         for number in range(count):
             (result,) = await memory.query(RecordedAnswer(commit_id=commit_id, request=request, number=number))
             report = result.report or {}
-            problems += report["problems"]
+            problems += map(StepProblem.model_validate, report["problems"])
             answers.append(GivenAnswer(query=report["query"], result=result.model_copy(update={"report": None})))
         requests.append(tuple(answers))
     return ReplayStep(
