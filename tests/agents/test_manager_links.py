@@ -7,7 +7,7 @@ from agents.manager_house import PROJECT, House
 
 from counterpoint.proto.findings import Citation, Findings, SimilarAttempt
 from counterpoint.proto.interventions import AmendTask
-from counterpoint.proto.links import Link, Side, link_id
+from counterpoint.proto.links import Link, RemovedLink, Side, link_id
 from counterpoint.proto.tasks import TaskDelegated
 
 Relation = Literal["same", "different", "merged"]
@@ -31,6 +31,14 @@ def declared(house: House, relation: Relation) -> int:
     house.put("links", record_id, link.model_dump(mode="json"), author="router")
     before = house.names().count("TaskDelegated")
     house.deliver(AmendTask(task_id="t1", by="ada", by_kind="person", reason="split", links=(record_id,)))
+    return house.names().count("TaskDelegated") - before
+
+
+def removed(house: House, relation: Relation) -> int:
+    """A person removes the link between the two tasks; return how many attempts this delegates."""
+    before = house.names().count("TaskDelegated")
+    gone = RemovedLink(relation=relation, task_id="other")
+    house.deliver(AmendTask(task_id="t1", by="ada", by_kind="person", reason="undone", removed_links=(gone,)))
     return house.names().count("TaskDelegated") - before
 
 
@@ -106,12 +114,28 @@ def test_a_split_changes_an_escalated_card_that_shows_the_other_failure() -> Non
     assert house.task().state == "working"
 
 
+def test_a_removed_split_acts_as_a_link_and_a_removed_link_as_a_split() -> None:
+    house = House()
+    attempt_id = other_fixed(house)
+    house.route()
+    house.developer("stopped", 0.3, code="low_confidence")
+    assert removed(house, "same") == 0
+    assert removed(house, "different") == 1
+    assert house.names()[-2:] == ["TaskResumed", "TaskDelegated"]
+    house.developer("proposed")
+    cite(house, attempt_id)
+    assert removed(house, "different") == 0
+    assert removed(house, "same") == 1
+    assert house.task().proposal is None
+
+
 def test_a_merge_starts_nothing() -> None:
     house = House()
     attempt_id = other_fixed(house)
     house.route()
     house.developer("stopped", 0.3, code="low_confidence", findings=similar(house, attempt_id))
     assert declared(house, "merged") == 0
+    assert removed(house, "merged") == 0
 
 
 def test_a_task_that_has_ended_is_left_alone() -> None:

@@ -252,6 +252,12 @@ async def test_a_split_and_a_link_change_the_open_card(http: httpx.AsyncClient, 
     alone = await ops.until("open", state="input_required", waiting_for="documents")
     assert alone.get("proposal") is None
     assert attempt_id not in {one["id"] for one in alone["findings"]["similar_attempts"]}
+    unsplit = await http.delete(
+        "/v1/links", params=ops.params | {"relation": "different", "task": ["open", attempt_id]}
+    )
+    assert unsplit.status_code == 200, unsplit.text
+    back = await ops.until("open", state="input_required", waiting_for="outcome")
+    assert "ledgerctl unlock" in back["proposal"]
 
     other = {"description": "Printer on floor 2 is offline", "error_message": "lp0: no paper", "task_id": "other"}
     answer = await http.post("/v1/tasks", json=body | other, headers={"Prefer": "wait=30"})
@@ -261,3 +267,7 @@ async def test_a_split_and_a_link_change_the_open_card(http: httpx.AsyncClient, 
     assert link.status_code == 201, link.text
     linked = await ops.until("other", state="input_required", waiting_for="outcome")
     assert "ledgerctl unlock" in linked["proposal"]
+    unlinked = await http.delete("/v1/links", params=ops.params | {"relation": "same", "task": ["other", attempt_id]})
+    assert unlinked.status_code == 200, unlinked.text
+    alone = await ops.until("other", state="input_required", waiting_for="documents")
+    assert alone.get("proposal") is None

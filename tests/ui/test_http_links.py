@@ -7,7 +7,8 @@ from agents.router_house import NOW, PROJECT
 from ui.http_front import Running, made
 
 from counterpoint.proto.attempts import Attempt, ReportOutcome, TaskOutcomeReported
-from counterpoint.proto.links import Link, link_id
+from counterpoint.proto.interventions import AmendTask
+from counterpoint.proto.links import Link, RemovedLink, link_id
 from counterpoint.router.handlers import LINEAGE_SOURCE
 
 ESCALATED: dict[str, Any] = {"escalation": {"to": "calling_llm", "code": "low_confidence"}}
@@ -57,6 +58,19 @@ async def test_the_last_word_on_a_pair_counts_and_can_be_undone(front: Running) 
     assert (other.status_code, len(linked(front))) == (404, 1)
     undone = await front.me.delete("/v1/links", params={"relation": "different", "task": ["t1", "t2"]})
     assert (undone.status_code, linked(front)) == (200, [])
+
+
+async def test_open_tasks_are_told_of_what_changes_and_only_of_that(front: Running) -> None:
+    await tasks(front, "t1", "t2")
+    made(front, "t2", state="completed", waiting_for=None, escalation=None)
+    attempt(front, "a2", "t2")
+    await related(front, "same", "t1", "a2")
+    await related(front, "same", "t1", "a2")
+    await front.me.delete("/v1/links", params={"relation": "same", "task": ["t1", "a2"]})
+    new, removed = front.house.of_type(AmendTask)
+    assert (new.task_id, new.links, new.removed_links) == ("t1", (link_id("t1", "t2"),), ())
+    assert (removed.task_id, removed.links) == ("t1", ())
+    assert removed.removed_links == (RemovedLink(relation="same", task_id="t2", attempt_id="a2"),)
 
 
 async def test_an_attempt_stands_for_its_task(front: Running) -> None:

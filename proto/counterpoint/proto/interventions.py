@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from counterpoint.proto.links import RemovedLink
 from counterpoint.proto.messages import Id, Message
 from counterpoint.proto.overrides import OverrideGiven
 from counterpoint.proto.tasks import ShortText, Target
@@ -43,10 +44,10 @@ class CancelTask(Message):
 
 
 class AmendTask(Message):
-    """Change the error of a task, whose failure turned out to be another one, or tell it of new `links`.
+    """Change the error of a task, whose failure turned out to be another one, or tell it of new or removed links.
 
-    Work restarts; after new links only if they change its card. Omitted fields keep their values; `context` replaces
-    the former context as a whole.
+    Work restarts; after a change of links only if that changes its card. Omitted fields keep their values; `context`
+    replaces the former context as a whole.
     """
 
     TYPE: ClassVar[str] = "counterpoint.task.amend.v1"
@@ -62,3 +63,4 @@ class AmendTask(Message):
     context: dict[str, Any] | None = None
     source_ref: str | None = Field(default=None, max_length=2_000)
     links: tuple[Id, ...] = Field(default=(), max_length=400)
+    removed_links: tuple[RemovedLink, ...] = Field(default=(), max_length=400)

@@ -43,6 +43,14 @@ class Link(Shape):
         return second if first.task_id == task_id else first
 
 
+class RemovedLink(Shape):
+    """A link between a task and another one that a person has undone. `attempt_id`: the attempt that was named."""
+
+    relation: Relation | str
+    task_id: Id
+    attempt_id: Id | None = None
+
+
 def link_id(one: str, other: str) -> str:
     """Return the record id of an unordered pair of tasks."""
     identity = "\x1f".join(sorted((one, other)))

@@ -136,6 +136,8 @@ class Memory:
 
     async def query(self, *queries: MemoryQuery, timeout_s: float | None = None) -> tuple[QueryResult, ...]:
         """Return the answers in the order of the queries, from one snapshot. Raises `Transient` or `Denied`."""
+        if not queries:
+            return ()
         request = QueryRequest(origin=self.origin, queries=queries)
         timeout_s = timeout_s or self._query_timeout_s
         raw = await self._transport(subjects.query(self._caller), _dump(request), timeout_s)

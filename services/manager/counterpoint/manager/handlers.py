@@ -102,10 +102,10 @@ class ManagerHandlers:
         return self._commit(memory, history, update, history.task.last_action_id, writes=writes)
 
     async def on_amended(self, message: AmendTask, memory: Memory) -> Commit:
-        """Change the error of the task and start its work again, or do so if new links change its card."""
+        """Change the error of the task and start its work again, or do so if new or removed links change its card."""
         history = await read_task_history(memory, message.task_id)
-        if message.links:
-            if history.workflow_state.ended or not await changes_card(memory, history.task, message.links):
+        if message.links or message.removed_links:
+            if history.workflow_state.ended or not await changes_card(memory, history.task, message):
                 return Commit()
             update = interventions.on_links(history, message, memory.now)
             return self._commit(memory, history, update, history.task.last_action_id)

@@ -62,7 +62,9 @@ def on_amendment(history: TaskHistory, message: AmendTask, now: datetime) -> Tas
     Work in progress becomes stale, as under an override. An amendment without a change has no effect.
     """
     row = transition(history.workflow_state, WorkflowEvent.AMENDED)
-    step = message.model_dump(exclude={"task_id", "by", "by_kind", "reason", "links"}, exclude_none=True)
+    step = message.model_dump(
+        exclude={"task_id", "by", "by_kind", "reason", "links", "removed_links"}, exclude_none=True
+    )
     fields = {name: getattr(message, name) for name in step}
     if row is None:
         return without_effect(history, f"an amendment by {message.by}")
@@ -84,7 +86,7 @@ def on_amendment(history: TaskHistory, message: AmendTask, now: datetime) -> Tas
 
 
 def on_links(history: TaskHistory, message: AmendTask, now: datetime) -> TaskUpdate:
-    """Delegate the next attempt because links or splits change the card."""
+    """Delegate the next attempt because new or removed links change the card."""
     row = transition(history.workflow_state, WorkflowEvent.LINKED)
     if row is None:
         return without_effect(history, f"a link by {message.by}")
@@ -92,7 +94,7 @@ def on_links(history: TaskHistory, message: AmendTask, now: datetime) -> TaskUpd
     reason = f"{message.reason}, by {message.by}"
     return TaskUpdate(
         steps=(ReasoningStep("resume" if waited else "plan", f"{reason}: attempt {number} goes to the developer"),),
-        decision=f"delegate attempt {number} after a link or split",
+        decision=f"delegate attempt {number} after a change of links",
         task=with_attempt(history.task, row, now, number, confidence=None, findings=None),
         delegate="work",
         messages=(TaskResumed(task_id=message.task_id, reason=reason),) if waited else (),

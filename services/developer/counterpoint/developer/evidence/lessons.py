@@ -55,8 +55,8 @@ class Lesson:
 
     @property
     def used_in_task(self) -> bool:
-        """Whether this task has tried it."""
-        return any(one.in_task for one in self.attempts)
+        """Whether this task has tried it. A proposal that was replaced before its outcome was not tried."""
+        return any(one.in_task and one.attempt.outcome != "unknown" for one in self.attempts)
 
     @property
     def likelihood(self) -> float:

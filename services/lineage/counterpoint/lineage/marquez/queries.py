@@ -45,7 +45,7 @@ async def job(memory: Memory, namespace: str, name: str) -> dict[str, Any]:
 async def graph(memory: Memory, node_id: str, depth: int) -> dict[str, Any]:
     """Return the lineage graph around a job or dataset, `depth` hops each way. Raises `Permanent` with `not_found`."""
     nodes = list(parse_node_id(node_id))
-    answers = await memory.query(*(Get(store=f"{node.kind}s", id=node.id) for node in nodes)) if nodes else ()
+    answers = await memory.query(*(Get(store=f"{node.kind}s", id=node.id) for node in nodes))
     stored = [node for node, answer in zip(nodes, answers, strict=True) if answer.items]
     if not stored:
         raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="nodeId", problem="is not a known job or dataset"),))

@@ -17,7 +17,7 @@ async def read_limited_spending(
     stored = await memory.query(*(Get(store="spend", id=limit.spend_id) for limit in limits))
     items = [found.items[0] if found.items else None for found in stored]
     new = [limit for limit, item in zip(limits, items, strict=True) if item is None]
-    reports = iter(await memory.query(*(limit.costs_so_far for limit in new)) if new else ())
+    reports = iter(await memory.query(*(limit.costs_so_far for limit in new)))
     spending = []
     for limit, item in zip(limits, items, strict=True):
         if item is None:

@@ -105,7 +105,7 @@ async def remove(
 async def _sums(context: RequestContext, queries: set[Costs]) -> dict[Costs, CostReport]:
     """Return the report of each query."""
     ordered = list(queries)
-    found = await context.memory().query(*ordered) if ordered else ()
+    found = await context.memory().query(*ordered)
     return {query: CostReport.model_validate(result.report) for query, result in zip(ordered, found, strict=True)}
 
 

@@ -15,7 +15,14 @@ from counterpoint.proto.messages import Id, Shape
 from counterpoint.router.api.body import RequestBody, item_json, json_body, reply
 from counterpoint.router.api.context import Context, RequestContext
 from counterpoint.router.api.openapi import request_body
-from counterpoint.router.intake.task_links import STORE, check_not_merged, link_messages, link_writes, sides_of
+from counterpoint.router.intake.task_links import (
+    STORE,
+    check_not_merged,
+    link_messages,
+    link_writes,
+    removal_messages,
+    sides_of,
+)
 from counterpoint.router.paging import Cursor, Limit, ListPage, page
 
 router = APIRouter(prefix="/v1/links", tags=["tasks"])
@@ -55,11 +62,11 @@ async def create(body: Annotated[RequestBody[NewLinks], json_body(NewLinks)]) ->
         if value.relation == "merged":
             await check_not_merged(memory, sides[0])
         reporter = context.reporter()
-        written, writes = await link_writes(
+        declared = await link_writes(
             memory, _pairs(value.relation, sides), value.relation, value.reason, reporter.by, reporter.by_kind
         )
-        told = await link_messages(memory, written, value.relation, reporter.by, reporter.by_kind)
-        return Links(items=written), Commit(writes=writes, messages=told)
+        messages = await link_messages(memory, declared.new, value.relation, reporter.by, reporter.by_kind)
+        return Links(items=declared.links), Commit(writes=declared.writes, messages=messages)
 
     return reply(await context.commit(linked), 201)
 
@@ -96,7 +103,9 @@ async def remove(
         if len(undone) < max(1, len(pairs)):
             problem = f"are not linked as {relation} in project {context.project}"
             raise Permanent(ErrorCode.NOT_FOUND, (Problem(field="task", problem=problem),))
-        return Links(items=tuple(link for _, link in undone)), Commit(writes=tuple(delete(item) for item, _ in undone))
+        links, reporter = tuple(link for _, link in undone), context.reporter()
+        messages = await removal_messages(memory, links, relation, reporter.by, reporter.by_kind)
+        return Links(items=links), Commit(writes=tuple(delete(item) for item, _ in undone), messages=messages)
 
     return reply(await context.commit(removed))
 

@@ -81,7 +81,7 @@ async def _all(context: RequestContext, store: str, task_id: str, as_of: str | N
 async def _sources(memory: Memory, line: Iterable[Action]) -> list[NamedSource]:
     source_keys = dict.fromkeys((one.store, one.id) for action in line for one in action.sources if one.store in _NAMED)
     gets = [Get(store=store, id=record_id) for store, record_id in list(source_keys)[:_SOURCES_LIMIT]]
-    results = await memory.query(*gets) if gets else ()
+    results = await memory.query(*gets)
     return [NamedSource(store=item.store, id=item.id, name=_name(item)) for one in results for item in one.items]
 
 

@@ -14,7 +14,7 @@ _PREFIX = "incident-"
 async def facts_of(memory: Memory, task_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the live facts of incidents by task id. Raises `Transient` or `Denied`."""
     incident_ids = [task_id for task_id in task_ids if task_id.startswith(_PREFIX)]
-    answers = await memory.query(*(Get(store=STORE, id=task_id) for task_id in incident_ids)) if incident_ids else ()
+    answers = await memory.query(*(Get(store=STORE, id=task_id) for task_id in incident_ids))
     return {item.id: item.body["live"] for answer in answers for item in answer.items if "live" in item.body}
 
 

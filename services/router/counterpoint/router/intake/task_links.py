@@ -1,17 +1,26 @@
 """Links between tasks: the same failure, different failures, or one task."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from counterpoint.client import Memory, put, record, records, send
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.interventions import AmendTask
-from counterpoint.proto.links import Link, Relation, Side, link_id
+from counterpoint.proto.links import Link, Relation, RemovedLink, Side, link_id
 from counterpoint.proto.memory import Get, Item, List, Outgoing, Write
 from counterpoint.proto.tasks import ENDED, Task
 
 STORE = "links"
 _PAGE = 200
+
+
+class DeclaredLinks(NamedTuple):
+    """The links of a declaration, those that are new or replace another relation, and the writes of all."""
+
+    links: tuple[Link, ...]
+    new: tuple[Link, ...]
+    writes: tuple[Write, ...]
 
 
 async def split_writes(
@@ -25,7 +34,7 @@ async def split_writes(
             raise Permanent(ErrorCode.INVALID, (problem,))
     side = side_of(task)
     pairs = [(side, other) for other in others]
-    return (await link_writes(memory, pairs, "different", reason, by, by_kind))[1]
+    return (await link_writes(memory, pairs, "different", reason, by, by_kind)).writes
 
 
 async def sides_of(memory: Memory, ids: Sequence[str], field: str = "tasks") -> list[Side]:
@@ -90,7 +99,7 @@ async def parts_of_open_tasks(memory: Memory, task_ids: Sequence[str]) -> set[st
     query = List(store=STORE, where={"relation": "merged"}, limit=_PAGE)
     pairs = [link.pair async for page in memory.pages(query) for link in records(page.items, Link)]
     parents = sorted({parent.task_id for parent, part in pairs if part.task_id in task_ids})
-    found = await memory.query(*(Get(store="tasks", id=each) for each in parents)) if parents else ()
+    found = await memory.query(*(Get(store="tasks", id=each) for each in parents))
     ended = {task.task_id for answer in found for task in records(answer.items, Task) if task.state in ENDED}
     return {part.task_id for parent, part in pairs if part.task_id in task_ids and parent.task_id not in ended}
 
@@ -117,9 +126,9 @@ async def link_writes(
     reason: str | None,
     by: str,
     by_kind: str,
-) -> tuple[tuple[Link, ...], tuple[Write, ...]]:
-    """Return the links of some pairs, and the writes that replace earlier ones."""
-    links, writes = list[Link](), list[Write]()
+) -> DeclaredLinks:
+    """Return the links of some pairs. They replace earlier ones."""
+    links, new, writes = list[Link](), list[Link](), list[Write]()
     keyed_pairs = [(link_id(one.task_id, other.task_id), one, other) for one, other in pairs]
     existing_links: list[Item | None] = []
     for found in await memory.query(*(Get(store=STORE, id=each) for each, _, _ in keyed_pairs)):
@@ -137,28 +146,45 @@ async def link_writes(
         )
         links.append(link)
         writes.append(put(STORE, each, link, existing=existing))
-    return tuple(links), tuple(writes)
+        if existing is None or existing.body.get("relation") != relation:
+            new.append(link)
+    return DeclaredLinks(tuple(links), tuple(new), tuple(writes))
 
 
 async def link_messages(
     memory: Memory, links: Sequence[Link], relation: Relation, by: str, by_kind: str
 ) -> tuple[Outgoing, ...]:
-    """Return the messages that tell open tasks of their new links. The parts of a merge are not told."""
-    if relation == "merged":
-        return ()
-    task_ids = dict.fromkeys(side.task_id for link in links for side in link.pair)
-    found = await memory.query(*(Get(store="tasks", id=each) for each in task_ids))
+    """Return the messages about new links to the open tasks among their sides, none about a merge."""
     reason = "linked to the same failure" if relation == "same" else "split from a different failure"
     return tuple(
-        send(
-            AmendTask(
-                task_id=task.task_id,
-                by=by,
-                by_kind=by_kind,
-                reason=reason,
-                links=tuple(link.link_id for link in links if task.task_id in {side.task_id for side in link.pair}),
-            )
-        )
-        for task in records((item for result in found for item in result.items), Task)
-        if task.state not in ENDED
+        send(AmendTask(task_id=each, by=by, by_kind=by_kind, reason=reason, links=tuple(link.link_id for link in its)))
+        for each, its in (await _by_open_task(memory, links, relation)).items()
     )
+
+
+async def removal_messages(
+    memory: Memory, links: Sequence[Link], relation: Relation, by: str, by_kind: str
+) -> tuple[Outgoing, ...]:
+    """Return the messages about removed links to the open tasks among their sides, none about a merge."""
+    reason = "no longer linked to that failure" if relation == "same" else "no longer split from that failure"
+    messages = list[Outgoing]()
+    for each, its in (await _by_open_task(memory, links, relation)).items():
+        others = (link.other(each) for link in its)
+        removed = (RemovedLink(relation=relation, task_id=it.task_id, attempt_id=it.attempt_id) for it in others)
+        messages.append(
+            send(AmendTask(task_id=each, by=by, by_kind=by_kind, reason=reason, removed_links=tuple(removed)))
+        )
+    return tuple(messages)
+
+
+async def _by_open_task(memory: Memory, links: Sequence[Link], relation: Relation) -> dict[str, list[Link]]:
+    """Return the links of each open task among their sides."""
+    if relation == "merged":
+        return {}
+    by_task = dict[str, list[Link]]()
+    for link in links:
+        for side in link.pair:
+            by_task.setdefault(side.task_id, []).append(link)
+    found = await memory.query(*(Get(store="tasks", id=each) for each in by_task))
+    tasks = records((item for result in found for item in result.items), Task)
+    return {task.task_id: by_task[task.task_id] for task in tasks if task.state not in ENDED}
