@@ -4,7 +4,9 @@ import asyncio
 import shutil
 import signal
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +20,9 @@ from counterpoint.cli.session import CommandSession
 
 if TYPE_CHECKING:
     from counterpoint.cli.demo.checks import DemoTranscript
-    from counterpoint.cli.demo.incident import DemoIncident
+    from counterpoint.cli.demo.incident import DemoIncident, LimitedQuestion
+    from counterpoint.cli.demo.provider import SimulatedProvider
+    from counterpoint.cli.demo.stage import DemoStage
     from counterpoint.local.endpoints import Endpoints
 
 
@@ -49,7 +53,7 @@ def demo(
     folder = Path(tempfile.mkdtemp(prefix="counterpoint-demo-"))
     began = monotonic()
     try:
-        ready_s = asyncio.run(_run_stack(session, transcript, story, folder))
+        ready_s = asyncio.run(_run_stories(session, transcript, story, folder))
     except asyncio.CancelledError:
         return Exit.FAILED
     finally:
@@ -60,12 +64,27 @@ def demo(
     return print_report(session, transcript, story.name, ready_s, monotonic() - began)
 
 
-async def _run_stack(
+async def _run_stories(
     session: CommandSession, transcript: "DemoTranscript", incident: "DemoIncident", folder: Path
 ) -> float:
-    """Start the stack, play, and stop it; return the seconds until it was ready."""
+    """Play the stories of an incident; return the seconds until the first stack was ready."""
+    from counterpoint.cli.demo.provider import simulated_provider, variables
+
+    ready_s = await _run_stack(session, transcript, folder / "stack", partial(_play, transcript, incident))
+    if incident.limited and not transcript.failed:
+        with simulated_provider(incident.limited.says) as provider, variables(provider.environment()):
+            play = partial(_play_limit, transcript, incident, incident.limited, provider)
+            await _run_stack(session, transcript, folder / "limited", play)
+    return ready_s
+
+
+async def _run_stack(
+    session: CommandSession, transcript: "DemoTranscript", folder: Path, play: Callable[["Endpoints"], None]
+) -> float:
+    """Start a stack, play on it, and stop it; return the seconds until it was ready."""
     from counterpoint.local.stack import Stack
 
+    transcript.stopped.clear()
     stack = Stack(folder, http_port=0, progress=lambda stage, seconds: session.note(f"{stage:<12} {seconds:5.1f} s"))
     current = asyncio.current_task()
     if current is None:
@@ -76,7 +95,7 @@ async def _run_stack(
     try:
         await stack.start()
         ready_s = monotonic() - began
-        playing = asyncio.create_task(asyncio.to_thread(_play, transcript, stack.endpoints, incident))
+        playing = asyncio.create_task(asyncio.to_thread(play, stack.endpoints))
         await _supervise(asyncio.create_task(stack.watch()), playing, transcript)
     finally:
         transcript.stopped.set()
@@ -109,12 +128,37 @@ async def _supervise(
         supervising.cancel()
 
 
-def _play(transcript: "DemoTranscript", endpoints: "Endpoints", incident: "DemoIncident") -> None:
+def _play(transcript: "DemoTranscript", incident: "DemoIncident", endpoints: "Endpoints") -> None:
+    from counterpoint.cli.demo.burst import FailureBurst
+    from counterpoint.cli.demo.story import IncidentStory
+
+    with _stages(transcript, incident, endpoints) as stage:
+        IncidentStory(incident, stage(incident.name), transcript).play()
+        if incident.undocumented:
+            FailureBurst(incident.undocumented, stage(f"{incident.name}-burst")).play()
+
+
+def _play_limit(
+    transcript: "DemoTranscript",
+    incident: "DemoIncident",
+    limited: "LimitedQuestion",
+    provider: "SimulatedProvider",
+    endpoints: "Endpoints",
+) -> None:
+    from counterpoint.cli.demo.limit import LimitStory
+
+    with _stages(transcript, incident, endpoints) as stage:
+        LimitStory(limited, stage(incident.name), provider).play()
+
+
+@contextmanager
+def _stages(
+    transcript: "DemoTranscript", incident: "DemoIncident", endpoints: "Endpoints"
+) -> Iterator[Callable[[str], "DemoStage"]]:
+    """Yield a function that returns the stage of a project, with principals of its own."""
     from counterpoint.cli.address import Address
     from counterpoint.cli.api import ApiClient
-    from counterpoint.cli.demo.burst import FailureBurst
     from counterpoint.cli.demo.stage import DemoClients, DemoStage
-    from counterpoint.cli.demo.story import IncidentStory
 
     with ExitStack() as connections:
 
@@ -130,7 +174,7 @@ def _play(transcript: "DemoTranscript", endpoints: "Endpoints", incident: "DemoI
                 return str(administrator.post("/v1/principals", body)["token"])
 
             agent = principal("calling_llm", "agent", "submit", "report", "read", "override")
-            person = principal("on-call", "person", "submit", "report", "read", "ingest")
+            person = principal("on-call", "person", "submit", "report", "read", "ingest", "approve")
             airflow = principal("airflow", "system", "report", "submit", "read")
             cast = DemoClients(
                 administrator=administrator,
@@ -140,9 +184,7 @@ def _play(transcript: "DemoTranscript", endpoints: "Endpoints", incident: "DemoI
             )
             return DemoStage(project, cast, ROOT, transcript)
 
-        IncidentStory(incident, stage(incident.name), transcript).play()
-        if incident.undocumented:
-            FailureBurst(incident.undocumented, stage(f"{incident.name}-burst")).play()
+        yield stage
 
 
 def print_report(

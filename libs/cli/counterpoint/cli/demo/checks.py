@@ -27,7 +27,7 @@ class DemoCheck:
 class DemoTranscript:
     """The record of a story: printed to `console`, if there is one, and kept for the report. `progress` shows bars.
 
-    `stopped` is set from outside when the story has to end where it is.
+    `stopped` is set while no stack runs; a story then ends where it is.
     """
 
     console: "Console | None"

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, Val
 
 from counterpoint.cli.errors import UsageError
 from counterpoint.proto.attempts import FixedBy, Outcome
-from counterpoint.proto.messages import ProjectName
+from counterpoint.proto.messages import ProjectName, Usd
 from counterpoint.proto.tasks import SubmitTask
 
 
@@ -128,6 +128,15 @@ class DemoQuestion(_Part):
     corrected: bool = False
 
 
+class LimitedQuestion(_Part):
+    """A question whose model call would exceed a limit of `usd`. `says`: the answer of the simulated provider."""
+
+    question: str
+    says: str
+    knowledge: tuple[ExistingPath, ...]
+    usd: Usd
+
+
 class DemoIncident(_Part):
     """The story of an incident."""
 
@@ -143,6 +152,7 @@ class DemoIncident(_Part):
     unknown: UnknownTask | None = None
     questions: tuple[DemoQuestion, ...] = ()
     undocumented: UndocumentedFailure | None = None
+    limited: LimitedQuestion | None = None
 
 
 def read_incident(path: Path) -> DemoIncident:
