@@ -42,6 +42,8 @@ def said_by(leaves, project):
             continue
         (records, messages, at), commit = said["placed"], said.get("commit") or said["refusal"]
         writes, sent = said.get("writes", []), said.get("messages", [])
+        if "stamps" in said:
+            writes, sent = ([[*row, said["stamps"][index]] for *row, index in each] for each in (writes, sent))
         rows["audit"][leaf["index"] + 1] = [commit, at, records + len(writes), "commit" in said, said["task"], leaf]
         forgets = said.get("erased") or {}
         erased.update(forgets.get("leaves", []))

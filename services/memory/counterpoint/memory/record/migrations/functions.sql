@@ -47,6 +47,7 @@ DECLARE
     sent int := cardinality(p_messages);
     commits uuid[] := ARRAY(SELECT s.id FROM unnest(p_steps) WITH ORDINALITY AS s ORDER BY ordinality);
     base bigint;
+    head bigint;
     done int;
     fault record;
     models_now record;
@@ -239,15 +240,26 @@ BEGIN
     SELECT p_project, t.id, t.cause, coalesce(t.reads, '[]')::jsonb, t.answers FROM unnest(p_steps) AS t
     WHERE t.reads IS NOT NULL OR t.cause IS NOT NULL;
 
-    -- `sequence_leaves` assigns the positions later, so that commits do not wait for each other's leaves.
     -- A leaf begins with `placed`: the sequence numbers before its first record and before its first message, and the time.
-    INSERT INTO audit (project, id, kind, task_id, body, salt, seq)
-    SELECT p_project, t.id, t.kind, t.task,
-           format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step < t.ordinality),
-                  base + wrote + (SELECT count(*) FROM unnest(p_messages) AS m WHERE m.step < t.ordinality),
-                  (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2),
-           t.salt, base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step <= t.ordinality)
-    FROM unnest(p_steps) WITH ORDINALITY AS t ORDER BY t.ordinality;
+    -- It has the next position of the log, and the hash of the previous leaf of its task; the steps of a call are about
+    -- different tasks.
+    UPDATE audit_head SET position = position + cardinality(p_steps) WHERE shard = '0'
+    RETURNING position - cardinality(p_steps) INTO head;
+    INSERT INTO audit (project, id, kind, task_id, body, salt, seq, position, previous, leaf)
+    SELECT p_project, l.id, l.kind, l.task, l.body, l.salt, l.seq, head + l.n, before.leaf,
+           sha256(l.salt || coalesce(before.leaf, '') || convert_to(l.body, 'UTF8'))
+    FROM (
+        SELECT t.ordinality AS n, t.id, t.kind, t.task, t.salt,
+               format('{"placed":[%s,%s,%s],', base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step < t.ordinality),
+                      base + wrote + (SELECT count(*) FROM unnest(p_messages) AS m WHERE m.step < t.ordinality),
+                      (extract(epoch FROM now()) * 1000000)::bigint) || substr(t.audit, 2) AS body,
+               base + (SELECT count(*) FROM unnest(p_writes) AS w WHERE w.step <= t.ordinality) AS seq
+        FROM unnest(p_steps) WITH ORDINALITY AS t OFFSET 0) AS l
+    LEFT JOIN LATERAL (
+        SELECT a.leaf FROM audit a
+        WHERE l.task IS NOT NULL AND a.project = p_project AND a.task_id = l.task AND a.position IS NOT NULL
+        ORDER BY a.position DESC LIMIT 1) AS before ON true
+    ORDER BY l.n;
 EXCEPTION
     WHEN SQLSTATE 'CP002' OR SQLSTATE 'CP003' OR SQLSTATE 'CP004' OR SQLSTATE 'CP005' OR SQLSTATE 'CP006'
         OR SQLSTATE 'CP007' OR SQLSTATE 'CP011' OR SQLSTATE 'CP012' OR SQLSTATE 'CP013' THEN
@@ -256,10 +268,11 @@ EXCEPTION
         RETURN NEXT;
 END $$;
 
--- Assigns positions to leaves that have none, in the order of their arrival, and links each to the previous leaf of its
--- task. Returns the head. A leaf with a position is never changed; the login of memory has no UPDATE right on `audit`.
--- The lock on the head excludes a second sequencer, and commits of the previous release. With asynchronous commit, a
--- crash may lose positions, which are then assigned again; the sequencer flushes them to disk before it signs them.
+-- Assigns positions to leaves that have none, which only earlier releases write, in the order of their arrival, and links
+-- each to the previous leaf of its task. Returns the head. A leaf with a position is never changed; the login of memory
+-- has no UPDATE right on `audit`. The lock on the head excludes a second sequencer, and commits. With asynchronous
+-- commit, a crash may lose these positions, which are then assigned again; the sequencer flushes them to disk before it
+-- signs them.
 CREATE FUNCTION sequence_leaves(p_limit int) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
