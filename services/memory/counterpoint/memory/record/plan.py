@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from counterpoint.memory.record.canonical import NUL, canonical
+from counterpoint.memory.record.message_bodies import StoredBody
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import CommitReply
@@ -73,6 +74,8 @@ class PlannedMessage:
     live: bool = False
     structured: bool = False
     result: bool = False
+    stored: StoredBody | None = None
+    """Its body as it is stored, if that is not the whole."""
 
     @property
     def stamps(self) -> list[Any]:

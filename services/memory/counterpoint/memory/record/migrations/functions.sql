@@ -25,9 +25,11 @@ CREATE TYPE write_row AS (
     step int, store text, id text, expect int, body text, task text, author text, label smallint, integrity smallint,
     sha bytea, schema int, place bigint, at timestamptz
 );
+-- `records` are 1-based indexes of write rows, ascending.
 CREATE TYPE message_row AS (
     step int, id uuid, type text, subject text, task text, versioned boolean, audience text[], body text, label smallint,
-    integrity smallint, due timestamptz, timer text, live boolean, structured boolean
+    integrity smallint, due timestamptz, timer text, live boolean, structured boolean,
+    records int[], parts text
 );
 CREATE TYPE vector_row AS (
     store text, id text, version int, source text, label smallint, words text, exact text[], type text, names text[],
@@ -215,10 +217,12 @@ BEGIN
         RETURN QUERY
         WITH log AS (
             INSERT INTO messages (project, seq, id, type, subject, task_id, task_version, audience, body, sender,
-                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent, structured)
+                                  label, integrity, inbound_id, commit_id, due_at, timer, traceparent, structured,
+                                  records, parts)
             SELECT p_project, base + wrote + m.ordinality, m.id, m.type, m.subject, m.task,
                    CASE WHEN m.versioned THEN coalesce(r.version, 0) END, m.audience, m.body, s.consumer, m.label,
-                   m.integrity, s.message, s.id, m.due, m.timer, s.trace, m.structured
+                   m.integrity, s.message, s.id, m.due, m.timer, s.trace, m.structured,
+                   (SELECT array_agg(base + w ORDER BY w) FROM unnest(m.records) AS w), m.parts
             FROM unnest(p_messages) WITH ORDINALITY AS m
             JOIN unnest(p_steps) WITH ORDINALITY AS s ON s.ordinality = m.step
             LEFT JOIN LATERAL (
@@ -308,6 +312,15 @@ END $$;
 CREATE FUNCTION leaf_hashes(p_after bigint, p_limit int) RETURNS TABLE (leaf_position bigint, leaf_hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
     SELECT position, leaf FROM audit WHERE position > p_after ORDER BY position LIMIT p_limit
+$$;
+
+-- Returns the last position in a project's order at a time; of the session's project and the shared one.
+CREATE FUNCTION position_at_time(p_project text, p_at timestamptz) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT seq FROM audit
+    WHERE project = p_project AND p_project IN (current_setting('counterpoint.project'), 'shared')
+        AND at <= p_at AND seq IS NOT NULL
+    ORDER BY at DESC, seq DESC LIMIT 1
 $$;
 
 -- Returns due messages that are not known to be on the bus, oldest first. Other messages than timers must be older than
@@ -428,7 +441,8 @@ BEGIN
     DELETE FROM pending USING messages m
     WHERE pending.message_id = m.id AND m.project = p_project AND m.commit_id = ANY (commits);
     -- A message without an audience is never sent again.
-    UPDATE messages SET body = '{}', audience = '{}' WHERE project = p_project AND commit_id = ANY (commits);
+    UPDATE messages SET body = '{}', audience = '{}', records = NULL, parts = NULL
+    WHERE project = p_project AND commit_id = ANY (commits);
     UPDATE audit SET body = NULL, salt = NULL
     WHERE project = p_project AND position = ANY (named) AND body IS NOT NULL;
     DELETE FROM lexicon WHERE project = p_project AND rows <= 0;
