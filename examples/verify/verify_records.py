@@ -32,6 +32,19 @@ def digest(value):
     ).hexdigest()
 
 
+def body_of(message, written):
+    """The body of a message. What it repeats of `written` records, by commit and position, is stored in these alone."""
+    if message["records"] is None and message["parts"] is None:
+        return message["body"]
+    bodies = [written[message["commit_id"], seq] for seq in message["records"]]
+    if message["parts"] is None:
+        (body,) = bodies
+    else:
+        body = {name: bodies[place][field] for name, place, field in json.loads(message["parts"])}
+        body |= json.loads(message["body"])
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def said_by(leaves, project):
     """What the leaves of a project say: its rows by table and key, what was erased, and which timers were cancelled."""
     rows = {table: {} for table in ("versions", "messages", "inbox", "read_sets", "audit")}
@@ -42,6 +55,8 @@ def said_by(leaves, project):
             continue
         (records, messages, at), commit = said["placed"], said.get("commit") or said["refusal"]
         writes, sent = said.get("writes", []), said.get("messages", [])
+        if "stamps" in said:
+            writes, sent = ([[*row, said["stamps"][index]] for *row, index in each] for each in (writes, sent))
         rows["audit"][leaf["index"] + 1] = [commit, at, records + len(writes), "commit" in said, said["task"], leaf]
         forgets = said.get("erased") or {}
         erased.update(forgets.get("leaves", []))
@@ -88,11 +103,12 @@ def compare(leaves, project, tables):
             elif (table == "records") != (following is None) or (following and row["superseded"] != following[4]):
                 yield f"{table} {key} is not the version that it says"
     yield from (f"{key} is gone" for key in left)
+    written = {(row["commit_id"], row["seq"]): row["body"] for name in ("records", "history") for row in tables[name]}
     timers = {}
     for row in tables["messages"]:
         if row["timer"] is not None and (row["sender"], row["timer"]) in cancelled:
             timers[row["id"]] = row["audience"]
-        now = [row["type"], hashlib.sha256(row["body"].encode()).hexdigest()]
+        now = [row["type"], hashlib.sha256(body_of(row, written).encode()).hexdigest()]
         now += [row[name] for name in ("task_id", "subject", "audience", "label", "integrity", "timer")]
         now += [time(row["due_at"]), row["structured"], row["seq"], row["sender"], row["inbound_id"], row["commit_id"]]
         now += [time(row["at"]), row["task_version"]]

@@ -82,6 +82,7 @@ CHANGED = {
     "uuid": "gen_random_uuid()",
     "jsonb": "'{{\"x\": 1}}'",
     "bytea": "coalesce({0}, '') || '\\x00'",
+    "bigint[]": "array_append(coalesce({0}, '{{}}'), 1)",
     "text[]": "array_append(coalesce({0}, '{{}}'), 'x')",
 }
 _COLUMNS = """

@@ -30,7 +30,6 @@ def leaf(
     commit_id: str,
     rows: tuple[PlannedWrite, ...],
     messages: tuple[PlannedMessage, ...],
-    own: frozenset[Ref],
     now: datetime,
     redacted: list[list[str]],
     forgets: Mapping[str, Any] | None,
@@ -39,10 +38,14 @@ def leaf(
     answers: str | None,
     cause: str | None,
 ) -> str:
-    """Return the body of a commit's leaf: hashes and stamps of its rows and messages, and its `own` reads.
+    """Return the body of a commit's leaf: hashes and stamps of its rows and messages, and the hash of its read set.
 
-    Reads inherited from the message are in the leaf of its cause. The database prepends `placed`: positions and time.
+    Equal stamps are listed once; each row and message has their index. The database prepends `placed`: positions and
+    time.
     """
+    stamps: dict[tuple[Any, ...], int] = {}
+    writes = [[row.store, row.id, row.expect + 1, row.sha256.hex(), _index(stamps, row.stamps)] for row in rows]
+    sent = [_leaf_message(message, stamps) for message in messages]
     return canonical(
         {
             **({"erased": forgets} if forgets is not None else {}),
@@ -59,9 +62,9 @@ def leaf(
             "step": commit.step,
             "principal": origin.principal,
             "task": origin.task_id,
-            "writes": [[row.store, row.id, row.expect + 1, row.sha256.hex(), row.stamps] for row in rows],
-            "messages": [_leaf_message(message) for message in messages],
-            "reads": sorted([r.store, r.id, r.version] for r in own),
+            "writes": writes,
+            "messages": sent,
+            "stamps": list(stamps),
             "at": now.isoformat(),
         }
     )
@@ -70,7 +73,9 @@ def leaf(
 def with_messages(plan: CommitPlan, messages: Sequence[PlannedMessage]) -> CommitPlan:
     """Return the plan with more messages, added to its leaf and its reply too."""
     body = json.loads(plan.audit)
-    body["messages"] += [_leaf_message(message) for message in messages]
+    stamps = {_hashable(each): n for n, each in enumerate(body["stamps"])}
+    body["messages"] += [_leaf_message(message, stamps) for message in messages]
+    body["stamps"] = list(stamps)
     sent = (*plan.messages, *messages)
     reply = plan.reply.model_copy(update={"message_ids": tuple(message.id for message in sent)})
     return replace(plan, messages=sent, reply=reply, audit=canonical(body))
@@ -89,8 +94,17 @@ def stored_reply(inbox: Any, leaf_body: str | None) -> CommitReply:
     return reply.model_copy(update={"versions": versions, "message_ids": tuple(sent[0] for sent in body["messages"])})
 
 
-def _leaf_message(message: PlannedMessage) -> list[Any]:
-    return [message.id, message.type, _sha256(message.body), message.stamps]
+def _leaf_message(message: PlannedMessage, stamps: dict[tuple[Any, ...], int]) -> list[Any]:
+    return [message.id, message.type, _sha256(message.body), _index(stamps, message.stamps)]
+
+
+def _index(stamps: dict[tuple[Any, ...], int], of_row: Sequence[Any]) -> int:
+    """Return the index of the stamps of a row, which are added if they are new."""
+    return stamps.setdefault(_hashable(of_row), len(stamps))
+
+
+def _hashable(stamps: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(each) if isinstance(each, list) else each for each in stamps)
 
 
 def _sha256(text: str) -> str:

@@ -17,6 +17,7 @@ from counterpoint.memory.access import diode
 from counterpoint.memory.commit.committer import LoggedMessage
 from counterpoint.memory.provenance.read_sets import OriginCache
 from counterpoint.memory.record.database import Database
+from counterpoint.memory.record.message_bodies import whole_body
 from counterpoint.memory.record.plan import PlannedMessage
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.memory.record.stamps import Provenance
@@ -35,7 +36,7 @@ _SQL = load_statements(__package__)
 
 
 class Relay:
-    """Publishes the messages of applied steps, at least once, each under its own id."""
+    """Publishes the messages of applied steps, each under its own id: at least once, `live` ones at most once."""
 
     def __init__(
         self,
@@ -71,9 +72,11 @@ class Relay:
     def sent(self, messages: Sequence[LoggedMessage]) -> None:
         """Take the messages of applied steps; timers, and messages beyond the queue's limit, wait for the sweep."""
         for message in messages:
-            self._origins.remember(message.row.id, message.provenance)
+            if not message.row.live:
+                self._origins.remember(message.row.id, message.provenance)
             if message.row.due_at is None and not self._queue.full():
-                self._in_flight.add(message.row.id)
+                if not message.row.live:
+                    self._in_flight.add(message.row.id)
                 self._queue.put_nowait(message)
 
     @property
@@ -101,8 +104,12 @@ class Relay:
         while True:
             message = await self._queue.get()
             row = message.row
+            body, described = row.body.encode(), self._headers(message)
             try:
-                stored = await self._connection.publish(row.subject, row.body.encode(), self._headers(message))
+                if row.live:
+                    await self._connection.announce(subjects.live(row.subject), body, described)
+                    continue
+                stored = await self._connection.publish(row.subject, body, described)
             except Away:
                 self._in_flight.discard(row.id)
                 continue
@@ -232,7 +239,7 @@ class Relay:
             task_id=row["task_id"],
             versioned=row["task_version"] is not None,
             audience=tuple(row["audience"]),
-            body=row["body"],
+            body=whole_body(row),
             label=row["label"],
             integrity=row["integrity"],
             due_at=row["due_at"],

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from counterpoint.memory.record.database import AWAY
+from counterpoint.memory.record.message_bodies import StoredBody
 from counterpoint.memory.record.plan import CommitPlan, inbox_reply
 from counterpoint.proto.errors import Away, CounterpointError
 
@@ -104,7 +105,7 @@ class WriteRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """Parameter of `commit_steps`: a message for the log."""
+    """Parameter of `commit_steps`: a message for the log. `records` are 1-based indexes of write rows."""
 
     step: int
     id: str
@@ -118,7 +119,10 @@ class MessageRow(NamedTuple):
     integrity: int
     due: datetime | None
     timer: str | None
+    live: bool
     structured: bool
+    records: tuple[int, ...] | None
+    parts: str | None
 
 
 class VectorRow(NamedTuple):
@@ -150,7 +154,6 @@ def _values(row: type[NamedTuple], first: int = 0, **attributes: str) -> Callabl
 
 
 _WRITE = _values(WriteRow, 1, task="task_id", sha="sha256", schema="schema_version")
-_MESSAGE = _values(MessageRow, 1, task="task_id", due="due_at")
 _VECTOR = _values(VectorRow)
 
 
@@ -187,6 +190,35 @@ async def apply_steps(connection: Any, epoch: int, project: str, steps: Sequence
     return rows
 
 
+def _message_rows(steps: Sequence[CommitPlan]) -> list[MessageRow]:
+    rows, before = [], 1
+    for n, step in enumerate(steps, 1):
+        for row in step.messages:
+            text, records, parts = row.stored or StoredBody(row.body)
+            rows.append(
+                MessageRow(
+                    step=n,
+                    id=row.id,
+                    type=row.type,
+                    subject=row.subject,
+                    task=row.task_id,
+                    versioned=row.versioned,
+                    audience=row.audience,
+                    body=text,
+                    label=row.label,
+                    integrity=row.integrity,
+                    due=row.due_at,
+                    timer=row.timer,
+                    live=row.live,
+                    structured=row.structured,
+                    records=None if records is None else tuple(before + index for index in records),
+                    parts=parts,
+                )
+            )
+        before += len(step.writes)
+    return rows
+
+
 def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
     vectors = [row for step in steps for row in step.vectors]
     return (
@@ -215,7 +247,7 @@ def _parameters(steps: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
         ],
         [CancelledTimerRow(timer=t, sender=s.consumer, task=s.bound_to) for s in steps for t in s.cancel_timers],
         [WriteRow(n, *_WRITE(row)) for n, step in enumerate(steps, 1) for row in step.writes],
-        [MessageRow(n, *_MESSAGE(row)) for n, step in enumerate(steps, 1) for row in step.messages],
+        _message_rows(steps),
         [VectorRow(*_VECTOR(row)) for row in vectors],
         [
             EmbeddingRow(vector=n, model=model, embedding=embedding)

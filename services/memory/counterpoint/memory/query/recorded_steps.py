@@ -15,6 +15,7 @@ from counterpoint.guard.policy import Policy
 from counterpoint.memory.access import diode
 from counterpoint.memory.query.item_view import item
 from counterpoint.memory.record.canonical import canonical
+from counterpoint.memory.record.message_bodies import whole_body
 from counterpoint.memory.record.sql_files import load_statements
 from counterpoint.proto.errors import Denied, ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import (
@@ -153,7 +154,8 @@ async def _attested(connection: Any, project: str, versions: Mapping[_Key, Any])
 
 async def _messages(connection: Any, project: str, ids: Iterable[str]) -> list[Any]:
     known = [found for each in ids if (found := _parsed(each)) is not None]
-    return list(await connection.fetch(_SQL["recorded_messages"], project, known))
+    rows = await connection.fetch(_SQL["recorded_messages"], project, known)
+    return [{**row, "body": whole_body(row)} for row in rows]
 
 
 def _of_leaf(row: Any, leaf: Mapping[str, Any]) -> Iterator[StepProblem]:

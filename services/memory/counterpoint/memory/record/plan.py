@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from counterpoint.memory.record.canonical import NUL, canonical
+from counterpoint.memory.record.message_bodies import StoredBody
 from counterpoint.memory.record.stamps import Provenance
 from counterpoint.proto.errors import ErrorCode, Permanent, Problem
 from counterpoint.proto.memory import CommitReply
@@ -55,8 +56,9 @@ class PlannedWrite:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """A message for the log and the bus. A `structured` one has its envelope in its body; consequences of a `result`
-    are derived from the items that its sender used."""
+    """A message for the log and the bus. A `live` one is in no stream and reaches current subscribers only. A
+    `structured` one has its envelope in its body; consequences of a `result` are derived from the items that its sender
+    used."""
 
     id: str
     type: str
@@ -69,8 +71,11 @@ class PlannedMessage:
     integrity: int
     due_at: datetime | None
     timer: str | None
+    live: bool = False
     structured: bool = False
     result: bool = False
+    stored: StoredBody | None = None
+    """Its body as it is stored, if that is not the whole."""
 
     @property
     def stamps(self) -> list[Any]:
