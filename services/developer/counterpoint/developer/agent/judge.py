@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from counterpoint.developer.agent.investigation import PARTS, Proposed, ProposalSection
+from counterpoint.developer.agent.investigation import PARTS, ProposalSection, Proposed
 from counterpoint.developer.agent.readings import Reading, may_support
 from counterpoint.developer.evidence.lessons import Lesson
 from counterpoint.developer.excerpts.passages import is_same_text

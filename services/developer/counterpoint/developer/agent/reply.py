@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from counterpoint.developer.agent.investigation import Proposed, ModelTurn
+from counterpoint.developer.agent.investigation import ModelTurn, Proposed
 from counterpoint.developer.agent.tools import TOOLS
 from counterpoint.developer.evidence.attempts import truncate
 from counterpoint.developer.rag.step_runner import storable
