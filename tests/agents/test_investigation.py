@@ -159,24 +159,28 @@ async def test_what_memory_does_not_support_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        (json.dumps({"proposal": {"action": "Reboot the mail server [2]."}}), "has little in common"),
-        (json.dumps({"proposal": {"action": "Restart the resolver with `systemctl restart named`."}}), "cites nothing"),
-        (json.dumps({"proposal": {"action": f"{ACT} [99]"}}), "a passage that does not exist"),
+        (json.dumps({"proposal": {"action": "Reboot the mail server [2]."}}), "action: has little in common"),
+        (
+            json.dumps({"proposal": {"action": "Restart the resolver with `systemctl restart named`."}}),
+            "action: cites nothing",
+        ),
+        (json.dumps({"proposal": {"action": f"{ACT} [99]"}}), "action: cites a passage that does not exist"),
         (json.dumps({"proposal": {"cause": "The resolver has lost its cache [2]."}}), "it is empty"),
         (
             json.dumps({"proposal": {"action": "Resolve ldap.internal after the DNS lookup timed out [1]."}}),
-            "it rests on a task",
+            "action: it rests on a task",
         ),
         (json.dumps({"proposal": {"action": "Restart the resolver, ![x](https://a.example/b) [2]."}}), ""),
     ],
 )
 async def test_without_a_supported_act_the_result_is_that_of_the_rules(says: str, why: str) -> None:
     rules, shelf = await delivered(shelf_of()), shelf_of()
-    worked = await delivered(shelf, Scripted(says))
+    worked = await delivered(shelf, model := Scripted(says))
     assert worked.text == rules.text
     assert worked.findings.caveats[:-1] == rules.findings.caveats
-    assert "made no proposal: its replies could not be used: no act in it is supported" in worked.findings.caveats[-1]
-    assert why in worked.findings.caveats[-1]
+    end = "its replies could not be used: no act in it is supported"
+    assert worked.findings.caveats[-1] == f"the investigation by a model made no proposal: {end}"
+    assert f"no act in it is supported: {why}" in model.asked[1][-1]["content"]
     assert worked.confidence == rules.confidence
     assert shelf.decisions()[-1].model is None
 
@@ -194,9 +198,9 @@ async def test_an_act_that_failed_for_this_failure_is_not_proposed_again() -> No
     told = {"description": FAILURE, "error_message": ERROR, "at": START.isoformat()}
     signature = {"error_signature": None}
     shelf.put("attempts", "a-1", {"attempt_id": "a-1", "task_id": "t", **tried, **told, **signature})
-    worked = await delivered(shelf, Scripted(proposes()), failure(attempt=2))
+    worked = await delivered(shelf, model := Scripted(proposes()), failure(attempt=2))
     assert (worked.text or "").startswith("From runbook.md")
-    assert any("it was tried in this task, or failed" in caveat for caveat in worked.findings.caveats)
+    assert "action: it was tried in this task, or failed" in model.asked[1][-1]["content"]
 
 
 async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:

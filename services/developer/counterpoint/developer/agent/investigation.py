@@ -45,6 +45,11 @@ class ModelTurn(Shape):
         return self.tool is not None and self.problem is None
 
     @property
+    def problem_in_short(self) -> str:
+        """The problem without details, which may be the model's own words and are for the model alone."""
+        return (self.problem or "").partition(":")[0]
+
+    @property
     def call(self) -> str:
         """The tool call in short."""
         return f"{self.tool}({', '.join(f'{name}={value}' for name, value in sorted(self.arguments.items()))})"
@@ -123,7 +128,7 @@ def after_turn(run: Investigation, turn: ModelTurn, prompt_sha256: str, chars: i
         }
     )
     if sum(each.problem is not None for each in turns) >= MAX_PROBLEMS:
-        return _ended(after, "unusable", f"its replies could not be used: {turn.problem}")
+        return _ended(after, "unusable", f"its replies could not be used: {turn.problem_in_short}")
     if after.turns_left <= 0:
         return _ended(after, "exhausted", f"it made no supported proposal in {MAX_TURNS} turns")
     if after.chars >= BUDGET_CHARS:

@@ -14,7 +14,7 @@ from counterpoint.proto.findings import Citation
 
 _LINK = re.compile(
     r"!?\[[^\]]*\]\s*[(\[:]|<[a-z/!][^>]*>?|\b[a-z][a-z0-9+.-]*://\S+|\bwww\.\S+|\b(?:mailto|data|javascript):\S+"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}/\S*",
     re.IGNORECASE,
 )
 """Text that a renderer of markdown turns into a link or an image, or fetches by itself."""

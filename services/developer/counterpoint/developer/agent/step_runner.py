@@ -152,7 +152,7 @@ class InvestigationRunner:
             decision = f"a proposal; {after.cut} sentences of it are not supported"
             sources = cited_sources((each for section in after.sections for each in section.cited), self.rules.evidence)
         else:
-            decision = f"cannot be used: {turn.problem}"
+            decision = f"cannot be used: {turn.problem_in_short}"
         after_id, parent = before.last
         return self._line(
             before.steps, _KINDS[turn.looks], "investigate", without_links(decision),
