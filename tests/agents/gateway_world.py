@@ -28,8 +28,9 @@ EMBEDDING = "openai/text-embedding-3-small"
 
 
 class World:
-    """A scripted provider and search engine. `seen` has the requests, `answers` the next responses. Responses wait for
-    `hold`, and each part of a stream after the first for `between`.
+    """A scripted provider and search engine. `seen` has the requests, `answers` the next responses, after which the
+    model says `text`, or what its `script` makes of the messages. Responses wait for `hold`, and each part of a stream
+    after the first for `between`.
 
     `arrived` is set when `expected` requests have come in.
     """
@@ -42,6 +43,7 @@ class World:
         self.arrived = asyncio.Event()
         self.expected = 1
         self.text = "It was the disk."
+        self.script: Callable[[Any], str] | None = None
         self.tool_calls: list[dict[str, Any]] = []
         self.cut: int | None = None
         self.between = asyncio.Event()
@@ -58,7 +60,8 @@ class World:
             return self.answers.pop(0)
         if body.get("stream"):
             return StreamingResponse(self._stream(body), media_type="text/event-stream")
-        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        text = self.text if self.script is None else self.script(body["messages"])
+        message: dict[str, Any] = {"role": "assistant", "content": text}
         if self.tool_calls:
             message |= {"content": None, "tool_calls": self.tool_calls}
         usage = {"prompt_tokens": 20, "completion_tokens": self.output_tokens, "total_tokens": 20 + self.output_tokens}

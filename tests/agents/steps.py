@@ -4,7 +4,7 @@ from counterpoint.client import Gateway, Memory
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.handlers import OFFLINE, answer_question, handle_delegated
 from counterpoint.developer.rag.step_runner import StepRunner
-from counterpoint.developer.settings import ANSWER_DEADLINE_S
+from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
 
@@ -14,11 +14,11 @@ async def handle_in_steps(
     memory: Memory,
     gateway: Gateway = OFFLINE,
     calibration: Calibration | None = None,
-    answer_deadline_s: float = ANSWER_DEADLINE_S,
+    answer_deadline_s: float = Deadlines.answer_s,
 ) -> Commit:
     """Return the commit of a delegated task; for a question the closing one."""
     calibration = calibration or load_calibration()
     if message.lane != "answer" or message.override is not None:
-        return await handle_delegated(message, memory, gateway, calibration, answer_deadline_s)
+        return await handle_delegated(message, memory, gateway, calibration, Deadlines(answer_deadline_s))
     steps = StepRunner(message, memory, gateway, calibration, answer_deadline_s)
     return await answer_question(message, memory, steps)

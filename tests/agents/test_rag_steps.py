@@ -22,6 +22,7 @@ from counterpoint.developer.handlers import OFFLINE, handle_delegated
 from counterpoint.developer.language.words import content_words
 from counterpoint.developer.rag.graph import MOST_STEPS
 from counterpoint.developer.rag.route import words_key
+from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.decisions import DecisionMade
 from counterpoint.proto.errors import Conflict, CounterpointError, Denied, Permanent, Problem, Transient
 from counterpoint.proto.findings import Citation
@@ -337,7 +338,7 @@ async def test_what_memory_refuses_to_keep_is_never_handed_out() -> None:
 async def in_one_delivery(shelf: Book, message: TaskDelegated, gateway: Gateway = OFFLINE) -> None:
     """One delivery as the service takes it."""
     memory = shelf.delivered("message", "t")
-    commit = await handle_delegated(message, memory, gateway, KNOWN, 60.0)
+    commit = await handle_delegated(message, memory, gateway, KNOWN, Deadlines(60.0))
     if not memory.finished:
         await memory.step(commit)
 

@@ -54,7 +54,7 @@ MEMORY_ROOMS = (
     "provenance", "audit", "cache", "record",
 )  # fmt: skip
 """Rooms of the memory service from the top down."""
-DEVELOPER_ROOMS = ("rag", "policies", "evidence", "excerpts", "language")
+DEVELOPER_ROOMS = ("agent", "rag", "policies", "evidence", "excerpts", "language")
 """Rooms of the developer from the top down."""
 ROOMS = {
     "memory": (MEMORY_ROOMS, {"__init__.py", "main.py", "settings.py", "wiring.py"}),

@@ -63,7 +63,14 @@ FORWARDED: Mapping[Literal["memory", "router", "manager", "developer", "lineage"
         "GATEWAY_MAX_TOKENS",
         "RELATIONS_TOKENS",
     ),
-    "developer": ("CALIBRATION_FILE", "ANSWER_DEADLINE_S", "MODEL", "MODEL_DEVELOPER", "SEARCH_URL"),
+    "developer": (
+        "CALIBRATION_FILE",
+        "ANSWER_DEADLINE_S",
+        "INVESTIGATION_DEADLINE_S",
+        "MODEL",
+        "MODEL_DEVELOPER",
+        "SEARCH_URL",
+    ),
     "lineage": ("INCIDENTS_PER_HOUR", "RETRY_GRACE_S", "PART_GRACE_S"),
 }
 """Settings of one service."""

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from counterpoint.bus import Service
 from counterpoint.client import Gateway, Memory
+from counterpoint.developer.agent.conclusion import conclude_investigation
+from counterpoint.developer.agent.step_runner import InvestigationRunner
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.evidence.downstream import look_up_downstream
 from counterpoint.developer.evidence.gather import gather
@@ -13,7 +15,7 @@ from counterpoint.developer.policies.lanes import conclude
 from counterpoint.developer.rag.conclusion import conclude_run
 from counterpoint.developer.rag.graph import build_graph, run_graph, run_loop
 from counterpoint.developer.rag.step_runner import StepRunner
-from counterpoint.developer.settings import ANSWER_DEADLINE_S, DeveloperSettings
+from counterpoint.developer.settings import DEADLINES, Deadlines, DeveloperSettings
 from counterpoint.proto.errors import Permanent
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
@@ -27,7 +29,7 @@ def register(service: Service, settings: DeveloperSettings) -> None:
     gateway, calibration = settings.gateway(), load_calibration(settings.calibration_file)
 
     async def handler(message: TaskDelegated, memory: Memory) -> Commit:
-        return await handle_delegated(message, memory, gateway, calibration, settings.answer_deadline_s)
+        return await handle_delegated(message, memory, gateway, calibration, settings.deadlines)
 
     service.on(TaskDelegated)(handler)
 
@@ -37,24 +39,29 @@ async def handle_delegated(
     memory: Memory,
     gateway: Gateway = OFFLINE,
     calibration: Calibration | None = None,
-    answer_deadline_s: float = ANSWER_DEADLINE_S,
+    deadlines: Deadlines = DEADLINES,
 ) -> Commit:
     """Return the commit of a delegated task: an answer, a proposal or a stop.
 
     A question without an override is answered in steps. Offline they are one commit. If memory refuses it, the steps
-    are repeated one by one, so that only the refused step falls back.
+    are repeated one by one, so that only the refused step falls back. With a model, a failure without an override is
+    investigated in steps.
     """
     calibration = calibration or load_calibration()
+    if gateway.model is not None and is_investigated(message):
+        return await investigate(message, memory, InvestigationRunner(
+            message, memory, gateway, calibration, deadlines.investigation_s
+        ))  # fmt: skip
     if message.lane != "answer" or message.override is not None:
         return commit_of(message, memory, conclude(message, await gather(memory, message, calibration), calibration))
     if gateway.model is None and not gateway.searches_web:
-        steps = StepRunner(message, memory, gateway, calibration, answer_deadline_s, single_commit=True)
+        steps = StepRunner(message, memory, gateway, calibration, deadlines.answer_s, single_commit=True)
         try:
             await memory.step(await answer_question(message, memory, steps))
             return Commit()
         except Permanent:
             pass
-    return await answer_question(message, memory, StepRunner(message, memory, gateway, calibration, answer_deadline_s))
+    return await answer_question(message, memory, StepRunner(message, memory, gateway, calibration, deadlines.answer_s))
 
 
 async def answer_question(message: TaskDelegated, memory: Memory, steps: StepRunner) -> Commit:
@@ -70,3 +77,18 @@ async def answer_question(message: TaskDelegated, memory: Memory, steps: StepRun
     evidence = replace(steps.evidence, downstream=await look_up_downstream(memory, message.task.target))
     conclusion = conclude_run(message, evidence, run)
     return join_commits(steps.pending, closing_commit(message, memory, conclusion, *steps.last_ids(run)))
+
+
+def is_investigated(message: TaskDelegated) -> bool:
+    """Return whether a configured model works on a task: on a failure, unless an override says what to do, or the task
+    is only assessed again."""
+    return message.lane == "investigate" and message.override is None and message.purpose == "work"
+
+
+async def investigate(message: TaskDelegated, memory: Memory, steps: InvestigationRunner) -> Commit:
+    """Return the closing commit of a failure, after the remaining steps of its investigation."""
+    run = await steps.run()
+    # Lineage is read last, since all that was read restricts later commits and model calls.
+    evidence = replace(steps.rules.evidence, downstream=await look_up_downstream(memory, message.task.target))
+    rules = conclude(message, evidence, steps.calibration)
+    return closing_commit(message, memory, conclude_investigation(message, rules, run, steps.readings), *run.last)

@@ -7,10 +7,11 @@ from counterpoint.client import Gateway, Memory
 from counterpoint.client.replay import Handler, replay_lines
 from counterpoint.developer.evidence.calibration import Calibration, load_calibration
 from counterpoint.developer.handlers import handle_delegated
+from counterpoint.developer.settings import Deadlines
 from counterpoint.proto.memory import Commit
 from counterpoint.proto.tasks import TaskDelegated
 
-_UNLIMITED_S = 1e9
+_UNLIMITED = Deadlines(1e9, 1e9)
 
 
 def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handler]:
@@ -21,7 +22,7 @@ def handlers(policy: Mapping[str, Any], gateway: Gateway) -> Mapping[str, Handle
     async def delegated(message: TaskDelegated, memory: Memory) -> Commit:
         task = message.task.model_copy(update={"deadline": None})
         untimed = message.model_copy(update={"task": task})
-        return await handle_delegated(untimed, memory, gateway, calibration, _UNLIMITED_S)
+        return await handle_delegated(untimed, memory, gateway, calibration, _UNLIMITED)
 
     return {TaskDelegated.TYPE: delegated}
 

@@ -1,5 +1,6 @@
 """Settings of the developer, from its environment."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
@@ -7,19 +8,34 @@ from pydantic import Field
 from counterpoint.bus import BusSettings
 from counterpoint.client import Gateway
 
-ANSWER_DEADLINE_S = 20.0
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Time limits of a question and of an investigation, in seconds."""
+
+    answer_s: float = 20.0
+    investigation_s: float = 120.0
+
+
+DEADLINES = Deadlines()
 
 
 class DeveloperSettings(BusSettings):
-    """Settings of the bus and the gateway, and the deadline of answers."""
+    """Settings of the bus and the gateway, and the deadlines of answers and investigations."""
 
     calibration_file: Path | None = None
-    answer_deadline_s: float = Field(default=ANSWER_DEADLINE_S, gt=0, le=600)
+    answer_deadline_s: float = Field(default=Deadlines.answer_s, gt=0, le=600)
+    investigation_deadline_s: float = Field(default=Deadlines.investigation_s, gt=0, le=1800)
 
     model: str | None = None
     model_developer: str | None = None
     search_url: str | None = None
     gateway_url: str | None = None
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The time limits."""
+        return Deadlines(self.answer_deadline_s, self.investigation_deadline_s)
 
     def gateway(self) -> Gateway:
         """Return the gateway, with the developer's own model if it is set."""

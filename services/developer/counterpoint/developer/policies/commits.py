@@ -4,7 +4,7 @@ from typing import assert_never
 
 from counterpoint.client import Memory, act, decide, put, send
 from counterpoint.developer.policies.proposals import is_agent_override
-from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult, StopResult
+from counterpoint.developer.policies.results import AnswerResult, Conclusion, ProposalResult, Result, StopResult
 from counterpoint.developer.policies.sources import sources_of
 from counterpoint.proto.attempts import Attempt
 from counterpoint.proto.decisions import DecisionMade, Source
@@ -18,6 +18,12 @@ AGENT = "developer"
 
 def commit_of(message: TaskDelegated, memory: Memory, conclusion: Conclusion) -> Commit:
     """Return the commit of a task decided in one pass: the search, the assessment and the result."""
+    steps, after, parent = opening_commit(message, memory, conclusion)
+    return join_commits(steps, closing_commit(message, memory, conclusion, after, parent))
+
+
+def opening_commit(message: TaskDelegated, memory: Memory, conclusion: Conclusion) -> tuple[Commit, str, str]:
+    """Return the commit of the search and the assessment alone, and the ids of its last action and decision."""
     evidence, assessment = conclusion.evidence, conclusion.assessment
     sources = sources_of(conclusion.result, evidence)
     decision = decide(
@@ -50,7 +56,7 @@ def commit_of(message: TaskDelegated, memory: Memory, conclusion: Conclusion) ->
     steps = Commit(
         writes=tuple(put("actions", each.action_id, each) for each in (search, assess)), messages=(send(decision),)
     )
-    return join_commits(steps, closing_commit(message, memory, conclusion, assess.action_id, decision.decision_id))
+    return steps, assess.action_id, decision.decision_id
 
 
 def closing_commit(message: TaskDelegated, memory: Memory, conclusion: Conclusion, after: str, parent: str) -> Commit:
@@ -78,7 +84,7 @@ def _decided(
     message: TaskDelegated, memory: Memory, conclusion: Conclusion, after: str, parent: str
 ) -> tuple[DecisionMade, Action]:
     result = conclusion.result
-    kind, text = _kind_and_text(conclusion)
+    kind, text = kind_and_text(conclusion.result)
     sources = sources_of(result, conclusion.evidence)
     decision = decide(
         memory,
@@ -90,20 +96,21 @@ def _decided(
         confidence=conclusion.assessment.confidence,
         sources=sources,
         parent=parent,
-    )
+    ).model_copy(update={"model": conclusion.model})
     action = act(memory, AGENT, kind, result.reasoning, result=text, after=(after,), sources=sources, decision=decision)
     return decision, action
 
 
-def _kind_and_text(conclusion: Conclusion) -> tuple[ActionKind, str]:
-    match conclusion.result:
+def kind_and_text(result: Result) -> tuple[ActionKind, str]:
+    """Return the kind of action that a result is, and its text on the line."""
+    match result:
         case AnswerResult(text=text):
             return "answer", text
         case ProposalResult(proposal=proposal):
             return "propose", proposal.tried
         case StopResult(code=code):
             return "escalate", code
-        case result:
+        case _:
             assert_never(result)
 
 

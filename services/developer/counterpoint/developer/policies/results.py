@@ -44,11 +44,12 @@ Result = AnswerResult | ProposalResult | StopResult
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The decision about a task: evidence, assessment and result."""
+    """The decision about a task: evidence, assessment and result. `model` wrote the result, if a model did."""
 
     evidence: Evidence
     assessment: Assessment
     result: Result
+    model: str | None = None
 
 
 def conclusion_of(task: SubmitTask, evidence: Evidence, assessment: Assessment, result: Result) -> Conclusion:

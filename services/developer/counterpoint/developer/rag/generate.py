@@ -78,22 +78,23 @@ def prompt(
     return messages
 
 
-def draft_of_model(text: str, hits: Sequence[Hit], model: str) -> Draft:
+def draft_of_model(text: str, hits: Sequence[Hit], model: str, shown: int = SHOWN) -> Draft:
     """Return a model's text as a draft: each sentence cites the most similar part of the passages that it names.
 
-    Headings and lead-ins are left out. A sentence without passage numbers has no citation.
+    The model was shown the first `shown` hits. Headings and lead-ins are left out. A sentence without passage numbers
+    has no citation.
     """
     if _DECLINED.match(text) and not MARK.search(text):
         return Draft(by=model, declined=True)
-    shown = hits[:SHOWN]
+    numbered = hits[:shown]
     citations: list[Citation] = []
     drafted = []
     for statement, marks in _statements(text[:_ANSWER_CHARS]):
         rests = []
         numbers = dict.fromkeys(int(number) for mark in marks for number in _NUMBERS.findall(mark))
-        known = [number for number in numbers if 1 <= number <= len(shown)]
+        known = [number for number in numbers if 1 <= number <= len(numbered)]
         for number in known:
-            citation = _best_citation(shown[number - 1], statement)
+            citation = _best_citation(numbered[number - 1], statement)
             if citation not in citations:
                 citations.append(citation)
             rests.append(citations.index(citation))

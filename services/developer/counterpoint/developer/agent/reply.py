@@ -1,0 +1,78 @@
+"""Replies of a model, read as turns. Pure."""
+
+import json
+import re
+from typing import Any
+
+from pydantic import ValidationError
+
+from counterpoint.developer.agent.investigation import ModelTurn, Proposed
+from counterpoint.developer.agent.tools import TOOLS
+from counterpoint.developer.evidence.attempts import truncate
+from counterpoint.developer.rag.step_runner import storable
+from counterpoint.proto.messages import Shape
+
+_TEXT_CHARS, _PART_CHARS, _ARGUMENT_CHARS = 1_000, 4_000, 1_000
+_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
+
+
+class _Reply(Shape):
+    hypothesis: str = ""
+    would_tell: str = ""
+    tool: str | None = None
+    arguments: dict[str, str | int | float | bool | None] = {}
+    proposal: Proposed | None = None
+
+
+def turn_of(text: str, finish: str) -> ModelTurn:
+    """Return a reply as a turn; unknown fields of it are ignored."""
+    found = _OBJECT.search(text)
+    if finish == "length":
+        return ModelTurn(problem="the reply was cut off at the limit of its length")
+    if found is None:
+        return ModelTurn(problem="the reply is not a JSON object" if text.strip() else "the reply is empty")
+    try:
+        reply = _Reply.model_validate(_storable(json.loads(found[0], parse_constant=_refuse_constant)))
+    except (ValidationError, ValueError, RecursionError):
+        return ModelTurn(problem="the reply is not a JSON object of the form that was asked for")
+    said: dict[str, Any] = {
+        "hypothesis": truncate(reply.hypothesis, _TEXT_CHARS),
+        "would_tell": truncate(reply.would_tell, _TEXT_CHARS),
+    }
+    if reply.proposal is not None:
+        parts = {name: truncate(text, _PART_CHARS) for name, text in reply.proposal.model_dump().items()}
+        return ModelTurn(**said, proposal=Proposed(**parts))
+    if reply.tool is None:
+        return ModelTurn(**said, problem="the reply has neither a tool nor a proposal")
+    arguments = {name: f"{value}"[:_ARGUMENT_CHARS] for name, value in reply.arguments.items() if value is not None}
+    turn = ModelTurn(**said, tool=reply.tool[:_ARGUMENT_CHARS], arguments=arguments)
+    problem = _problem(turn)
+    return turn.model_copy(update={"problem": problem}) if problem else turn
+
+
+def _problem(turn: ModelTurn) -> str | None:
+    tool = TOOLS.get(turn.tool or "")
+    if tool is None:
+        return f"there is no such tool; the tools are {', '.join(TOOLS)}"
+    unknown = turn.arguments.keys() - tool.arguments.keys()
+    missing = [name for name in tool.required if not turn.arguments.get(name, "").strip()]
+    if unknown or missing:
+        named, must = (", ".join(names) or "none" for names in (tool.arguments, tool.required))
+        return f"the arguments of {turn.tool} are {named}; those that must be given are {must}"
+    return None
+
+
+def _storable(value: Any) -> Any:
+    match value:
+        case str():
+            return storable(value)
+        case list():
+            return [_storable(each) for each in value]
+        case dict():
+            return {storable(name): _storable(each) for name, each in value.items()}
+        case _:
+            return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,206 @@
+"""Steps of an investigation: their reads, their calls of a model and their commits."""
+
+import time
+from datetime import UTC, datetime
+
+from counterpoint.client import Gateway, Memory, act, decide, put, record, send
+from counterpoint.client.gateway import Generated
+from counterpoint.developer.agent import investigation as transitions
+from counterpoint.developer.agent.investigation import Investigation, ModelTurn
+from counterpoint.developer.agent.judge import act_of, judged, without_links
+from counterpoint.developer.agent.prompt import digest, prompt, size, task_text
+from counterpoint.developer.agent.readings import Reading, first_readings, record_reading, with_readings
+from counterpoint.developer.agent.reply import turn_of
+from counterpoint.developer.agent.tools import TOOLS, Surroundings
+from counterpoint.developer.evidence.calibration import Calibration
+from counterpoint.developer.evidence.gather import evidence_of, search
+from counterpoint.developer.policies.commits import AGENT, join_commits, kind_and_text, opening_commit
+from counterpoint.developer.policies.lanes import conclude
+from counterpoint.developer.policies.results import Conclusion
+from counterpoint.developer.policies.sources import cited_sources, sources_of
+from counterpoint.developer.rag.step_runner import storable
+from counterpoint.proto.decisions import Source
+from counterpoint.proto.errors import Denied, Permanent, Transient
+from counterpoint.proto.line import ActionKind
+from counterpoint.proto.memory import Commit, Get, Write
+from counterpoint.proto.tasks import TaskDelegated
+
+CALL_S = 45.0
+"""Maximum time of one call, in seconds."""
+MAX_TOKENS = 1_200
+"""Maximum output tokens of one call."""
+_KINDS: dict[bool, ActionKind] = {True: "search", False: "generate"}
+
+
+class InvestigationRunner:
+    """Runs the steps of one delivery.
+
+    `deadline_s` limits the time of all steps, including earlier deliveries, unless the task's deadline is earlier.
+    """
+
+    def __init__(
+        self, message: TaskDelegated, memory: Memory, gateway: Gateway, calibration: Calibration, deadline_s: float
+    ) -> None:
+        self._message = message
+        self._memory = memory
+        self._gateway = gateway
+        self.calibration = calibration
+        self._deadline_s = deadline_s
+        self._began = time.monotonic()
+        self._spent_s, self._until = 0.0, 0.0
+        self._first: tuple[Reading, ...] = ()
+        self._looked: list[tuple[Reading, ...]] = []
+        self._rules: Conclusion | None = None
+        self.readings: tuple[Reading, ...] = ()
+
+    @property
+    def rules(self) -> Conclusion:
+        """The conclusion of the rules, without downstream rows."""
+        assert self._rules is not None, "a run begins with its evidence"
+        return self._rules
+
+    async def run(self) -> Investigation:
+        """Run the remaining steps and return the ended run.
+
+        Raises `Transient`, `Denied` or `Conflict`, and `Permanent` if the result of the rules cannot be recorded.
+        """
+        run = await self._resume()
+        if run.steps == 0:
+            run = await self._record_rules(run)
+        while run.ending is None:
+            run = await self._step(run)
+        return run
+
+    async def _resume(self) -> Investigation:
+        """Read the evidence, and the results of the tools again, since a commit may only cite what its own delivery has
+        read. The replies of the model are in the checkpoint."""
+        checkpoint, task = await self._memory.query(
+            Get(store="checkpoints", id=self._checkpoint), Get(store="tasks", id=self._message.task_id)
+        )
+        if not task.items:
+            raise Transient("the record of the task does not exist yet")
+        run = record(checkpoint.items[0], Investigation) if checkpoint.items else Investigation()
+        self._spent_s, self._until = run.spent_s, self._began + self._left_s(run)
+        evidence = evidence_of(self._message, await search(self._memory, self._message), self.calibration)
+        self._rules = conclude(self._message, evidence, self.calibration)
+        self._first = first_readings(evidence, record_reading("task", task.items[0], task_text(self._message)))
+        self.readings = self._first
+        for turn in run.turns:
+            await self._look(turn)
+        return run
+
+    async def _record_rules(self, run: Investigation) -> Investigation:
+        """Commit the search, the assessment and the result of the rules, which is kept beside that of the model."""
+        opening, after, parent = opening_commit(self._message, self._memory, self.rules)
+        kind, text = kind_and_text(self.rules.result)
+        reasoning = f"by the rules, before a model investigates: {self.rules.result.reasoning}"
+        line = self._line(
+            0, "assess", "rules", f"{kind}: {text}", reasoning, after=after, parent=parent,
+            sources=sources_of(self.rules.result, self.rules.evidence),
+        )  # fmt: skip
+        return await self._commit(run, transitions.after_rules(run), join_commits(opening, line))
+
+    async def _step(self, run: Investigation) -> Investigation:
+        """Run one turn and commit it; if memory refuses to keep it, without what the model said."""
+        if time.monotonic() >= self._until:
+            return await self._commit_fault(run, "late", "the time limit was reached")
+        messages = prompt(run, self._first, self._looked, self.readings)
+        try:
+            reply = await self._gateway.generate(
+                self._memory, messages, key=_name(run.steps), max_tokens=MAX_TOKENS, as_json=True,
+                deadline_s=max(0.1, min(CALL_S, self._until - time.monotonic())),
+            )  # fmt: skip
+        except (Permanent, Denied, Transient) as error:
+            return await self._commit_fault(run, "unavailable", f"the model was not available: {error}")
+        after, turn = await self._after_reply(run, reply, digest(messages), size(messages))
+        try:
+            return await self._commit(run, after, self._turn_line(run, after, turn))
+        except Permanent as error:
+            return await self._commit_fault(run, "unavailable", f"memory does not keep its reply: {error.code}")
+
+    async def _after_reply(
+        self, run: Investigation, reply: Generated, prompt_sha256: str, prompt_chars: int
+    ) -> tuple[Investigation, ModelTurn]:
+        text = storable(reply.text)
+        turn, chars = transitions.permitted(run, turn_of(text, reply.finish)), prompt_chars + len(text)
+        run = run.model_copy(update={"model": reply.usage.model})
+        if turn.proposal is not None and turn.problem is None:
+            lessons = self.rules.evidence.lessons
+            sections, problems = judged(turn.proposal, self.readings, lessons, reply.usage.model)
+            if act_of(sections) is not None:
+                return transitions.after_proposal(run, turn, prompt_sha256, chars, sections, len(problems)), turn
+            why = "; ".join(problems[:5]) or "it is empty"
+            turn = turn.model_copy(update={"problem": f"no act in it is supported: {why}"})
+        await self._look(turn)
+        return transitions.after_turn(run, turn, prompt_sha256, chars), turn
+
+    async def _look(self, turn: ModelTurn) -> None:
+        """Make the tool call of a turn, if it has one."""
+        found: tuple[Reading, ...] = ()
+        if turn.looks and turn.tool is not None:
+            around = Surroundings(self._memory, self._message, self.calibration, self.rules.evidence.attempts)
+            found = await TOOLS[turn.tool].run(around, turn.arguments)
+        self._looked.append(found)
+        self.readings = with_readings(self.readings, found)
+
+    def _turn_line(self, before: Investigation, after: Investigation, turn: ModelTurn) -> Commit:
+        thought = f"{turn.hypothesis}; would tell: {turn.would_tell}" if turn.would_tell else turn.hypothesis
+        sources: tuple[Source, ...] = ()
+        if turn.looks:
+            decision = f"{turn.call}: {len(self._looked[-1])} readings"
+        elif after.ending == "proposed":
+            decision = f"a proposal; {after.cut} sentences of it are not supported"
+            sources = cited_sources((each for section in after.sections for each in section.cited), self.rules.evidence)
+        else:
+            decision = f"cannot be used: {turn.problem_in_short}"
+        after_id, parent = before.last
+        return self._line(
+            before.steps, _KINDS[turn.looks], "investigate", without_links(decision),
+            without_links(thought) or "the model gave no hypothesis",
+            after=after_id, parent=parent, sources=sources, model=after.model,
+        )  # fmt: skip
+
+    async def _commit_fault(self, run: Investigation, ending: transitions.Ending, reason: str) -> Investigation:
+        after_id, parent = run.last
+        line = self._line(
+            run.steps, "generate", "investigate", "failed", reason, after=after_id, parent=parent, sources=()
+        )
+        return await self._commit(run, transitions.after_fault(run, ending, reason), line)
+
+    def _line(
+        self, number: int, kind: ActionKind, decision_type: str, decision: str, reasoning: str, *, after: str,
+        parent: str, sources: tuple[Source, ...], model: str | None = None,
+    ) -> Commit:  # fmt: skip
+        step = _name(number)
+        decided = decide(
+            self._memory, AGENT, decision_type, decision, reasoning, session_id=self._message.session_id,
+            sources=sources, parent=parent, step=step,
+        ).model_copy(update={"model": model})  # fmt: skip
+        action = act(
+            self._memory, AGENT, kind, reasoning, result=decision, after=(after,), sources=sources, decision=decided,
+            step=step,
+        )  # fmt: skip
+        return Commit(writes=(put("actions", action.action_id, action),), messages=(send(decided),))
+
+    async def _commit(self, before: Investigation, after: Investigation, line: Commit) -> Investigation:
+        spent_s = round(self._spent_s + time.monotonic() - self._began, 3)
+        last = line.writes[-1].id, line.messages[-1].data["decision_id"]
+        after = after.model_copy(update={"spent_s": spent_s, "last": last})
+        body = after.model_dump(mode="json")
+        checkpoint = Write(store="checkpoints", id=self._checkpoint, body=body, expect=before.steps)
+        update = {"step": _name(before.steps), "last": False, "writes": (*line.writes, checkpoint)}
+        await self._memory.step(line.model_copy(update=update))
+        return after
+
+    @property
+    def _checkpoint(self) -> str:
+        return self._memory.id("investigation")
+
+    def _left_s(self, run: Investigation) -> float:
+        left_s, deadline = self._deadline_s - run.spent_s, self._message.task.deadline
+        return left_s if deadline is None else min(left_s, (deadline - datetime.now(UTC)).total_seconds())
+
+
+def _name(number: int) -> str:
+    """Return the name of a step, which is also the key of its call."""
+    return f"{number:02d}-{'turn' if number else 'rules'}"

@@ -1,0 +1,162 @@
+"""Tools of an investigation: read-only queries of memory, which pass the diode as all queries do."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from counterpoint.client import Memory, readable
+from counterpoint.developer.agent.readings import Reading, attempt_reading, document_reading, record_reading
+from counterpoint.developer.evidence.attempts import NO_OUTCOME, EarlierAttempt
+from counterpoint.developer.evidence.calibration import Calibration
+from counterpoint.developer.evidence.failure import failure_of_attempt
+from counterpoint.developer.evidence.providers import match
+from counterpoint.developer.evidence.search_query import QUERY_CHARS
+from counterpoint.developer.excerpts.relevance import hits
+from counterpoint.graph.lineage import lineage_of
+from counterpoint.graph.names import Node, NodeKind, job
+from counterpoint.proto.attempts import Attempt
+from counterpoint.proto.memory import HybridSearch, Item, Line, List
+from counterpoint.proto.providers import Provider
+from counterpoint.proto.tasks import TaskDelegated
+
+PASSAGES, ATTEMPTS, RUNS, ACTIONS = 6, 6, 8, 20
+"""Maximum numbers of results of one call."""
+HOPS, NODES = 3, 60
+"""Maximum hops and nodes of a lineage graph in each direction."""
+OWN_ACTIONS = 16
+"""Maximum number of actions of an investigation."""
+ERROR_CHARS = 300
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The delivery that a tool is called for."""
+
+    memory: Memory
+    message: TaskDelegated
+    calibration: Calibration
+    attempts: Sequence[EarlierAttempt]
+
+
+Run = Callable[[Surroundings, Mapping[str, str]], Awaitable[tuple[Reading, ...]]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool: its purpose in words for a model, its arguments with their meaning, and those that must be given."""
+
+    purpose: str
+    arguments: Mapping[str, str]
+    required: tuple[str, ...]
+    run: Run
+
+
+async def _search(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
+    text = arguments["text"][:QUERY_CHARS]
+    (found,) = await around.memory.query(HybridSearch(store="chunks", text=text, k=PASSAGES))
+    return tuple(document_reading(hit) for hit in hits(text, found.items, around.calibration.topic))
+
+
+async def _attempts(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
+    """Attempts that are not among the ranked ones are at other failures, so they have no likeness."""
+    text = arguments["text"][:QUERY_CHARS]
+    (found,) = await around.memory.query(HybridSearch(store="attempts", text=text, k=ATTEMPTS))
+    ranked = {one.item.id: one for one in around.attempts}
+    return tuple(
+        attempt_reading(
+            ranked.get(item.id)
+            or EarlierAttempt(
+                item, attempt, failure_of_attempt(attempt), 0.0, in_task=attempt.task_id == around.message.task_id
+            )
+        )
+        for item, attempt in readable(found.items, Attempt)
+        if attempt.outcome not in NO_OUTCOME and not attempt.shadow
+    )
+
+
+async def _lineage(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
+    node = _node(around.message, arguments)
+    item = await around.memory.get(f"{node.kind}s", node.id) if node else None
+    if node is None or item is None:
+        return ()
+    graph = await lineage_of(around.memory, node, depth=HOPS, limit=NODES)
+    rows = [
+        f"{'upstream' if row.hops < 0 else 'downstream'} {abs(row.hops)}: {row.node.kind} {row.node}"
+        + (f", owner {row.owner}" if row.owner else "")
+        for row in graph.nodes
+        if row.hops
+    ]
+    return (record_reading("lineage", item, "\n".join([f"{node.kind} {node}", *rows])),)
+
+
+async def _providers(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
+    items: list[Item] = []
+    async for page in around.memory.pages(List(store="providers", limit=1000)):
+        items += page.items
+    index = readable(items, Provider)
+    found = match(arguments["system"], [provider for _, provider in index])
+    return tuple(
+        record_reading(
+            "provider",
+            item,
+            f"{provider.name}: {provider.package}; operators {', '.join(provider.operators[:20]) or 'none'}; "
+            f"sensors {', '.join(provider.sensors[:10]) or 'none'}; hooks {', '.join(provider.hooks[:10]) or 'none'}",
+        )
+        for item, provider in index
+        if provider is found
+    )
+
+
+async def _runs(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
+    node = _node(around.message, arguments)
+    if node is None:
+        return ()
+    (found,) = await around.memory.query(List(store="runs", where={"job": node.ref}, limit=RUNS))
+    return tuple(record_reading("run", item, _run_text(item)) for item in found.items)
+
+
+async def _line(around: Surroundings, arguments: Mapping[str, str]) -> tuple[Reading, ...]:
+    """Actions of this delivery are left out, so that a redelivery reads the same."""
+    line = Line(task_id=around.message.task_id, newest_first=True, limit=ACTIONS + OWN_ACTIONS)
+    (found,) = await around.memory.query(line)
+    before = [item for item in found.items if datetime.fromisoformat(item.body["at"]) < around.memory.now]
+    return tuple(
+        record_reading("action", item, f"{item.body['agent']} {item.body['kind']}: {item.body['reasoning']}")
+        for item in before[:ACTIONS]
+    )
+
+
+def _run_text(item: Item) -> str:
+    body = item.body
+    error = f": {body['error_message'][:ERROR_CHARS]}" if body.get("error_message") else ""
+    facts = [f"{name}={value}" for name, value in sorted(body.get("facts", {}).items())]
+    tried = f", try {body['try_number']}" if body.get("try_number") else ""
+    return (
+        f"{body.get('state', 'unknown')} at {body.get('ended_at') or body.get('started_at')}{tried}{error}\n"
+        + ("; ".join(facts)[: 2 * ERROR_CHARS])
+    )
+
+
+def _node(message: TaskDelegated, arguments: Mapping[str, str]) -> Node | None:
+    """Return the job or dataset that a call names, else the target of the task."""
+    if arguments.get("namespace") and arguments.get("name"):
+        kind = NodeKind.DATASET if arguments.get("kind") == "dataset" else NodeKind.JOB
+        return Node(kind=kind, namespace=arguments["namespace"], name=arguments["name"])
+    target = message.task.target
+    return job(target.job.namespace, target.job.name) if target and target.job else None
+
+
+_JOB = {"namespace": "namespace of the job", "name": "name of the job; without both, the job of the task"}
+
+TOOLS: Mapping[str, Tool] = {
+    "search": Tool("passages of documents", {"text": "the words to search for"}, ("text",), _search),
+    "attempts": Tool(
+        "earlier attempts at failures, with their outcomes", {"text": "a failure in words"}, ("text",), _attempts
+    ),
+    "lineage": Tool(
+        "jobs and datasets upstream and downstream, with owners", {**_JOB, "kind": "job or dataset"}, (), _lineage
+    ),
+    "runs": Tool("the latest runs of a job, with their errors and settings", _JOB, (), _runs),
+    "providers": Tool("the official provider package of a system", {"system": "its name"}, ("system",), _providers),
+    "line": Tool("the reasoning about this task so far, newest first", {}, (), _line),
+}

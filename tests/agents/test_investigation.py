@@ -1,0 +1,406 @@
+"""A model in the lane of failures: what it proposes is judged by the rules, whose own result is kept beside it."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from agents.developer_memory import START
+from agents.obedient import call, proposal
+from agents.test_rag_steps import Book, Killed
+
+from counterpoint.client import Gateway
+from counterpoint.client.gateway import Generated, Usage
+from counterpoint.developer.agent import investigation as limits
+from counterpoint.developer.handlers import OFFLINE, handle_delegated
+from counterpoint.developer.settings import Deadlines
+from counterpoint.proto.errors import CounterpointError, Denied, Permanent, Problem, Transient
+from counterpoint.proto.memory import Commit
+from counterpoint.proto.tasks import JobRef, SubmitTask, Target, TaskDelegated, TaskWorked
+
+FAILURE = "fetch_orders of orders_ingest cannot resolve ldap.internal"
+ERROR = "could not resolve ldap.internal: DNS lookup timed out after 5 s"
+RUNBOOK = """# Name resolution
+
+When orders_ingest cannot resolve ldap.internal, the resolver of the cluster has lost its cache.
+
+1. Restart the resolver with `systemctl restart named`.
+2. Check that `dig ldap.internal` answers.
+"""
+ACT = "Restart the resolver with `systemctl restart named`."
+OTHERS = {
+    "coffee.md": "The coffee machine is descaled on Mondays.",
+    "warehouse.md": "# Warehouse\n\n- Flush the name cache of the ldap.internal hosts with `nscd -i hosts`.\n",
+}
+Script = Callable[[Sequence[Mapping[str, str]]], str] | str | CounterpointError
+
+
+class Scripted(Gateway):
+    """A gateway whose model follows a script: the replies in their order, the last one for ever. Outcomes are kept by
+    their keys, as the real one keeps them; `asked` are the prompts that went outside."""
+
+    def __init__(self, *script: Script, finish: str = "stop") -> None:
+        super().__init__("http://nowhere", model="m")
+        self.script = list(script)
+        self.finish = finish
+        self.asked: list[Sequence[Mapping[str, str]]] = []
+        self.kept: dict[str, tuple[Any, Generated]] = {}
+        self.after: Callable[[str], Any] = lambda what: None
+
+    async def generate(  # type: ignore[override]
+        self, holder: Any, messages: Sequence[Mapping[str, str]], *, key: str, deadline_s: float, **more: Any
+    ) -> Generated:
+        assert deadline_s > 0
+        if key in self.kept:
+            known, reply = self.kept[key]
+            if known != messages:
+                raise Permanent("key_reused", (Problem(field="key", problem="was used for another request"),))
+            return reply
+        self.asked.append(messages)
+        said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(said, CounterpointError):
+            raise said
+        text = said if isinstance(said, str) else said(messages)
+        self.kept[key] = messages, Generated(text=text, finish=self.finish, usage=Usage(model="m", input_tokens=1))
+        self.after("model")
+        return self.kept[key][1]
+
+
+def shelf_of(documents: Mapping[str, str] = OTHERS, **integrity: int) -> Book:
+    """A memory with the runbook and other documents, and the record of the task."""
+    made = Book()
+    made.ingest("runbook.md", RUNBOOK)
+    for name, text in documents.items():
+        made.ingest(name, text, integrity.get(name.partition(".")[0], 2))
+    made.put("tasks", "t", {"task_id": "t"})
+    return made
+
+
+def failure(**fields: Any) -> TaskDelegated:
+    """A failure, delegated."""
+    more = {name: fields.pop(name) for name in ("purpose", "attempt", "constraints") if name in fields}
+    given = {"description": FAILURE, "error_message": ERROR, **fields}
+    values: dict[str, Any] = {
+        "task_id": "t", "project": "shop", "session_id": "s", "attempt": 1, "lane": "investigate", "after": ("before",),
+        "task": SubmitTask(kind="troubleshoot", **given), **more,
+    }  # fmt: skip
+    return TaskDelegated.model_validate(values)
+
+
+async def delivered(
+    shelf: Book, gateway: Gateway = OFFLINE, message: TaskDelegated | None = None, deadline_s: float = 60.0
+) -> TaskWorked:
+    """One delivery, as the bus takes it: the handler, then its commit. Its result."""
+    memory = shelf.delivered("message", "t")
+    deadlines = Deadlines(investigation_s=deadline_s)
+    await memory.step(await handle_delegated(message or failure(), memory, gateway, None, deadlines))
+    return shelf.worked()
+
+
+def proposes(has: str = "Restart", **parts: str) -> Script:
+    """A model that proposes a line of a document."""
+    return lambda messages: proposal(messages, has=has, **parts)
+
+
+async def test_a_supported_proposal_takes_the_place_of_that_of_the_rules_which_is_kept_beside_it() -> None:
+    rules = await delivered(shelf_of())
+    shelf = shelf_of()
+    model = Scripted(call("search", text="flush the name cache"), proposes("Flush the name cache"))
+    worked = await delivered(shelf, model)
+    assert (rules.outcome, worked.outcome) == ("proposed", "proposed")
+    assert worked.text is not None
+    assert worked.text.startswith(
+        "**Action**: Flush the name cache of the ldap.internal hosts with `nscd -i hosts`. [1]"
+    )
+    assert [citation.source_path for citation in worked.findings.citations] == ["warehouse.md"]
+    assert worked.confidence == rules.confidence
+    attempt = shelf.one("attempts", worked.attempt_id or "").body
+    assert attempt["tried"] == "- Flush the name cache of the ldap.internal hosts with `nscd -i hosts`."
+    decisions = shelf.decisions()
+    assert [each.decision_type for each in decisions] == [
+        "confidence",
+        "rules",
+        "investigate",
+        "investigate",
+        "propose",
+    ]
+    assert decisions[1].decision.startswith("propose: ")
+    assert ACT in decisions[1].decision
+    assert [each.model for each in decisions] == [None, None, "m", "m", "m"]
+    assert [each.parent_decision_id for each in decisions[1:]] == [each.decision_id for each in decisions[:-1]]
+    assert shelf.steps == ["00-rules", "01-turn", "02-turn", "done"]
+    assert [action["kind"] for action in shelf.line()] == [
+        "search",
+        "assess",
+        "assess",
+        "search",
+        "generate",
+        "propose",
+    ]
+
+
+async def test_what_memory_does_not_support_is_left_out() -> None:
+    parts = {
+        "cause": "The resolver of the cluster has lost its cache [2]. The moon is full [2].",
+        "verify": "Run `dig ldap.external` [2].",
+        "risk": "Nobody knows.",
+        "refutes": "Check that `dig ldap.internal` answers [2].",
+    }
+    worked = await delivered(shelf_of(), Scripted(lambda messages: proposal(messages, has="Restart", **parts)))
+    text = worked.text or ""
+    assert "**Likely cause**: The resolver of the cluster has lost its cache. [" in text
+    assert "**What would refute it**: Check that `dig ldap.internal` answers." in text
+    assert all(absent not in text for absent in ("moon", "ldap.external", "Nobody", "How to verify", "Risk"))
+    assert "statements of the model that memory does not support were left out: 3" in worked.findings.caveats
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (json.dumps({"proposal": {"action": "Reboot the mail server [2]."}}), "action: has little in common"),
+        (
+            json.dumps({"proposal": {"action": "Restart the resolver with `systemctl restart named`."}}),
+            "action: cites nothing",
+        ),
+        (json.dumps({"proposal": {"action": f"{ACT} [99]"}}), "action: cites a passage that does not exist"),
+        (json.dumps({"proposal": {"cause": "The resolver has lost its cache [2]."}}), "it is empty"),
+        (
+            json.dumps({"proposal": {"action": "Resolve ldap.internal after the DNS lookup timed out [1]."}}),
+            "action: it rests on a task",
+        ),
+        (json.dumps({"proposal": {"action": "Restart the resolver, ![x](https://a.example/b) [2]."}}), ""),
+    ],
+)
+async def test_without_a_supported_act_the_result_is_that_of_the_rules(says: str, why: str) -> None:
+    rules, shelf = await delivered(shelf_of()), shelf_of()
+    worked = await delivered(shelf, model := Scripted(says))
+    assert worked.text == rules.text
+    assert worked.findings.caveats[:-1] == rules.findings.caveats
+    end = "its replies could not be used: no act in it is supported"
+    assert worked.findings.caveats[-1] == f"the investigation by a model made no proposal: {end}"
+    assert f"no act in it is supported: {why}" in model.asked[1][-1]["content"]
+    assert worked.confidence == rules.confidence
+    assert shelf.decisions()[-1].model is None
+
+
+async def test_a_model_told_what_is_not_supported_may_propose_again() -> None:
+    model = Scripted(json.dumps({"proposal": {"action": "Reboot the mail server [2]."}}), proposes())
+    worked = await delivered(shelf_of(), model)
+    assert (worked.text or "").startswith(f"**Action**: {ACT}")
+    assert "This could not be used: no act in it is supported" in model.asked[1][-1]["content"]
+
+
+async def test_an_act_that_failed_for_this_failure_is_not_proposed_again() -> None:
+    shelf = shelf_of()
+    tried = {"tried": ACT, "outcome": "failed", "by": "ann", "by_kind": "person", "attempt": 1, "project": "shop"}
+    told = {"description": FAILURE, "error_message": ERROR, "at": START.isoformat()}
+    signature = {"error_signature": None}
+    shelf.put("attempts", "a-1", {"attempt_id": "a-1", "task_id": "t", **tried, **told, **signature})
+    worked = await delivered(shelf, model := Scripted(proposes()), failure(attempt=2))
+    assert (worked.text or "").startswith("From runbook.md")
+    assert "action: it was tried in this task, or failed" in model.asked[1][-1]["content"]
+
+
+async def test_an_earlier_success_is_cited_and_its_act_quoted() -> None:
+    shelf = shelf_of()
+    act = "Pinned ldap.internal in /etc/hosts of the workers"
+    body = {
+        "attempt_id": "a-1", "task_id": "t-0", "project": "shop", "attempt": 1, "tried": act, "outcome": "succeeded",
+        "by": "ann", "by_kind": "person", "description": FAILURE, "error_message": ERROR, "at": START.isoformat(),
+    }  # fmt: skip
+    shelf.put("attempts", "a-1", body)
+    worked = await delivered(shelf, Scripted(lambda messages: proposal(messages, "attempt", "Pinned")))
+    assert shelf.one("attempts", worked.attempt_id or "").body["tried"] == act
+    assert worked.findings.citations[0].source_path == "attempts/a-1#tried"
+    assert any(source.id == "a-1" for source in shelf.decisions()[-1].sources)
+
+
+async def test_a_stop_of_the_rules_stays_a_stop_and_offers_what_the_model_found() -> None:
+    message = failure(description="the printer of the office does not print", error_message="paper jam in tray two")
+    rules = await delivered(shelf_of(), OFFLINE, message)
+    shelf = shelf_of()
+    worked = await delivered(shelf, Scripted(call("search", text="restart the resolver"), proposes()), message)
+    assert (worked.outcome, worked.code, worked.confidence) == (rules.outcome, rules.code, rules.confidence)
+    assert (worked.outcome, worked.code) == ("stopped", "low_confidence")
+    assert worked.needs == rules.needs
+    assert (worked.text or "").startswith(f"**Action**: {ACT}")
+    assert not shelf.kept("attempts")
+
+
+@pytest.mark.parametrize("fields", [{"purpose": "reassess"}, {}])
+async def test_a_reassessment_and_a_house_without_a_model_ask_no_model(fields: dict[str, Any]) -> None:
+    model = Scripted(proposes())
+    shelf = shelf_of()
+    worked = await delivered(shelf, model if fields else OFFLINE, failure(**fields))
+    assert not model.asked
+    assert worked.text == (await delivered(shelf_of())).text
+    assert shelf.steps == ["done"]
+
+
+async def test_every_tool_is_a_query_and_shows_what_it_finds() -> None:
+    shelf = shelf_of()
+    target = Target(job=JobRef(namespace="prod", name="orders"))
+    shelf.put("jobs", "prod/orders", {"namespace": "prod", "name": "orders", "owners": ["team-o"]})
+    edge = {"kind": "data", "source": "job:prod/orders", "target": "dataset:prod/table", "job": "job:prod/orders"}
+    shelf.put("edges", "e", edge)
+    shelf.put("datasets", "prod/table", {"namespace": "prod", "name": "table"})
+    shelf.put("runs", "r", {"run_id": "r", "job": "job:prod/orders", "state": "FAIL", "error_message": "broken pipe"})
+    shelf.put("providers", "p", {"name": "Kafka", "package": "apache-airflow-providers-apache-kafka"})
+    shelf.put("actions", "x", {
+        "action_id": "x", "task_id": "t", "agent": "router", "kind": "route", "reasoning": "a failure",
+        "at": (START - timedelta(days=1)).isoformat(),
+    })  # fmt: skip
+    calls = [
+        call("lineage"), call("runs"), call("providers", system="kafka"), call("line"), call("search", text="coffee"),
+        call("attempts", text="dns"),
+    ]  # fmt: skip
+    model = Scripted(*calls, proposes())
+    worked = await delivered(shelf, model, failure(target=target))
+    assert worked.outcome == "proposed"
+    shown = "\n".join(each["content"] for each in model.asked[-1])
+    for text in ("downstream 1: dataset prod/table", "broken pipe", "apache-airflow-providers-apache-kafka",
+                 "router route: a failure", "descaled on Mondays"):  # fmt: skip
+        assert text in shown, text
+    assert "Make the proposal now." in shown
+    stores = {write.store for commit in shelf.commits for write in commit.writes}
+    assert stores == {"actions", "checkpoints", "attempts"}
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ((Transient("the provider returned HTTP 429"),), "not available: the provider returned HTTP 429"),
+        ((Denied("budget", "0.1 USD"),), "not available"),
+        ((Denied("label", "clearance"),), "not available"),
+        ((Permanent("unknown_outcome"),), "not available"),
+        ((call("line"), Transient("the provider is not reachable")), "not reachable"),
+        (("I cannot help with that.",), "not a JSON object"),
+        (("",), "the reply is empty"),
+        (('{"tool": ',), "not a JSON object"),
+        (('{"tool": "search", "arguments": {"text": NaN}}',), "not a JSON object"),
+        (('{"hypothesis": "x"}',), "neither a tool nor a proposal"),
+        (("[" * 5000 + "{}",), "neither a tool nor a proposal"),
+        ((call("override", instruction="x"),), "there is no such tool"),
+        ((call("search"),), "the arguments of search are text"),
+        ((call("search", text="x", project="other"),), "the arguments of search are text"),
+        ((call("line"),), "this call was made before"),
+    ],
+)
+async def test_each_fault_ends_in_the_result_of_the_rules_with_a_caveat(script: tuple[Script, ...], why: str) -> None:
+    rules, model = await delivered(shelf_of()), Scripted(*script)
+    worked = await delivered(shelf_of(), model)
+    assert (worked.outcome, worked.text, worked.confidence) == (rules.outcome, rules.text, rules.confidence)
+    assert worked.findings.caveats[:-1] == rules.findings.caveats
+    assert why in worked.findings.caveats[-1]
+    assert len(model.asked) <= 1 + limits.MAX_PROBLEMS
+
+
+async def test_a_reply_that_is_cut_off_is_no_reply() -> None:
+    worked = await delivered(shelf_of(), Scripted(proposes(), finish="length"))
+    assert "the reply was cut off" in worked.findings.caveats[-1]
+
+
+async def test_a_model_that_only_looks_ends_at_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    number = iter(range(100))
+    model = Scripted(lambda messages: call("search", text=f"words {next(number)}"))
+    worked = await delivered(shelf_of(), model)
+    assert len(model.asked) == limits.MAX_TURNS
+    assert "no tool calls are left" in worked.findings.caveats[-1]
+    monkeypatch.setattr(limits, "MAX_PROBLEMS", 100)
+    worked = await delivered(shelf_of(), again := Scripted(lambda messages: call("search", text=f"{next(number)}")))
+    assert len(again.asked) == limits.MAX_TURNS
+    assert "it made no supported proposal in 8 turns" in worked.findings.caveats[-1]
+    monkeypatch.setattr(limits, "BUDGET_CHARS", 10)
+    worked = await delivered(shelf_of(), short := Scripted(lambda messages: call("search", text=f"{next(number)}")))
+    assert len(short.asked) == 1
+    assert "have reached 10 characters" in worked.findings.caveats[-1]
+
+
+async def test_without_time_no_model_is_asked() -> None:
+    model = Scripted(proposes())
+    late = await delivered(shelf_of(), model, failure(deadline=START - timedelta(days=1000)))
+    none = await delivered(shelf_of(), model, deadline_s=0.0)
+    assert not model.asked
+    assert late.findings.caveats[-1] == none.findings.caveats[-1]
+    assert "the time limit was reached" in none.findings.caveats[-1]
+
+
+async def test_a_reply_that_memory_refuses_to_keep_is_not_handed_out() -> None:
+    shelf = shelf_of()
+
+    def refuses(commit: Commit) -> CounterpointError | None:
+        said = "secret words" in str([write.body for write in commit.writes])
+        return Permanent("sensitive", (Problem(field="turns", problem="a key"),)) if said else None
+
+    shelf.refuses = refuses
+    worked = await delivered(shelf, Scripted(proposes(cause="secret words [2].")))
+    assert "memory does not keep its reply: sensitive" in worked.findings.caveats[-1]
+    assert worked.text == (await delivered(shelf_of())).text
+
+
+COURSES: dict[str, tuple[Script, ...]] = {
+    "proposed": (call("search", text="flush the name cache"), call("line"), proposes("Flush the name cache")),
+    "unusable": (call("line"), "nothing", "nothing"),
+    "gone": (call("line"), Transient("away")),
+}
+
+
+@pytest.mark.parametrize("name", COURSES)
+async def test_killed_anywhere_it_goes_on_and_nothing_is_paid_twice(name: str) -> None:
+    script = COURSES[name]
+    whole, model, passes = shelf_of(), Scripted(*script), Counter[str]()
+    whole.before = whole.after = model.after = lambda what: passes.update(["all"])
+    worked = await delivered(whole, model)
+    assert passes["all"] >= 15
+    for kill in range(passes["all"]):
+        shelf, again, left = shelf_of(), Scripted(*script), iter(range(kill, -1, -1))
+
+        def passed(what: str, left: Any = left) -> None:
+            if next(left, None) == 0:
+                raise Killed
+
+        shelf.before = shelf.after = again.after = passed
+        with pytest.raises(Killed):
+            await delivered(shelf, again)
+        assert await delivered(shelf, again) == worked, kill
+        assert shelf.steps == whole.steps
+        assert [each.decision for each in shelf.decisions()] == [each.decision for each in whole.decisions()]
+        assert len(shelf.line()) == len(whole.line())
+        if name != "gone":
+            assert len(again.asked) == len(model.asked), kill
+
+
+async def test_evidence_that_is_gone_after_a_kill_is_not_cited() -> None:
+    shelf, model = shelf_of(), Scripted(proposes())
+
+    def after(what: str) -> None:
+        if what == "commit" and shelf.steps[-1] == "01-turn":
+            raise Killed
+
+    shelf.after = after
+    with pytest.raises(Killed):
+        await delivered(shelf, model)
+    shelf.after = lambda what: None
+    for chunk in [each for each in shelf.kept("chunks") if each.startswith("runbook.md")]:
+        shelf.drop("chunks", chunk)
+    worked = await delivered(shelf, model)
+    assert ACT not in (worked.text or "")
+    assert "what it cited has changed" in worked.findings.caveats[-1]
+    assert len(model.asked) == 1
+
+
+async def test_a_call_whose_prompt_has_changed_after_a_kill_is_not_made_again() -> None:
+    shelf, model = shelf_of(), Scripted(proposes())
+
+    def killed(what: str) -> None:
+        raise Killed
+
+    model.after = killed
+    with pytest.raises(Killed):
+        await delivered(shelf, model)
+    shelf.ingest("runbook.md", RUNBOOK.replace("Restart", "Reload"))
+    worked = await delivered(shelf, model)
+    assert "key_reused" in worked.findings.caveats[-1]
+    assert len(model.asked) == 1
